@@ -1,0 +1,37 @@
+"""hpcpod: tournament-based ensemble training of deep-RL agents on Slurm.
+
+The public names are loaded on first use (PEP 562), so that ``import hpcpod`` is instant
+and loads no torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hpcpod.api import launch, load_policy, make_env, train
+    from hpcpod.results import Run, open_run
+
+__version__ = "0.1.0"
+__all__ = ["Run", "launch", "load_policy", "make_env", "open_run", "train"]
+
+_HOMES = {
+    "Run": "hpcpod.results",
+    "launch": "hpcpod.api",
+    "load_policy": "hpcpod.api",
+    "make_env": "hpcpod.api",
+    "open_run": "hpcpod.results",
+    "train": "hpcpod.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hpcpod' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,68 @@
+"""Every error that hpcpod raises on purpose, and who is to blame for it.
+
+::
+
+    HpcpodError
+    ├── UserError                 what was asked for can't be done as written: exit code 2
+    │   ├── ConfigError           a configuration file or an override
+    │   ├── UnknownPlugin         a name that no plugin answers to
+    │   ├── UnsupportedSpace      an algorithm on a space that it can't act in
+    │   ├── RunExists             the run's folder is there already
+    │   ├── RunNotFound           there is no run there
+    │   └── LaunchError           the scheduler refused; its own words are shown
+    ├── StorageError              the shared filesystem did not do what it promised
+    │   └── Corrupt               a file's checksum does not match: quarantined, never trusted
+    └── Diverged                  an agent's numbers stopped being finite: its pod is dead
+"""
+
+from __future__ import annotations
+
+
+class HpcpodError(Exception):
+    """The root: ``except HpcpodError`` catches whatever hpcpod raises on purpose."""
+
+
+class UserError(HpcpodError):
+    """The user's mistake: one clear sentence, exit code 2, never a traceback."""
+
+
+class ConfigError(UserError):
+    """A configuration with problems: all of them at once, each with its path and a remedy."""
+
+    def __init__(self, source: str, problems: list[str]) -> None:
+        self.source = source
+        self.problems = problems
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        super().__init__("\n".join([f"{source} has {count}", *(f"  {p}" for p in problems)]))
+
+
+class UnknownPlugin(UserError):
+    """A plugin name that nothing answers to; the message lists the names that are known."""
+
+
+class UnsupportedSpace(UserError):
+    """An algorithm was given an action or observation space that it can't work with."""
+
+
+class RunExists(UserError):
+    """A run of this name exists already."""
+
+
+class RunNotFound(UserError):
+    """No run folder is at the path given."""
+
+
+class LaunchError(UserError):
+    """The scheduler refused a job; the message carries the scheduler's own words."""
+
+
+class StorageError(HpcpodError):
+    """The shared filesystem refused an operation or broke a promise."""
+
+
+class Corrupt(StorageError):
+    """A file's content does not match its checksum."""
+
+
+class Diverged(HpcpodError):
+    """A loss, an observation or a reward is not finite; the pod that met it is dead."""

@@ -1,0 +1,1 @@
+"""How slots come to be processes: on this machine, or on Slurm."""

@@ -1,0 +1,52 @@
+"""What every launcher promises: slots are submitted, seen and ended, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from hpcpod.records import Intent
+
+
+@dataclass(frozen=True)
+class JobView:
+    """One process or array element of this run, as the scheduler sees it now."""
+
+    slot: str
+    """The slot's name, as in ``Owner.slot``; ``coordinator`` jobs have one too."""
+    job: str
+    """What ``cancel`` takes."""
+    kind: Literal["slots", "coordinator"]
+    state: Literal["pending", "running"]
+    token: str
+    """The intent's token."""
+    reason: str = ""
+    """Why it is pending, in the scheduler's own word."""
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """All jobs of this run that are pending or running; what is not here is gone."""
+
+    jobs: tuple[JobView, ...] = ()
+
+
+class Launcher(Protocol):
+    """A way to run slots. Killing whoever holds the launcher never loses a run."""
+
+    def submit(self, intent: Intent) -> str:
+        """Start what the intent says; return the job's id.
+
+        Raises:
+            LaunchError: the scheduler refused; its own words are in the message.
+        """
+        ...
+
+    def observe(self) -> ClusterView:
+        """What is there now: one question to the scheduler."""
+        ...
+
+    def cancel(self, jobs: Sequence[str]) -> None:
+        """End these jobs: each gets its signal first and may checkpoint."""
+        ...

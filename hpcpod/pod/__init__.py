@@ -1,0 +1,1 @@
+"""One agent in training: worker, learner, evaluator, and the round that joins them."""

@@ -1,0 +1,372 @@
+"""What crosses a process border: plain frozen data with a JSON form.
+
+``encode`` and ``decode`` are exact inverses for every record here. A board is stored as a
+*document*: named sections of named rows, so that storage can keep small deltas between
+generations without knowing what a pod is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal, TypeVar
+
+from hpcpod.config.space import Scalar
+
+Json = Any
+Document = dict[str, dict[str, Json]]
+"""Sections by name, rows by name: ``{"pods": {"p0001": {...}}, "run": {"phase": "running"}}``."""
+
+Hyperparameters = Mapping[str, Scalar]
+Cause = Literal["fresh", "copy"]
+Fate = Literal["alive", "replaced", "failed"]
+Phase = Literal["running", "finals", "finished"]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Rows [start, stop) of a replay buffer in one immutable blob."""
+
+    start: int
+    stop: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A pod's whole state: a small core (weights, optimizer, RNG, counters) and replay segments."""
+
+    core: str
+    """sha256 of the core's blob."""
+    env_steps: int
+    """Environment steps of experience in it, its ancestors' included."""
+    rows: int = 0
+    """Rows that the replay buffer has ever held; 0 for agents that keep none."""
+    segments: tuple[Segment, ...] = ()
+    """The live rows of the replay buffer, oldest first; a child refers to its parent's."""
+
+    def blobs(self) -> tuple[str, ...]:
+        """The sha256 of every blob that this checkpoint needs."""
+        return (self.core, *(segment.sha256 for segment in self.segments))
+
+
+@dataclass(frozen=True)
+class Birth:
+    """The generator's order: what a slot trains next, fully determined by board and seed."""
+
+    pod: str
+    round: int
+    """The round to train, from 1: it ends at ``round * round.env_steps`` steps of experience."""
+    attempt: int
+    """Fencing: a report counts only if the board still holds this attempt."""
+    algorithm: str
+    hyperparameters: Hyperparameters
+    seed: int
+    checkpoint: Checkpoint | None = None
+    """Where to start from: the pod's own last, or its parent's; None is from scratch."""
+    inherited: bool = False
+    """The checkpoint is the parent's: this is a copied child's first round."""
+
+    @property
+    def id(self) -> str:
+        """The name of its claim and of its report."""
+        return f"{self.pod}-{self.round:05d}-{self.attempt}"
+
+
+@dataclass(frozen=True)
+class Rescore:
+    """An order to score a checkpoint on fresh seeds, never used for selection."""
+
+    purpose: Literal["confirm", "final"]
+    number: int
+    """Which set of fresh seeds: the k-th attempt at the target, or 0 for the finals."""
+    pod: str
+    attempt: int
+    algorithm: str
+    hyperparameters: Hyperparameters
+    checkpoint: Checkpoint
+    round: int
+    """The round whose checkpoint it is."""
+
+    @property
+    def id(self) -> str:
+        """The name of its claim and of its report."""
+        return f"{self.pod}-{self.purpose}{self.number}-{self.attempt}"
+
+
+Order = Birth | Rescore
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a slot says after an order: it counts once, and only if its attempt is current."""
+
+    order: str
+    """``Birth.id`` or ``Rescore.id``."""
+    pod: str
+    round: int
+    attempt: int
+    slot: str
+    returns: tuple[float, ...] = ()
+    """Return of each episode, in the panel's order of seeds."""
+    inherited_returns: tuple[float, ...] = ()
+    """A copied child's returns on its parent's panel before its first training step."""
+    checkpoint: Checkpoint | None = None
+    trained_steps: int = 0
+    """Environment steps trained for this order."""
+    wall_seconds: float = 0.0
+    train_seconds: float = 0.0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    engine: str = ""
+    """The simulator and its version."""
+    failure: str = ""
+    """Empty, or why the round failed, in one sentence."""
+    failure_kind: Literal["", "crash", "memory", "diverged", "corrupt"] = ""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who holds a claim. The same slot of the same job may re-enter it after a requeue."""
+
+    slot: str
+    """The slot's name: ``<array job>_<element>`` on Slurm, ``local-<n>`` on this machine."""
+    job: str
+    """What a requeue keeps: the Slurm job, or the local launcher's token."""
+    host: str = ""
+    pid: int = 0
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What is about to be submitted, published before it is: a submission counts once."""
+
+    number: int
+    """Its place in the run's order of intents, from 0."""
+    token: str
+    """A random name that the job carries in its comment, by which it is found again."""
+    kind: Literal["slots", "coordinator"]
+    count: int = 1
+    """Array elements."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How a pod did at the end of a round."""
+
+    round: int
+    returns: tuple[float, ...]
+    checkpoint: Checkpoint
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PodState:
+    """One agent of the population, alive or dead: its genealogy and its last evaluations."""
+
+    id: str
+    algorithm: str
+    family: str
+    hyperparameters: Hyperparameters
+    seed: int
+    cause: Cause
+    control: bool = False
+    parent: str | None = None
+    parent_round: int = 0
+    """The parent's round whose checkpoint was copied."""
+    replaces: str | None = None
+    """The pod whose place it took."""
+    mutated: tuple[str, ...] = ()
+    """Hyperparameters that differ from the parent's."""
+    transfer_exact: bool | None = None
+    """Whether a copied child scored its parent's panel exactly as its parent did."""
+    evidence: str = ""
+    """Why it was born: the gate's numbers, in words."""
+    fate: Fate = "alive"
+    fate_reason: str = ""
+    birth: Birth | None = None
+    """Its next order; None once dead, or when it has trained all its rounds."""
+    judged: int = 0
+    """The last round at which it was compared with its cohort."""
+    failures: int = 0
+    """Failed attempts in a row."""
+    trained_steps: int = 0
+    """Environment steps trained under this name."""
+    history: tuple[Evaluation, ...] = ()
+    """The last evaluations, oldest first."""
+    best: Evaluation | None = None
+    """The best evaluation so far, by lower confidence bound."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the leaderboard: a pod's best evaluation so far."""
+
+    pod: str
+    algorithm: str
+    round: int
+    mean: float
+    low: float
+    """Lower end of the two-sided 95 % confidence interval of the mean."""
+    high: float
+    episodes: int
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the updater says of a report."""
+
+    admit: bool
+    """The report's evaluation belongs on the leaderboard."""
+    beaten_by: tuple[str, ...] = ()
+    """Pods that beat this one at equal experience on common seeds, beyond doubt."""
+    evidence: Mapping[str, str] = field(default_factory=dict)
+    """Per beater, the numbers of the test in words."""
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """A score on fresh seeds, never used for selection."""
+
+    pod: str
+    round: int
+    purpose: Literal["confirm", "final"]
+    number: int
+    mean: float
+    low: float
+    """Confirm: the one-sided lower bound at the level spent; final: of the 95 % interval."""
+    high: float
+    episodes: int
+    passed: bool
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True)
+class Board:
+    """The whole state of a tournament: a fold of reports, one immutable generation of it."""
+
+    started: float
+    """Unix time of the first generation, in seconds."""
+    phase: Phase = "running"
+    stop_reason: str | None = None
+    """``target``, ``env_steps``, ``minutes``, ``rounds``, ``user`` or ``failed``."""
+    stopped: float | None = None
+    """Unix time at which the phase left ``running``, in seconds."""
+    winner: str | None = None
+    env_steps: int = 0
+    """Environment steps trained by the whole population."""
+    reports: int = 0
+    """Reports that counted."""
+    next_pod: int = 1
+    attempts: int = 0
+    """Attempts made at the target so far."""
+    pods: Mapping[str, PodState] = field(default_factory=dict)
+    entries: tuple[Entry, ...] = ()
+    """The leaderboard, best first."""
+    rescores: Mapping[str, Rescore] = field(default_factory=dict)
+    """Open orders to score on fresh seeds, by ``pod``."""
+    confirmed: tuple[Confirmed, ...] = ()
+    """Scores on fresh seeds, in the order in which they came."""
+
+    @property
+    def living(self) -> list[PodState]:
+        """The pods that are alive, by name."""
+        return [pod for _, pod in sorted(self.pods.items()) if pod.fate == "alive"]
+
+    def document(self) -> Document:
+        """The board as sections of rows."""
+        whole: dict[str, Json] = encode(self)
+        pods, rescores = whole.pop("pods"), whole.pop("rescores")
+        return {"run": whole, "pods": pods, "rescores": rescores}
+
+    @classmethod
+    def from_document(cls, document: Document) -> Board:
+        """The inverse of ``document``."""
+        return decode(
+            cls,
+            {
+                **document["run"],
+                "pods": document.get("pods", {}),
+                "rescores": document.get("rescores", {}),
+            },
+        )
+
+
+def stable_hash(*parts: int | str) -> int:
+    """A 63-bit key of its parts, equal on every machine and in every process."""
+    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def encode(record: Any) -> Json:
+    """A record as JSON-able data."""
+    if dataclasses.is_dataclass(record):
+        return {name: encode(getattr(record, name)) for name in _fields(type(record))}
+    if isinstance(record, Mapping):
+        return {key: encode(value) for key, value in record.items()}
+    if isinstance(record, (tuple, list)):
+        return [encode(value) for value in record]
+    return record
+
+
+T = TypeVar("T")
+
+
+def decode(cls: type[T], data: Json) -> T:
+    """The record that ``encode`` came from.
+
+    Raises:
+        TypeError: a field is missing or unknown.
+    """
+    kind: Any = cls
+    record: T = _decoder(kind)(data)
+    return record
+
+
+def _same(data: Json) -> Json:
+    return data
+
+
+@cache
+def _fields(cls: Any) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(cls))
+
+
+@cache
+def _decoder(kind: Any) -> Callable[[Json], Any]:
+    """A function that turns JSON into a value of this type, built once per type."""
+    if dataclasses.is_dataclass(kind):
+        return _record_decoder(kind)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        members = [a for a in arguments if a is not type(None)]
+        inner = _decoder(members[0]) if len(members) == 1 else _same
+        return _same if inner is _same else lambda data: None if data is None else inner(data)
+    if origin is tuple:
+        item = _decoder(arguments[0])
+        return tuple if item is _same else lambda data: tuple(map(item, data))
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        value = _decoder(arguments[1])
+        return dict if value is _same else lambda data: {k: value(v) for k, v in data.items()}
+    return _same
+
+
+def _record_decoder(cls: Any) -> Callable[[Json], Any]:
+    hints = typing.get_type_hints(cls)
+    decoders = [(name, _decoder(hints[name])) for name in _fields(cls)]
+    plain = {name for name, decoder in decoders if decoder is _same}
+    rich = [(name, decoder) for name, decoder in decoders if name not in plain]
+
+    def build(data: Json) -> Any:
+        values = dict(data)
+        for name, decoder in rich:
+            if name in values:
+                values[name] = decoder(values[name])
+        return cls(**values)
+
+    return build

@@ -1,0 +1,1 @@
+"""Who survives and what is born next: pure functions, no torch."""
