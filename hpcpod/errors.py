@@ -17,6 +17,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class HpcpodError(Exception):
     """The root: ``except HpcpodError`` catches whatever hpcpod raises on purpose."""
@@ -66,3 +68,19 @@ class Corrupt(StorageError):
 
 class Diverged(HpcpodError):
     """A loss, an observation or a reward is not finite; the pod that met it is dead."""
+
+
+def exit_code(work: Callable[[], int], say: Callable[[str], object]) -> int:
+    """Run a command's work; an error raised on purpose becomes one message and an exit code.
+
+    Returns:
+        What ``work`` returns; 2 for the user's mistake, 1 for anything else of ours.
+    """
+    try:
+        return work()
+    except UserError as error:
+        say(str(error))
+        return 2
+    except HpcpodError as error:
+        say(str(error))
+        return 1

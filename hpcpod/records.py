@@ -152,6 +152,8 @@ class Intent:
     kind: Literal["slots", "coordinator"]
     count: int = 1
     """Array elements."""
+    reports: int = 0
+    """Reports on the board when it was published: submitting without progress has a limit."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,8 @@ class PodState:
     parent: str | None = None
     parent_round: int = 0
     """The parent's round whose checkpoint was copied."""
+    parent_returns: tuple[float, ...] = ()
+    """What the parent scored then, kept until the child's first report is checked against it."""
     replaces: str | None = None
     """The pod whose place it took."""
     mutated: tuple[str, ...] = ()
@@ -223,6 +227,8 @@ class Verdict:
 
     admit: bool
     """The report's evaluation belongs on the leaderboard."""
+    round: int = 0
+    """The round at which the pod was compared with its cohort; 0 if it was not."""
     beaten_by: tuple[str, ...] = ()
     """Pods that beat this one at equal experience on common seeds, beyond doubt."""
     evidence: Mapping[str, str] = field(default_factory=dict)
@@ -242,7 +248,9 @@ class Confirmed:
     """Confirm: the one-sided lower bound at the level spent; final: of the 95 % interval."""
     high: float
     episodes: int
+    """0 if it could not be scored: then the score stands for nothing."""
     passed: bool
+    """Confirm: whether ``low`` reaches the target; a final passes or fails nothing: False."""
     checkpoint: Checkpoint
 
 
@@ -305,8 +313,10 @@ def stable_hash(*parts: int | str) -> int:
 
 def encode(record: Any) -> Json:
     """A record as JSON-able data."""
-    if dataclasses.is_dataclass(record):
-        return {name: encode(getattr(record, name)) for name in _fields(type(record))}
+    kind: Any = type(record)
+    fields = _fields(kind)
+    if fields is not None:
+        return {name: encode(getattr(record, name)) for name in fields}
     if isinstance(record, Mapping):
         return {key: encode(value) for key, value in record.items()}
     if isinstance(record, (tuple, list)):
@@ -333,8 +343,11 @@ def _same(data: Json) -> Json:
 
 
 @cache
-def _fields(cls: Any) -> tuple[str, ...]:
-    return tuple(f.name for f in dataclasses.fields(cls))
+def _fields(kind: Any) -> tuple[str, ...] | None:
+    """The names of a record's fields; None if the type is no record."""
+    if not dataclasses.is_dataclass(kind):
+        return None
+    return tuple(f.name for f in dataclasses.fields(kind))
 
 
 @cache
@@ -358,7 +371,7 @@ def _decoder(kind: Any) -> Callable[[Json], Any]:
 
 def _record_decoder(cls: Any) -> Callable[[Json], Any]:
     hints = typing.get_type_hints(cls)
-    decoders = [(name, _decoder(hints[name])) for name in _fields(cls)]
+    decoders = [(f.name, _decoder(hints[f.name])) for f in dataclasses.fields(cls)]
     plain = {name for name, decoder in decoders if decoder is _same}
     rich = [(name, decoder) for name, decoder in decoders if name not in plain]
 

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
+from hpcpod.config.limits import Above, AtLeast, Between, check_limits
 from hpcpod.config.space import Value
 
 Wrapper = str | dict[str, dict[str, object]]
+Natural = Annotated[int, AtLeast(0)]
+Count = Annotated[int, AtLeast(1)]
+Several = Annotated[int, AtLeast(2)]
+Positive = Annotated[float, Above(0)]
 
 
 @dataclass(frozen=True)
@@ -20,29 +25,35 @@ class EnvConfig:
     """The task."""
 
     id: str
-    """A gymnasium id (``CartPole-v1``) or the path of an environment class (``my_pkg.mod:MyEnv``)."""
-    num_envs: int = 8
+    """A gymnasium id (``CartPole-v1``) or the path of an environment class (``pkg.mod:MyEnv``)."""
+    num_envs: Count = 8
     """Environments that one pod steps as one batch."""
     backend: str = "auto"
     """Which batched environment to use: ``auto``, ``gymnasium`` or the path of another."""
     wrappers: tuple[Wrapper, ...] = ()
-    """gymnasium wrappers, innermost first: ``pkg.mod:Wrapper`` or ``{pkg.mod:Wrapper: {arg: 1}}``."""
+    """gymnasium wrappers, innermost first: ``pkg.mod:Name`` or ``{pkg.mod:Name: {arg: 1}}``."""
 
     def __post_init__(self) -> None:
-        _at_least("num_envs", self.num_envs, 1)
+        check_limits(self)
+        for wrapper in self.wrappers:
+            if not isinstance(wrapper, str) and len(wrapper) != 1:
+                raise ValueError(
+                    f"each wrapper is a path or a mapping with one path as its key,"
+                    f" got {len(wrapper)} keys: {', '.join(wrapper)}"
+                )
 
 
 @dataclass(frozen=True)
 class PodsConfig:
     """How many pods the population may hold."""
 
-    min: int = 2
+    min: Count = 2
     """The population is never allowed to fall below this many pods."""
-    max: int = 8
+    max: Count = 8
     """Pods in the population; with fewer slots than pods they take turns, fewest steps first."""
 
     def __post_init__(self) -> None:
-        _at_least("min", self.min, 1)
+        check_limits(self)
         if self.max < self.min:
             raise ValueError(f"max must be at least min, got min {self.min} and max {self.max}")
 
@@ -55,46 +66,43 @@ class PopulationConfig:
     """``tournament``: every report is judged as it comes, with no barrier."""
     pods: PodsConfig = field(default_factory=PodsConfig)
     """The size of the population."""
-    algorithms: Mapping[str, float] = field(default_factory=lambda: {"ppo": 1.0})
+    algorithms: Mapping[str, Positive] = field(default_factory=lambda: {"ppo": 1.0})
     """Algorithms and their share of the population: ``{ppo: 1, dqn: 1}``."""
     updater: str = "paired_gate"
     """What the leaderboard keeps, and when a copy is justified: a name or a path."""
     generator: str = "gentle_truncation"
     """What is born next: a name or a path."""
-    capacity: int = 16
+    capacity: Count = 16
     """Rows that the leaderboard keeps; the best is never evicted."""
-    warmup_rounds: int = 1
+    warmup_rounds: Natural = 1
     """Rounds that every pod trains before it may be replaced by a copy."""
-    controls: int = 1
+    controls: Natural = 1
     """Pods per algorithm that keep their first hyperparameters and are never replaced."""
 
     def __post_init__(self) -> None:
+        check_limits(self)
         if not self.algorithms:
             raise ValueError("algorithms must name at least one algorithm, such as {ppo: 1}")
         for name, share in self.algorithms.items():
             if not share > 0:
-                raise ValueError(f"algorithms: the share of {name} must be positive, got {share}")
+                raise ValueError(f"algorithms.{name} must be above 0, got {share}")
         if len(self.algorithms) > self.pods.max:
             raise ValueError(
                 f"pods.max is {self.pods.max}, fewer than the {len(self.algorithms)} algorithms"
             )
-        _at_least("capacity", self.capacity, 1)
-        _at_least("warmup_rounds", self.warmup_rounds, 0)
-        _at_least("controls", self.controls, 0)
 
 
 @dataclass(frozen=True)
 class RoundConfig:
     """The unit of evolution: train, evaluate on the panel, report."""
 
-    env_steps: int = 20_000
+    env_steps: Count = 20_000
     """Environment steps that a pod trains in one round, over all its environments."""
-    episodes: int = 32
+    episodes: Several = 32
     """Episodes of the panel on which every pod of a round is compared (common seeds)."""
 
     def __post_init__(self) -> None:
-        _at_least("env_steps", self.env_steps, 1)
-        _at_least("episodes", self.episodes, 2)
+        check_limits(self)
 
 
 @dataclass(frozen=True)
@@ -103,11 +111,11 @@ class FusionConfig:
 
     scheme: Literal["mean"] = "mean"
     """``mean``: the average of the learners' parameters."""
-    every: int = 1
+    every: Count = 1
     """Epochs between two fusions."""
 
     def __post_init__(self) -> None:
-        _at_least("every", self.every, 1)
+        check_limits(self)
 
 
 @dataclass(frozen=True)
@@ -124,12 +132,11 @@ class PodConfig:
     """``cpu``, ``cuda``, or ``auto``: a GPU when ``resources.gpus_per_pod`` is above 0."""
     evaluator: str = "panel"
     """What scores a pod at the end of a round: a name or a path."""
-    checkpoint_seconds: float = 30.0
+    checkpoint_seconds: Positive = 30.0
     """Seconds between checkpoints inside a round (environments that can save their state)."""
 
     def __post_init__(self) -> None:
-        if not self.checkpoint_seconds > 0:
-            raise ValueError(f"checkpoint_seconds must be positive, got {self.checkpoint_seconds}")
+        check_limits(self)
 
 
 @dataclass(frozen=True)
@@ -138,46 +145,36 @@ class StopConfig:
 
     target: float | None = None
     """Mean return to reach; its lower confidence bound on fresh seeds must reach it."""
-    env_steps: int | None = None
+    env_steps: Count | None = None
     """Environment steps of the whole population."""
-    minutes: float | None = None
+    minutes: Positive | None = None
     """Minutes of wall time since the run began."""
-    rounds: int | None = None
+    rounds: Count | None = None
     """Rounds that each pod trains."""
-    alpha: float = 0.05
+    alpha: Annotated[float, Between(0, 1)] = 0.05
     """Error level of the target's test; attempt k spends alpha / (k (k + 1))."""
-    confirm_episodes: int = 64
+    confirm_episodes: Several = 64
     """Episodes on fresh seeds at each attempt to confirm the target, and for the finalists."""
-    finalists: int = 3
+    finalists: Count = 3
     """Leaders that are scored again on fresh seeds when a run ends without its target."""
 
     def __post_init__(self) -> None:
-        for name in ("env_steps", "rounds"):
-            value = getattr(self, name)
-            if value is not None:
-                _at_least(name, value, 1)
-        if self.minutes is not None and not self.minutes > 0:
-            raise ValueError(f"minutes must be positive, got {self.minutes}")
-        if not 0 < self.alpha < 1:
-            raise ValueError(f"alpha must be between 0 and 1, got {self.alpha}")
-        _at_least("confirm_episodes", self.confirm_episodes, 2)
-        _at_least("finalists", self.finalists, 1)
+        check_limits(self)
 
 
 @dataclass(frozen=True)
 class ResourcesConfig:
     """What one pod needs."""
 
-    gpus_per_pod: int = 0
+    gpus_per_pod: Natural = 0
     """GPUs of a slot; 0 trains on the CPU."""
-    cpus_per_pod: int = 1
+    cpus_per_pod: Count = 1
     """CPU cores of a slot, and threads of its training process."""
     pods_per_gpu: Literal[1] = 1
     """Pods that share one GPU. This version gives each its own."""
 
     def __post_init__(self) -> None:
-        _at_least("gpus_per_pod", self.gpus_per_pod, 0)
-        _at_least("cpus_per_pod", self.cpus_per_pod, 1)
+        check_limits(self)
 
 
 @dataclass(frozen=True)
@@ -186,7 +183,7 @@ class ClusterConfig:
 
     launcher: str = "local"
     """``local`` (processes on this machine), ``slurm``, or the path of another launcher."""
-    slots: int | None = None
+    slots: Count | None = None
     """Slots at once; by default as many as the cores allow (local) or ``pods.max`` (Slurm)."""
     partition: str | None = None
     """Slurm partition; the cluster's default when null."""
@@ -194,7 +191,7 @@ class ClusterConfig:
     """Slurm account to charge."""
     qos: str | None = None
     """Slurm quality of service."""
-    minutes: int = 240
+    minutes: Count = 240
     """Time limit of a slot and of the coordinator, in minutes; they requeue themselves before."""
     template: str = "default"
     """``default``, or a folder with templates of your own (see slurm_templates/)."""
@@ -202,18 +199,18 @@ class ClusterConfig:
     """Further sbatch options of the site: ``{constraint: a100, mem: 16G}``."""
     setup: tuple[str, ...] = ()
     """Shell lines before the Python starts, such as ``module load cuda``."""
-    max_restarts: int = 3
+    max_restarts: Natural = 3
     """Failures in a row after which a slot, or a pod's round, is given up."""
-    tick_seconds: float | None = None
+    tick_seconds: Positive | None = None
     """Seconds between two ticks of the coordinator; default 0.5 on this machine, 60 on Slurm."""
 
+    @property
+    def tick_interval(self) -> float:
+        """``tick_seconds``, or what suits the launcher: a scheduler is not asked often."""
+        return self.tick_seconds or (0.5 if self.launcher == "local" else 60.0)
+
     def __post_init__(self) -> None:
-        if self.slots is not None:
-            _at_least("slots", self.slots, 1)
-        _at_least("minutes", self.minutes, 1)
-        _at_least("max_restarts", self.max_restarts, 0)
-        if self.tick_seconds is not None and not self.tick_seconds > 0:
-            raise ValueError(f"tick_seconds must be positive, got {self.tick_seconds}")
+        check_limits(self)
 
 
 @dataclass(frozen=True)
@@ -254,8 +251,3 @@ class RunConfig:
                     f"agents.{algorithm} has hyperparameters, but population.algorithms"
                     f" names only {', '.join(self.population.algorithms)}"
                 )
-
-
-def _at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")

@@ -1,7 +1,11 @@
-"""Search spaces: a hyperparameter is a value or a range."""
+"""Search spaces: a hyperparameter is a value or a range.
+
+A range that can't be drawn from is refused when it is made, wherever it is made.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,6 +21,11 @@ class LogUniform:
     high: float
     """Largest value."""
 
+    def __post_init__(self) -> None:
+        _check_ends(self.low, self.high)
+        if self.low <= 0:
+            raise ValueError(f"a logarithm needs values above 0, got {[self.low, self.high]}")
+
 
 @dataclass(frozen=True)
 class Uniform:
@@ -26,6 +35,9 @@ class Uniform:
     """Smallest value."""
     high: float
     """Largest value."""
+
+    def __post_init__(self) -> None:
+        _check_ends(self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -37,6 +49,9 @@ class Int:
     high: int
     """Largest value."""
 
+    def __post_init__(self) -> None:
+        _check_ends(self.low, self.high)
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -45,9 +60,35 @@ class Choice:
     values: tuple[Scalar, ...]
     """What may be chosen; neighbours in the list are neighbours for a mutation."""
 
+    def __post_init__(self) -> None:
+        if any(isinstance(v, float) and not math.isfinite(v) for v in self.values):
+            raise ValueError(f"every value must be finite, got {list(self.values)}")
+        different = {(isinstance(value, bool), value) for value in self.values}
+        if len(self.values) < 2 or len(different) < len(self.values):
+            raise ValueError(
+                f"expected at least two values, all different, got {list(self.values)}"
+            )
+
+
+def _check_ends(low: float, high: float) -> None:
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise ValueError(f"both ends must be finite, got [{low}, {high}]")
+    if low == high:
+        raise ValueError(f"both ends are {low}: write the value alone, without a range")
+    if low > high:
+        raise ValueError(f"the range's ends are swapped: [{low}, {high}]; write [{high}, {low}]")
+
 
 Range = LogUniform | Uniform | Int | Choice
 Value = Scalar | Range
+
+RANGES: Mapping[str, type[Range]] = {
+    "log_uniform": LogUniform,
+    "uniform": Uniform,
+    "int": Int,
+    "choice": Choice,
+}
+"""The word for each range in a configuration: ``{log_uniform: [1.0e-4, 1.0e-2]}``."""
 
 
 @dataclass(frozen=True)

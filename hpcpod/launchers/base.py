@@ -23,6 +23,8 @@ class JobView:
     """The intent's token."""
     reason: str = ""
     """Why it is pending, in the scheduler's own word."""
+    submission: str = ""
+    """What ``submit`` returned for it."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,11 @@ class ClusterView:
 
 class Launcher(Protocol):
     """A way to run slots. Killing whoever holds the launcher never loses a run."""
+
+    @property
+    def places(self) -> int:
+        """Slots wanted at once."""
+        ...
 
     def submit(self, intent: Intent) -> str:
         """Start what the intent says; return the job's id.
@@ -49,4 +56,8 @@ class Launcher(Protocol):
 
     def cancel(self, jobs: Sequence[str]) -> None:
         """End these jobs: each gets its signal first and may checkpoint."""
+        ...
+
+    def close(self) -> None:
+        """Let go: what lives only as long as this process is ended; Slurm's jobs live on."""
         ...

@@ -1,0 +1,142 @@
+"""What an algorithm is to the rest of hpcpod: a policy, a buffer of its own choice, an update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+from torch import Tensor
+
+from hpcpod.envs.vec_env import EnvSpec, State, Step
+
+Metrics = Mapping[str, float]
+"""What an update tells: names of the field (``policy_loss``), finite numbers."""
+
+
+class Buffer(Protocol):
+    """What an agent learns from: *rows*, each one step of all N environments.
+
+    Rows are numbered from 0 for as long as the agent lives, so that a checkpoint can say
+    "rows 3000 to 4000" once and for all: such a segment never changes.
+    """
+
+    @property
+    def capacity(self) -> int:
+        """Rows that outlive an update at most: what a checkpoint may have to hold."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Rows ever added; never falls."""
+        ...
+
+    @property
+    def oldest(self) -> int:
+        """The first row that is still there; equal to ``rows`` when the buffer is empty."""
+        ...
+
+    def add(self, obs: Tensor, action: Tensor, step: Step) -> None:
+        """Add a row: what was observed, what was done, what came of it.
+
+        An episode must not be abandoned: the caller marks the last step before a reset of its
+        own as truncated.
+        """
+        ...
+
+    def segment(self, start: int, stop: int) -> State:
+        """Rows ``start`` to ``stop`` - 1, complete in themselves and sharing no memory.
+
+        With T rows of N environments, K of whose steps were truncated:
+
+        - ``obs`` [T, N, *observation], ``action`` [T, N, *action]
+        - ``reward`` float32 [T, N]; ``terminated``, ``truncated``, ``valid`` bool [T, N]
+        - ``next_obs`` [N, *observation]: the successors of the last row
+        - ``final_obs`` [K, *observation]: the successors of the truncated steps that are valid,
+          in the order of rows, then environments
+
+        Raises:
+            IndexError: the rows are not all there.
+        """
+        ...
+
+    def restore(self, rows: int, segments: Sequence[tuple[int, State]]) -> None:
+        """Hold what a buffer held that had counted to ``rows``; no segments: hold nothing.
+
+        Args:
+            rows: the count to go on from.
+            segments: each with its first row, in order and without a gap, the last one ending
+                at ``rows``; rows beyond the capacity are left out.
+
+        Raises:
+            ValueError: the segments leave a gap or don't end at ``rows``.
+        """
+        ...
+
+
+class Agent(Protocol):
+    """One algorithm: its networks, its optimizer, its random numbers.
+
+    ``agent_class(spec, config, seed, device)`` makes one; it raises ``UnsupportedSpace`` for an
+    environment that the algorithm can't act in. Equal arguments make equal agents, and no
+    method touches a global random generator.
+    """
+
+    Config: ClassVar[Any]
+    """A frozen dataclass of the hyperparameters, each with a default and a docstring.
+
+    ``field(metadata={"structural": True})`` marks what sets the shape of a network;
+    ``{"near_one": True}`` marks what is mutated by its distance from 1. Impossible values raise
+    ValueError with one sentence.
+    """
+
+    def __init__(self, spec: EnvSpec, config: Any, seed: int, device: str = "cpu") -> None: ...
+
+    @property
+    def horizon(self) -> int:
+        """Rows to collect between two updates."""
+        ...
+
+    def make_buffer(self) -> Buffer:
+        """An empty buffer of the kind that ``update`` needs."""
+        ...
+
+    def act(self, obs: Tensor, *, explore: bool) -> Tensor:
+        """Choose actions for observations [N, *observation].
+
+        Args:
+            obs: as the environment gives them, on the agent's device.
+            explore: False: the policy's best guess, deterministic, changing no state.
+
+        Returns:
+            int64 [N] (Discrete), int64 [N, k] (MultiDiscrete) or float32 [N, *action] (Box:
+            meant for [-1, 1], which the environment enforces).
+        """
+        ...
+
+    def update(self, buffer: Buffer) -> Metrics:
+        """Learn from the buffer, once ``horizon`` rows were added.
+
+        Raises:
+            Diverged: a loss is not finite.
+        """
+        ...
+
+    def state(self) -> State:
+        """All that ``load`` needs to go on bit by bit: a copy that later updates leave alone.
+
+        Weights, optimizer moments, normaliser, random generators and counters; never a
+        hyperparameter.
+        """
+        ...
+
+    def load(self, state: State) -> None:
+        """Take over a ``state()``; hyperparameters stay the ones given to the constructor.
+
+        Raises:
+            ValueError: a name is missing or unknown, or a shape does not fit.
+        """
+        ...
+
+    def reseed(self, seed: int) -> None:
+        """Restart the random numbers of exploration and sampling; weights stay."""
+        ...

@@ -1,0 +1,121 @@
+"""What a policy network's outputs mean: choices, or a Gaussian.
+
+Three small heads instead of ``torch.distributions``, whose checks and allocations cost more
+than the networks of this size. All of them take the network's outputs [B, ``inputs``].
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from hpcpod.envs.vec_env import Box, Discrete, MultiDiscrete, Space
+
+_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class Head(Protocol):
+    """The policy's last piece. Actions are [B, *action]."""
+
+    inputs: int
+
+    def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw actions."""
+        ...
+
+    def mode(self, outputs: Tensor) -> Tensor:
+        """The likeliest actions."""
+        ...
+
+    def evaluate(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probability of the actions and entropy, in nats, each float32 [B]."""
+        ...
+
+
+class Categorical(nn.Module):
+    """One of n choices; the outputs are logits."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.inputs = n
+
+    def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw by the Gumbel-max trick: argmax of logits - log(E), E ~ Exp(1)."""
+        noise = torch.empty_like(outputs).exponential_(generator=generator)
+        return (outputs - noise.log_()).argmax(dim=-1)
+
+    def mode(self, outputs: Tensor) -> Tensor:
+        """The largest logit."""
+        return outputs.argmax(dim=-1)
+
+    def evaluate(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probability and entropy -Σ p log p."""
+        log_p = outputs.log_softmax(dim=-1)
+        chosen = log_p.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+        return chosen, -(log_p.exp() * log_p).sum(dim=-1)
+
+
+class MultiCategorical(nn.Module):
+    """Several independent choices; the outputs are their logits in a row."""
+
+    def __init__(self, nvec: tuple[int, ...]) -> None:
+        super().__init__()
+        self.inputs = sum(nvec)
+        self._sizes = list(nvec)
+        self._choice = Categorical(max(nvec))
+
+    def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw each choice."""
+        parts = outputs.split_with_sizes(self._sizes, dim=-1)
+        return torch.stack([self._choice.sample(part, generator) for part in parts], dim=-1)
+
+    def mode(self, outputs: Tensor) -> Tensor:
+        """The largest logit of each choice."""
+        parts = outputs.split_with_sizes(self._sizes, dim=-1)
+        return torch.stack([part.argmax(dim=-1) for part in parts], dim=-1)
+
+    def evaluate(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """Sums over the choices."""
+        parts = outputs.split_with_sizes(self._sizes, dim=-1)
+        pairs = zip(parts, action.unbind(-1), strict=True)
+        log_p, entropy = zip(*[self._choice.evaluate(o, a) for o, a in pairs], strict=True)
+        return torch.stack(log_p).sum(0), torch.stack(entropy).sum(0)
+
+
+class Gaussian(nn.Module):
+    """Independent normals; the outputs are the means, the log-σ are free parameters."""
+
+    def __init__(self, shape: tuple[int, ...], log_std: float) -> None:
+        super().__init__()
+        self.inputs = math.prod(shape)
+        self._shape = shape
+        self.log_std = nn.Parameter(torch.full((self.inputs,), log_std))
+
+    def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw μ + σ ε, not clipped."""
+        noise = torch.empty_like(outputs).normal_(generator=generator)
+        return (outputs + self.log_std.exp() * noise).view(-1, *self._shape)
+
+    def mode(self, outputs: Tensor) -> Tensor:
+        """The means, clipped to [-1, 1]."""
+        return outputs.clamp(-1.0, 1.0).view(-1, *self._shape)
+
+    def evaluate(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """Σ -z²/2 - log σ - log √2π with z = (a - μ)/σ, and Σ 1/2 + log √2π + log σ."""
+        z = (action.view(outputs.shape) - outputs) * torch.exp(-self.log_std)
+        constant = self.log_std.sum() + self.inputs * _LOG_SQRT_2PI
+        log_p = -0.5 * z.square().sum(dim=-1) - constant
+        return log_p, (constant + 0.5 * self.inputs).expand(len(outputs))
+
+
+def head_for(space: Space, log_std: float) -> Categorical | MultiCategorical | Gaussian:
+    """The head that acts in this space; ``log_std`` is where a Gaussian's begins."""
+    if isinstance(space, Discrete):
+        return Categorical(space.n)
+    if isinstance(space, MultiDiscrete):
+        return MultiCategorical(space.nvec)
+    assert isinstance(space, Box)
+    return Gaussian(space.shape, log_std)

@@ -1,0 +1,249 @@
+"""Deep Q-learning (Mnih et al. 2015, Nature 518).
+
+By default with the targets of double Q-learning (van Hasselt et al. 2016, arXiv:1509.06461).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hpcpod.agents import checks, networks
+from hpcpod.agents.base import Buffer, Metrics
+from hpcpod.agents.buffers import ReplayBuffer
+from hpcpod.agents.state import (
+    adam,
+    adam_state,
+    check_names,
+    generator_on,
+    load_adam,
+    load_generator,
+    load_module,
+    module_state,
+    prefixed,
+    under,
+)
+from hpcpod.envs.vec_env import Discrete, EnvSpec, State
+from hpcpod.errors import Diverged, UnsupportedSpace
+
+
+@dataclass(frozen=True)
+class DQNConfig:
+    """Hyperparameters of DQN."""
+
+    learning_rate: float = 2e-3
+    """Step size of Adam."""
+    gamma: float = field(default=0.99, metadata={"near_one": True})
+    """Discount factor, in [0, 1]."""
+    buffer_size: int = 100_000
+    """Transitions that the replay buffer holds, over all environments."""
+    batch_size: int = 64
+    """Transitions in one gradient update."""
+    learning_starts: int = 1_000
+    """Transitions to collect before the first gradient update."""
+    horizon: int = 32
+    """Steps of each environment between two rounds of gradient updates."""
+    updates_per_iteration: int = 128
+    """Gradient updates in each round of them."""
+    target_interval: int = 128
+    """Gradient updates between two updates of the target network."""
+    tau: float = 1.0
+    """How far the target network moves towards the online one, in (0, 1]; 1 copies it."""
+    epsilon_start: float = 1.0
+    """Share of random actions at the first step."""
+    epsilon_end: float = 0.04
+    """Share of random actions after ``epsilon_steps``."""
+    epsilon_steps: int = 10_000
+    """Environment steps in which the share falls, linearly."""
+    double: bool = True
+    """Choose the next action by the online network and value it by the target network."""
+    max_grad_norm: float = 10.0
+    """The gradient is scaled down to this Euclidean norm."""
+    hidden: int = field(default=128, metadata={"structural": True})
+    """Units of each hidden layer."""
+    layers: int = field(default=2, metadata={"structural": True})
+    """Hidden layers."""
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "max_grad_norm", "tau"):
+            checks.positive(name, getattr(self, name))
+        for name in ("gamma", "tau", "epsilon_start", "epsilon_end"):
+            checks.fraction(name, getattr(self, name))
+        for name in ("buffer_size", "batch_size", "horizon", "updates_per_iteration"):
+            checks.at_least(name, getattr(self, name), 1)
+        for name in ("target_interval", "hidden", "layers"):
+            checks.at_least(name, getattr(self, name), 1)
+        for name in ("learning_starts", "epsilon_steps"):
+            checks.at_least(name, getattr(self, name), 0)
+
+
+class DQN:
+    """DQN for discrete actions on vector observations."""
+
+    Config: ClassVar[type[DQNConfig]] = DQNConfig
+
+    def __init__(self, spec: EnvSpec, config: DQNConfig, seed: int, device: str = "cpu") -> None:
+        """Make fresh weights from ``seed``; raises ``UnsupportedSpace``."""
+        if not isinstance(spec.action, Discrete):
+            kind = "several discrete actions" if hasattr(spec.action, "nvec") else "continuous"
+            raise UnsupportedSpace(
+                f"dqn acts in discrete spaces only, but {spec.id} has a {kind} action space;"
+                f" use ppo"
+            )
+        self._config = config
+        self._spec = spec
+        self._device = device
+        self._actions = spec.action.n
+        generator = torch.Generator().manual_seed(seed)
+        inputs = networks.features("dqn", spec.id, spec.observation)
+        sizes = [inputs, *[config.hidden] * config.layers, self._actions]
+        self._network = networks.mlp(sizes, nn.ReLU, 1.0, generator).to(device)
+        self._target = networks.mlp(sizes, nn.ReLU, 1.0, generator).to(device)
+        load_module(self._target, module_state(self._network))
+        self._optimizer = adam(self._network, config.learning_rate)
+        self._parameters = list(self._network.parameters())
+        self._generator = generator_on(device, seed)
+        self._env_steps = 0
+        self._updates = 0
+
+    @property
+    def horizon(self) -> int:
+        """Rows to collect between two updates."""
+        return self._config.horizon
+
+    @property
+    def epsilon(self) -> float:
+        """Share of random actions now."""
+        config = self._config
+        progress = min(1.0, self._env_steps / max(1, config.epsilon_steps))
+        return config.epsilon_start + progress * (config.epsilon_end - config.epsilon_start)
+
+    def make_buffer(self) -> ReplayBuffer:
+        """A ring of ``buffer_size`` transitions."""
+        return ReplayBuffer(self._spec, self._config.buffer_size, self._device)
+
+    def act(self, obs: Tensor, *, explore: bool) -> Tensor:
+        """Choose actions: int64 [N]. See ``Agent.act``."""
+        with torch.inference_mode():
+            greedy: Tensor = self._network(self._inputs(obs)).argmax(dim=-1)
+            if not explore:
+                return greedy
+            n, device = len(obs), self._device
+            lottery = torch.rand(n, generator=self._generator, device=device)
+            other = torch.randint(self._actions, (n,), generator=self._generator, device=device)
+            chosen = torch.where(lottery < self.epsilon, other, greedy)
+            self._env_steps += n
+            return chosen
+
+    def update(self, buffer: Buffer) -> Metrics:
+        """Sample and descend ``updates_per_iteration`` times, once there is enough to sample.
+
+        Raises:
+            Diverged: a loss is not finite.
+        """
+        if not isinstance(buffer, ReplayBuffer):
+            raise TypeError(f"dqn learns from a ReplayBuffer, got a {type(buffer).__name__}")
+        transitions = (buffer.rows - buffer.oldest) * self._spec.num_envs
+        if transitions < max(1, self._config.learning_starts):
+            return {"epsilon": self.epsilon}
+        records: list[Tensor] = []
+        last = self._updates + self._config.updates_per_iteration
+        while self._updates < last:
+            # Nothing but the online network moves until the target network does, so the
+            # sampling and the target values of all those updates are one pass each.
+            to_move = self._config.target_interval - self._updates % self._config.target_interval
+            count = min(to_move, last - self._updates)
+            records += self._descend_many(buffer, count)
+            self._updates += count
+            if count == to_move:
+                self._move_target()
+        means = torch.stack(records).mean(0).tolist()
+        metrics = dict(zip(("loss", "q_mean", "grad_norm"), means, strict=True))
+        if not all(math.isfinite(value) for value in means):
+            raise Diverged(f"dqn: not finite after update {self._updates}: {metrics}")
+        return {**metrics, "epsilon": self.epsilon}
+
+    def state(self) -> State:
+        """Weights, target network, optimizer, random stream and counters."""
+        return {
+            **prefixed("network", module_state(self._network)),
+            **prefixed("target", module_state(self._target)),
+            **prefixed("optimizer", adam_state(self._network, self._optimizer)),
+            "rng": self._generator.get_state(),
+            "env_steps": torch.tensor(self._env_steps),
+            "updates": torch.tensor(self._updates),
+        }
+
+    def load(self, state: State) -> None:
+        """Take over a ``state()``; see ``Agent.load``."""
+        check_names(self.state(), state, "dqn agent")
+        load_module(self._network, under("network", state))
+        load_module(self._target, under("target", state))
+        load_adam(self._network, self._optimizer, under("optimizer", state))
+        load_generator(self._generator, state["rng"])
+        self._env_steps = int(state["env_steps"])
+        self._updates = int(state["updates"])
+
+    def reseed(self, seed: int) -> None:
+        """Restart the random numbers; weights stay."""
+        self._generator.manual_seed(seed)
+
+    def _inputs(self, obs: Tensor) -> Tensor:
+        return networks.encode(self._spec.observation, obs)
+
+    def _descend_many(self, buffer: ReplayBuffer, count: int) -> list[Tensor]:
+        size = self._config.batch_size
+        many = buffer.sample(count * size, self._generator)
+        many["next_inputs"] = self._inputs(many.pop("next_obs"))
+        with torch.no_grad():
+            many["next_values"] = self._target(many["next_inputs"])
+        parts = [slice(i * size, (i + 1) * size) for i in range(count)]
+        return [self._descend({name: t[part] for name, t in many.items()}) for part in parts]
+
+    def _descend(self, batch: State) -> Tensor:
+        """One step of Adam on the Huber loss; returns loss, mean Q and gradient norm, [3]."""
+        choice = None
+        if self._config.double:
+            with torch.no_grad():
+                choice = self._network(batch["next_inputs"]).argmax(dim=-1)
+        target = q_target(batch, self._config.gamma, choice)
+        values = self._network(self._inputs(batch["obs"]))
+        q = values.gather(-1, batch["action"].unsqueeze(-1)).squeeze(-1)
+        loss = F.smooth_l1_loss(q, target)
+        self._optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        norm = nn.utils.clip_grad_norm_(self._parameters, self._config.max_grad_norm)
+        self._optimizer.step()
+        with torch.no_grad():
+            return torch.stack([loss, q.mean(), norm])
+
+    def _move_target(self) -> None:
+        with torch.no_grad():
+            for slow, fast in zip(self._target.parameters(), self._parameters, strict=True):
+                slow.lerp_(fast, self._config.tau)
+
+
+def q_target(batch: State, gamma: float, choice: Tensor | None) -> Tensor:
+    """r + γ (1 - terminated) Q'(s', a'): a truncated step is worth its future like any other.
+
+    Args:
+        batch: ``reward`` float32 [B], ``terminated`` bool [B] and ``next_values`` float32
+            [B, actions]: the target network's Q' at the true successor.
+        gamma: discount factor.
+        choice: a' of the online network, int64 [B] (van Hasselt et al. 2016, equation 4), or
+            None for the one that maximises Q' (Mnih et al. 2015).
+
+    Returns:
+        float32 [B].
+    """
+    values = batch["next_values"]
+    if choice is None:
+        future = values.amax(dim=-1)
+    else:
+        future = values.gather(-1, choice.unsqueeze(-1)).squeeze(-1)
+    return batch["reward"] + gamma * future * ~batch["terminated"]

@@ -1,0 +1,72 @@
+"""Small networks whose weights come from a seed, never from the global random generator."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hpcpod.envs.vec_env import Box, Discrete, Space
+from hpcpod.errors import UnsupportedSpace
+
+
+def features(algorithm: str, env: str, space: Space) -> int:
+    """Inputs of a network that reads this observation space.
+
+    Raises:
+        UnsupportedSpace: it reads vectors and one choice among n only.
+    """
+    if isinstance(space, Discrete):
+        return space.n
+    if isinstance(space, Box) and space.dtype == "float32":
+        return max(1, math.prod(space.shape))
+    kind = f"{space.dtype} images" if isinstance(space, Box) else "several choices at once"
+    raise UnsupportedSpace(
+        f"{algorithm} reads vectors, but {env} observes {kind};"
+        f" add gymnasium.wrappers:FlattenObservation and a conversion to float32 to env.wrappers"
+    )
+
+
+def encode(space: Space, obs: Tensor) -> Tensor:
+    """Observations [B, *observation] as float32 [B, features]: flat, or one-hot if Discrete."""
+    if isinstance(space, Discrete):
+        return F.one_hot(obs, space.n).float()
+    return obs.view(len(obs), -1)
+
+
+def mlp(
+    sizes: Sequence[int],
+    activation: type[nn.Module],
+    out_gain: float,
+    generator: torch.Generator,
+) -> nn.Sequential:
+    """A fully connected network with orthogonal weights and zero biases.
+
+    Args:
+        sizes: inputs, hidden layers, outputs.
+        activation: stands after every hidden layer.
+        out_gain: scale of the last layer's weights; the hidden ones have √2 (Saxe et al. 2014).
+        generator: on the CPU, so that a seed gives the same weights on every device.
+    """
+    layers: list[nn.Module] = []
+    for i, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
+        last = i == len(sizes) - 2
+        # skip_init: nn.Linear's own initialisation draws from the global generator.
+        linear: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            gain = out_gain if last else math.sqrt(2.0)
+            linear.weight.copy_(gain * _orthogonal(outputs, inputs, generator))
+            linear.bias.zero_()
+        layers += [linear] if last else [linear, activation()]
+    return nn.Sequential(*layers)
+
+
+def _orthogonal(rows: int, columns: int, generator: torch.Generator) -> Tensor:
+    flat = torch.randn(max(rows, columns), min(rows, columns), generator=generator)
+    basis, r = torch.linalg.qr(flat)
+    q: Tensor = basis * r.diagonal().sign()  # makes the distribution uniform (Mezzadri 2007)
+    return q if rows >= columns else q.T

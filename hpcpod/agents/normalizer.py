@@ -1,0 +1,47 @@
+"""Running mean and variance of observations, kept inside the agent that uses them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hpcpod.envs.vec_env import State
+
+_CLIP = 10.0
+
+
+class RunningNorm:
+    """Scales inputs to mean 0 and variance 1 by what was seen so far, clipped to ±10.
+
+    Until the first ``update`` it changes nothing.
+    """
+
+    def __init__(self, size: int, device: str) -> None:
+        self.mean = torch.zeros(size, device=device)
+        self.var = torch.ones(size, device=device)
+        self.count = torch.zeros((), dtype=torch.float64, device=device)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Scale float32 [B, size]."""
+        return ((x - self.mean) * (self.var + 1e-8).rsqrt()).clamp(-_CLIP, _CLIP)
+
+    def update(self, x: Tensor) -> None:
+        """Take float32 [B, size] into the statistics (Chan, Golub and LeVeque 1983)."""
+        count = self.count + len(x)
+        share = (len(x) / count).to(torch.float32)
+        var, mean = torch.var_mean(x, dim=0, correction=0)
+        delta = mean - self.mean
+        # M2 = M2a + M2b + δ² na nb / n, divided by n
+        self.var = (1 - share) * self.var + share * var + share * (1 - share) * delta.square()
+        self.mean = self.mean + share * delta
+        self.count = count
+
+    def state(self) -> State:
+        """``mean``, ``var`` and ``count``."""
+        return {"mean": self.mean.clone(), "var": self.var.clone(), "count": self.count.clone()}
+
+    def load(self, state: State) -> None:
+        """Take over a ``state()``."""
+        self.mean = state["mean"].to(self.mean, copy=True)
+        self.var = state["var"].to(self.var, copy=True)
+        self.count = state["count"].to(self.count, copy=True)

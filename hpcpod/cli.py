@@ -1,0 +1,142 @@
+"""The command line: verbs only. What a run is, its configuration says."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hpcpod import __version__, commands
+from hpcpod.errors import exit_code
+
+EPILOG = """\
+A first run on this machine:   hpcpod launch configs/cartpole.yaml
+The same run on Slurm:         hpcpod launch configs/cartpole.yaml --cluster slurm
+Look at it from any node:      hpcpod status NAME    hpcpod leaderboard NAME
+Use what it found:             python -c 'import hpcpod; policy = hpcpod.load_policy("NAME")'
+
+RUN is a run's folder, or its name under runs/ (or under $HPCPOD_RUNS).
+Exit codes: 0 done, 1 failed, 2 a mistake in what was asked for, 75 paused or to be requeued.
+"""
+
+Add = Callable[..., argparse.ArgumentParser]
+
+
+def parser() -> argparse.ArgumentParser:
+    """Every verb with its help."""
+    top = argparse.ArgumentParser(
+        prog="hpcpod",
+        description="Tournament-based ensemble training of deep-RL agents on Slurm, or here.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"hpcpod {__version__}")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+
+    def add(name: str, command: object, text: str) -> argparse.ArgumentParser:
+        verb = verbs.add_parser(name, help=text, description=text)
+        verb.set_defaults(command=command)
+        return verb
+
+    _add_makers(add)
+    _add_lookers(add)
+    _add_doers(add)
+    return top
+
+
+def _config(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("config", metavar="CONFIG", help="a YAML file, such as configs/cartpole.yaml")
+    verb.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+        help="override a field, such as stop.minutes=10; may be given again",
+    )  # fmt: skip
+
+
+def _run(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
+
+
+def _json(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--json", action="store_true", help="print JSON, for scripts")
+
+
+def _placed(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--cluster", metavar="NAME", help="local or slurm: overrides cluster.launcher"
+    )
+    verb.add_argument("--runs", type=Path, metavar="DIR", help="where runs are (default: runs)")
+    verb.add_argument(
+        "--no-probe", action="store_true",
+        help="do not make the environment here first: a login node may be unable to",
+    )  # fmt: skip
+
+
+def _add_makers(add: Add) -> None:
+    verb = add("launch", commands.launch, "train a tournament to its target, here or on Slurm")
+    _config(verb)
+    _placed(verb)
+    verb.add_argument(
+        "--dry-run", action="store_true", help="print what would be submitted, and submit nothing"
+    )
+    verb = add("render", commands.render, "make a run and its sbatch scripts, to submit by hand")
+    _config(verb)
+    _placed(verb)
+    verb = add("validate", commands.validate, "check a configuration and print it resolved")
+    verb.add_argument("config", metavar="CONFIG", nargs="?", help="a YAML file")
+    verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
+    verb.add_argument("--fields", action="store_true", help="print the manual of every field")
+    verb = add("train", commands.train, "train one agent with no tournament")
+    _config(verb)
+    verb.add_argument("--env-steps", type=int, metavar="N", help="environment steps to train")
+    verb.add_argument("--save-to", type=Path, metavar="FILE", help="where the policy goes (.h5)")
+
+
+def _add_lookers(add: Add) -> None:
+    verb = add("status", commands.status, "where a run stands; without RUN, every run in a line")
+    verb.add_argument("run", metavar="RUN", nargs="?", help="a run's folder, or its name")
+    _json(verb)
+    verb = add("watch", commands.watch, "follow a run until it ends")
+    _run(verb)
+    verb = add("leaderboard", commands.leaderboard, "who leads, and the winner's lineage")
+    _run(verb)
+    _json(verb)
+    verb = add("logs", commands.logs, "the end of the logs of a run's slots and coordinator")
+    _run(verb)
+    verb.add_argument("name", metavar="NAME", nargs="?", default="", help="part of a log's name")
+    verb.add_argument("-n", "--lines", type=int, default=20, help="lines of each (default: 20)")
+    verb.add_argument("-f", "--follow", action="store_true", help="go on as they grow")
+
+
+def _add_doers(add: Add) -> None:
+    verb = add("stop", commands.stop, "end a run and keep its best policy")
+    _run(verb)
+    verb.add_argument(
+        "--drain", action="store_true",
+        help="let slots finish their round, then pause; `hpcpod resume` goes on",
+    )  # fmt: skip
+    verb = add("resume", commands.resume, "go on with a run that was paused or that lost its slots")
+    _run(verb)
+    verb = add("tick", commands.tick, "do once what the coordinator does: observe, plan, act")
+    _run(verb)
+    _json(verb)
+    verb = add("export", commands.export, "write the best policy so far to a file")
+    _run(verb)
+    verb.add_argument("to", metavar="FILE", nargs="?", type=Path, help="default: RUN/best.h5")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb; return the exit code."""
+    options = parser().parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, format="hpcpod: %(message)s")
+    try:
+        return exit_code(
+            lambda: int(options.command(options) or 0),
+            lambda message: print(f"hpcpod: {message}", file=sys.stderr),  # noqa: T201
+        )
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        return 130

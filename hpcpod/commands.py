@@ -1,0 +1,354 @@
+"""What each verb of the command line does. Torch is loaded by none that only looks."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from hpcpod.errors import UserError
+from hpcpod.records import Board, encode
+from hpcpod.results import Run, open_run, runs_home
+
+
+def say(text: str = "") -> None:
+    """Print a line at once, whatever standard output is."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def launch(options: Namespace) -> int:
+    """``hpcpod launch``: on this machine it stays until the run ends, on Slurm it returns."""
+    from hpcpod import api
+
+    config = api.read_config(options.config, options.cluster, set_options=options.overrides)
+    resolved = api.resolve(config, probe=not options.no_probe)
+    if options.dry_run:
+        for text in api.scripts(config, _runs(options)):
+            say(text)
+        return 0
+    folder = api.create_run(resolved, _runs(options))
+    run = Run(folder)
+    if config.cluster.launcher == "local":
+        return follow_here(run)
+    jobs = api.start(folder, config)
+    say(f"{run.name}: submitted the coordinator as job {jobs[0]} and the slots as job {jobs[1]}")
+    _say_how_to_follow(run)
+    return 0
+
+
+def _say_how_to_follow(run: Run) -> None:
+    say(f"run folder: {run.path}")
+    say(f"follow it:  hpcpod watch {_word(run)}    hpcpod status {_word(run)}    squeue --me")
+    say(f"end it:     hpcpod stop {_word(run)}")
+
+
+def _word(run: Run) -> str:
+    import shlex
+
+    return shlex.quote(str(run.path))
+
+
+def render(options: Namespace) -> int:
+    """``hpcpod render``: the run folder and its scripts, for a person to submit."""
+    from hpcpod import api
+
+    config = api.read_config(
+        options.config, options.cluster or "slurm", set_options=options.overrides
+    )
+    folder = api.create_run(api.resolve(config, probe=not options.no_probe), _runs(options))
+    run = Run(folder)
+    say(f"run folder: {run.path}")
+    say("submit it with")
+    for path in api.write_scripts(folder):
+        say(f"    sbatch {path}")
+    return 0
+
+
+def validate(options: Namespace) -> int:
+    """``hpcpod validate``: every problem at once, or the resolved configuration."""
+    from hpcpod import api
+    from hpcpod.config.loading import dump_yaml
+    from hpcpod.config.manual import field_manual
+
+    if options.fields:
+        say(field_manual())
+        return 0
+    if options.config is None:
+        raise UserError("validate needs a CONFIG file, or --fields for the manual")
+    config = api.read_config(options.config, set_options=options.overrides)
+    checked = api.check(config)
+    say(dump_yaml(config).rstrip())
+    say()
+    quotas = ", ".join(f"{n} {name}" for name, n in checked.quotas.items())
+    say(f"# births: {quotas}")
+    for name, footprint in checked.footprints.items():
+        say(
+            f"# {name}: checkpoint {_size(footprint.core)}"
+            + (f", replay up to {_size(footprint.replay)}" if footprint.replay else "")
+        )
+    say(f"# disk that the run will need: about {_size(checked.disk)}")
+    return 0
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
+def train(options: Namespace) -> int:
+    """``hpcpod train``: one agent, no tournament."""
+    from hpcpod import api
+    from hpcpod.display import count, number
+
+    config = api.read_config(options.config, set_options=options.overrides)
+    to = options.save_to or Path(f"{config.name}.h5")
+    told = 0.0
+
+    def tell(progress: Any) -> None:
+        nonlocal told
+        if time.monotonic() - told > 1.0:
+            told = time.monotonic()
+            mean = progress.mean_return
+            say(
+                f"{count(progress.env_steps)} / {count(progress.target_steps)} env steps,"
+                f" {count(progress.steps_per_second)} steps/s,"
+                f" training return {'-' if math.isnan(mean) else number(mean)}"
+            )
+
+    training = api.train_config(
+        config, env_steps=options.env_steps, save_to=to, on_progress=tell
+    )
+    for point in training.curve:
+        say(f"{point.env_steps:>12} env steps  return {number(point.mean_return):>9}")
+    say(f"policy: {to}")
+    return 0
+
+
+def status(options: Namespace) -> int:
+    """``hpcpod status``: one run, or all of them in a line each."""
+    from hpcpod.display import headline
+
+    if options.run is None:
+        found = sorted(path.parent for path in runs_home().glob("*/config.json"))
+        statuses = [open_run(path).status() for path in found]
+        if options.json:
+            say_json([encode(status) for status in statuses])
+        else:
+            say("\n".join(map(headline, statuses)) or f"no runs in {runs_home()}/")
+        return 0
+    run = open_run(options.run)
+    now = run.status()
+    if options.json:
+        say_json(encode(now))
+        return 0
+    say(headline(now))
+    if now.best is not None:
+        best = now.best
+        seeds = "fresh seeds" if best.fresh else "the panel"
+        say(
+            f"best: {best.pod} {best.algorithm} round {best.round}: {best.mean:.1f}"
+            f" [{best.low:.1f}, {best.high:.1f}] on {best.episodes} episodes of {seeds}"
+        )
+        say(f"policy: {best.checkpoint}")
+    for name, slot in now.slots.items():
+        say(f"slot {name}: {slot.get('state')} {slot.get('order', '')}")
+    if now.state == "waiting":
+        say("nobody works on it here and now: its slots are queued, or `hpcpod resume` goes on")
+    if now.quarantined:
+        say(f"{now.quarantined} damaged files were set aside in {run.path / 'quarantine'}")
+    return 0
+
+
+def leaderboard(options: Namespace) -> int:
+    """``hpcpod leaderboard``: the rows and the lineage of the first."""
+    run = open_run(options.run)
+    board = run.board()
+    if options.json:
+        say_json(
+            {
+                "entries": [encode(entry) for entry in board.entries],
+                "winner": board.winner,
+                "lineage": [encode(pod) for pod in run.lineage(board=board)],
+                "confirmed": [encode(score) for score in board.confirmed],
+            }
+        )
+        return 0
+    show_leaderboard(run, board)
+    return 0
+
+
+def show_leaderboard(run: Run, board: Board) -> None:
+    """Print the leaderboard and the lineage of the best."""
+    from rich.console import Console
+
+    from hpcpod.display import leaderboard_table, lineage_lines
+
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    console.print(leaderboard_table(board))
+    ancestors = run.lineage(board=board)
+    if ancestors:
+        say(f"lineage of {ancestors[-1].id}:")
+        for line in lineage_lines(board, ancestors):
+            say(f"  {line}")
+
+
+def watch(options: Namespace) -> int:
+    """``hpcpod watch``: look until the run ends."""
+    from hpcpod.live import Live
+
+    run = open_run(options.run)
+    seconds = 1.0 if run.local else 10.0
+    with Live(run) as live:
+        while True:
+            board = run.board()
+            live.update(board)
+            if board.phase == "finished" or run.status(board).state == "paused":
+                break
+            time.sleep(seconds)
+    return conclude(run)
+
+
+def follow_here(run: Run) -> int:
+    """Run the slots here, show them, and end as the run ends.
+
+    Ctrl-C lets every slot finish its round and pauses; a second one has them checkpoint and
+    end now. Either way the run can be resumed.
+    """
+    from hpcpod.live import Live
+    from hpcpod.orchestrator import drive_here
+
+    asked: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda got, frame: asked.append(got))
+
+    with Live(run) as live:
+
+        def stop() -> bool:
+            if asked and signal.SIGTERM not in asked and run.drain():
+                live.say("draining: every slot finishes its round; Ctrl-C again to stop now")
+            return len(asked) > 1 or signal.SIGTERM in asked
+
+        drive_here(run.folder, stop, live.update, live.say)
+    return conclude(run)
+
+
+def conclude(run: Run) -> int:
+    """Print how a run ended; the exit code says the same."""
+    board = run.board()
+    now = run.status(board)
+    say()
+    show_leaderboard(run, board)
+    best = now.best
+    if best is not None:
+        seeds = "fresh seeds" if best.fresh else "the panel"
+        say(
+            f"best: {best.pod} {best.algorithm} round {best.round}: {best.mean:.1f}"
+            f" [{best.low:.1f}, {best.high:.1f}] on {best.episodes} episodes of {seeds}"
+        )
+        say(f"policy: {best.checkpoint}")
+    say(f"run folder: {run.path}")
+    if board.phase != "finished":
+        say(f"paused; go on with: hpcpod resume {_word(run)}")
+        return 75
+    say(f"finished: {board.stop_reason}, after {now.minutes:.1f} minutes")
+    return 1 if board.stop_reason == "failed" else 0
+
+
+def logs(options: Namespace) -> int:
+    """``hpcpod logs``: the ends of log files."""
+    from hpcpod.launchers.local import tail
+
+    folder = open_run(options.run).path / "logs"
+    files = sorted(p for p in folder.glob("*.log") if options.name in p.name)
+    if not files:
+        raise UserError(f"no log in {folder} has '{options.name}' in its name")
+    for path in files:
+        say(f"==> {path}")
+        say(tail(path, options.lines))
+    if options.follow:
+        _follow(files)
+    return 0
+
+
+def _follow(files: list[Path]) -> None:
+    places = {path: path.stat().st_size for path in files}
+    while True:
+        for path in files:
+            with path.open(errors="replace") as file:
+                file.seek(places[path])
+                for line in file:
+                    say(f"{path.stem}: {line.rstrip()}")
+                places[path] = file.tell()
+        time.sleep(0.5)
+
+
+def stop(options: Namespace) -> int:
+    """``hpcpod stop``."""
+    run = open_run(options.run)
+    now = run.stop(drain=options.drain)
+    say(f"{run.name}: {now.state}" + (f" ({now.stop_reason})" if now.stop_reason else ""))
+    if now.state == "finished" and now.best is not None:
+        say(f"policy: {now.best.checkpoint}")
+    return 0
+
+
+def resume(options: Namespace) -> int:
+    """``hpcpod resume``: here it stays until the run ends, on Slurm it submits."""
+    run = open_run(options.run)
+    if run.board().phase == "finished":
+        raise UserError(f"{run.name} is finished: there is nothing to resume")
+    run.undrain()
+    if run.local:
+        return follow_here(run)
+    from hpcpod import api
+
+    jobs = api.restart(run.folder)
+    say(f"{run.name}: submitted {' and '.join(jobs) or 'nothing: its jobs are in the queue'}")
+    return 0
+
+
+def tick(options: Namespace) -> int:
+    """``hpcpod tick``."""
+    from hpcpod.display import headline
+
+    now = open_run(options.run).tick()
+    if options.json:
+        say_json(encode(now))
+    else:
+        say(headline(now))
+    return 0
+
+
+def export(options: Namespace) -> int:
+    """``hpcpod export``."""
+    say(str(open_run(options.run).export(options.to)))
+    return 0
+
+
+def say_json(data: Any) -> None:
+    """Print strict JSON: what is not a number is null."""
+    say(json.dumps(_finite(data), indent=2, default=str))
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, float) and not math.isfinite(data):
+        return None
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_finite(value) for value in data]
+    return data
+
+
+def _runs(options: Namespace) -> Path:
+    return options.runs if options.runs is not None else runs_home()
+

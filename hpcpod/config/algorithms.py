@@ -1,0 +1,149 @@
+"""What each algorithm may be born with: the agents' own ``Config`` and the run's, as one.
+
+This is the one place of the configuration that loads the agents' modules, and with them
+torch: at launch, never for ``status``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from hpcpod.config.building import INVALID, Builder, describe
+from hpcpod.config.limits import hints
+from hpcpod.config.schema import RunConfig
+from hpcpod.config.space import AlgorithmSpace, Choice, Int, Range, Scalar, Value
+from hpcpod.errors import ConfigError, UnknownPlugin
+from hpcpod.plugins import resolve, suggest
+
+
+def resolve_algorithms(
+    config: RunConfig, *, source: str = "the configuration"
+) -> dict[str, AlgorithmSpace]:
+    """The space of every algorithm of the population, by name.
+
+    Every single value, both ends of every range and every choice must pass the agent's own
+    validation: construct its ``Config``, and see whether it raises ``ValueError``.
+
+    Raises:
+        ConfigError: says every problem of every algorithm.
+    """
+    builder = Builder()
+    spaces = {
+        name: _space(name, config.agents.get(name, {}), builder)
+        for name in config.population.algorithms
+    }
+    found = {name: space for name, space in spaces.items() if space is not None}
+    if builder.problems:
+        raise ConfigError(source, builder.problems)
+    return found
+
+
+def _space(name: str, given: Mapping[str, Value], builder: Builder) -> AlgorithmSpace | None:
+    path = f"agents.{name}"
+    try:
+        cls: Any = getattr(resolve("agents", name), "Config", None)
+    except UnknownPlugin as error:
+        builder.problem(f"population.algorithms.{name}", str(error))
+        return None
+    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
+        builder.problem(path, f"the agent {name} has no dataclass 'Config' of its hyperparameters")
+        return None
+    fields = dataclasses.fields(cls)
+    try:
+        defaults = {field.name: getattr(cls(), field.name) for field in fields}
+    except (TypeError, ValueError) as error:
+        builder.problem(path, f"the agent's defaults are no configuration: {error}")
+        return None
+    for key, value in defaults.items():
+        if not isinstance(value, (bool, int, float, str)):
+            builder.problem(f"{path}.{key}", f"the agent's default is no single value: {value!r}")
+    values = dict(_typed(cls, given, path, builder))
+    _check(cls, defaults, values, path, builder)
+    return AlgorithmSpace(
+        agent=name,
+        values={**defaults, **values},
+        defaults=defaults,
+        structural=tuple(f.name for f in fields if f.metadata.get("structural")),
+        near_one=tuple(f.name for f in fields if f.metadata.get("near_one")),
+    )
+
+
+def _typed(
+    cls: Any, given: Mapping[str, Value], path: str, builder: Builder
+) -> Iterator[tuple[str, Value]]:
+    """The hyperparameters that are known and of the right type."""
+    names = [field.name for field in dataclasses.fields(cls)]
+    for name, value in given.items():
+        where = f"{path}.{name}"
+        if name not in names:
+            near = suggest(name, names)
+            builder.problem(where, f"unknown hyperparameter{near} (known: {', '.join(names)})")
+            continue
+        kind = hints(cls)[name]
+        typed = _typed_range(kind, value, where, builder)
+        if typed is not INVALID:
+            yield name, typed
+
+
+def _typed_range(kind: Any, value: Value, path: str, builder: Builder) -> Any:
+    if isinstance(value, Choice):
+        items = [
+            builder.value(kind, item, f"{path}.choice[{i}]") for i, item in enumerate(value.values)
+        ]
+        return INVALID if any(item is INVALID for item in items) else Choice(tuple(items))
+    if not isinstance(value, Range):
+        return builder.value(kind, value, path)
+    plain = kind.__origin__ if typing.get_origin(kind) is Annotated else kind
+    if plain is (int if isinstance(value, Int) else float):
+        return value
+    words = {int: "int or choice", float: "uniform, log_uniform or choice"}
+    return builder.problem(
+        path, f"expected {describe(kind)}; its range is written {words.get(plain, 'choice')}"
+    )
+
+
+def _check(
+    cls: Any,
+    defaults: Mapping[str, Scalar],
+    values: Mapping[str, Value],
+    path: str,
+    builder: Builder,
+) -> None:
+    """Ask the agent's own validation about every value that a pod may be born with.
+
+    Each is tried with the others that were given (the first of a range). What fails there
+    and also alone, with the defaults, is to blame itself, unless the complaint is about
+    another that was given; else it is how they go together.
+    """
+    first = {**defaults, **{name: _samples(value)[0] for name, value in values.items()}}
+    to_blame, together = False, ""
+    for name, value in values.items():
+        for sample in _samples(value):
+            complaint = _complaint(cls, {**first, name: sample})
+            alone = complaint and _complaint(cls, {**defaults, name: sample})
+            others = "|".join(re.escape(other) for other in values if other != name)
+            if alone and not (others and re.search(rf"\b({others})\b", alone)):
+                to_blame = True
+                builder.problem(f"{path}.{name}", alone.removeprefix(f"{name} "))
+            together = together or complaint
+    if together and not to_blame:
+        builder.problem(path, together)
+
+
+def _samples(value: Value) -> tuple[Scalar, ...]:
+    """A single value, both ends of a range, or every choice."""
+    if isinstance(value, Choice):
+        return value.values
+    return (value.low, value.high) if isinstance(value, Range) else (value,)
+
+
+def _complaint(cls: Any, values: Mapping[str, Scalar]) -> str:
+    try:
+        cls(**values)
+    except ValueError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,164 @@
+"""From a file, the command line or Python to a ``RunConfig``, and back.
+
+Every door ends in the same strict construction, and every problem is said at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hpcpod.config.building import Builder, build, join
+from hpcpod.config.schema import RunConfig
+from hpcpod.config.space import RANGES, Choice, Range, Value
+from hpcpod.config.yaml_file import NotYaml, dump, parse
+from hpcpod.errors import ConfigError
+from hpcpod.plugins import suggest
+
+
+def load_file(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """The configuration in a YAML file, with ``a.b=c`` overrides; later ones win.
+
+    Raises:
+        ConfigError: says every problem of the file and of the overrides.
+    """
+    path = Path(path)
+    text = _read(path)
+    try:
+        data, problems = parse(text)
+    except NotYaml as error:
+        raise ConfigError(str(path), [str(error)]) from error
+    if data is None:
+        raise ConfigError(
+            str(path), ["the file is empty; it needs at least a name and an env.id", *problems]
+        )
+    if not isinstance(data, dict):
+        raise ConfigError(str(path), ["expected 'key: value' lines", *problems])
+    for override in overrides:
+        problems += _assign(data, override)
+    config, wrong = build(RunConfig, data)
+    if config is None or problems:
+        raise ConfigError(str(path), problems + wrong)
+    return config
+
+
+def from_mapping(
+    data: Mapping[str, Any] | RunConfig,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    source: str = "the configuration",
+) -> RunConfig:
+    """The configuration in plain data; a ``RunConfig`` passes through.
+
+    Overrides follow the rule of a JSON merge patch: mappings merge, ``None`` takes a key
+    away (its default stands again), whatever else replaces. A range is replaced whole.
+
+    Raises:
+        ConfigError: says every problem.
+    """
+    if isinstance(data, RunConfig) and not overrides:
+        return data
+    config, problems = build(RunConfig, _merge(_plain(data), overrides) if overrides else data)
+    if config is None:
+        raise ConfigError(source, problems)
+    return config
+
+
+def to_mapping(config: RunConfig) -> dict[str, Any]:
+    """The configuration as plain data, defaults included: the inverse of ``from_mapping``."""
+    mapping: dict[str, Any] = _plain(config)
+    return mapping
+
+
+def dump_yaml(config: RunConfig) -> str:
+    """The configuration as YAML, defaults included, that ``load_file`` reads back as it was."""
+    return dump(to_mapping(config))
+
+
+def plain_value(value: Value) -> Any:
+    """A hyperparameter as plain data: itself, or ``{"log_uniform": [low, high]}``."""
+    if not isinstance(value, Range):
+        return value
+    [word] = [word for word, cls in RANGES.items() if type(value) is cls]
+    ends = value.values if isinstance(value, Choice) else (value.low, value.high)
+    return {word: list(ends)}
+
+
+def value_from_plain(data: Any) -> Value:
+    """The inverse of ``plain_value``.
+
+    Raises:
+        ConfigError: the data is no value and no range.
+    """
+    builder = Builder()
+    value: Value = builder.value(Value, data, "")
+    if builder.problems:
+        raise ConfigError("the hyperparameter", builder.problems)
+    return value
+
+
+def _plain(data: Any) -> Any:
+    if isinstance(data, Range):
+        return plain_value(data)
+    if dataclasses.is_dataclass(data):
+        return {f.name: _plain(getattr(data, f.name)) for f in dataclasses.fields(data)}
+    if isinstance(data, Mapping):
+        return {key: _plain(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_plain(value) for value in data]
+    return data
+
+
+def _read(path: Path) -> str:
+    """The file's text; each way to fail is one sentence."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        folder = path.parent
+        names = [f.name for f in folder.iterdir() if f.is_file()] if folder.is_dir() else []
+        near = suggest(path.name, names)
+        raise ConfigError(str(path), [f"there is no such file{near}"]) from error
+    except IsADirectoryError as error:
+        raise ConfigError(str(path), ["it is a folder, not a YAML file"]) from error
+    except UnicodeDecodeError as error:
+        said = f"it is not UTF-8 text (byte {error.start}); save it as UTF-8"
+        raise ConfigError(str(path), [said]) from error
+    except OSError as error:
+        raise ConfigError(str(path), [f"it can't be read: {error.strerror}"]) from error
+
+
+def _assign(data: dict[str, Any], override: str) -> list[str]:
+    """Put ``a.b=c`` into the data, in place of what stands there; return the problems."""
+    path, equals, text = override.partition("=")
+    keys = path.strip().split(".")
+    if not equals or not all(keys):
+        return [f"--set {override}: expected path=value, such as round.env_steps=50000"]
+    try:
+        value, problems = parse(text, lenient=True)
+    except NotYaml as error:
+        return [f"--set {override}: {error}"]
+    section = data
+    for key in keys[:-1]:
+        if not isinstance(section.get(key), dict):
+            section[key] = {}
+        section = section[key]
+    section[keys[-1]] = value
+    return [f"--set {join(path, problem)}" for problem in problems]
+
+
+def _merge(base: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base) if isinstance(base, Mapping) and not _is_range(patch) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, Mapping):
+            merged[key] = _merge(merged.get(key), value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _is_range(data: Mapping[str, Any]) -> bool:
+    return len(data) == 1 and next(iter(data)) in RANGES

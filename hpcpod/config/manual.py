@@ -1,0 +1,70 @@
+"""The manual of the configuration: every field, from the schema's own source."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from hpcpod.config.building import describe, join
+from hpcpod.config.limits import hints
+from hpcpod.config.scalars import show
+from hpcpod.config.schema import RunConfig
+from hpcpod.config.space import RANGES
+from hpcpod.config.yaml_file import dump
+
+
+def field_manual() -> str:
+    """Every field of the configuration: its path, type, default and docstring."""
+    ranges = "\n".join(f"    {cls.__doc__}" for cls in RANGES.values())
+    head = "A 'value or range' is a single value, or one of\n"
+    return f"{head}{ranges}\n\n".replace("``", "") + "\n".join(_section(RunConfig, ""))
+
+
+def field_docs(cls: Any) -> dict[str, str]:
+    """The docstring under each field of a dataclass; an empty one where there is none."""
+    [body] = [
+        node.body
+        for node in ast.parse(inspect.getsource(cls)).body
+        if isinstance(node, ast.ClassDef)
+    ]
+    docs = {field.name: "" for field in dataclasses.fields(cls)}
+    for node, after in pairwise(body):
+        if (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+            and isinstance(after.value.value, str)
+        ):
+            docs[node.target.id] = inspect.cleandoc(after.value.value)
+    return docs
+
+
+def _section(cls: Any, path: str) -> Iterator[str]:
+    """The fields of a section, then the sections in it."""
+    docs, kinds = field_docs(cls), hints(cls)
+    fields = dataclasses.fields(cls)
+    for field in sorted(fields, key=lambda field: dataclasses.is_dataclass(kinds[field.name])):
+        kind, where = kinds[field.name], join(path, field.name)
+        text = docs[field.name].replace("``", "")
+        if dataclasses.is_dataclass(kind):
+            yield f"\n{where}\n    {text}"
+            yield from _section(kind, where)
+        else:
+            yield f"{where}: {describe(kind)}{_default(field)}\n    {text}"
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default is not dataclasses.MISSING:
+        value = field.default
+    elif field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+    else:
+        return " (required)"
+    if isinstance(value, (dict, tuple)):
+        return f" = {dump(value if isinstance(value, dict) else list(value)).strip()}"
+    return f" = {show(value)}"

@@ -1,0 +1,120 @@
+"""Single values: how they are named in a message, and what an unquoted YAML word may mean.
+
+YAML's readers disagree about some words: ``3e-4`` is text to PyYAML and a number to others,
+``on`` is true or text, ``2:30`` is 150 or text. In a file such a word is refused with advice;
+on the command line, where no other reader will see it, it is what is expected there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Literal
+
+Trap = Literal["", "exponent", "word", "sexagesimal", "octal"]
+
+_EXPONENT = re.compile(r"([-+]?)(\d[\d_]*)?(?:\.(\d[\d_]*)?)?[eE]([-+]?)(\d+)")
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A YAML scalar without quotes, kept as written until it is known what is expected."""
+
+    text: str
+    """As written."""
+    value: bool | int | float | str
+    """What the writer most likely means."""
+    trap: Trap = ""
+    """Why readers of YAML disagree about it; empty if they don't."""
+    lenient: bool = False
+    """It comes from the command line: take it as what is expected."""
+
+    def read(self, wanted: Sequence[str]) -> Any:
+        """The value for one of the wanted types (``int``, ``float``, ``bool``, ``str``).
+
+        Raises:
+            ValueError: it means different things to different readers; says what to write.
+        """
+        if self.lenient and self.trap != "sexagesimal":
+            fits = any(_is(self.value, kind) for kind in wanted)
+            return self.value if fits or "str" not in wanted else self.text
+        if not self.trap:
+            return self.value
+        number, word = "float" in wanted or "int" in wanted, "bool" in wanted
+        remedies = []
+        if self.trap == "word" and word:
+            remedies.append(show(self.value))
+        elif self.trap == "sexagesimal" and number:
+            remedies.append(f"one number without colons, such as {self.value}")
+        elif self.trap in ("exponent", "octal") and number:
+            remedies.append(_number(self.text, self.value, "float" in wanted))
+        if "str" in wanted:
+            remedies.append(f"'{self.text}' in quotes")
+        if not remedies:
+            return self.value
+        raise ValueError(f"{self._misreading()}; write {' or '.join(remedies)}")
+
+    def _misreading(self) -> str:
+        if self.trap == "exponent":
+            return f"{self.text} is text to many readers of YAML"
+        if self.trap == "sexagesimal":
+            return f"{self.text} is {self.value} to many readers of YAML"
+        if self.trap == "octal":
+            return f"{self.text} is a number in base 8 to many readers of YAML"
+        return f"{self.text} is {show(self.value)} to some readers of YAML, and text to others"
+
+
+def _is(value: object, kind: str) -> bool:
+    if kind == "bool" or isinstance(value, bool):
+        return kind == "bool" and isinstance(value, bool)
+    if kind == "int":
+        return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return kind == "float" and isinstance(value, (int, float))
+
+
+def _number(text: str, value: object, fraction: bool) -> str:
+    """How to write a number so that every reader of YAML agrees that it is one."""
+    match = _EXPONENT.fullmatch(text)
+    if match is None or (not fraction and isinstance(value, float) and value.is_integer()):
+        return str(int(value)) if isinstance(value, (int, float)) else text
+    sign, whole, part, exponent_sign, exponent = match.groups()
+    return f"{sign}{whole or 0}.{part or 0}e{exponent_sign or '+'}{exponent}"
+
+
+def advice(data: object, wanted: Sequence[str]) -> str:
+    """What to write instead of a value of the wrong type: a clause, or an empty string."""
+    if isinstance(data, str):
+        if "bool" in wanted and data.lower() in ("yes", "no", "on", "off", "true", "false"):
+            return f"; write {'true' if data.lower() in ('yes', 'on', 'true') else 'false'}"
+        try:
+            number = float(data)
+        except ValueError:
+            return ""
+        if number.is_integer() if wanted[0] == "int" else wanted[0] == "float" and isfinite(number):
+            return f"; write {_number(data, number, 'float' in wanted)}, without quotes"
+        return ""
+    if wanted[0] == "str" and isinstance(data, (bool, int, float)):
+        return f"; put it in quotes: '{show(data)}'"
+    if wanted[0] == "bool" and data in (0, 1):
+        return f"; write {show(bool(data))}"
+    return ""
+
+
+def show(data: object) -> str:
+    """A value as a message names it, in the words of YAML."""
+    if data is None:
+        return "null"
+    if isinstance(data, bool):
+        return "true" if data else "false"
+    if isinstance(data, Plain):
+        return data.text
+    if isinstance(data, Mapping):
+        return "a mapping"
+    if isinstance(data, (list, tuple)):
+        return "a list"
+    if isinstance(data, float) and not isfinite(data):
+        return f".{data}" if data > 0 or data != data else f"-.{-data}"
+    text = repr(data)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,171 @@
+"""How a run looks in a terminal: tables that live, or plain lines where there is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hpcpod.records import Board, PodState
+from hpcpod.results import Run, Status
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+
+def number(value: float) -> str:
+    """A score in few characters."""
+    return f"{value:.1f}" if abs(value) < 10_000 else f"{value:.4g}"
+
+
+def count(value: float) -> str:
+    """A count of steps in few characters: ``12.3k``."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.0f}"
+
+
+def headline(status: Status) -> str:
+    """The run in one line."""
+    parts = [
+        f"{status.run}: {status.state}"
+        + (f" ({status.stop_reason})" if status.stop_reason else ""),
+        f"{status.pods} pods, {status.born} born, {status.copies} copies",
+        f"{status.rounds} rounds, {count(status.env_steps)} env steps, {status.minutes:.1f} min",
+    ]
+    if status.best is not None:
+        parts.append(f"best {interval(status.best.mean, status.best.low, status.best.high)}")
+    if status.target is not None:
+        tried = f", {status.attempts} tried" if status.attempts else ""
+        parts.append(f"target {status.target:g}{tried}")
+    return " | ".join(parts)
+
+
+def interval(mean: float, low: float, high: float) -> str:
+    """A score with its confidence interval."""
+    return f"{number(mean)} [{number(low)}, {number(high)}]"
+
+
+def slots_table(status: Status) -> Table:
+    """What each slot does right now."""
+    from rich.table import Table
+
+    table = Table(title="slots", title_justify="left", pad_edge=False)
+    for column in ("slot", "state", "pod", "algorithm"):
+        table.add_column(column)
+    for column in ("round", "return", "steps/s", "env steps"):
+        table.add_column(column, justify="right")
+    for name, slot in sorted(status.slots.items()):
+        mean = slot.get("mean_return", math.nan)
+        table.add_row(
+            name, str(slot.get("state", "")), str(slot.get("pod", "")),
+            str(slot.get("algorithm", "")), str(slot.get("round", "")),
+            "" if math.isnan(mean) else number(mean),
+            count(slot["steps_per_second"]) if "steps_per_second" in slot else "",
+            count(slot["env_steps"]) if "env_steps" in slot else "",
+        )  # fmt: skip
+    return table
+
+
+def leaderboard_table(board: Board, rows: int | None = None) -> Table:
+    """The leaderboard, best first, with 95 % confidence intervals."""
+    from rich.table import Table
+
+    table = Table(title="leaderboard", title_justify="left", pad_edge=False)
+    table.add_column("#", justify="right")
+    for column in ("pod", "algorithm"):
+        table.add_column(column)
+    for column in ("round", "mean return", "95 % interval", "episodes"):
+        table.add_column(column, justify="right")
+    table.add_column("origin")
+    table.add_column("fate")
+    for place, entry in enumerate(board.entries[:rows], start=1):
+        pod = board.pods[entry.pod]
+        table.add_row(
+            str(place), entry.pod + (" (winner)" if entry.pod == board.winner else ""),
+            entry.algorithm, str(entry.round), number(entry.mean),
+            f"[{number(entry.low)}, {number(entry.high)}]".replace("[", r"\["),
+            str(entry.episodes), origin(pod), pod.fate,
+        )  # fmt: skip
+    return table
+
+
+def origin(pod: PodState) -> str:
+    """Where a pod comes from, in a few words."""
+    if pod.parent is not None:
+        return f"copy of {pod.parent}"
+    return "control" if pod.control else "fresh"
+
+
+def screen(run: Run, board: Board) -> RenderableType:
+    """The whole live picture: headline, slots, leaderboard."""
+    from rich.console import Group
+    from rich.text import Text
+
+    status = run.status(board)
+    return Group(Text(headline(status)), slots_table(status), leaderboard_table(board, 10))
+
+
+def events(old: Board | None, new: Board) -> Iterator[str]:
+    """What happened between two boards, a line each."""
+    before = old.pods if old is not None else {}
+    for name, pod in sorted(new.pods.items()):
+        was = before.get(name)
+        if was is None and pod.parent is not None:
+            yield (
+                f"{name} is born: copy of {pod.parent} at round {pod.parent_round} in place of"
+                f" {pod.replaces}; {changes(new, pod)}; {pod.evidence}"
+            )
+        seen = was.history[-1].round if was is not None and was.history else 0
+        for evaluation in pod.history:
+            if evaluation.round > seen:
+                mean = sum(evaluation.returns) / len(evaluation.returns)
+                yield f"{name} {pod.algorithm} round {evaluation.round}: return {number(mean)}"
+        if pod.fate == "failed" and (was is None or was.fate != "failed"):
+            yield f"{name} {pod.algorithm} failed: {pod.fate_reason}"
+        if pod.transfer_exact is not None and (was is None or was.transfer_exact is None):
+            how = "exactly as" if pod.transfer_exact else "NOT as"
+            yield f"{name} scored its parent's panel {how} its parent did before it trained"
+    for score in new.confirmed[len(old.confirmed) if old is not None else 0 :]:
+        verdict = "" if score.purpose == "final" else ": confirmed" if score.passed else ": missed"
+        yield (
+            f"{score.pod} round {score.round} on {score.episodes} fresh seeds"
+            f" ({score.purpose}): {interval(score.mean, score.low, score.high)}{verdict}"
+        )
+
+
+def changes(board: Board, pod: PodState) -> str:
+    """What the mutation changed: ``learning_rate 0.001 -> 0.0013``."""
+    parent = board.pods[pod.parent] if pod.parent else None
+    if parent is None or not pod.mutated:
+        return "hyperparameters unchanged"
+    return ", ".join(
+        f"{name} {_value(parent.hyperparameters[name])} -> {_value(pod.hyperparameters[name])}"
+        for name in pod.mutated
+    )
+
+
+def _value(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def lineage_lines(board: Board, ancestors: list[PodState]) -> Iterator[str]:
+    """The winner's way from its founder, a line a generation."""
+    for depth, pod in enumerate(ancestors):
+        lead = "  " * depth
+        if pod.parent is None:
+            kind = "control with the defaults" if pod.control else "fresh draw"
+            values = ", ".join(f"{k}={_value(v)}" for k, v in sorted(pod.hyperparameters.items()))
+            yield f"{lead}{pod.id} {pod.algorithm}, {kind}: {values}"
+        else:
+            exact = {True: "weights moved exactly", False: "weights did NOT move exactly"}
+            moved = exact.get(pod.transfer_exact) if pod.transfer_exact is not None else None
+            yield (
+                f"{lead}{pod.id} copy of {pod.parent} at round {pod.parent_round}, in place of"
+                f" {pod.replaces}: {changes(board, pod)}"
+                + (f" ({moved})" if moved else "")
+            )
+            if pod.evidence:
+                yield f"{lead}  because {pod.evidence}"

@@ -1,0 +1,194 @@
+"""Making one gymnasium environment from what a configuration says; every refusal a sentence."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from hpcpod import plugins
+from hpcpod.envs.vec_env import Bound, Box, Discrete, MultiDiscrete, Space
+from hpcpod.errors import UnknownPlugin, UnsupportedSpace, UserError
+
+Env = gym.Env[Any, Any]
+Wrapper = str | Mapping[str, Mapping[str, object]]
+
+_log = logging.getLogger(__name__)
+
+
+def build(
+    source: str | Callable[..., Env],
+    count: int,
+    wrappers: Sequence[Wrapper],
+    options: Mapping[str, object],
+) -> list[Env]:
+    """Equal environments, wrapped.
+
+    Args:
+        source: a gymnasium id, the path ``"pkg.mod:EnvClass"``, or what returns an environment.
+        count: how many.
+        wrappers: innermost first, each ``"pkg.mod:Wrapper"`` or ``{"pkg.mod:Wrapper": {arg: 1}}``.
+        options: keyword arguments of the environment.
+
+    Raises:
+        UserError: it can't be made; the sentence says what to do.
+    """
+    name = name_of(source)
+    # gymnasium warns of old versions through `warnings`, which -W error turns into a crash.
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            envs = [_build_one(source, wrappers, options) for _ in range(count)]
+        except gym.error.DependencyNotInstalled as error:
+            raise UserError(f"{name} needs a package that is missing: {error}") from error
+        except ImportError as error:
+            raise UserError(_missing(name, error)) from error
+        except gym.error.Error as error:
+            raise UserError(f"{name} can't be made: {_one_line(error)}") from error
+        except TypeError as error:
+            raise UserError(f"{name} refused its arguments: {_one_line(error)}") from error
+    for message in dict.fromkeys(_one_line(warning.message) for warning in caught):
+        _log.warning("%s: %s", name, message)
+    return envs
+
+
+def name_of(source: str | Callable[..., Env]) -> str:
+    """The id that stands in the spec and in messages."""
+    if isinstance(source, str):
+        return source
+    kind = source if hasattr(source, "__qualname__") else type(source)
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def engine_of(env: Env) -> str:
+    """What simulates, with versions."""
+    names = ["gymnasium"]
+    if type(getattr(env.unwrapped, "model", None)).__module__.split(".")[0] == "mujoco":
+        names.append("mujoco")
+    return ", ".join(f"{name} {version(name)}" for name in names)
+
+
+def time_limit_of(env: Env) -> int | None:
+    """Steps after which the episode is truncated, from the TimeLimit wrapper or the spec."""
+    layer: Env = env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, gym.wrappers.TimeLimit):
+            return int(layer._max_episode_steps)
+        layer = layer.env
+    return layer.spec.max_episode_steps if layer.spec is not None else None
+
+
+def observation_space(name: str, space: gym.Space[Any]) -> Space:
+    """Our space for a gymnasium observation space.
+
+    Raises:
+        UnsupportedSpace: naming the wrapper that makes it a supported one.
+    """
+    if isinstance(space, gym.spaces.Discrete):
+        return Discrete(int(space.n))
+    if isinstance(space, gym.spaces.Box):
+        dtype = "uint8" if space.dtype == np.uint8 else "float32"
+        return Box(space.shape, _bound(space.low), _bound(space.high), dtype)
+    if isinstance(space, gym.spaces.MultiBinary):
+        return Box(space.shape, 0.0, 1.0)
+    raise UnsupportedSpace(
+        f"{name} observes a {type(space).__name__} space, which agents can't read;"
+        f" add gymnasium.wrappers:FlattenObservation to env.wrappers"
+    )
+
+
+def action_space(name: str, space: gym.Space[Any]) -> Space:
+    """The policy's space for a gymnasium action space: continuous ones become [-1, 1].
+
+    Raises:
+        UnsupportedSpace: naming what would make it a supported one.
+    """
+    if isinstance(space, gym.spaces.Discrete):
+        return Discrete(int(space.n))
+    if isinstance(space, gym.spaces.MultiDiscrete) and space.nvec.ndim == 1:
+        return MultiDiscrete(tuple(int(n) for n in space.nvec))
+    if isinstance(space, gym.spaces.MultiBinary) and len(space.shape) == 1:
+        return MultiDiscrete((2,) * space.shape[0])
+    if isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+            raise UnsupportedSpace(
+                f"{name} has a continuous action without finite bounds, so [-1, 1] can't be"
+                f" mapped to it; bound it with a gymnasium.wrappers:TransformAction"
+            )
+        return Box(space.shape, -1.0, 1.0)
+    raise UnsupportedSpace(
+        f"{name} acts in {space}, which no agent supports; write a gymnasium.ActionWrapper that"
+        f" turns it into a Discrete, MultiDiscrete or floating-point Box space"
+    )
+
+
+def action_bounds(space: gym.Space[Any]) -> tuple[Bound, Bound] | None:
+    """Low and high of a continuous action, as the environment takes it."""
+    if not isinstance(space, gym.spaces.Box):
+        return None
+    return _bound(space.low), _bound(space.high)
+
+
+def _build_one(
+    source: str | Callable[..., Env],
+    wrappers: Sequence[Wrapper],
+    options: Mapping[str, object],
+) -> Env:
+    env = _make(source, options)
+    for wrapper in wrappers:
+        env = _wrap(env, wrapper)
+    return env
+
+
+def _make(source: str | Callable[..., Env], options: Mapping[str, object]) -> Env:
+    creator: Any = source
+    if isinstance(source, str):
+        _, colon, attribute = source.partition(":")
+        # 'pkg:Name-v0' is gymnasium's own 'import pkg first'; 'pkg.mod:Name' is a class.
+        if not (colon and attribute.replace(".", "").isidentifier()):
+            made: Env = gym.make(source, disable_env_checker=True, **options)  # type: ignore[arg-type]
+            return made
+        try:
+            creator = plugins.load(source)
+        except UnknownPlugin as error:
+            raise UserError(f"environment {error}") from error
+    env = creator(**options)
+    if not isinstance(env, gym.Env):
+        raise UserError(
+            f"{name_of(source)} gave a {type(env).__name__}, but a gymnasium.Env is needed"
+        )
+    return env
+
+
+def _wrap(env: Env, wrapper: Wrapper) -> Env:
+    if isinstance(wrapper, str):
+        wrapper = {wrapper: {}}
+    for path, arguments in wrapper.items():
+        env = plugins.load(path)(env, **arguments)
+        if not isinstance(env, gym.Env):
+            raise UserError(f"wrapper {path} gave a {type(env).__name__}, not a gymnasium.Env")
+    return env
+
+
+def _missing(name: str, error: ImportError) -> str:
+    # gymnasium raises a second error, without the module's name, from the first.
+    cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error
+    remedy = f"; pip install {cause.name}" if cause.name else ""
+    return f"{name} needs a package that is missing: {_one_line(cause)}{remedy}"
+
+
+def _bound(values: Any) -> Bound:
+    flat = [float(v) for v in np.asarray(values).ravel()]
+    return flat[0] if flat and len(set(flat)) == 1 else tuple(flat)
+
+
+def _one_line(message: object) -> str:
+    text = " ".join(str(message).split())
+    for colour in ("\x1b[33m", "\x1b[31m", "\x1b[0m"):
+        text = text.replace(colour, "")
+    return text

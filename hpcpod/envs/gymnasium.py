@@ -1,0 +1,196 @@
+"""Any gymnasium environment as a ``VecEnv``: stepped one after another in this process."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from hpcpod.envs import construct, snapshot
+from hpcpod.envs.construct import Env, Wrapper
+from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, episode_seed
+from hpcpod.errors import Diverged, UserError
+
+Array = npt.NDArray[Any]
+
+
+class PreprocessVecEnv:
+    """N gymnasium environments in a row, resetting themselves in the step that ends an episode.
+
+    A plain loop: gymnasium's SyncVectorEnv was a quarter slower on 16 CartPoles (148k against
+    190k steps/s) and does not give each episode a seed of its own.
+
+    Observations become float32 (uint8 images stay), continuous actions are clipped to [-1, 1]
+    and rescaled to the environment's bounds.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Env],
+        num_envs: int = 1,
+        device: str = "cpu",
+        wrappers: Sequence[Wrapper] = (),
+        options: Mapping[str, object] | None = None,
+    ) -> None:
+        """Make the environments.
+
+        Args:
+            env: a gymnasium id, the path ``"pkg.mod:EnvClass"``, or what returns a gymnasium.Env.
+            num_envs: N.
+            device: where the tensors that it gives live; the simulation is on the CPU.
+            wrappers: gymnasium wrappers, innermost first, each ``"pkg.mod:Wrapper"`` or
+                ``{"pkg.mod:Wrapper": {argument: value}}``.
+            options: keyword arguments of the environment.
+
+        Raises:
+            UserError: the environment can't be made.
+            UnsupportedSpace: it has a space that agents can't use.
+        """
+        if num_envs < 1:
+            raise UserError(f"num_envs must be at least 1, got {num_envs}")
+        self._envs = construct.build(env, num_envs, wrappers, options or {})
+        first, name = self._envs[0], construct.name_of(env)
+        self.spec = EnvSpec(
+            id=name,
+            observation=construct.observation_space(name, first.observation_space),
+            action=construct.action_space(name, first.action_space),
+            num_envs=num_envs,
+            device=device,
+            max_episode_steps=construct.time_limit_of(first),
+            engine=construct.engine_of(first),
+            action_bounds=construct.action_bounds(first.action_space),
+        )
+        self._to_env = _action_map(first.action_space)
+        observation = self.spec.observation
+        self._shape = (num_envs, *(observation.shape if isinstance(observation, Box) else ()))
+        self._dtype = np.dtype(observation.dtype if isinstance(observation, Box) else np.int64)
+        self._start = int(getattr(first.observation_space, "start", 0))
+        self._seeds: list[int] = []
+        self._episodes: list[int] = []
+        self._saveable: bool | None = None
+
+    def reset(self, seeds: Tensor | None = None) -> Tensor:
+        """Begin an episode everywhere; see ``VecEnv.reset``."""
+        if seeds is None:
+            seeds = torch.tensor([secrets.randbelow(2**31) for _ in self._envs])
+        if seeds.shape != (len(self._envs),):
+            raise ValueError(f"expected {len(self._envs)} seeds, got shape {tuple(seeds.shape)}")
+        self._seeds = [int(seed) for seed in seeds.tolist()]
+        self._episodes = [-1] * len(self._envs)
+        obs = np.empty(self._shape, self._dtype)
+        for i in range(len(self._envs)):
+            obs[i] = self._next_episode(i)
+        self._check_finite("observation", obs)
+        return self._tensor(obs)
+
+    def step(self, action: Tensor) -> Step:
+        """Step every environment; see ``VecEnv.step``."""
+        if not self._seeds:
+            raise RuntimeError("call reset() before step()")
+        n = len(self._envs)
+        actions = self._to_env(action.detach().cpu().numpy())
+        next_obs = np.empty(self._shape, self._dtype)
+        reward = np.empty(n, np.float32)
+        terminated = np.zeros(n, np.bool_)
+        truncated = np.zeros(n, np.bool_)
+        ended = []
+        for i, env in enumerate(self._envs):
+            next_obs[i], reward[i], end, cut, _ = env.step(actions[i])
+            if end or cut:
+                terminated[i] = end
+                truncated[i] = not end
+                ended.append(i)
+        if self._start:
+            next_obs -= self._start
+        self._check_finite("observation", next_obs)
+        self._check_finite("reward", reward)
+        obs = next_obs.copy()
+        for i in ended:
+            obs[i] = self._next_episode(i)
+        if ended:
+            self._check_finite("observation", obs)
+        return Step(
+            obs=self._tensor(obs),
+            reward=self._tensor(reward),
+            terminated=self._tensor(terminated),
+            truncated=self._tensor(truncated),
+            next_obs=self._tensor(next_obs),
+            valid=torch.ones(n, dtype=torch.bool, device=self.spec.device),
+        )
+
+    def state(self) -> State | None:
+        """Physics, random generators and counters of every environment, or None.
+
+        Saved are gymnasium's classic control and environments that have the two methods of
+        ``snapshot.Saveable``, under no wrapper but the ones that ``gymnasium.make`` adds.
+        """
+        if self._saveable is None:
+            self._saveable = all(snapshot.can_save(env) for env in self._envs)
+        if not self._saveable or not self._seeds:
+            return None
+        saved = {"seeds": torch.tensor(self._seeds), "episodes": torch.tensor(self._episodes)}
+        for i, env in enumerate(self._envs):
+            saved.update({f"{i}/{name}": value for name, value in snapshot.save(env).items()})
+        return saved
+
+    def restore(self, state: State) -> None:
+        """Go on from a ``state()`` of an environment made with the same arguments."""
+        if state["seeds"].shape != (len(self._envs),):
+            raise ValueError(
+                f"the state is of {len(state['seeds'])} environments, not {len(self._envs)}"
+            )
+        self._seeds = [int(seed) for seed in state["seeds"].tolist()]
+        self._episodes = [int(k) for k in state["episodes"].tolist()]
+        for i, env in enumerate(self._envs):
+            prefix = f"{i}/"
+            own = {
+                name.removeprefix(prefix): value.cpu()
+                for name, value in state.items()
+                if name.startswith(prefix)
+            }
+            snapshot.load(env, own)
+
+    def close(self) -> None:
+        """Close every environment."""
+        for env in self._envs:
+            env.close()
+
+    def _next_episode(self, i: int) -> Any:
+        self._episodes[i] += 1
+        obs, _ = self._envs[i].reset(seed=episode_seed(self._seeds[i], self._episodes[i]))
+        return obs - self._start if self._start else obs
+
+    def _check_finite(self, field: str, values: Array) -> None:
+        if values.dtype == np.float32 and not np.isfinite(values).all():
+            rows = np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))
+            raise Diverged(
+                f"{self.spec.id}: the {field} of environment {rows[0]} is not finite:"
+                f" {values[rows[0]].tolist()}"
+            )
+
+    def _tensor(self, values: Array) -> Tensor:
+        tensor = torch.from_numpy(values)
+        return tensor if self.spec.device == "cpu" else tensor.to(self.spec.device)
+
+
+def _action_map(space: gym.Space[Any]) -> Callable[[Array], Array]:
+    """From a batch of the policy's actions to what the environments' ``step`` wants."""
+    if not isinstance(space, gym.spaces.Box):
+        start = np.asarray(getattr(space, "start", 0))
+        return lambda action: action + start if start.any() else action
+    low, high, dtype = space.low, space.high, space.dtype
+
+    def rescale(action: Array) -> Array:
+        if not np.isfinite(action).all():
+            raise Diverged(f"an action is not finite: {action.tolist()}")
+        unit = (np.clip(action, -1.0, 1.0) + 1.0) / 2.0
+        scaled: Array = np.clip(low + unit * (high - low), low, high).astype(dtype)
+        return scaled
+
+    return rescale

@@ -1,0 +1,297 @@
+"""The one shape that every batched environment has, and the check that it keeps its promises."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from hpcpod.errors import UserError
+
+State = dict[str, Tensor]
+"""Everything that must be saved has this one type: named tensors.
+
+Whole numbers are 0-d int64, other numbers 0-d floats, states of random generators uint8.
+"""
+
+Bound = float | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Box:
+    """Arrays of real numbers (``float32``), or images (``uint8``).
+
+    ``low`` and ``high`` are one number, or one per element in C order. As an *action* space it
+    is always [-1, 1]: adapters rescale to the bounds of the environment.
+    """
+
+    shape: tuple[int, ...]
+    low: Bound
+    high: Bound
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """One of ``n`` choices, 0 to n - 1, int64."""
+
+    n: int
+
+
+@dataclass(frozen=True)
+class MultiDiscrete:
+    """Several choices at once; the i-th is one of ``nvec[i]``, int64."""
+
+    nvec: tuple[int, ...]
+
+
+Space = Box | Discrete | MultiDiscrete
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """What an agent may know about its environment before the first step."""
+
+    id: str
+    """A gymnasium id, or the path of the environment's class."""
+    observation: Space
+    """Space of one environment's observation."""
+    action: Space
+    """Space of one environment's action, as the policy sees it."""
+    num_envs: int
+    """Environments in the batch: N."""
+    device: str
+    """Where the batch's tensors live, such as ``cpu`` or ``cuda:0``."""
+    max_episode_steps: int | None
+    """Steps after which an episode is truncated, if the environment says so."""
+    engine: str
+    """What simulates, with versions: ``gymnasium 1.2.0, mujoco 3.3.0``."""
+    action_bounds: tuple[Bound, Bound] | None = None
+    """What [-1, 1] stands for in the environment itself: low and high; None if not a ``Box``."""
+
+
+class Step(NamedTuple):
+    """What one step of N environments gives. The caller owns the tensors."""
+
+    obs: Tensor
+    """What the policy acts on next, [N, *observation]: a reset observation after an episode."""
+    reward: Tensor
+    """float32 [N]."""
+    terminated: Tensor
+    """bool [N]: the task ended, the future is worth nothing."""
+    truncated: Tensor
+    """bool [N]: the episode was cut, the future is worth V(next_obs); never with terminated."""
+    next_obs: Tensor
+    """The true successor, [N, *observation]: never a reset observation."""
+    valid: Tensor
+    """bool [N]: False where the engine only reset; such a row is neither stored nor counted."""
+
+
+class VecEnv(Protocol):
+    """N environments that step as one batch of tensors on one device; they reset themselves."""
+
+    @property
+    def spec(self) -> EnvSpec:
+        """The spaces and the size of the batch."""
+        ...
+
+    def reset(self, seeds: Tensor | None = None) -> Tensor:
+        """Begin an episode everywhere; returns the observations, [N, *observation].
+
+        Args:
+            seeds: int64 [N]. Environment i's first episode runs on exactly ``seeds[i]``, its
+                k-th later one on ``episode_seed(seeds[i], k)``, whatever N is. None: seeds
+                from the operating system.
+        """
+        ...
+
+    def step(self, action: Tensor) -> Step:
+        """Step every environment: int64 [N] or [N, k], or float32 [N, *action], clipped.
+
+        Raises:
+            Diverged: an action, an observation or a reward is not finite.
+        """
+        ...
+
+    def state(self) -> State | None:
+        """Everything needed to go on bit by bit from here; None if that can't be saved."""
+        ...
+
+    def restore(self, state: State) -> None:
+        """Go on from a ``state()`` of an environment made with the same arguments."""
+        ...
+
+    def close(self) -> None:
+        """Free what the environments hold."""
+        ...
+
+
+def stable_hash(*parts: int | str) -> int:
+    """A number in [0, 2**31) that depends on the parts alone: not on process, machine, version."""
+    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big") >> 1
+
+
+def random_seeds(*parts: int | str, count: int) -> Tensor:
+    """``count`` seeds, int64 in [0, 2**31), hashed from the parts; the first ones don't depend
+    on ``count``."""
+    return torch.tensor([stable_hash(*parts, i) for i in range(count)], dtype=torch.int64)
+
+
+def episode_seed(seed: int, k: int) -> int:
+    """The seed of an environment's k-th episode after a reset on ``seed``; k = 0 is ``seed``."""
+    return seed if k == 0 else stable_hash("episode", seed, k)
+
+
+def check_env(env: VecEnv, steps: int = 1000) -> None:
+    """Step an environment at random and check every promise of ``VecEnv`` that can be seen.
+
+    For authors of environments and backends. It leaves the environment in the middle of an
+    episode and does not close it. Promises about the end of episodes are checked only if an
+    episode ends within ``steps``.
+
+    Raises:
+        UserError: a promise is broken; the sentence names it.
+    """
+    _ContractCheck(env).run(steps)
+
+
+class _ContractCheck:
+    def __init__(self, env: VecEnv) -> None:
+        self._env = env
+        self._spec = env.spec
+        self._generator = torch.Generator().manual_seed(0)
+
+    def run(self, steps: int) -> None:
+        seeds = random_seeds("check_env", count=self._spec.num_envs)
+        self._check_seeds(seeds)
+        obs = self._env.reset(seeds)
+        ends = reset_as_successor = moved = 0
+        before = after = None
+        for i in range(steps):
+            if i == steps // 2:
+                self._check_state()
+            action = self._random_action()
+            kept, kept_obs = action.clone(), obs.clone()
+            step = self._env.step(action)
+            self._check_step(step)
+            self._require(torch.equal(kept, action), "step() changes the action it was given")
+            self._require(
+                torch.equal(kept_obs, obs) and (before is None or _equal(before, after)),
+                "step() overwrites tensors that it gave before; the caller owns them, so give"
+                " a copy of live buffers",
+            )
+            before, after = step, Step(*(t.clone() for t in step))
+            ended = (step.terminated | step.truncated) & step.valid
+            same = (
+                (step.obs == step.next_obs).flatten(1).all(1)
+                if step.obs.dim() > 1
+                else (step.obs == step.next_obs)
+            )
+            self._require(
+                bool((same | ended | ~step.valid).all()),
+                "next_obs differs from obs although no episode ended",
+            )
+            ends += int(ended.sum())
+            reset_as_successor += int((ended & same).sum())
+            moved += int((kept_obs != step.next_obs).sum())
+            obs = step.obs
+        self._require(
+            not (ends and moved and reset_as_successor == ends),
+            "next_obs is the observation after the reset when an episode ends; give the true"
+            " final observation",
+        )
+
+    def _require(self, kept: bool, sentence: str) -> None:
+        if not kept:
+            raise UserError(f"{self._spec.id} breaks the environment contract: {sentence}")
+
+    def _check_seeds(self, seeds: Tensor) -> None:
+        first = self._env.reset(seeds).clone()
+        self._check_obs("reset()", first)
+        self._require(
+            torch.equal(first, self._env.reset(seeds)),
+            "reset() on the same seeds gives other observations",
+        )
+        self._require(
+            torch.equal(first.flip(0), self._env.reset(seeds.flip(0))),
+            "an episode depends on the place in the batch, not on its seed alone",
+        )
+
+    def _check_obs(self, name: str, obs: Tensor) -> None:
+        space = self._spec.observation
+        shape, dtype = tensor_form(space)
+        expected = (self._spec.num_envs, *shape)
+        self._require(
+            tuple(obs.shape) == expected and obs.dtype == dtype,
+            f"{name} is {_words(obs)}, but the spec says {dtype} {list(expected)}",
+        )
+        self._require(bool(torch.isfinite(obs).all()), f"{name} is not finite")
+
+    def _check_step(self, step: Step) -> None:
+        self._check_obs("step.obs", step.obs)
+        self._check_obs("step.next_obs", step.next_obs)
+        forms = {"reward": torch.float32}
+        forms |= dict.fromkeys(("terminated", "truncated", "valid"), torch.bool)
+        for name, dtype in forms.items():
+            tensor: Tensor = getattr(step, name)
+            self._require(
+                tuple(tensor.shape) == (self._spec.num_envs,) and tensor.dtype == dtype,
+                f"step.{name} is {_words(tensor)}, not {dtype} [{self._spec.num_envs}]",
+            )
+        self._require(bool(torch.isfinite(step.reward).all()), "step.reward is not finite")
+        self._require(
+            not bool((step.terminated & step.truncated).any()),
+            "a step is both terminated and truncated; termination wins",
+        )
+        self._require(
+            step.obs.data_ptr() != step.next_obs.data_ptr(), "obs and next_obs share their memory"
+        )
+
+    def _check_state(self) -> None:
+        state = self._env.state()
+        if state is None:
+            return
+        kept = {name: tensor.clone() for name, tensor in state.items()}
+        actions = [self._random_action() for _ in range(20)]
+        once = [Step(*(t.clone() for t in self._env.step(action))) for action in actions]
+        self._require(
+            all(torch.equal(kept[name], tensor) for name, tensor in state.items()),
+            "a state() changes when the environment steps on; give copies",
+        )
+        self._env.restore(kept)
+        again = [self._env.step(action) for action in actions]
+        self._require(
+            all(_equal(a, b) for a, b in zip(once, again, strict=True)),
+            "after restore() the episode goes on differently",
+        )
+        self._env.restore(kept)
+
+    def _random_action(self) -> Tensor:
+        space, n = self._spec.action, self._spec.num_envs
+        draw = torch.rand((n, *tensor_form(space)[0]), generator=self._generator)
+        if isinstance(space, Box):
+            draw = draw * 2 - 1
+        elif isinstance(space, Discrete):
+            draw = (draw * space.n).long()
+        else:
+            draw = (draw * torch.tensor(space.nvec)).long()
+        return draw.to(self._spec.device)
+
+
+def tensor_form(space: Space) -> tuple[tuple[int, ...], torch.dtype]:
+    """Shape and dtype of one element of a space as a tensor."""
+    if isinstance(space, Box):
+        return space.shape, torch.uint8 if space.dtype == "uint8" else torch.float32
+    return (() if isinstance(space, Discrete) else (len(space.nvec),)), torch.int64
+
+
+def _equal(a: Step | None, b: Step | None) -> bool:
+    return a is b or (a is not None and b is not None and all(map(torch.equal, a, b)))
+
+
+def _words(tensor: Tensor) -> str:
+    return f"{tensor.dtype} {list(tensor.shape)}"

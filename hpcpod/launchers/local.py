@@ -1,0 +1,119 @@
+"""Slots as processes of this machine, as many at once as its cores allow.
+
+Plain processes rather than submitit's local executor: that one has no limit on how many
+run at once and reruns a job by a rule of its own, six times at most.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcpod.config.schema import RunConfig
+from hpcpod.launchers.base import ClusterView, JobView
+from hpcpod.records import Intent
+
+log = logging.getLogger(__name__)
+
+GRACE_SECONDS = 20.0
+"""How long a slot that was asked to end may take to checkpoint before it is killed."""
+
+
+@dataclass
+class _Process:
+    popen: subprocess.Popen[bytes]
+    token: str
+    log: Path
+
+
+class LocalLauncher:
+    """Owns the processes that it started; they end when it does, whatever ends it."""
+
+    def __init__(
+        self, folder: Path, config: RunConfig, on_death: Callable[[str], object] = log.error
+    ) -> None:
+        """``on_death`` is told of each slot that ended with an error, with its log's end."""
+        self._folder = folder
+        self._config = config
+        self._on_death = on_death
+        self._processes: dict[str, _Process] = {}
+
+    @property
+    def places(self) -> int:
+        """What the configuration says, else as many as the cores allow."""
+        cores = len(os.sched_getaffinity(0))
+        fitting = max(1, cores // self._config.resources.cpus_per_pod)
+        return min(self._config.cluster.slots or fitting, self._config.population.pods.max)
+
+    def submit(self, intent: Intent) -> str:
+        """Start ``intent.count`` slots."""
+        for index in range(intent.count):
+            self._start(f"local-{intent.number}-{index}", intent.token)
+        return intent.token
+
+    def _start(self, slot: str, token: str) -> None:
+        path = self._folder / "logs" / f"{slot}.log"
+        path.parent.mkdir(exist_ok=True)
+        with path.open("ab") as output:
+            popen = subprocess.Popen(
+                [
+                    sys.executable, "-m", "hpcpod.slot", str(self._folder),
+                    "--token", token, "--slot", slot, "--job", token,
+                    "--parent", str(os.getpid()),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # a Ctrl-C at the terminal is for the launcher alone
+            )  # fmt: skip
+        self._processes[slot] = _Process(popen, token, path)
+
+    def observe(self) -> ClusterView:
+        """The slots that still run."""
+        for slot, process in list(self._processes.items()):
+            code = process.popen.poll()
+            if code is None:
+                continue
+            del self._processes[slot]
+            if code not in (0, 75):
+                how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+                self._on_death(f"slot {slot} ended {how}; {process.log}:\n{tail(process.log)}")
+        return ClusterView(
+            tuple(
+                JobView(slot, slot, "slots", "running", process.token, "", process.token)
+                for slot, process in self._processes.items()
+            )
+        )
+
+    def cancel(self, jobs: Sequence[str]) -> None:
+        """Ask these slots to end, wait for their checkpoints, then end them."""
+        chosen = [self._processes[job] for job in jobs if job in self._processes]
+        for process in chosen:
+            process.popen.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + GRACE_SECONDS
+        for process in chosen:
+            try:
+                process.popen.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.popen.kill()
+                process.popen.wait()
+
+    def close(self) -> None:
+        """End every slot."""
+        self.cancel(list(self._processes))
+
+
+def tail(log: Path, lines: int = 30) -> str:
+    """The last lines of a log, for a message."""
+    try:
+        text = log.read_text(errors="replace")
+    except OSError as error:
+        return f"(its log can't be read: {error})"
+    return "\n".join(f"    {line}" for line in text.splitlines()[-lines:])

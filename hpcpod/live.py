@@ -1,0 +1,65 @@
+"""Following a run as it goes: a live table in a terminal, plain lines without one."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from hpcpod.display import events, headline, screen
+from hpcpod.records import Board
+from hpcpod.results import Run
+
+if TYPE_CHECKING:
+    from rich.live import Live as RichLive
+
+PLAIN_SECONDS = 10.0
+"""Between two headlines where there is no terminal."""
+
+
+class Live:
+    """Shows a run: call ``update`` as often as there is something to see."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._seen: Board | None = None
+        self._headline_at = 0.0
+        self._rich: RichLive | None = None
+
+    def __enter__(self) -> Live:
+        if sys.stdout.isatty():
+            from rich.console import Console
+            from rich.live import Live as RichLive
+
+            self._rich = RichLive(console=Console(highlight=False), refresh_per_second=4)
+            self._rich.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._rich is not None:
+            self._rich.stop()
+
+    def say(self, text: str) -> None:
+        """A line above the tables."""
+        if self._rich is not None:
+            self._rich.console.print(text, markup=False)
+        else:
+            sys.stdout.write(text + "\n")
+            sys.stdout.flush()
+
+    def update(self, board: Board) -> None:
+        """Show what is new on the board."""
+        for line in events(self._seen, board):
+            self.say(line)
+        self._seen = board
+        if self._rich is not None:
+            self._rich.update(screen(self._run, board))
+        elif time.monotonic() - self._headline_at > PLAIN_SECONDS:
+            self._headline_at = time.monotonic()
+            self.say(headline(self._run.status(board)))

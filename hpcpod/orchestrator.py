@@ -1,0 +1,325 @@
+"""The orchestrator: observe the run and the scheduler, plan, act; nothing is kept in memory.
+
+Its state is the run folder, so it may be killed at any time, two may run at once, and
+``hpcpod tick`` by hand does what the coordinator job does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hpcpod import plugins
+from hpcpod.config.resolved import Resolved
+from hpcpod.errors import LaunchError, exit_code
+from hpcpod.launchers.admission import REQUEUE, admitted, alive, identity
+from hpcpod.launchers.base import ClusterView, JobView, Launcher
+from hpcpod.launchers.local import LocalLauncher
+from hpcpod.pod.signals import StopFlag, die_with_parent
+from hpcpod.records import Board, Intent, Owner
+from hpcpod.storage.locks import file_lock
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.leaderboard import needed_checkpoints, orders
+from hpcpod.tournament.merge import after_merge, merge, read_board
+from hpcpod.tournament.rules import Rules
+
+log = logging.getLogger("hpcpod.orchestrator")
+
+PRUNE_SECONDS = 600.0
+"""Age at which a checkpoint that nothing needs any more is removed."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """All that a plan is made from."""
+
+    board: Board
+    cluster: ClusterView
+    places: int
+    """Slots wanted at once."""
+    claims: Mapping[str, Owner] = field(default_factory=dict)
+    """Owners of open orders, read *before* the scheduler was asked."""
+    intents: tuple[Intent, ...] = ()
+    submitted: Mapping[int, str] = field(default_factory=dict)
+    """The job that counts for an intent, by the intent's number."""
+    draining: bool = False
+    max_restarts: int = 3
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Fold reports into the board; the slots of these orders are gone."""
+
+    lost: tuple[str, ...] = ()
+    stop: str | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """Say that a job in the queue is the one of an intent that has none on record."""
+
+    number: int
+    job: str
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Submit an intent; a new one is published first."""
+
+    intent: Intent
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """End these jobs."""
+
+    jobs: tuple[str, ...]
+    why: str
+
+
+Action = Merge | Record | Submit | Cancel
+
+
+def plan(observed: Observed, token: Callable[[], str]) -> list[Action]:
+    """What to do now. Pure but for ``token``, which names a new intent."""
+    slots = [job for job in observed.cluster.jobs if job.kind == "slots"]
+    if observed.board.phase == "finished":
+        return [Merge(), *_cancel(slots, "the run has ended")]
+    gone = tuple(
+        order for order, owner in observed.claims.items() if not alive(owner, observed.cluster)
+    )
+    if observed.draining:
+        waiting = [job for job in slots if job.state == "pending"]
+        return [Merge(gone), *_cancel(waiting, "the run is draining")]
+    doubles = _doubles(observed, slots)
+    actions: list[Action] = [*_cancel(doubles, "its intent was submitted twice")]
+    unrecorded = [i for i in observed.intents if i.number not in observed.submitted]
+    in_queue = {job.token: job.submission for job in observed.cluster.jobs}
+    for intent in unrecorded:
+        if intent.token in in_queue:
+            actions.append(Record(intent.number, in_queue[intent.token]))
+        elif intent.kind == "slots":
+            actions.append(Submit(intent))
+    coming = sum(i.count for i in unrecorded if i.kind == "slots" and i.token not in in_queue)
+    missing = min(observed.places, len(orders(observed.board))) - len(slots) - coming
+    missing += len(doubles)
+    if missing > 0 and _in_vain(observed) > observed.max_restarts:
+        why = f"{_in_vain(observed)} submissions in a row brought no report"
+        log.error("%s: the run is given up", why)
+        return [*actions, Merge(gone, stop="failed")]
+    if missing > 0:
+        number = max((i.number + 1 for i in observed.intents), default=0)
+        actions.append(
+            Submit(Intent(number, token(), "slots", missing, observed.board.reports))
+        )
+    return [*actions, Merge(gone)]
+
+
+def _cancel(jobs: list[JobView], why: str) -> list[Action]:
+    return [Cancel(tuple(job.job for job in jobs), why)] if jobs else []
+
+
+def _doubles(observed: Observed, slots: list[JobView]) -> list[JobView]:
+    """Slots of a submission that another one of the same intent has beaten."""
+    winners = {i.token: observed.submitted.get(i.number) for i in observed.intents}
+    return [
+        job for job in slots
+        if job.submission and winners.get(job.token) not in (None, job.submission)
+    ]  # fmt: skip
+
+
+def _in_vain(observed: Observed) -> int:
+    """Submissions of slots since the last report that counted."""
+    made = [i for i in observed.intents if i.kind == "slots" and i.number in observed.submitted]
+    return sum(1 for i in made if i.reports == observed.board.reports)
+
+
+class Orchestrator:
+    """Ticks one run. Without a launcher it only merges: nothing is submitted or ended."""
+
+    def __init__(self, folder: RunFolder, launcher: Launcher | None) -> None:
+        resolved = Resolved.from_document(folder.config)
+        self._folder = folder
+        self._launcher = launcher
+        self._config = resolved.config
+        self._rules = Rules.of(resolved.config, resolved.algorithms)
+        self._pruned = time.monotonic()
+        self.drained = False
+        """A drain was asked for, and at the last tick no slot was left."""
+
+    def tick(self) -> Board:
+        """Observe, plan, act; return the board as it is then."""
+        if self._launcher is None:
+            return merge(self._folder, self._rules)
+        observed = self.observe(self._launcher)
+        board = observed.board
+        for action in plan(observed, lambda: secrets.token_hex(8)):
+            board = self._act(action, self._launcher) or board
+        if board.phase == "finished":
+            after_merge(self._folder, board)
+        slots = [job for job in observed.cluster.jobs if job.kind == "slots"]
+        self.drained = observed.draining and not slots
+        self._prune(board)
+        return board
+
+    def observe(self, launcher: Launcher) -> Observed:
+        """Read the run folder, then ask the scheduler once: in this order (see ``alive``)."""
+        folder = self._folder
+        board = read_board(folder)
+        claims = {order.id: folder.claim_owner(order.id) for order in orders(board)}
+        intents = tuple(folder.intents())
+        submitted = {i.number: folder.submission(i.number) for i in intents}
+        return Observed(
+            board=board,
+            cluster=launcher.observe(),
+            places=launcher.places,
+            claims={order: owner for order, owner in claims.items() if owner is not None},
+            intents=intents,
+            submitted={number: job for number, job in submitted.items() if job is not None},
+            draining=folder.requested("drain") is not None,
+            max_restarts=self._config.cluster.max_restarts,
+        )
+
+    def _act(self, action: Action, launcher: Launcher) -> Board | None:
+        if isinstance(action, Merge):
+            for order in action.lost:
+                log.info("%s: its slot is gone, it is given out again", order)
+            return merge(self._folder, self._rules, lost=action.lost, stop=action.stop)
+        if isinstance(action, Record):
+            self._folder.record_submission(action.number, action.job)
+        elif isinstance(action, Cancel):
+            log.info("ending %d jobs: %s", len(action.jobs), action.why)
+            launcher.cancel(action.jobs)
+        else:
+            submit(self._folder, launcher, action.intent)
+        return None
+
+    def _prune(self, board: Board) -> None:
+        if time.monotonic() - self._pruned > PRUNE_SECONDS:
+            self._pruned = time.monotonic()
+            self._folder.prune(needed_checkpoints(board), PRUNE_SECONDS)
+
+
+def submit(folder: RunFolder, launcher: Launcher, intent: Intent) -> str | None:
+    """Submit an intent so that it counts once, whoever else tries: the job, or None.
+
+    The intent is published before the job exists, and the job recorded after. If another
+    coordinator was faster at either, this one's job, if any, is ended.
+
+    Raises:
+        LaunchError: the scheduler refused.
+    """
+    if not folder.publish_intent(intent):
+        return None
+    job = launcher.submit(intent)
+    winner = folder.record_submission(intent.number, job)
+    if winner == job:
+        return job
+    log.warning("intent %d was submitted as job %s already", intent.number, winner)
+    launcher.cancel([view.job for view in launcher.observe().jobs if view.submission == job])
+    return None
+
+
+def launcher_of(folder: RunFolder) -> Launcher:
+    """The launcher that the run's configuration names."""
+    config = Resolved.from_document(folder.config).config
+    launcher: Launcher = plugins.resolve("launchers", config.cluster.launcher)(folder.path, config)
+    return launcher
+
+
+def drive(
+    orchestrator: Orchestrator,
+    stop: Callable[[], bool],
+    seconds: float,
+    on_tick: Callable[[Board], None] = lambda board: None,
+) -> Board:
+    """Tick until the run has ended or is drained, or ``stop`` says so; return the last board.
+
+    A scheduler that refuses is asked again at the next tick.
+    """
+    while True:
+        board = None
+        try:
+            board = orchestrator.tick()
+            on_tick(board)
+        except LaunchError as error:
+            log.warning("%s; trying again at the next tick", error)
+        ended = board is not None and (board.phase == "finished" or orchestrator.drained)
+        if board is not None and (ended or stop()):
+            return board
+        end = time.monotonic() + seconds
+        while not stop() and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, 0.2))
+
+
+def drive_here(
+    folder: RunFolder,
+    stop: Callable[[], bool],
+    on_tick: Callable[[Board], None] = lambda board: None,
+    on_death: Callable[[str], object] = log.error,
+) -> Board:
+    """Run the slots of a local run as children of this process, and tick until it ends.
+
+    However this returns or raises, no slot is left.
+
+    Raises:
+        LaunchError: another process does so already.
+    """
+    with file_lock(folder.path / "lease" / "local.lock", 0.0) as alone:
+        if not alone:
+            raise LaunchError(f"another process runs the slots of {folder.path} already")
+        config = Resolved.from_document(folder.config).config
+        launcher = LocalLauncher(folder.path, config, on_death)
+        interval = config.cluster.tick_interval
+        try:
+            return drive(Orchestrator(folder, launcher), stop, interval, on_tick)
+        finally:
+            launcher.close()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """``python -m hpcpod.orchestrator RUN``: the coordinator, as a job or a process here."""
+    parser = argparse.ArgumentParser(prog="python -m hpcpod.orchestrator", description=__doc__)
+    parser.add_argument("run", type=Path, help="the run folder")
+    parser.add_argument("--token", help="the intent that it was submitted for")
+    parser.add_argument("--parent", type=int, help="end when this process ends")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    stop = StopFlag((signal.SIGTERM, signal.SIGUSR2))
+    if options.parent is not None:
+        die_with_parent(options.parent, signal.SIGTERM)
+    return exit_code(lambda: _coordinate(options.run, options.token, stop), log.error)
+
+
+def _coordinate(run: Path, token: str | None, stop: StopFlag) -> int:
+    folder = RunFolder.open(run)
+    cluster = Resolved.from_document(folder.config).config.cluster
+    if cluster.launcher == "local":
+        board = drive_here(folder, lambda: bool(stop))
+        return 0 if board.phase == "finished" or not stop else REQUEUE
+    if not admitted(folder, token, identity()):
+        return 0
+    orchestrator = Orchestrator(folder, launcher_of(folder))
+    while not stop:
+        with folder.coordinator_lease() as leading:
+            if leading:
+                board = drive(orchestrator, lambda: bool(stop), cluster.tick_interval)
+                if board.phase == "finished" or orchestrator.drained:
+                    log.info("the run has ended: %s", board.stop_reason or "drained")
+                    return 0
+            elif read_board(folder).phase == "finished":
+                return 0
+        if not stop:
+            time.sleep(1.0)
+    return REQUEUE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

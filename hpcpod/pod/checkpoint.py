@@ -1,0 +1,79 @@
+"""A pod's whole state as blobs: a small core, and the replay buffer's new rows as segments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from hpcpod.agents.base import Agent, Buffer
+from hpcpod.envs.vec_env import State
+from hpcpod.errors import Corrupt
+from hpcpod.records import Checkpoint, Segment
+from hpcpod.storage.blobs import Blobs
+
+SEGMENT_ROWS_BYTES = 64 * 2**20
+"""A segment holds about this many bytes at most, so that writing one needs little memory."""
+
+
+class Checkpoints:
+    """Saves and restores one pod, remembering which replay rows lie in blobs already."""
+
+    def __init__(self, blobs: Blobs, meta: Mapping[str, Any]) -> None:
+        self._blobs = blobs
+        self._meta = dict(meta)
+        self._segments: list[Segment] = []
+
+    def save(
+        self, agent: Agent, buffer: Buffer, env_steps: int, extra: Mapping[str, State] | None = None
+    ) -> Checkpoint:
+        """Write the agent, the rows that no segment holds yet, and ``extra`` named states.
+
+        The blobs are durable before the checkpoint that names them is returned.
+        """
+        self._save_rows(buffer)
+        parts: dict[str, State] = {"agent": agent.state(), **(extra or {})}
+        arrays = {
+            f"{part}/{name}": tensor.detach().cpu().numpy()
+            for part, state in parts.items()
+            for name, tensor in state.items()
+        }
+        core = self._blobs.put(arrays, {**self._meta, "env_steps": env_steps, "rows": buffer.rows})
+        return Checkpoint(core, env_steps, buffer.rows, tuple(self._segments))
+
+    def load(self, checkpoint: Checkpoint, agent: Agent, buffer: Buffer) -> dict[str, State]:
+        """Restore agent and buffer; return the extra states by name.
+
+        Raises:
+            Corrupt: a blob is missing or does not match its name.
+        """
+        arrays, _ = self._blobs.get(checkpoint.core)
+        parts: dict[str, State] = {}
+        for name, array in arrays.items():
+            part, _, key = name.partition("/")
+            parts.setdefault(part, {})[key] = torch.from_numpy(array)
+        if "agent" not in parts:
+            raise Corrupt(f"checkpoint {checkpoint.core[:12]} holds no agent")
+        agent.load(parts.pop("agent"))
+        rows = [(s.start, self._segment(s)) for s in checkpoint.segments]
+        buffer.restore(checkpoint.rows, rows)
+        self._segments = list(checkpoint.segments)
+        return parts
+
+    def _segment(self, segment: Segment) -> State:
+        arrays, _ = self._blobs.get(segment.sha256)
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+    def _save_rows(self, buffer: Buffer) -> None:
+        self._segments = [s for s in self._segments if s.stop > buffer.oldest]
+        start = max(buffer.oldest, self._segments[-1].stop if self._segments else 0)
+        while start < buffer.rows:
+            row = buffer.segment(start, start + 1)
+            row_bytes = sum(t.numel() * t.element_size() for t in row.values())
+            stop = min(buffer.rows, start + max(1, SEGMENT_ROWS_BYTES // max(1, row_bytes)))
+            state = buffer.segment(start, stop)
+            arrays = {name: tensor.detach().cpu().numpy() for name, tensor in state.items()}
+            digest = self._blobs.put(arrays, {"kind": "segment", "start": start, "stop": stop})
+            self._segments.append(Segment(start, stop, digest))
+            start = stop

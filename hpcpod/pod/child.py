@@ -1,0 +1,106 @@
+"""The slot's end of the line to its training process. No torch on this side."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from hpcpod.config.schema import ResourcesConfig
+from hpcpod.records import Order, Rescore, encode
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class ChildDied(Exception):
+    """The training process ended in the middle of an order."""
+
+    def __init__(self, returncode: int) -> None:
+        killed = -returncode if returncode < 0 else 0
+        self.kind: Literal["crash", "memory"] = "memory" if killed == signal.SIGKILL else "crash"
+        if killed == signal.SIGKILL:
+            why = "was killed (SIGKILL: most often the memory limit)"
+        elif killed:
+            why = f"was ended by {signal.Signals(killed).name}"
+        else:
+            why = f"ended with exit code {returncode}"
+        super().__init__(f"the training process {why}; its log has the traceback, if there is one")
+
+
+class Child:
+    """One training process, fed with orders one after another."""
+
+    def __init__(self, run: Path, slot: str, resources: ResourcesConfig) -> None:
+        reading, writing = os.pipe()
+        threads = {name: str(resources.cpus_per_pod) for name in THREAD_VARIABLES}
+        self._process = subprocess.Popen(
+            [
+                sys.executable, "-u", "-m", "hpcpod.pod", str(run),
+                "--slot", slot, "--reply", str(writing), "--parent", str(os.getpid()),
+            ],
+            stdin=subprocess.PIPE,
+            pass_fds=(writing,),
+            env={**os.environ, **threads},
+        )  # fmt: skip
+        os.close(writing)
+        os.set_blocking(reading, False)
+        self._reading = reading
+        self._received = b""
+
+    def send(self, order: Order) -> None:
+        """Give the process an order; it must not be busy with another."""
+        kind = "rescore" if isinstance(order, Rescore) else "birth"
+        line = json.dumps({"kind": kind, "order": encode(order)}) + "\n"
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(line.encode())
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise ChildDied(self._process.wait()) from None
+
+    def receive(self, seconds: float) -> dict[str, Any] | None:
+        """The next reply, or None if there is none within ``seconds`` or a signal came first.
+
+        Raises:
+            ChildDied: the process has ended and nothing it said is left.
+        """
+        if b"\n" not in self._received:
+            ready, _, _ = select.select([self._reading], [], [], seconds)
+            if not ready:
+                return None
+            chunk = os.read(self._reading, 1 << 16)
+            if not chunk:
+                raise ChildDied(self._process.wait())
+            self._received += chunk
+        line, newline, rest = self._received.partition(b"\n")
+        if not newline:
+            return None
+        self._received = rest
+        reply: dict[str, Any] = json.loads(line)
+        return reply
+
+    def ask_to_stop(self) -> None:
+        """Have it checkpoint and end."""
+        self._process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it now."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """End the process, kindly first, and wait until it is gone."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(5.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._reading)

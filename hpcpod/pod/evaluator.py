@@ -1,0 +1,57 @@
+"""The evaluator scores an agent on a panel of episode seeds, the same for every pod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+
+from hpcpod.agents.base import Agent
+from hpcpod.envs.vec_env import VecEnv, random_seeds
+
+LONGEST_EPISODE = 100_000
+"""Steps after which an episode without a time limit of its own is cut."""
+
+
+class Evaluator(Protocol):
+    """Scores an agent; what it scores is decided by the seeds alone."""
+
+    def evaluate(self, agent: Agent, *panel: int | str, episodes: int) -> tuple[float, ...]:
+        """Undiscounted return of each episode, in the order of the panel's seeds."""
+        ...
+
+
+class PanelEvaluator:
+    """Runs all episodes of a panel side by side, one environment each, without exploring.
+
+    The batch always has as many rows as the panel has episodes, so that equal weights give
+    bit-equal returns: that is how a copied child proves that it is its parent's copy.
+    """
+
+    def __init__(self, make: Callable[[int], VecEnv]) -> None:
+        self._make = make
+        self._envs: dict[int, VecEnv] = {}
+
+    def evaluate(self, agent: Agent, *panel: int | str, episodes: int) -> tuple[float, ...]:
+        """Score ``episodes`` episodes whose seeds are a hash of ``panel``."""
+        if episodes not in self._envs:
+            self._envs[episodes] = self._make(episodes)
+        env = self._envs[episodes]
+        obs = env.reset(random_seeds(*panel, count=episodes))
+        returns = torch.zeros(episodes, dtype=torch.float64)
+        running = torch.ones(episodes, dtype=torch.bool)
+        for _ in range(env.spec.max_episode_steps or LONGEST_EPISODE):
+            step = env.step(agent.act(obs, explore=False))
+            returns += torch.where(running, step.reward.cpu().double(), 0.0)
+            running &= ~(step.terminated | step.truncated).cpu()
+            if not bool(running.any()):
+                break
+            obs = step.obs
+        return tuple(returns.tolist())
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in self._envs.values():
+            env.close()
+        self._envs.clear()

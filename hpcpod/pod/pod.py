@@ -1,0 +1,271 @@
+"""A pod trains one agent for one round: collect, update, checkpoint, evaluate.
+
+A round is a function of its birth alone: the checkpoint it starts from, the pod's name and
+seed and the round's number decide every random number in it. So a round that was stopped
+and resumed, or done again from its start, ends in the very same bits (on the same CPU and
+number of threads).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from hpcpod import plugins
+from hpcpod.agents.base import Agent, Buffer
+from hpcpod.config.schema import RunConfig
+from hpcpod.config.space import AlgorithmSpace, Scalar
+from hpcpod.envs.make import make_env
+from hpcpod.envs.vec_env import State, VecEnv, random_seeds
+from hpcpod.pod.checkpoint import Checkpoints
+from hpcpod.pod.evaluator import Evaluator
+from hpcpod.pod.learner import Learner
+from hpcpod.pod.policy import agent_state, policy_meta
+from hpcpod.pod.worker import Worker
+from hpcpod.records import Birth, Checkpoint, Order, Report, Rescore, stable_hash
+from hpcpod.storage.run_folder import RunFolder
+
+
+class Stopped(Exception):
+    """The round was stopped on request; what it can resume from is in the run folder."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a round stands, for those who look."""
+
+    pod: str
+    round: int
+    env_steps: int
+    """Steps of experience of the agent."""
+    target_steps: int
+    """Steps at which the round ends."""
+    mean_return: float
+    """Mean return of the last training episodes; NaN before the first has ended."""
+    steps_per_second: float
+
+
+@dataclass
+class Watch:
+    """How a round is followed and stopped from outside."""
+
+    should_stop: Callable[[], bool] = lambda: False
+    on_progress: Callable[[Progress], None] = lambda progress: None
+
+
+@dataclass
+class _Round:
+    """The moving parts of a round in progress."""
+
+    birth: Birth
+    agent: Agent
+    buffer: Buffer
+    worker: Worker
+    checkpoints: Checkpoints
+    env_steps: int = 0
+    """Experience of the agent, in environment steps."""
+    trained: int = 0
+    """Of these, trained in this round."""
+    inherited: tuple[float, ...] = ()
+    metrics: dict[str, float] = field(default_factory=dict)
+    train_seconds: float = 0.0
+
+
+class Pod:
+    """The training process's view of a run: it executes orders, one after another."""
+
+    def __init__(
+        self, folder: RunFolder, config: RunConfig, algorithms: Mapping[str, AlgorithmSpace]
+    ) -> None:
+        self._folder = folder
+        self._config = config
+        self._algorithms = algorithms
+        self._device = device_of(config)
+        self._env: VecEnv | None = None
+        evaluator = plugins.resolve("evaluators", config.pod.evaluator)
+        self._make_env = env_factory(config, self._device)
+        self._evaluator: Evaluator = evaluator(self._make_env)
+
+    def execute(self, order: Order, slot: str, watch: Watch) -> Report:
+        """Train the round of a birth, or score the checkpoint of a rescore.
+
+        Raises:
+            Stopped: ``watch.should_stop`` became true; the round can be resumed.
+            Diverged: the agent's numbers are not finite.
+            Corrupt: a checkpoint can't be read.
+        """
+        began = time.monotonic()
+        report = (
+            self._rescore(order, slot) if isinstance(order, Rescore)
+            else self._train(order, slot, watch)
+        )  # fmt: skip
+        wall = time.monotonic() - began
+        return replace(report, wall_seconds=wall, engine=self.env.spec.engine)
+
+    @property
+    def env(self) -> VecEnv:
+        """The training environment, made when it is first needed and then kept."""
+        if self._env is None:
+            self._env = self._make_env(self._config.env.num_envs)
+        return self._env
+
+    def _agent(self, algorithm: str, hyperparameters: Mapping[str, Scalar], seed: int) -> Agent:
+        return make_agent(
+            self._algorithms[algorithm].agent, self.env, hyperparameters, seed, self._device
+        )
+
+    def _meta(self, order: Order) -> dict[str, Any]:
+        agent = self._algorithms[order.algorithm].agent
+        meta = policy_meta(self.env.spec, self._config.env, agent, order.hyperparameters)
+        return {**meta, "pod": order.pod, "round": order.round}
+
+    def _rescore(self, order: Rescore, slot: str) -> Report:
+        agent = self._agent(order.algorithm, order.hyperparameters, 0)
+        arrays, _ = self._folder.blobs.get(order.checkpoint.core)
+        agent.load(agent_state(arrays))
+        returns = self._evaluator.evaluate(
+            agent,
+            self._config.seed, order.purpose, order.number,
+            episodes=self._config.stop.confirm_episodes,
+        )  # fmt: skip
+        return Report(order.id, order.pod, order.round, order.attempt, slot, returns)
+
+    def _panel(self, agent: Agent, round_number: int) -> tuple[float, ...]:
+        return self._evaluator.evaluate(
+            agent, self._config.seed, "panel", round_number, episodes=self._config.round.episodes
+        )
+
+    def _train(self, birth: Birth, slot: str, watch: Watch) -> Report:
+        running = self._begin(birth)
+        self._iterate(running, watch)
+        returns = self._panel(running.agent, birth.round)
+        checkpoint = running.checkpoints.save(running.agent, running.buffer, running.env_steps)
+        return Report(
+            birth.id, birth.pod, birth.round, birth.attempt, slot, returns,
+            inherited_returns=running.inherited,
+            checkpoint=checkpoint,
+            trained_steps=running.trained,
+            train_seconds=running.train_seconds,
+            metrics=running.metrics,
+        )  # fmt: skip
+
+    def _begin(self, birth: Birth) -> _Round:
+        """Set a round up: from the last checkpoint inside it if there is one, else its start."""
+        agent = self._agent(birth.algorithm, birth.hyperparameters, birth.seed)
+        running = _Round(
+            birth,
+            agent,
+            agent.make_buffer(),
+            Worker(self.env),
+            Checkpoints(self._folder.blobs, self._meta(birth)),
+        )
+        resume = self._folder.latest_resume(birth.pod, birth.round)
+        if resume is not None:
+            self._resume(running, resume)
+            return running
+        if birth.checkpoint is not None:
+            running.checkpoints.load(birth.checkpoint, agent, running.buffer)
+            running.env_steps = birth.checkpoint.env_steps
+        if birth.inherited:
+            running.inherited = self._panel(agent, birth.round - 1)
+        agent.reseed(stable_hash(birth.seed, "round", birth.round))
+        running.worker.reset(
+            random_seeds(birth.seed, "train", birth.round, count=self.env.spec.num_envs)
+        )
+        return running
+
+    def _resume(self, running: _Round, checkpoint: Checkpoint) -> None:
+        parts = running.checkpoints.load(checkpoint, running.agent, running.buffer)
+        running.worker.restore(parts["worker"])
+        running.env_steps = checkpoint.env_steps
+        running.trained = int(parts["round"]["trained"])
+        running.inherited = tuple(parts["round"]["inherited"].tolist())
+        running.train_seconds = float(parts["round"]["train_seconds"])
+
+    def _iterate(self, running: _Round, watch: Watch) -> None:
+        """Collect and update until the round's steps are done."""
+        birth, config = running.birth, self._config
+        target = birth.round * config.round.env_steps
+        learner = Learner(running.agent)
+        began, before, saved = time.monotonic(), running.env_steps, time.monotonic()
+        told = 0.0
+        while running.env_steps < target:
+            steps = running.agent.horizon
+            last = running.env_steps + steps * self.env.spec.num_envs >= target
+            counted = running.worker.collect(running.agent, running.buffer, steps, cut=last)
+            running.metrics = dict(learner.learn(running.buffer))
+            if math.isfinite(running.worker.mean_return):
+                running.metrics["training_return"] = running.worker.mean_return
+            running.env_steps += counted
+            running.trained += counted
+            now = time.monotonic()
+            if now - told > 0.5 or running.env_steps >= target:
+                told = now
+                rate = (running.env_steps - before) / max(now - began, 1e-9)
+                watch.on_progress(
+                    Progress(
+                        birth.pod, birth.round, running.env_steps, target,
+                        running.worker.mean_return, rate,
+                    )
+                )  # fmt: skip
+            stop = watch.should_stop() and running.env_steps < target
+            if stop or now - saved > config.pod.checkpoint_seconds:
+                running.train_seconds += now - began
+                began, before, saved = now, running.env_steps, now
+                self._save_resume(running)
+            if stop:
+                raise Stopped
+        running.train_seconds += time.monotonic() - began
+
+    def _save_resume(self, running: _Round) -> None:
+        """Checkpoint inside the round; without the environment's state there is nothing to save.
+
+        Such a round is done again from its start, with the same seeds and the same end.
+        """
+        worker = running.worker.state()
+        if worker is None:
+            return
+        progress: State = {
+            "trained": torch.tensor(running.trained),
+            "inherited": torch.tensor(running.inherited, dtype=torch.float64),
+            "train_seconds": torch.tensor(running.train_seconds, dtype=torch.float64),
+        }
+        checkpoint = running.checkpoints.save(
+            running.agent, running.buffer, running.env_steps,
+            {"worker": worker, "round": progress},
+        )  # fmt: skip
+        birth = running.birth
+        self._folder.save_resume(birth.pod, birth.round, birth.attempt, checkpoint)
+
+    def close(self) -> None:
+        """Close the environments."""
+        if self._env is not None:
+            self._env.close()
+
+
+def device_of(config: RunConfig) -> str:
+    """Where a pod of this run trains: ``cpu`` or ``cuda``."""
+    if config.pod.device != "auto":
+        return config.pod.device
+    wanted = config.resources.gpus_per_pod > 0
+    return "cuda" if wanted and torch.cuda.is_available() else "cpu"
+
+
+def env_factory(config: RunConfig, device: str) -> Callable[[int], VecEnv]:
+    """A function that makes the run's environment as a batch of N."""
+    env = config.env
+    return lambda num_envs: make_env(env.id, num_envs, env.backend, device, env.wrappers)
+
+
+def make_agent(
+    name: str, env: VecEnv, hyperparameters: Mapping[str, Scalar], seed: int, device: str
+) -> Agent:
+    """Build an agent by its plugin name for an environment."""
+    cls = plugins.resolve("agents", name)
+    agent: Agent = cls(env.spec, cls.Config(**hyperparameters), seed % 2**63, device)
+    return agent

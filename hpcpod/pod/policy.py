@@ -1,0 +1,155 @@
+"""A trained agent as a function: from numpy observations to actions for the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from hpcpod import __version__, plugins
+from hpcpod.agents.base import Agent
+from hpcpod.config.schema import EnvConfig
+from hpcpod.config.space import Scalar
+from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, MultiDiscrete, Space, State
+from hpcpod.errors import Corrupt, UserError
+from hpcpod.records import encode
+from hpcpod.storage.blobs import read_blob_file
+
+FORMAT = 1
+_SPACES = {"Box": Box, "Discrete": Discrete, "MultiDiscrete": MultiDiscrete}
+
+
+class Policy:
+    """What ``load_policy`` gives: call it with one observation or with a batch of them.
+
+    It needs no environment and no run folder: the checkpoint says all that is needed.
+    """
+
+    def __init__(self, agent: Agent, spec: EnvSpec, about: Mapping[str, Any]) -> None:
+        self._agent = agent
+        self.spec = spec
+        """The environment that it was trained in."""
+        self.about = dict(about)
+        """Where it comes from: agent, hyperparameters, pod, round, steps of experience."""
+
+    def __call__(self, obs: npt.ArrayLike) -> npt.NDArray[Any]:
+        """The deterministic action.
+
+        Args:
+            obs: one observation, or a batch of them along the first axis.
+
+        Returns:
+            One action or a batch of them, as the environment's ``step`` takes them: int64, or
+            float32 inside the environment's own bounds.
+
+        Raises:
+            UserError: the observation's shape is not the environment's.
+        """
+        space = self.spec.observation
+        shape = space.shape if isinstance(space, Box) else ()
+        array = np.asarray(obs, dtype=space.dtype if isinstance(space, Box) else np.int64)
+        if array.shape[array.ndim - len(shape) :] != shape or array.ndim > len(shape) + 1:
+            raise UserError(
+                f"{self.spec.id} observes shape {shape}, or (batch, *{shape});"
+                f" this observation has shape {array.shape}"
+            )
+        single = array.ndim == len(shape)
+        batch = torch.from_numpy(array[None] if single else array).to(self.spec.device)
+        action = self._agent.act(batch, explore=False).cpu().numpy()
+        scaled = self._scaled(action)
+        result: npt.NDArray[Any] = scaled[0] if single else scaled
+        return result
+
+    def _scaled(self, action: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if self.spec.action_bounds is None:
+            return action
+        shape = action.shape[1:]
+        low, high = (
+            np.broadcast_to(np.asarray(bound, np.float32), (int(np.prod(shape)),)).reshape(shape)
+            for bound in self.spec.action_bounds
+        )
+        unit = (np.clip(action, -1.0, 1.0) + 1.0) / 2.0
+        return np.clip(low + unit * (high - low), low, high).astype(np.float32)
+
+
+def load_policy_file(path: Path) -> Policy:
+    """The policy in a checkpoint's core blob.
+
+    Raises:
+        UserError: there is no such file, or it is not a policy of this version.
+        Corrupt: it can't be read.
+    """
+    if not path.is_file():
+        raise UserError(f"there is no checkpoint at {path}")
+    arrays, meta = read_blob_file(path)
+    if meta.get("format") != FORMAT:
+        raise UserError(f"{path} is no policy that hpcpod {__version__} can read")
+    spec = spec_from_plain(meta["spec"])
+    cls = plugins.resolve("agents", meta["agent"])
+    agent: Agent = cls(spec, cls.Config(**meta["hyperparameters"]), 0, "cpu")
+    try:
+        agent.load(agent_state(arrays))
+    except ValueError as error:
+        raise Corrupt(f"{path} does not fit its own description: {error}") from error
+    about = {k: v for k, v in meta.items() if k not in ("format", "spec")}
+    return Policy(agent, spec, about)
+
+
+def agent_state(arrays: Mapping[str, Any]) -> State:
+    """The agent's part of a core blob."""
+    return {
+        name.removeprefix("agent/"): torch.from_numpy(array)
+        for name, array in arrays.items()
+        if name.startswith("agent/")
+    }
+
+
+def policy_meta(
+    spec: EnvSpec, env: EnvConfig, agent: str, hyperparameters: Mapping[str, Scalar]
+) -> dict[str, Any]:
+    """What a core blob says of itself, so that it is a policy wherever it is copied to."""
+    return {
+        "format": FORMAT,
+        "hpcpod": __version__,
+        "agent": agent,
+        "hyperparameters": dict(hyperparameters),
+        "env": encode(env),
+        "spec": spec_to_plain(spec),
+    }
+
+
+def spec_to_plain(spec: EnvSpec) -> dict[str, Any]:
+    """A spec as JSON-able data; each space says its kind."""
+    plain: dict[str, Any] = encode(spec)
+    for field in ("observation", "action"):
+        plain[field]["kind"] = type(getattr(spec, field)).__name__
+    return plain
+
+
+def spec_from_plain(plain: Mapping[str, Any]) -> EnvSpec:
+    """The inverse of ``spec_to_plain``, for a batch on the CPU."""
+    bounds = plain["action_bounds"]
+    return EnvSpec(
+        id=plain["id"],
+        observation=_space(plain["observation"]),
+        action=_space(plain["action"]),
+        num_envs=plain["num_envs"],
+        device="cpu",
+        max_episode_steps=plain["max_episode_steps"],
+        engine=plain["engine"],
+        action_bounds=None if bounds is None else (_tuples(bounds[0]), _tuples(bounds[1])),
+    )
+
+
+def _space(plain: Mapping[str, Any]) -> Space:
+    fields = {name: _tuples(value) for name, value in plain.items() if name != "kind"}
+    space: Space = _SPACES[plain["kind"]](**fields)
+    return space
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,47 @@
+"""Being told to stop: a handler sets a flag and does nothing else."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from types import FrameType
+
+PR_SET_PDEATHSIG = 1
+
+
+class StopFlag:
+    """True once one of the signals has arrived. Poll it; never act in a handler."""
+
+    def __init__(self, signals: Iterable[signal.Signals] = ()) -> None:
+        self._set = False
+        self.signal: int | None = None
+        for number in signals:
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._set = True
+        self.signal = number
+
+    def set(self) -> None:
+        """Ask to stop, without a signal."""
+        self._set = True
+
+    def __bool__(self) -> bool:
+        return self._set
+
+
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Ask the kernel to signal this process when its parent ends (Linux), and check that it lives.
+
+    Args:
+        parent: the parent's process id, as the parent itself told it: between fork and here
+            the parent may have ended, and then nobody would ever send the signal.
+        number: the signal to receive.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != parent:
+        raise SystemExit(75)

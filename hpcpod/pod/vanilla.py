@@ -1,0 +1,115 @@
+"""One agent, no tournament: the paper's vanilla, and the way to try a task out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from hpcpod import plugins
+from hpcpod.config.schema import RunConfig
+from hpcpod.config.space import AlgorithmSpace, Scalar
+from hpcpod.envs.vec_env import random_seeds
+from hpcpod.errors import ConfigError
+from hpcpod.pod.evaluator import Evaluator
+from hpcpod.pod.learner import Learner
+from hpcpod.pod.pod import Progress, device_of, env_factory, make_agent
+from hpcpod.pod.policy import Policy, policy_meta
+from hpcpod.pod.worker import Worker
+from hpcpod.records import stable_hash
+from hpcpod.storage.blobs import write_blob_file
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a learning curve."""
+
+    env_steps: int
+    mean_return: float
+    """Mean undiscounted return of the panel's episodes, without exploring."""
+    seconds: float
+    """Wall time of training and evaluating until here."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What ``train`` gives."""
+
+    policy: Policy
+    curve: tuple[Point, ...]
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Of the last update."""
+
+
+def train(
+    config: RunConfig,
+    space: AlgorithmSpace,
+    hyperparameters: Mapping[str, Scalar],
+    *,
+    env_steps: int,
+    save_to: Path | None = None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Training:
+    """Train one agent for ``env_steps`` steps, scoring it each ``round.env_steps``.
+
+    Args:
+        config: its ``env``, ``seed``, ``round``, ``pod`` and ``resources`` count.
+        space: which agent.
+        hyperparameters: every one of the agent's.
+        env_steps: environment steps, over all environments.
+        save_to: where to write the policy, a file that ``load_policy`` reads.
+        on_progress: told after every update.
+
+    Raises:
+        Diverged: the agent's numbers stopped being finite.
+    """
+    if env_steps < 1:
+        raise ConfigError("train", [f"env_steps must be at least 1, got {env_steps}"])
+    before = torch.get_num_threads()
+    torch.set_num_threads(config.resources.cpus_per_pod)
+    try:
+        return _train(config, space, hyperparameters, env_steps, save_to, on_progress)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _train(
+    config: RunConfig,
+    space: AlgorithmSpace,
+    hyperparameters: Mapping[str, Scalar],
+    env_steps: int,
+    save_to: Path | None,
+    on_progress: Callable[[Progress], None],
+) -> Training:
+    device = device_of(config)
+    make_env = env_factory(config, device)
+    env = make_env(config.env.num_envs)
+    evaluator: Evaluator = plugins.resolve("evaluators", config.pod.evaluator)(make_env)
+    agent = make_agent(space.agent, env, hyperparameters, config.seed, device)
+    buffer, worker, learner = agent.make_buffer(), Worker(env), Learner(agent)
+    agent.reseed(stable_hash(config.seed, "train"))
+    worker.reset(random_seeds(config.seed, "train", count=env.spec.num_envs))
+    curve: list[Point] = []
+    done, metrics, began = 0, dict[str, float](), time.monotonic()
+    while done < env_steps:
+        done += worker.collect(agent, buffer, agent.horizon, cut=False)
+        metrics = dict(learner.learn(buffer))
+        seconds = time.monotonic() - began
+        on_progress(
+            Progress("train", len(curve) + 1, done, env_steps, worker.mean_return, done / seconds)
+        )
+        if done >= min(env_steps, (len(curve) + 1) * config.round.env_steps):
+            returns = evaluator.evaluate(
+                agent, config.seed, "panel", len(curve), episodes=config.round.episodes
+            )
+            mean = sum(returns) / len(returns)
+            curve.append(Point(done, mean, time.monotonic() - began))
+    meta = policy_meta(env.spec, config.env, space.agent, hyperparameters) | {"env_steps": done}
+    if save_to is not None:
+        arrays = {f"agent/{k}": v.detach().cpu().numpy() for k, v in agent.state().items()}
+        write_blob_file(save_to, arrays, meta)
+    about = {k: v for k, v in meta.items() if k not in ("format", "spec")}
+    return Training(Policy(agent, env.spec, about), tuple(curve), metrics)

@@ -1,0 +1,236 @@
+"""A slot is one array element: it claims orders and executes them until its time is up.
+
+It is a small supervisor without torch. The training runs in a child process that it feeds
+with orders, so that an out-of-memory kill or a segfault ends a round and not the slot.
+
+Exit codes: 0 there is nothing more to do, 1 this slot keeps failing, 75 requeue me.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcpod.config.resolved import Resolved
+from hpcpod.errors import exit_code
+from hpcpod.launchers.admission import REQUEUE, admitted, identity
+from hpcpod.pod.child import Child, ChildDied
+from hpcpod.pod.signals import StopFlag, die_with_parent
+from hpcpod.records import Board, Order, Owner, Report, Rescore, decode
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.leaderboard import orders
+from hpcpod.tournament.merge import merge, read_board
+from hpcpod.tournament.rules import Rules
+
+log = logging.getLogger("hpcpod.slot")
+
+IDLE_SECONDS = (0.1, 5.0)
+"""Shortest and longest pause between two looks at a board that has nothing to claim."""
+
+STOP_GRACE_SECONDS = 60.0
+"""How long a child that was asked to stop may take to checkpoint before it is killed."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often a slot looks up from its work, in seconds."""
+
+    look: float
+    """Between two looks for a stop request."""
+    tell: float
+    """Between two status files, for those who watch."""
+
+
+class Slot:
+    """Claim, train, report, merge; again."""
+
+    def __init__(self, folder: RunFolder, owner: Owner, stop: StopFlag) -> None:
+        self._folder = folder
+        self._owner = owner
+        self._stop = stop
+        resolved = Resolved.from_document(folder.config)
+        self._config = resolved.config
+        self._rules = Rules.of(resolved.config, resolved.algorithms)
+        here = resolved.config.cluster.launcher == "local"
+        self._pace = Pace(0.5, 0.5) if here else Pace(5.0, 30.0)
+        self._child: Child | None = None
+        self._pod: str | None = None
+        self._failures = 0
+        self._told = 0.0
+
+    def run(self) -> int:
+        """Work until the run ends, a stop is asked for, or this slot keeps failing."""
+        pause = IDLE_SECONDS[0]
+        try:
+            while not self._ending():
+                board = read_board(self._folder)
+                if board.phase == "finished":
+                    return 0
+                order = self.claim(board)
+                if order is None:
+                    self._tell({"state": "idle"}, force=True)
+                    self._sleep(pause)
+                    pause = min(2 * pause, IDLE_SECONDS[1])
+                    continue
+                pause = IDLE_SECONDS[0]
+                report = self.execute(order)
+                if report is None:
+                    break
+                self._folder.publish_report(report)
+                merge(self._folder, self._rules)
+                if self._gives_up(report):
+                    return 1
+        finally:
+            self._end_child()
+            self._folder.drop_slot(self._owner.slot)
+        return REQUEUE if self._stop and not self._told_to_end() else 0
+
+    def claim(self, board: Board) -> Order | None:
+        """Take the open order with the least experience; among equals, this slot's own pod.
+
+        A claim of this slot's own, from before a requeue, is taken up again first.
+        """
+        open_orders = orders(board)
+        if not open_orders:
+            return None
+        least = min((o.round for o in open_orders if not isinstance(o, Rescore)), default=0)
+
+        def preference(order: Order) -> tuple[bool, bool]:
+            return not isinstance(order, Rescore), order.pod != self._pod or order.round > least
+
+        owners = {}
+        for order in sorted(open_orders, key=preference):
+            owners[order.id] = owner = self._folder.claim_owner(order.id)
+            if owner is not None and (owner.slot, owner.job) == (self._owner.slot, self._owner.job):
+                return self._took(order)
+        for order in sorted(open_orders, key=preference):
+            if owners[order.id] is None and self._folder.claim(order.id, self._owner):
+                return self._took(order)
+        return None
+
+    def _took(self, order: Order) -> Order:
+        self._pod = order.pod
+        return order
+
+    def execute(self, order: Order) -> Report | None:
+        """Have the child execute an order; None if it was stopped instead."""
+        self._tell(_status(order), force=True)
+        try:
+            reply = self._converse(order)
+        except ChildDied as death:
+            self._child = None
+            if self._stop or self._told_to_end():
+                return None
+            log.error("%s: %s", order.id, death)
+            return _failed(order, self._owner.slot, str(death), death.kind)
+        if "report" in reply:
+            return decode(Report, reply["report"])
+        if "failure" in reply:
+            log.error("%s: %s", order.id, reply["failure"])
+            return _failed(order, self._owner.slot, reply["failure"], reply["kind"])
+        return None
+
+    def _converse(self, order: Order) -> dict[str, Any]:
+        """Send an order and wait for the reply that ends it, looking up at the slot's pace."""
+        if self._child is None:
+            self._child = Child(self._folder.path, self._owner.slot, self._config.resources)
+        self._child.send(order)
+        asked_at: float | None = None
+        while True:
+            reply = self._child.receive(self._pace.look)
+            if reply is not None and "progress" not in reply:
+                return reply
+            if reply is not None:
+                self._tell({**_status(order), **reply["progress"]})
+            if asked_at is None and (self._stop or self._told_to_stop()):
+                asked_at = time.monotonic()
+                self._child.ask_to_stop()
+            if asked_at is not None and time.monotonic() - asked_at > STOP_GRACE_SECONDS:
+                self._child.kill()
+
+    def _gives_up(self, report: Report) -> bool:
+        """A slot that fails again and again is on a bad node: it must not burn every pod."""
+        broken = report.failure_kind in ("crash", "memory")
+        self._failures = self._failures + 1 if broken else 0
+        if self._failures <= self._config.cluster.max_restarts:
+            return False
+        log.error("%d rounds failed in a row here; this slot gives up", self._failures)
+        return True
+
+    def _told_to_stop(self) -> bool:
+        return self._folder.requested("stop") is not None
+
+    def _told_to_end(self) -> bool:
+        return self._told_to_stop() or self._folder.requested("drain") is not None
+
+    def _ending(self) -> bool:
+        return bool(self._stop) or self._told_to_end()
+
+    def _sleep(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not self._ending() and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, 0.2))
+
+    def _tell(self, status: dict[str, Any], *, force: bool = False) -> None:
+        now = time.monotonic()
+        if force or now - self._told >= self._pace.tell:
+            self._told = now
+            self._folder.write_slot(
+                self._owner.slot,
+                {**status, "job": self._owner.job, "host": self._owner.host, "pid": os.getpid()},
+            )
+
+    def _end_child(self) -> None:
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+
+
+def _status(order: Order) -> dict[str, Any]:
+    state = "scoring" if isinstance(order, Rescore) else "training"
+    return {
+        "state": state, "order": order.id, "pod": order.pod, "round": order.round,
+        "algorithm": order.algorithm,
+    }  # fmt: skip
+
+
+def _failed(order: Order, slot: str, why: str, kind: Any) -> Report:
+    return Report(
+        order.id, order.pod, order.round, order.attempt, slot, failure=why, failure_kind=kind
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """``python -m hpcpod.slot RUN``: what a batch script runs."""
+    parser = argparse.ArgumentParser(prog="python -m hpcpod.slot", description=__doc__)
+    parser.add_argument("run", type=Path, help="the run folder")
+    parser.add_argument("--token", help="the intent that this slot was submitted for")
+    parser.add_argument("--slot", help="the slot's name (default: from Slurm's environment)")
+    parser.add_argument("--job", help="the job's id (default: from Slurm's environment)")
+    parser.add_argument("--parent", type=int, help="end when this process ends")
+    options = parser.parse_args(arguments)
+    stop = StopFlag((signal.SIGTERM, signal.SIGUSR2))
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    if options.parent is not None:
+        die_with_parent(options.parent, signal.SIGTERM)
+    return exit_code(lambda: _serve(options, stop), log.error)
+
+
+def _serve(options: argparse.Namespace, stop: StopFlag) -> int:
+    folder = RunFolder.open(options.run)
+    owner = identity(options.slot, options.job)
+    if not admitted(folder, options.token, owner):
+        return 0
+    log.info("slot %s of job %s on %s", owner.slot, owner.job, owner.host)
+    return Slot(folder, owner, stop).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""Named arrays in write-once HDF5 files, called by the hash of their content."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from hpcpod.errors import Corrupt, StorageError
+from hpcpod.storage.disk import Disk, explained
+from hpcpod.storage.layout import blob_path
+from hpcpod.storage.quarantine import Quarantine
+
+Arrays = dict[str, NDArray[Any]]
+
+_ARRAYS = "arrays"
+_META = "meta"
+_KINDS = "biufc"
+
+
+class Blobs:
+    """A run's blobs. Safe for any number of processes: a name stands for one content for ever,
+    so that it doesn't matter who writes it, how often, or who is killed meanwhile.
+    """
+
+    def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._quarantine = quarantine
+
+    def put(self, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> str:
+        """Store arrays and JSON-able ``meta``; return the sha256 that names them.
+
+        The blob is complete and durable when this returns. Equal contents are one blob.
+
+        Raises:
+            StorageError: the filesystem refuses; nothing is visible.
+        """
+        data = encode_blob(arrays, meta)
+        sha256 = hashlib.sha256(data).hexdigest()
+        path = self.path(sha256)
+        try:
+            # Its age is what protects a blob that no report names yet from being pruned.
+            self._disk.touch(path)
+            self._disk.sync(path.parent)
+        except OSError:
+            self._disk.replace(path, data)
+        return sha256
+
+    def get(self, sha256: str) -> tuple[Arrays, dict[str, Any]]:
+        """The arrays and the meta of a blob, exactly as they were put.
+
+        Raises:
+            Corrupt: the content does not match its name; it is put into quarantine, so that
+                a ``put`` of the same content makes it whole again.
+            StorageError: there is no such blob.
+        """
+        path = self.path(sha256)
+        data = self._disk.read(path)
+        if data is None:
+            raise StorageError(f"blob {sha256} is missing: there is no {path}")
+        if hashlib.sha256(data).hexdigest() != sha256:
+            reason = f"blob {path} does not match its checksum"
+            self._quarantine.move(path, reason)
+            raise Corrupt(reason)
+        return decode_blob(data, str(path))
+
+    def has(self, sha256: str) -> bool:
+        """Whether there is a blob of this name; its content is not verified."""
+        return self._disk.exists(self.path(sha256))
+
+    def path(self, sha256: str) -> Path:
+        """Where the blob is, or would be."""
+        return blob_path(self._folder, sha256)
+
+    def size(self, sha256: str) -> int:
+        """Bytes of a blob; 0 if there is none."""
+        return self._disk.size(self.path(sha256)) or 0
+
+
+def encode_blob(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> bytes:
+    """An HDF5 file as bytes: the same for the same arrays and meta, in whatever order given.
+
+    Raises:
+        TypeError: an array holds something other than booleans and numbers.
+    """
+    image = io.BytesIO()
+    with h5py.File(image, "w") as file:
+        group = file.create_group(_ARRAYS)
+        for name in sorted(arrays):
+            array = np.asarray(arrays[name])
+            if array.dtype.kind not in _KINDS:
+                raise TypeError(f"array '{name}' holds {array.dtype}, not booleans or numbers")
+            group.create_dataset(_escape(name), data=array, track_times=False)
+        text = json.dumps(dict(meta), sort_keys=True)
+        file.create_dataset(_META, data=np.bytes_(text), track_times=False)
+    return image.getvalue()
+
+
+def decode_blob(data: bytes, name: str) -> tuple[Arrays, dict[str, Any]]:
+    """The inverse of ``encode_blob``; ``name`` is what an error calls it.
+
+    Raises:
+        Corrupt: these are not the bytes of a blob.
+    """
+    try:
+        with h5py.File(io.BytesIO(data), "r") as file:
+            arrays = {unquote(key): np.asarray(item[()]) for key, item in file[_ARRAYS].items()}
+            meta: dict[str, Any] = json.loads(file[_META][()])
+    except (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError) as error:
+        raise Corrupt(f"{name} is not a blob of hpcpod: {error}") from error
+    return arrays, meta
+
+
+def write_blob_file(
+    path: Path, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
+) -> None:
+    """Write a blob outside of a run folder, under any name: an exported policy.
+
+    Readers see the complete file or none; a file of this name is replaced.
+    """
+    Disk().replace(path, encode_blob(arrays, meta))
+
+
+def read_blob_file(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    """Read what ``write_blob_file`` wrote, or any blob by its path.
+
+    Raises:
+        Corrupt: the file is not a blob.
+        StorageError: there is no such file.
+    """
+    with explained("read", path):
+        data = path.read_bytes()
+    return decode_blob(data, str(path))
+
+
+def _escape(name: str) -> str:
+    """A name that HDF5 takes as it is: no separators, not ``.``; the inverse of ``unquote``."""
+    if not name:
+        raise ValueError("an array needs a name")
+    return quote(name, safe=" ()[]=:,") if name.strip(".") else name.replace(".", "%2E")

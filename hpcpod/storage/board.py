@@ -1,0 +1,335 @@
+"""The leaderboard's file: immutable generations, published by compare-and-swap.
+
+Generation g is one file, and its name is never free again. Most generations are a *delta*
+to the one before, which they name by its checksum; the first two, every 32nd, and the one
+after a damaged one are *snapshots* of the whole. From 32 on, every 32nd is an *anchor* at
+which reading starts.
+
+**What damage costs.** A generation whose bytes are not what was published is read as one
+that changed nothing, and so are its successors up to the next snapshot, since the chain of
+checksums is broken there. That needs no repair in place, hence no lock: it follows from the
+files alone, is the same for every reader, and ends with the next publication, which is a
+snapshot. What the lost generations had merged is still in ``reports/``, and is merged again.
+Only a board whose every reachable snapshot is damaged can't be read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcpod.errors import Corrupt, StorageError
+from hpcpod.records import Document
+from hpcpod.storage.disk import Disk, unique
+from hpcpod.storage.quarantine import Quarantine
+from hpcpod.storage.sealed import seal, seal_of, unseal
+
+PERIOD = 32
+"""Generations from one anchor to the next."""
+
+_PER_FOLDER = 256
+_STUB = b'{"emptied":true}\n'
+_BROKEN = ""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What is known of a generation beside its content."""
+
+    number: int
+    writer: str
+    time: float
+    """Unix time on the writer's clock, in seconds."""
+    snapshot: bool
+    size: int
+    """Bytes."""
+
+
+@dataclass(frozen=True)
+class _State:
+    """The document after a generation, and the checksum that the next delta must name."""
+
+    number: int
+    document: Document
+    seal: str
+    """``_BROKEN`` after a damaged generation: no delta fits it."""
+
+
+class BoardFile:
+    """The board of one run, for any number of processes on any number of hosts.
+
+    Exactly one writer succeeds with each generation, whoever is stopped or killed, and
+    what a reader sees is a prefix of the generations published: never half of one.
+    """
+
+    def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._quarantine = quarantine
+        self._seen: _State | None = None
+
+    def read(self) -> tuple[int, Document] | None:
+        """The latest generation's number and document; None before the first one.
+
+        Sections and rows come sorted by name. Rows are shared with later reads: take them as
+        they are, and build new ones.
+
+        Raises:
+            Corrupt: every snapshot that the board could be read from is damaged.
+            StorageError: the filesystem refuses.
+        """
+        seen = self._seen
+        near = seen is not None and not self._disk.exists(self.path(seen.number + PERIOD))
+        state = self._follow(seen) if seen and near else None
+        if state is None or state.seal == _BROKEN:
+            # Look again from the disk before damage is believed.
+            state = self._latest()
+        if state is None:
+            return None
+        self._seen = state
+        return state.number, {name: dict(rows) for name, rows in state.document.items()}
+
+    def publish(self, base: int, old: Document, new: Document, writer: str) -> bool:
+        """Make ``new`` the generation after ``base``, whose document is ``old``.
+
+        False if somebody else was first: read, and decide anew. True is given once for a
+        generation: ``writer`` is part of it, and is unique to a process (``writer_id``).
+        The first generation's base is -1 and its old document is empty.
+
+        Raises:
+            StorageError: the filesystem refuses; nothing is published.
+        """
+        number = base + 1
+        seen = self._seen if self._seen and self._seen.number == base else None
+        previous = seen.seal if seen else _BROKEN
+        head = {"generation": number, "writer": writer, "time": time.time()}
+        whole = previous == _BROKEN or number < 2 or number % PERIOD == 0
+        change: dict[str, Any] = {"snapshot": new} if whole else difference(old, new)
+        data = seal({**head, "previous": previous, **change})
+        if not self._disk.publish(self.path(number), data):
+            return False
+        self._seen = _State(number, _sorted(new), seal_of(data))
+        if number % PERIOD == 0:
+            self._hint(number)
+        return True
+
+    def compact(self) -> int:
+        """Empty the generations older than the last sound anchor but one; return how many.
+
+        Their names stay, or a writer that was stopped for days could publish one of them.
+        They are emptied from the oldest on, so that a crash leaves no gap and any number of
+        processes may do it at once.
+        """
+        keep = self._last_anchor()
+        sound = 0
+        while keep is not None and keep > 0:
+            sound += self._is_sound(keep)
+            if sound == 2:
+                break
+            keep = _anchor_before(keep)
+        if sound < 2 or keep is None:
+            return 0
+        low, high = 0, keep
+        while low < high:
+            middle = (low + high) // 2
+            if self._is_stub(middle):
+                low = middle + 1
+            else:
+                high = middle
+        for number in range(low, keep):
+            self._disk.overwrite(self.path(number), _STUB)
+        return keep - low
+
+    def history(self, start: int = 0, stop: int | None = None) -> Iterator[Generation]:
+        """Generations ``start`` to ``stop`` (exclusive) without their content.
+
+        Emptied and damaged ones are left out.
+        """
+        for number in itertools.count(start) if stop is None else range(start, stop):
+            data = self._disk.read(self.path(number))
+            if data is None:
+                return
+            if data == _STUB:
+                continue
+            try:
+                payload = unseal(data, self.path(number).name)
+            except Corrupt:
+                continue
+            whole = "snapshot" in payload
+            yield Generation(number, payload["writer"], payload["time"], whole, len(data))
+
+    def path(self, number: int) -> Path:
+        """Where a generation is, or would be."""
+        return self._folder / f"{number // _PER_FOLDER:05d}" / f"{number:08d}.json"
+
+    # Reading.
+
+    def _latest(self) -> _State | None:
+        for _ in range(3):
+            anchor = self._last_anchor()
+            if anchor is None:
+                return None
+            start = self._at_anchor(anchor)
+            state = self._follow(start) if start else None
+            if state is not None:
+                return state
+        raise StorageError(f"the board in {self._folder} is emptied faster than it can be read")
+
+    def _at_anchor(self, number: int) -> _State | None:
+        """The state at an anchor; where that is damaged, of the generation before it.
+
+        None if the anchor has been emptied, which happens to old ones only.
+        """
+        data = self._disk.read(self.path(number)) or b""
+        if data == _STUB:
+            return None
+        try:
+            payload = self._payload(number, data)
+        except Corrupt as error:
+            self._quarantine.copy(self.path(number), str(error))
+            before = _anchor_before(number)
+            start = None if before is None else self._at_anchor(before)
+            state = self._follow(start, stop=number) if start else None
+            if state is None:
+                raise Corrupt(
+                    f"the board in {self._folder} can't be read: every snapshot of it is damaged"
+                ) from error
+            return _State(number, state.document, _BROKEN)
+        return _State(number, _sorted(payload["snapshot"]), seal_of(data))
+
+    def _follow(self, state: _State, stop: int | None = None) -> _State | None:
+        """The state after the generations that follow; None if they were emptied meanwhile."""
+        start, document = state.number, state.document
+        while stop is None or state.number + 1 < stop:
+            number = state.number + 1
+            data = self._disk.read(self.path(number))
+            if data is None:
+                break
+            if data == _STUB:
+                return None
+            try:
+                payload = self._payload(number, data)
+                if "snapshot" in payload:
+                    document = payload["snapshot"]
+                elif payload["previous"] != state.seal:
+                    raise Corrupt(f"{self.path(number)} does not follow the generation before it")
+                else:
+                    document = applied(document, payload)
+                state = _State(number, document, seal_of(data))
+            except Corrupt as error:
+                self._quarantine.copy(self.path(number), str(error))
+                state = _State(number, document, _BROKEN)
+        if state.number == start:
+            return state
+        return _State(state.number, _sorted(document), state.seal)
+
+    def _payload(self, number: int, data: bytes) -> dict[str, Any]:
+        path = self.path(number)
+        payload: dict[str, Any] = unseal(data, str(path))
+        if payload.get("generation") != number:
+            raise Corrupt(f"{path} holds generation {payload.get('generation')}")
+        return payload
+
+    def _last_anchor(self) -> int | None:
+        """The last anchor there is: by the hint, by name, never by a listing."""
+        low = self._hinted()
+        if low and self._disk.exists(self.path(low)) and not self._is_stub(low):
+            while self._disk.exists(self.path(low + PERIOD)):
+                low += PERIOD
+            return low
+        # Names are never free again, so the anchors that exist have no gap: bisect.
+        if not self._disk.exists(self.path(PERIOD)):
+            return next((n for n in (1, 0) if self._disk.exists(self.path(n))), None)
+        reach = 2
+        while self._disk.exists(self.path(reach * PERIOD)):
+            reach *= 2
+        known = reach // 2
+        while reach - known > 1:
+            middle = (known + reach) // 2
+            if self._disk.exists(self.path(middle * PERIOD)):
+                known = middle
+            else:
+                reach = middle
+        return known * PERIOD
+
+    def _hinted(self) -> int:
+        try:
+            data = self._disk.read(self._folder / "LATEST")
+            number = unseal(data, "LATEST")["anchor"] if data else 0
+        except (Corrupt, KeyError, TypeError):
+            return 0
+        return number if isinstance(number, int) and number % PERIOD == 0 else 0
+
+    def _hint(self, number: int) -> None:
+        try:
+            self._disk.replace(self._folder / "LATEST", seal({"anchor": number}), durable=False)
+        except StorageError as error:
+            _log.warning("the board's hint could not be written: %s", error)
+
+    def _is_stub(self, number: int) -> bool:
+        return self._disk.size(self.path(number)) == len(_STUB)
+
+    def _is_sound(self, number: int) -> bool:
+        try:
+            self._payload(number, self._disk.read(self.path(number)) or b"")
+        except Corrupt:
+            return False
+        return True
+
+
+_identity: tuple[int, str] = (0, "")
+
+
+def writer_id() -> str:
+    """A name for this process that no other process will ever have."""
+    global _identity
+    if _identity[0] != os.getpid():
+        _identity = (os.getpid(), unique())
+    return _identity[1]
+
+
+def difference(old: Document, new: Document) -> dict[str, Any]:
+    """What turns ``old`` into ``new``: rows to set and rows to drop, section by section."""
+    changed: Document = {}
+    dropped: dict[str, list[str] | None] = {name: None for name in old if name not in new}
+    for name, rows in new.items():
+        before = old.get(name)
+        if before is None:
+            changed[name] = rows
+            continue
+        update = {key: row for key, row in rows.items() if key not in before or before[key] != row}
+        if update:
+            changed[name] = update
+        gone = [key for key in before if key not in rows]
+        if gone:
+            dropped[name] = gone
+    return {"set": changed, "drop": dropped}
+
+
+def applied(document: Document, change: dict[str, Any]) -> Document:
+    """The document after a ``difference``; the one given stays as it was."""
+    result = dict(document)
+    for name, gone in change["drop"].items():
+        rows = result.pop(name, {})
+        if gone is not None:
+            result[name] = {key: row for key, row in rows.items() if key not in set(gone)}
+    for name, update in change["set"].items():
+        result[name] = {**result.get(name, {}), **update}
+    return result
+
+
+def _sorted(document: Document) -> Document:
+    return {name: dict(sorted(rows.items())) for name, rows in sorted(document.items())}
+
+
+def _anchor_before(number: int) -> int | None:
+    if number > PERIOD:
+        return number - PERIOD
+    return {PERIOD: 1, 1: 0}.get(number)

@@ -1,0 +1,75 @@
+"""How a run folder comes to be: complete, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from hpcpod.errors import RunExists, StorageError, UserError
+from hpcpod.storage.disk import TEMPORARY, Disk, explained, probe, unique
+from hpcpod.storage.layout import FOLDERS
+from hpcpod.storage.sealed import seal
+
+FORMAT = 1
+"""The layout of a run folder; a folder of another one is refused."""
+
+_ASIDE = TEMPORARY + "run-"
+_FORGOTTEN_SECONDS = 3600.0
+_ASKED_FOR = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG}
+
+
+def create_folder(path: Path, config: dict[str, Any], disk: Disk) -> dict[str, Any]:
+    """Create a run folder and return its configuration document.
+
+    It is built beside its place and renamed into it. The document says, besides
+    ``config``, the ``format`` and how names are published on this filesystem.
+
+    Raises:
+        RunExists: something is there already.
+        UserError: the folder above can't be written.
+        StorageError: the filesystem refuses, or can't publish names safely.
+    """
+    aside = path.parent / (_ASIDE + unique())
+    try:
+        disk.make_folder(path.parent)
+        _sweep(disk, path.parent)
+        if os.path.lexists(path) and not _is_empty_folder(path):
+            raise RunExists(f"there is a run, or something else, at {path} already")
+        with explained("create the run folder", path):
+            disk.mkdir(aside)
+            for name in FOLDERS:
+                disk.mkdir(aside / name)
+        disk.scheme = probe(disk, aside / "control")
+        document = {**config, "publish": disk.scheme, "format": FORMAT}
+        disk.replace(aside / "config.json", seal(document, indent=1))
+        with explained("create the run folder", path):
+            disk.rename(aside, path)
+            disk.sync(path.parent)
+    except StorageError as error:
+        code = getattr(error.__cause__, "errno", None)
+        if code in {errno.ENOTEMPTY, errno.EEXIST}:
+            raise RunExists(f"there is a run, or something else, at {path} already") from error
+        if code in _ASKED_FOR:
+            raise UserError(str(error)) from error
+        raise
+    finally:
+        if os.path.lexists(aside):
+            with contextlib.suppress(StorageError):
+                disk.discard(aside)
+    return document
+
+
+def _sweep(disk: Disk, parent: Path) -> None:
+    """Remove what a creation that was killed has left here."""
+    for path in parent.glob(_ASIDE + "*"):
+        with contextlib.suppress(OSError, StorageError):
+            if path.stat().st_mtime < time.time() - _FORGOTTEN_SECONDS:
+                disk.discard(path)
+
+
+def _is_empty_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and not any(path.iterdir())

@@ -1,0 +1,365 @@
+"""The one seam through which the shared filesystem is changed.
+
+Everything that hpcpod writes into a run folder goes through a ``Disk``: first its
+*operations*, each one change of the filesystem, which a test may override to fail or to
+die; then the three ways of writing that are built from them, each of which leaves either
+nothing or the complete content under the final name, wherever it is killed.
+
+========================  =============================================================
+``publish(path, data)``   compare-and-swap: create this name, once and for all
+``replace(path, data)``   the one writer of a file puts a new content in its place
+``overwrite(path, data)`` a published name keeps its name and gets another content
+========================  =============================================================
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from hpcpod.errors import StorageError
+
+Scheme = Literal["link", "directory"]
+"""How a name is published: by a hard link, or by renaming a non-empty folder onto it."""
+
+TEMPORARY = ".tmp-"
+"""How the name of every temporary file starts; nobody reads one, ``prune`` sweeps old ones."""
+
+_T = TypeVar("_T")
+_CONTENT = "content"
+_NO_DIRECTORY_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
+_TAKEN = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR}
+_WORDS = {
+    errno.ENOSPC: "its filesystem is full; free some space and try again",
+    errno.EDQUOT: "the disk quota is used up; free some space and try again",
+    errno.EROFS: "its filesystem is mounted read-only",
+    errno.EACCES: "permission is denied",
+    errno.EPERM: "the filesystem does not permit it",
+    errno.ENOTDIR: "a part of this path is a file, not a folder",
+    errno.ENAMETOOLONG: "the name is too long for its filesystem",
+    errno.EIO: "the filesystem reports an input/output error",
+    errno.ESTALE: "the network filesystem has lost the file under our hands",
+}
+
+
+def explain(error: OSError) -> str:
+    """The reason of a refusal, in words."""
+    return _WORDS.get(error.errno or 0) or (error.strerror or str(error))
+
+
+@contextlib.contextmanager
+def explained(action: str, path: Path) -> Iterator[None]:
+    """Turn what the operating system refuses into a ``StorageError`` of one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"can't {action} {path}: {explain(error)}") from error
+
+
+def unique() -> str:
+    """A name that no other process uses: host, process, random."""
+    return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(6).hex()}"
+
+
+class Disk:
+    """Reads and writes of whole files on a filesystem shared by processes that may die.
+
+    Safe for any number of processes on any number of hosts. What a method has returned
+    survives a crash of the machine, unless it says ``durable=False``.
+    """
+
+    def __init__(self, scheme: Scheme = "link") -> None:
+        self.scheme: Scheme = scheme
+
+    # The operations: each changes the filesystem once, and raises OSError.
+
+    def write_new(self, path: Path, data: bytes, *, durable: bool = True) -> None:
+        """Create a file that must not exist, and fill it."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            if durable:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def sync(self, folder: Path) -> None:
+        """Make the names in a folder survive a crash of the machine."""
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in _NO_DIRECTORY_SYNC:
+                raise
+        finally:
+            os.close(descriptor)
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name; fails if that name exists."""
+        os.link(source, target)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Move a file or a folder; replaces a file, fails on a folder that isn't empty."""
+        source.rename(target)
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file."""
+        path.unlink()
+
+    def mkdir(self, path: Path) -> None:
+        """Create a folder."""
+        path.mkdir()
+
+    def rmdir(self, path: Path) -> None:
+        """Remove an empty folder."""
+        path.rmdir()
+
+    def touch(self, path: Path) -> None:
+        """Set a file's time to now."""
+        os.utime(path)
+
+    # Reading.
+
+    def read(self, path: Path) -> bytes | None:
+        """The whole content under a name, published by either scheme; None if there is none.
+
+        Raises:
+            StorageError: the filesystem refuses.
+        """
+        with explained("read", path):
+            return self._content(path)
+
+    def exists(self, path: Path) -> bool:
+        """Whether the name exists, asked by name and not of a listing that may be old."""
+        return os.path.lexists(path)
+
+    def size(self, path: Path) -> int | None:
+        """Bytes under a name, published by either scheme; None if there is none."""
+        with explained("look at", path):
+            try:
+                if path.is_dir():
+                    path = path / _CONTENT
+                return path.stat().st_size
+            except FileNotFoundError:
+                return None
+
+    # Writing.
+
+    def publish(self, path: Path, data: bytes) -> bool:
+        """Create this name with this complete content, unless the name exists.
+
+        Of any number of processes that publish under one name exactly one gets True,
+        unless their contents are equal: then a True may be a success whose reply the
+        network lost, which looks like a loss to link(2). It can't be told from an equal
+        content by somebody else, so whoever must know carries a writer id in the content.
+
+        Raises:
+            StorageError: the filesystem refuses; nothing is visible under the name.
+        """
+
+        def attempt() -> bool:
+            try:
+                self._publish_once(path, data)
+            except OSError:
+                # What is there decides, not the errno: NFS may answer EEXIST, ENOENT or
+                # EIO to a retransmitted request that had succeeded the first time.
+                there = self._content(path)
+                if there is None:
+                    raise
+                if there != data:
+                    return False
+            self.sync(path.parent)
+            return True
+
+        return self._persist("publish", path, attempt)
+
+    def replace(self, path: Path, data: bytes, *, durable: bool = True) -> None:
+        """Put this content under a name in one step; readers see the old or the new one.
+
+        For files with one writer: of two, the later one would win.
+
+        Raises:
+            StorageError: the filesystem refuses; the old content stands.
+        """
+
+        def attempt() -> None:
+            with self._beside(path.parent, data, durable) as temporary:
+                self.rename(temporary, path)
+            if durable:
+                self.sync(path.parent)
+
+        self._persist("write", path, attempt)
+
+    def overwrite(self, path: Path, data: bytes) -> None:
+        """Replace what a published name holds; the name is never free in between."""
+        target = path / _CONTENT if path.is_dir() else path
+
+        def attempt() -> None:
+            with self._beside(path.parent, data, durable=False) as temporary:
+                self.rename(temporary, target)
+
+        self._persist("write", path, attempt)
+
+    def remove(self, path: Path) -> bool:
+        """Free a name, published by either scheme; whether it was there."""
+        with explained("remove", path):
+            try:
+                if path.is_dir() and not path.is_symlink():
+                    aside = path.parent / (TEMPORARY + unique())
+                    self.rename(path, aside)
+                    self._discard(aside)
+                else:
+                    self.unlink(path)
+            except FileNotFoundError:
+                return False
+            return True
+
+    def make_folder(self, path: Path) -> None:
+        """Create a folder and its parents, where they are missing."""
+        with explained("create the folder", path):
+            self._make_folder(path)
+
+    def discard(self, temporary: Path) -> None:
+        """Remove a temporary file, or folder of files, whoever left it."""
+        with explained("remove", temporary):
+            self._discard(temporary)
+
+    def _publish_once(self, path: Path, data: bytes) -> None:
+        if self.scheme == "link":
+            with self._beside(path.parent, data, durable=True) as temporary:
+                self.link(temporary, path)
+            return
+        temporary = path.parent / (TEMPORARY + unique())
+        try:
+            self._in_folder(path.parent, lambda: self.mkdir(temporary))
+            self.write_new(temporary / _CONTENT, data)
+            self.sync(temporary)
+            self.rename(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._discard(temporary)
+            raise
+
+    @contextlib.contextmanager
+    def _beside(self, folder: Path, data: bytes, durable: bool) -> Iterator[Path]:
+        """A temporary file with this content; it is gone afterwards."""
+        temporary = folder / (TEMPORARY + unique())
+        try:
+            self._in_folder(folder, lambda: self.write_new(temporary, data, durable=durable))
+            yield temporary
+        finally:
+            if os.path.lexists(temporary):
+                with contextlib.suppress(OSError):
+                    self.unlink(temporary)
+
+    def _in_folder(self, folder: Path, create: Callable[[], None]) -> None:
+        try:
+            create()
+        except FileNotFoundError:
+            self._make_folder(folder)
+            create()
+
+    def _make_folder(self, path: Path) -> None:
+        if path.is_dir():
+            return
+        self._make_folder(path.parent)
+        with contextlib.suppress(FileExistsError):
+            self.mkdir(path)
+        self.sync(path.parent)
+
+    def _discard(self, temporary: Path) -> None:
+        if temporary.is_dir() and not temporary.is_symlink():
+            for inner in temporary.iterdir():
+                self._discard(inner)
+            self.rmdir(temporary)
+        else:
+            self.unlink(temporary)
+
+    def _content(self, path: Path) -> bytes | None:
+        # Stale: on another host somebody replaced the file between our open and our read.
+        return _again({errno.ESTALE}, lambda: _whole(path))
+
+    def _persist(self, action: str, path: Path, attempt: Callable[[], _T]) -> _T:
+        # Missing: our temporary file was swept while we were stopped for long.
+        # Taken: the name was, but what held it is gone already.
+        with explained(action, path):
+            return _again({errno.ENOENT, errno.ESTALE, *_TAKEN}, attempt)
+
+
+def _whole(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except IsADirectoryError:
+        return _whole(path / _CONTENT)
+    except FileNotFoundError:
+        return None
+
+
+def _again(passing: set[int], attempt: Callable[[], _T], tries: int = 4) -> _T:
+    try:
+        return attempt()
+    except OSError as error:
+        if tries == 1 or error.errno not in passing:
+            raise
+    return _again(passing, attempt, tries - 1)
+
+
+def probe(disk: Disk, folder: Path) -> Scheme:
+    """The scheme by which names can be published in a folder, found by trying.
+
+    Some filesystems refuse hard links, some make a symbolic link instead.
+
+    Raises:
+        StorageError: the folder can't be written, or its filesystem keeps neither promise.
+    """
+    home = folder / (TEMPORARY + unique())
+    first, second, taken = home / "first", home / "second", home / "taken"
+    with explained("write into", folder):
+        disk.mkdir(home)
+        try:
+            disk.write_new(first, b"1")
+            disk.write_new(taken, b"2")
+            if _links_swap(disk, first, second, taken):
+                return "link"
+            if _folders_swap(disk, home):
+                return "directory"
+        finally:
+            with contextlib.suppress(OSError, StorageError):
+                disk.discard(home)
+    raise StorageError(
+        f"the filesystem of {folder} can't publish a file safely: it has no hard links, and"
+        " renaming a folder onto one that isn't empty does not fail; use another filesystem"
+    )
+
+
+def _links_swap(disk: Disk, first: Path, second: Path, taken: Path) -> bool:
+    try:
+        disk.link(first, second)
+    except OSError:
+        return False
+    if second.is_symlink() or not first.samefile(second) or first.stat().st_nlink != 2:
+        return False
+    return _refused(lambda: disk.link(first, taken)) and taken.read_bytes() == b"2"
+
+
+def _folders_swap(disk: Disk, home: Path) -> bool:
+    for name in ("a", "b"):
+        disk.mkdir(home / name)
+        disk.write_new(home / name / _CONTENT, name.encode())
+    refused = _refused(lambda: disk.rename(home / "a", home / "b"))
+    return refused and (home / "b" / _CONTENT).read_bytes() == b"b"
+
+
+def _refused(operation: Callable[[], None]) -> bool:
+    try:
+        operation()
+    except OSError as error:
+        return error.errno in _TAKEN
+    return False

@@ -1,0 +1,42 @@
+"""Where things are in a run folder: names only, no files touched."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+FOLDERS = (
+    "board",
+    "reports",
+    "claims",
+    "blobs",
+    "pods",
+    "slots",
+    "intents",
+    "control",
+    "lease",
+    "quarantine",
+    "logs",
+)
+
+
+def plain(name: str) -> str:
+    """The name itself, if it can be a file's name.
+
+    Raises:
+        ValueError: it can't: it is empty, hidden, too long, or holds a separator.
+    """
+    if not name or name.startswith(".") or len(name) > 200 or "/" in name or "\0" in name:
+        raise ValueError(f"{name!r} can't be the name of a file")
+    return name
+
+
+def sharded(folder: Path, name: str, suffix: str = "") -> Path:
+    """A place for one of very many names: 256 folders share them evenly."""
+    shard = hashlib.sha256(plain(name).encode()).hexdigest()[:2]
+    return folder / shard / (name + suffix)
+
+
+def blob_path(folder: Path, sha256: str) -> Path:
+    """The place of a blob."""
+    return folder / plain(sha256)[:2] / f"{sha256}.h5"

@@ -1,0 +1,85 @@
+"""Who works while others wait: it saves lost races, and nothing depends on it.
+
+File locks differ between Lustre, GPFS, BeeGFS and NFS, and some lie. So whoever holds
+nothing may go on all the same: compare-and-swap decides what counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from filelock import SoftFileLease
+
+_log = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def file_lock(path: Path, timeout: float) -> Iterator[bool]:
+    """Hold a lock, waiting at most ``timeout`` seconds for it; whether it is held.
+
+    The body runs in any case: the holder may be a process that is stopped, and some
+    filesystems have no locks at all.
+    """
+    # Imported here: a look at the status of a run takes no lock, and filelock takes 60 ms.
+    from filelock import FileLock, Timeout
+
+    # Without a soft lock in its place: a node that dies with one would block all for ever.
+    lock = FileLock(path, fallback_to_soft=False)
+    held = False
+    try:
+        lock.acquire(timeout=timeout, poll_interval=0.02)
+        held = True
+    except Timeout:
+        _log.info("%s is held by somebody else for over %g s; going on without it", path, timeout)
+    except (OSError, NotImplementedError) as error:
+        _log.debug("%s can't be locked (%s); going on without it", path, error)
+    try:
+        yield held
+    finally:
+        if held:
+            with contextlib.suppress(OSError):
+                lock.release()
+
+
+class Lease:
+    """A lock that outlives nobody: taken over when its holder shows no life for ``seconds``.
+
+    The holder shows life by a thread. A contender on the same host takes it over from a
+    dead process at once; on another host it must have looked through this same object for
+    ``seconds``, since it trusts no clock but its own. A holder that was stopped and wakes
+    up doesn't know: it is a hint of who should work, no guarantee that only one does.
+    """
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        self._path = path
+        self._seconds = seconds
+        self._lease: SoftFileLease | None = None
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[bool]:
+        """Try once, without waiting; whether it is ours. A filesystem that has none says yes."""
+        held = self._acquire()
+        try:
+            yield held
+        finally:
+            if self._lease is not None and self._lease.is_locked:
+                with contextlib.suppress(OSError):
+                    self._lease.release()
+
+    def _acquire(self) -> bool:
+        from filelock import LeaseSettingsMismatch, SoftFileLease, Timeout
+
+        if self._lease is None:
+            self._lease = SoftFileLease(self._path, lease_duration=self._seconds)
+        try:
+            self._lease.acquire(blocking=False)
+        except (Timeout, LeaseSettingsMismatch):
+            return False
+        except OSError as error:
+            _log.warning("%s can't be taken (%s); going on without it", self._path, error)
+        return True

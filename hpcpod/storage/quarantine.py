@@ -1,0 +1,70 @@
+"""Where damaged files go: kept as evidence, never trusted again."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcpod.errors import StorageError
+from hpcpod.storage.disk import TEMPORARY, Disk
+
+_REASON = ".reason"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """One damaged file."""
+
+    name: str
+    """Where it stood in the run folder, with ``+`` for ``/``, and the start of its sha256."""
+    reason: str
+
+
+class Quarantine:
+    """A run's damaged files. Safe for any number of processes, and it never raises:
+    a damaged file is a warning in the log, whatever the filesystem says to its removal.
+    """
+
+    def __init__(self, disk: Disk, root: Path) -> None:
+        self._disk = disk
+        self._root = root
+        self._folder = root / "quarantine"
+
+    def move(self, path: Path, reason: str) -> None:
+        """Take a file away, so that its name is free for a sound one."""
+        self._keep(path, reason, free=True)
+
+    def copy(self, path: Path, reason: str) -> None:
+        """Keep a copy of a file whose name must never be free again."""
+        self._keep(path, reason, free=False)
+
+    def list(self) -> list[Quarantined]:
+        """What was found damaged so far, by name."""
+        found = []
+        for path in sorted(self._folder.glob("*" + _REASON)):
+            if not path.name.startswith(TEMPORARY):
+                reason = self._disk.read(path) or b""
+                found.append(Quarantined(path.name[: -len(_REASON)], reason.decode()))
+        return found
+
+    def _keep(self, path: Path, reason: str, *, free: bool) -> None:
+        try:
+            data = self._disk.read(path)
+            if data is None:
+                return
+            target = self._folder / self._name(path, data)
+            if not self._disk.exists(target):
+                _log.warning("%s; it is kept in %s", reason, target)
+                self._disk.publish(target.with_name(target.name + _REASON), reason.encode())
+                self._disk.publish(target, data)
+            if free:
+                self._disk.remove(path)
+        except StorageError as error:
+            _log.warning("%s; it can't be put into quarantine: %s", reason, error)
+
+    def _name(self, path: Path, data: bytes) -> str:
+        place = path.relative_to(self._root).as_posix().replace("/", "+")
+        return f"{place}.{hashlib.sha256(data).hexdigest()[:12]}"

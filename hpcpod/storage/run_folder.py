@@ -1,0 +1,362 @@
+"""The run folder: the only thing that the jobs of a run share."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Collection
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from hpcpod.errors import Corrupt, RunNotFound, StorageError
+from hpcpod.records import Checkpoint, Intent, Owner, Report, decode, encode
+from hpcpod.storage.board import BoardFile
+from hpcpod.storage.creation import FORMAT, create_folder
+from hpcpod.storage.disk import Disk
+from hpcpod.storage.layout import blob_path, plain, sharded
+from hpcpod.storage.locks import Lease, file_lock
+from hpcpod.storage.quarantine import Quarantine, Quarantined
+from hpcpod.storage.sealed import seal, unseal
+from hpcpod.storage.sweep import sweep
+
+if TYPE_CHECKING:
+    from hpcpod.storage.blobs import Blobs
+
+LEASE_SECONDS = 90.0
+"""How long a coordinator must show no life before another one takes over."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class _Resume:
+    pod: str
+    round: int
+    checkpoint: Checkpoint
+
+
+class RunFolder:
+    """One run's folder, for any number of processes on any number of hosts.
+
+    Every file has one writer or is published by compare-and-swap, nothing is changed in
+    place, and whatever a process had finished before it was killed counts. Damaged files
+    are found by their checksums, go into quarantine, and are never trusted.
+
+    ``StorageError`` is what any method raises when the filesystem refuses.
+    """
+
+    def __init__(self, path: Path, config: dict[str, Any], disk: Disk) -> None:
+        self.path = path
+        self.config = config
+        """The resolved configuration of the run, as it was at its creation."""
+        self.disk = disk
+        self._quarantine = Quarantine(disk, path)
+        self.board = BoardFile(disk, path / "board", self._quarantine)
+        self._lease = Lease(path / "lease" / "coordinator", LEASE_SECONDS)
+        self._intents: list[Intent | None] = []
+
+    @classmethod
+    def create(
+        cls, path: str | Path, config: dict[str, Any], disk: Disk | None = None
+    ) -> RunFolder:
+        """Create a run: it appears complete or not at all, to one of those who try at once.
+
+        Raises:
+            RunExists: something is there already.
+            UserError: the folder above can't be written.
+        """
+        path, disk = Path(path).absolute(), disk or Disk()
+        return cls(path, create_folder(path, config, disk), disk)
+
+    @classmethod
+    def open(cls, path: str | Path, disk: Disk | None = None) -> RunFolder:
+        """Open a run that exists.
+
+        Raises:
+            RunNotFound: there is none, or one of another version's layout.
+            Corrupt: its configuration is damaged.
+        """
+        path, disk = Path(path).absolute(), disk or Disk()
+        home = path / "config.json"
+        data = disk.read(home) if path.is_dir() else None
+        if data is None:
+            raise RunNotFound(f"there is no run at {path}: it has no config.json")
+        config = unseal(data, str(home))
+        if config["format"] != FORMAT:
+            raise RunNotFound(
+                f"the run at {path} has layout {config['format']}, this hpcpod reads {FORMAT}"
+            )
+        disk.scheme = config["publish"]
+        return cls(path, config, disk)
+
+    @cached_property
+    def blobs(self) -> Blobs:
+        """The checkpoints. Loads numpy and h5py on first use, as nothing else here does."""
+        from hpcpod.storage.blobs import Blobs
+
+        return Blobs(self.disk, self.path / "blobs", self._quarantine)
+
+    # Reports: one writer each, published once.
+
+    def publish_report(self, report: Report) -> bool:
+        """Publish a report; False if another report of this order was first.
+
+        Its blobs must be put before: a report that is seen is complete.
+        """
+        return self.disk.publish(self._report(report.order), seal(encode(report)))
+
+    def read_report(self, order: str) -> Report | None:
+        """The report of an order; None if there is none yet.
+
+        Raises:
+            Corrupt: it is damaged, or another order's. A copy goes into quarantine, and the
+                file stays: whoever asks next gets the same answer, and its attempt is over.
+        """
+        path = self._report(order)
+        data = self.disk.read(path)
+        if data is None:
+            return None
+        try:
+            report = _decoded(Report, data, path)
+            if report.order != order:
+                raise Corrupt(f"{path} is the report of {report.order}")
+        except Corrupt as error:
+            self._quarantine.copy(path, str(error))
+            raise
+        return report
+
+    def has_report(self, order: str) -> bool:
+        """Whether an order has a report, sound or damaged."""
+        return self.disk.exists(self._report(order))
+
+    def _report(self, order: str) -> Path:
+        return sharded(self.path / "reports", order, ".json")
+
+    # Claims: who works on an order.
+
+    def claim(self, order: str, owner: Owner) -> bool:
+        """Take an order. True for one owner only, and for it again after a requeue.
+
+        The same slot of the same job is the same owner, whatever its host and process.
+        """
+        path, data = self._claim(order), seal(encode(owner))
+        for _ in range(2):
+            if self.disk.publish(path, data):
+                return True
+            holder = self.claim_owner(order)
+            if holder is not None:
+                return (holder.slot, holder.job) == (owner.slot, owner.job)
+        return False
+
+    def claim_owner(self, order: str) -> Owner | None:
+        """Who holds an order; None if nobody does.
+
+        A damaged claim goes into quarantine and holds nothing: else nobody could ever take
+        the order. If its owner lives, the order is worked on twice, which costs time and
+        nothing else: one report of an order counts.
+        """
+        return self._sound(Owner, self._claim(order))
+
+    def _claim(self, order: str) -> Path:
+        return sharded(self.path / "claims", order)
+
+    # Intents: a submission counts once.
+
+    def publish_intent(self, intent: Intent) -> bool:
+        """Announce a submission before it is made; one of those who want its number wins.
+
+        Only for the winner is the way free to submit. A winner that dies before it submits
+        leaves an intent without jobs, which is found by its token in the queue.
+        """
+        return self.disk.publish(self._intent(intent.number), seal(encode(intent)))
+
+    def next_intent(
+        self, kind: Literal["slots", "coordinator"], count: int = 1, reports: int = 0
+    ) -> Intent:
+        """Announce a submission under the next free number.
+
+        Two coordinators that call this get two intents. Where only one of them may submit,
+        take the number first and ``publish_intent``.
+        """
+        while True:
+            intent = Intent(self.intent_count(), os.urandom(8).hex(), kind, count, reports)
+            if self.publish_intent(intent):
+                return intent
+
+    def intents(self) -> list[Intent]:
+        """Every intent that was announced, by number; damaged ones are left out."""
+        self.intent_count()
+        return [intent for intent in self._intents if intent is not None]
+
+    def intent_count(self) -> int:
+        """The next free number for an intent."""
+        for number in itertools.count(len(self._intents)):
+            path = self._intent(number)
+            data = self.disk.read(path)
+            if data is None:
+                return number
+            try:
+                self._intents.append(_decoded(Intent, data, path))
+            except Corrupt as error:
+                self._quarantine.copy(path, str(error))
+                self._intents.append(None)
+        raise AssertionError("unreachable")
+
+    def record_submission(self, number: int, job: str) -> str:
+        """Say that ``job`` carries out an intent; return the job that does.
+
+        The first one recorded wins, for ever. A job that gets another's name here is a
+        duplicate, submitted by a coordinator that didn't see the first: it must exit.
+        """
+        for _ in range(2):
+            if self.disk.publish(self._submission(number), seal({"job": job})):
+                return job
+            winner = self.submission(number)
+            if winner is not None:
+                return winner
+        raise StorageError(f"the job of intent {number} can't be recorded")
+
+    def submission(self, number: int) -> str | None:
+        """The job that carries out an intent; None while none is recorded."""
+        payload = self._sound(dict[str, str], self._submission(number))
+        return None if payload is None else payload["job"]
+
+    def _intent(self, number: int) -> Path:
+        return self.path / "intents" / f"{number:06d}.json"
+
+    def _submission(self, number: int) -> Path:
+        return self.path / "intents" / f"{number:06d}.job"
+
+    # Requests: what a person asks of the run.
+
+    def request(self, name: str, payload: dict[str, Any] | None = None) -> None:
+        """Ask for something, such as ``stop``; asking again changes nothing."""
+        self.disk.publish(self._request(name), seal(payload or {}))
+
+    def requested(self, name: str) -> dict[str, Any] | None:
+        """The payload of a request; None if nobody asks for it."""
+        return self._sound(dict[str, Any], self._request(name))
+
+    def withdraw(self, name: str) -> None:
+        """Take a request back, if there is one."""
+        self.disk.remove(self._request(name))
+
+    def _request(self, name: str) -> Path:
+        return self.path / "control" / (plain(name) + ".json")
+
+    # Resume checkpoints: what an unfinished round goes on from.
+
+    def save_resume(self, pod: str, round: int, attempt: int, checkpoint: Checkpoint) -> None:
+        """Say where a round can go on; its blobs must be put before. One writer per attempt."""
+        path = self._resume(pod) / f"{round:05d}-{attempt}.json"
+        self.disk.replace(path, seal(encode(_Resume(pod, round, checkpoint))))
+
+    def latest_resume(self, pod: str, round: int) -> Checkpoint | None:
+        """The furthest checkpoint of a round, whichever attempt made it; None if there is none.
+
+        Damaged ones go into quarantine, ones whose blobs are gone are passed over.
+        """
+        found: list[Checkpoint] = []
+        for path in self._resumes(pod, round):
+            resume = self._sound(_Resume, path)
+            if resume is None or (resume.pod, resume.round) != (pod, round):
+                continue
+            if all(self._has_blob(sha256) for sha256 in resume.checkpoint.blobs()):
+                found.append(resume.checkpoint)
+        return max(found, key=lambda checkpoint: checkpoint.env_steps, default=None)
+
+    def drop_resume(self, pod: str, round: int) -> None:
+        """Forget where a round can go on: its report is on the board."""
+        for path in self._resumes(pod, round):
+            self.disk.remove(path)
+
+    def _resume(self, pod: str) -> Path:
+        return self.path / "pods" / plain(pod) / "resume"
+
+    def _resumes(self, pod: str, round: int) -> list[Path]:
+        return sorted(self._resume(pod).glob(f"{round:05d}-*.json"))
+
+    def _has_blob(self, sha256: str) -> bool:
+        return self.disk.exists(blob_path(self.path / "blobs", sha256))
+
+    # Slots: what they do right now, for those who look.
+
+    def write_slot(self, slot: str, status: dict[str, Any]) -> None:
+        """Show what a slot does. May be lost when its machine crashes."""
+        self.disk.replace(self._slot(slot), seal(status), durable=False)
+
+    def slots(self) -> dict[str, dict[str, Any]]:
+        """What each slot showed last, with the ``mtime`` of it (Unix time, in seconds)."""
+        shown = {}
+        for path in sorted((self.path / "slots").glob("*.json")):
+            if path.name.startswith("."):
+                continue
+            try:
+                data = self.disk.read(path)
+                if data is not None:
+                    status = unseal(data, str(path))
+                    shown[path.stem] = {**status, "mtime": path.stat().st_mtime}
+            except (Corrupt, FileNotFoundError):
+                continue
+        return shown
+
+    def drop_slot(self, slot: str) -> None:
+        """Forget a slot that is gone."""
+        self.disk.remove(self._slot(slot))
+
+    def _slot(self, slot: str) -> Path:
+        return self.path / "slots" / (plain(slot) + ".json")
+
+    # Locks: efficiency, never correctness.
+
+    def merge_lock(self, timeout: float = 10.0) -> AbstractContextManager[bool]:
+        """Hold this around a merge: it saves lost races. The body runs in any case."""
+        return file_lock(self.path / "lease" / "merge.lock", timeout)
+
+    def coordinator_lease(self) -> AbstractContextManager[bool]:
+        """Try to be the coordinator, without waiting: whether this process is it.
+
+        Ask again through this same object: that is how a dead coordinator is noticed.
+        """
+        return self._lease.taken()
+
+    # Damage and dust.
+
+    def quarantine(self, path: Path, reason: str) -> None:
+        """Take a damaged file of this run away, with a warning; never raises."""
+        self._quarantine.move(path, reason)
+
+    def quarantined(self) -> list[Quarantined]:
+        """What was found damaged so far."""
+        return self._quarantine.list()
+
+    def prune(self, keep: Collection[str], older_than_seconds: float) -> int:
+        """Remove the blobs that are old and not in ``keep``, and old temporary files.
+
+        Returns how many. Give an age far above the time between a blob and its report: a
+        blob that no report names yet is protected by its age alone.
+        """
+        return sweep(self.disk, self.path, frozenset(keep), time.time() - older_than_seconds)
+
+    def _sound(self, kind: type[_T], path: Path) -> _T | None:
+        """What a file holds; None if there is none, or a damaged one, which is moved."""
+        data = self.disk.read(path)
+        if data is None:
+            return None
+        try:
+            return _decoded(kind, data, path)
+        except Corrupt as error:
+            self._quarantine.move(path, str(error))
+            return None
+
+
+def _decoded(kind: type[_T], data: bytes, path: Path) -> _T:
+    payload = unseal(data, str(path))
+    try:
+        return decode(kind, payload)
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise Corrupt(f"{path} was written by another version of hpcpod: {error}") from error

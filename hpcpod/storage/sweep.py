@@ -1,0 +1,31 @@
+"""Removing what nobody needs any more."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from hpcpod.errors import StorageError
+from hpcpod.storage.disk import TEMPORARY, Disk
+
+
+def sweep(disk: Disk, root: Path, keep: frozenset[str], before: float) -> int:
+    """Remove blobs not in ``keep`` and temporary files, last touched before a Unix time.
+
+    Safe beside writers: one whose temporary file is swept while it is stopped writes it anew.
+    """
+    removed = 0
+    for folder, folders, files in os.walk(root):
+        temporary = [name for name in folders if name.startswith(TEMPORARY)]
+        folders[:] = [name for name in folders if not name.startswith(TEMPORARY)]
+        dust = temporary + [name for name in files if name.startswith(TEMPORARY)]
+        if Path(folder).parent == root / "blobs":
+            dust += [name for name in files if name.endswith(".h5") and name[:-3] not in keep]
+        for name in dust:
+            with contextlib.suppress(StorageError, OSError):
+                path = Path(folder) / name
+                if path.lstat().st_mtime < before:
+                    disk.discard(path)
+                    removed += 1
+    return removed

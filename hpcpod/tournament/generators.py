@@ -1,0 +1,129 @@
+"""What is born next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from hpcpod.config.schema import PopulationConfig
+from hpcpod.config.space import AlgorithmSpace
+from hpcpod.records import Hyperparameters, PodState, Verdict
+from hpcpod.tournament.census import Census
+from hpcpod.tournament.mutation import mutate, sample, unmutated
+
+CONTROL_LIVES = 3
+"""Controls of one algorithm that may fail before their place goes to an ordinary pod."""
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """A pod that starts from scratch."""
+
+    algorithm: str
+    hyperparameters: Hyperparameters
+    control: bool = False
+    evidence: str = ""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A pod that starts from another's checkpoint: same family, other hyperparameters."""
+
+    parent: str
+    round: int
+    """The parent's round whose checkpoint is copied."""
+    hyperparameters: Hyperparameters
+    mutated: tuple[str, ...]
+    evidence: str
+
+
+class Generator(Protocol):
+    """Decides every birth. Pure: the same census and key, the same decision."""
+
+    def founder(self, space: AlgorithmSpace, control: bool, key: int) -> Hyperparameters:
+        """With what a pod of the first generation starts."""
+        ...
+
+    def challenge(self, census: Census, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
+        """What takes the place of a pod that has reported; None if it trains on."""
+        ...
+
+    def replace(self, census: Census, dead: PodState, key: int) -> Copy | Fresh:
+        """What takes the place of a pod that has failed; some algorithm is hopeful."""
+        ...
+
+
+class GentleTruncation:
+    """Few copies, each with a reason.
+
+    Of a cohort, only the worst eighth may be replaced, and at most ceil(n / 8) pods per
+    round. The parent is drawn from the best 30 %, and must have beaten the pod by the
+    updater's verdict. A control is never replaced, nor is the last pod of an algorithm. The
+    child is of its parent's family always; its other hyperparameters are mutated.
+
+    A pod that failed is replaced by a copy of a leader, or by a fresh pod of its algorithm
+    during the warm-up, for a control, and for the last of an algorithm.
+    """
+
+    def __init__(self, config: PopulationConfig) -> None:
+        self.config = config
+
+    def founder(self, space: AlgorithmSpace, control: bool, key: int) -> Hyperparameters:
+        """A draw from every range; a control has the agent's defaults."""
+        return unmutated(space) if control else sample(space, Random(key))
+
+    def challenge(self, census: Census, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
+        """A copy of a leader that beat this pod, if it is among the worst and may be replaced."""
+        if not verdict.beaten_by or not census.spare(pod) or _over(census, verdict.round):
+            return None
+        cohort = census.cohort(verdict.round)
+        if pod.id not in cohort.worst or census.copies[verdict.round] >= cohort.places:
+            return None
+        able = (census.living.keys() & set(verdict.beaten_by)) - {pod.id}
+        donors = [donor for donor in cohort.best if donor in able]
+        if not donors:
+            return None
+        rng = Random(key)
+        parent = rng.choice(donors)
+        return _copy(census, parent, verdict.round, verdict.evidence.get(parent, ""), rng)
+
+    def replace(self, census: Census, dead: PodState, key: int) -> Copy | Fresh:
+        """A control, a copy of a leader, or a fresh pod: see the class."""
+        rng = Random(key)
+        evidence = f"in place of {dead.id}, which failed: {dead.fate_reason}"
+        hopeful = census.hopeful()
+        algorithm = dead.algorithm if dead.algorithm in hopeful else hopeful[0]
+        space = census.algorithms[algorithm]
+        if (
+            dead.control
+            and algorithm == dead.algorithm
+            and _failed_controls(census, dead) <= (CONTROL_LIVES)
+        ):
+            return Fresh(algorithm, self.founder(space, True, key), True, evidence)
+        cohort = census.latest()
+        last = census.members[dead.algorithm] == 0 and algorithm == dead.algorithm
+        if cohort is not None and not last and not _over(census, cohort.round):
+            donors = [donor for donor in cohort.best if donor in census.living]
+            if donors:
+                return _copy(census, rng.choice(donors), cohort.round, evidence, rng)
+        return Fresh(algorithm, self.founder(space, False, key), False, evidence)
+
+
+def _copy(census: Census, parent: str, at: int, evidence: str, rng: Random) -> Copy:
+    pod = census.living[parent]
+    hyperparameters, mutated = mutate(census.algorithms[pod.algorithm], pod.hyperparameters, rng)
+    return Copy(parent, at, hyperparameters, mutated, evidence)
+
+
+def _over(census: Census, round_number: int) -> bool:
+    """Whether a copy of this round would have nothing left to train."""
+    rounds = census.config.stop.rounds
+    return rounds is not None and round_number >= rounds
+
+
+def _failed_controls(census: Census, dead: PodState) -> int:
+    return sum(
+        pod.control and pod.fate == "failed" and pod.algorithm == dead.algorithm
+        for pod in census.board.pods.values()
+    )

@@ -1,0 +1,181 @@
+"""The leaderboard: a fold of reports.
+
+``fold`` is the whole merge, and pure: any process may do it, any number of times. Any
+permutation of the reports gives the same board, and reports that were folded before, or
+belong to an older attempt, change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from hpcpod.records import Birth, Board, Entry, Order, PodState, Report, stable_hash
+from hpcpod.tournament import census as population
+from hpcpod.tournament.births import Nursery, founder, pod_name
+from hpcpod.tournament.census import Census
+from hpcpod.tournament.endings import advance, finish, leader, settle_rescores
+from hpcpod.tournament.generators import Fresh
+from hpcpod.tournament.outcomes import accept, entry_of, ranked, settle
+from hpcpod.tournament.rules import Rules
+
+__all__ = [
+    "first_board",
+    "fold",
+    "leader",
+    "lineage",
+    "needed_checkpoints",
+    "orders",
+    "quotas",
+]
+
+
+def quotas(rules: Rules) -> dict[str, int]:
+    """Places of each algorithm: its share by largest remainder, and at least one."""
+    return population.quotas(rules.config.population)
+
+
+def first_board(rules: Rules, now: float) -> Board:
+    """The first generation: controls first, founders drawn from every range after them."""
+    quota = quotas(rules)
+    # p0001 ppo, p0002 dqn, p0003 ppo: the first slots get different algorithms
+    places = [
+        (turn, name) for turn in range(max(quota.values())) for name in quota if turn < quota[name]
+    ]
+    pods: dict[str, PodState] = {}
+    for number, (turn, algorithm) in enumerate(places, start=1):
+        control = turn < rules.config.population.controls
+        key = stable_hash(rules.config.seed, pod_name(number), "founder")
+        drawn = rules.generator.founder(rules.algorithms[algorithm], control, key)
+        pod = founder(pod_name(number), Fresh(algorithm, drawn, control), rules)
+        pods[pod.id] = pod
+    return Board(started=now, next_pod=len(places) + 1, pods=pods)
+
+
+def fold(
+    board: Board,
+    reports: Collection[Report],
+    rules: Rules,
+    *,
+    now: float,
+    lost: Collection[str] = (),
+    stop: str | None = None,
+) -> Board:
+    """The board after a merge.
+
+    Args:
+        board: the latest generation.
+        reports: any reports, in any order; those that answer no open order are ignored.
+        rules: what the tournament is played by.
+        now: Unix time in seconds.
+        lost: ids of orders whose slots are gone; they are given out again.
+        stop: end the run now, for this reason.
+
+    Returns:
+        An equal board if nothing has happened.
+    """
+    if board.phase == "finished":
+        return board
+    counted = accept(board, reports)
+    lost = frozenset(lost)
+    merged = settle_rescores(board, counted, lost, rules.config)
+    births = {name: r for name, r in counted.items() if _answers_birth(board, r)}
+    if births or lost:
+        merged = settle(merged, births, lost, rules.config)
+    if births:
+        merged = _evolve(merged, births, rules)
+    if len(merged.living) < len(board.living):
+        return finish(merged, "failed", now)
+    return advance(merged, board, rules.config, now=now, stop=stop)
+
+
+def orders(board: Board) -> list[Order]:
+    """Open orders, the most urgent first: rescores, then births with the fewest rounds.
+
+    The first round goes by name, so that the first slots get different algorithms; in later
+    ones no pod is always first.
+    """
+    rescores: list[Order] = [order for _, order in sorted(board.rescores.items())]
+    births = [pod.birth for pod in board.pods.values() if pod.birth is not None]
+    return rescores + sorted(births, key=_urgency)
+
+
+def lineage(board: Board, pod: str) -> list[PodState]:
+    """A pod's ancestors from the founder on, and the pod itself."""
+    line = [board.pods[pod]]
+    while line[-1].parent is not None:
+        line.append(board.pods[line[-1].parent])
+    return line[::-1]
+
+
+def needed_checkpoints(board: Board) -> set[str]:
+    """The sha256 of every blob that must not be pruned."""
+    kept = [entry.checkpoint for entry in board.entries]
+    kept += [order.checkpoint for order in board.rescores.values()]
+    kept += [s.checkpoint for s in board.confirmed if s.passed or s.purpose == "final"]
+    for pod in board.pods.values():
+        kept += [evaluation.checkpoint for evaluation in pod.history]
+        if pod.best is not None:
+            kept.append(pod.best.checkpoint)
+        if pod.birth is not None and pod.birth.checkpoint is not None:
+            kept.append(pod.birth.checkpoint)
+    return {blob for checkpoint in kept for blob in checkpoint.blobs()}
+
+
+def _answers_birth(board: Board, report: Report) -> bool:
+    birth = board.pods[report.pod].birth
+    return birth is not None and birth.id == report.order
+
+
+def _urgency(birth: Birth) -> tuple[int, int, str]:
+    lot = stable_hash(birth.pod, birth.round) if birth.round > 1 else 0
+    return birth.round, lot, birth.pod
+
+
+def _evolve(board: Board, reports: Mapping[str, Report], rules: Rules) -> Board:
+    """Judge every pod that finished a round, replace the beaten and the dead, rank the best.
+
+    All judgements see the same board, the one with every report in; births follow one by
+    one, in the order of names. Places of the dead stay empty only if every algorithm is
+    hopeless: then the run has failed.
+    """
+    census = Census(board, rules.config, rules.algorithms)
+    nursery = Nursery(board, rules)
+    admitted: list[Entry] = []
+    reported = [board.pods[report.pod] for report in reports.values()]
+    for report in reports.values():
+        pod = board.pods[report.pod]
+        if pod.fate != "alive" or pod.failures > 0:
+            continue
+        verdict = rules.updater.judge(census, report)
+        if verdict.admit:
+            admitted.append(entry_of(pod, pod.history[-1]))
+        pod = replace(pod, judged=max(pod.judged, verdict.round))
+        nursery.pods[pod.id] = pod
+        key = stable_hash(rules.config.seed, pod.id, report.round)
+        copy = rules.generator.challenge(census, pod, verdict, key)
+        if copy is not None:
+            census.succeed(pod, nursery.deliver(copy, pod))
+    for pod in reported:
+        if pod.fate == "failed" and census.hopeful():
+            key = stable_hash(rules.config.seed, pod.id, "successor")
+            census.succeed(pod, nursery.deliver(rules.generator.replace(census, pod, key), pod))
+    return _rank(nursery.board(), admitted, rules.config.population.capacity)
+
+
+def _rank(board: Board, admitted: Collection[Entry], capacity: int) -> Board:
+    """The board with its entries up to date: one for each pod, the worst leave."""
+    rows = {entry.pod: entry for entry in board.entries}
+    for entry in admitted:
+        rows[entry.pod] = ranked([entry, *([rows[entry.pod]] if entry.pod in rows else [])])[0]
+    entries = ranked(rows.values())[:capacity]
+    kept = {entry.pod for entry in entries}
+    pods = {
+        name: replace(pod, best=None) if _forgotten(pod, kept) else pod
+        for name, pod in board.pods.items()
+    }
+    return replace(board, pods=pods, entries=entries)
+
+
+def _forgotten(pod: PodState, kept: Collection[str]) -> bool:
+    return pod.fate != "alive" and pod.best is not None and pod.id not in kept

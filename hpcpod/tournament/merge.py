@@ -1,0 +1,153 @@
+"""Merging: read the board, fold in what is new, publish the next generation, or try again.
+
+Any process may merge at any time: the fold is idempotent and the board is published by
+compare-and-swap, so a crash in the middle, or two mergers at once, lose and double nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Collection
+from typing import Any
+
+from hpcpod.errors import Corrupt, StorageError
+from hpcpod.records import Board, Checkpoint, Report
+from hpcpod.storage.board import writer_id
+from hpcpod.storage.layout import blob_path
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.leaderboard import fold, orders
+from hpcpod.tournament.rules import Rules
+
+log = logging.getLogger(__name__)
+
+LOCK_SECONDS = 10.0
+"""How long a merge waits for its turn before it goes on without: the lock only saves work."""
+
+COMPACT_EVERY = 64
+"""Generations between two sweeps that empty old ones."""
+
+
+def read_board(folder: RunFolder) -> Board:
+    """The latest generation of the run's board.
+
+    Raises:
+        StorageError: the run has no board.
+    """
+    found = folder.board.read()
+    if found is None:
+        raise StorageError(f"{folder.path} has no board; was its launch interrupted?")
+    return Board.from_document(found[1])
+
+
+def merge(
+    folder: RunFolder, rules: Rules, *, lost: Collection[str] = (), stop: str | None = None
+) -> Board:
+    """Fold every report that counts into the board and publish it; return the latest board.
+
+    Args:
+        folder: the run.
+        rules: the run's updater, generator and limits.
+        lost: ids of orders whose slots are gone.
+        stop: end the run for this reason.
+
+    Raises:
+        StorageError: the run has no board, or the filesystem refuses.
+    """
+    with folder.merge_lock(LOCK_SECONDS):
+        board, changed = _merge(folder, rules, lost, stop)
+    if changed:
+        after_merge(folder, board)
+    return board
+
+
+def _merge(
+    folder: RunFolder, rules: Rules, lost: Collection[str], stop: str | None
+) -> tuple[Board, bool]:
+    writer = writer_id()
+    while True:
+        found = folder.board.read()
+        if found is None:
+            raise StorageError(f"{folder.path} has no board; was its launch interrupted?")
+        generation, document = found
+        old = Board.from_document(document)
+        reports, broken = pending_reports(folder, old)
+        new = fold(
+            old, reports, rules, now=time.time(), lost={*lost, *broken}, stop=stop
+        )
+        if new == old:
+            return old, False
+        if folder.board.publish(generation, document, new.document(), writer):
+            _drop_resumes(folder, reports)
+            if generation % COMPACT_EVERY == 0:
+                folder.board.compact()
+            return new, True
+
+
+def pending_reports(folder: RunFolder, board: Board) -> tuple[list[Report], list[str]]:
+    """Reports that the board waits for and that are there; and orders whose report is broken.
+
+    The board knows each one's name, so nothing is listed. A broken report is in quarantine
+    already; its order counts as lost and is given out again.
+    """
+    reports: list[Report] = []
+    broken: list[str] = []
+    for order in orders(board):
+        try:
+            report = folder.read_report(order.id)
+        except Corrupt as error:
+            log.warning("%s; its round is given out again", error)
+            broken.append(order.id)
+            continue
+        if report is not None:
+            reports.append(report)
+    return reports, broken
+
+
+def _drop_resumes(folder: RunFolder, reports: list[Report]) -> None:
+    for report in reports:
+        if report.checkpoint is not None:
+            folder.drop_resume(report.pod, report.round)
+
+
+def after_merge(folder: RunFolder, board: Board) -> None:
+    """What follows from a board that is published: export the winner, tell slots to end.
+
+    Everything here may be done twice, and is done again by the next one if interrupted.
+    """
+    if board.phase != "finished":
+        return
+    export_best(folder, board)
+    folder.request("stop", {"reason": board.stop_reason})
+
+
+def best_checkpoint(board: Board) -> tuple[str, int, Checkpoint] | None:
+    """Pod, round and checkpoint of the winner, or of the leader while there is no winner."""
+    for score in reversed(board.confirmed):
+        if score.pod == board.winner:
+            return score.pod, score.round, score.checkpoint
+    if not board.entries:
+        return None
+    entry = next((e for e in board.entries if e.pod == board.winner), board.entries[0])
+    return entry.pod, entry.round, entry.checkpoint
+
+
+def export_best(folder: RunFolder, board: Board) -> dict[str, Any] | None:
+    """Write the best policy to ``best.h5`` with its provenance beside it in ``best.json``."""
+    best = best_checkpoint(board)
+    if best is None:
+        return None
+    pod, round_number, checkpoint = best
+    about = {
+        "pod": pod,
+        "round": round_number,
+        "checkpoint": checkpoint.core,
+        "hyperparameters": dict(board.pods[pod].hyperparameters),
+        "algorithm": board.pods[pod].algorithm,
+    }
+    # Plain copies: a person may take them away, and pruning never looks here.
+    blob = blob_path(folder.path / "blobs", checkpoint.core)
+    folder.disk.replace(folder.path / "best.h5", blob.read_bytes())
+    folder.disk.replace(folder.path / "best.json", json.dumps(about, indent=2).encode())
+    return about

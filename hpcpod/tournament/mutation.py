@@ -1,0 +1,135 @@
+"""Drawing hyperparameters from their ranges, and moving them inside.
+
+A mutation always changes something where anything can change: at the end of its range a
+value turns back instead of standing still.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from random import Random
+
+from hpcpod.config.space import (
+    AlgorithmSpace,
+    Choice,
+    Int,
+    LogUniform,
+    Range,
+    Scalar,
+    Uniform,
+    Value,
+)
+from hpcpod.records import Hyperparameters
+
+RESAMPLE = 0.1
+"""How often a mutation draws a new value from the whole range instead of moving the old one."""
+FACTOR = (1.1, 1.5)
+"""What a mutation multiplies or divides a value by, where its logarithm is what counts."""
+WIDTH = (0.10, 0.25)
+"""How far a mutation moves a value, as a share of its range, where the value itself counts."""
+
+
+def sample(space: AlgorithmSpace, rng: Random) -> dict[str, Scalar]:
+    """Hyperparameters of a founder: one draw from each range, in the order of names."""
+    drawn = {name: _draw(space.values[name], rng) for name in sorted(space.values)}
+    return {name: drawn[name] for name in space.values}
+
+
+def unmutated(space: AlgorithmSpace) -> dict[str, Scalar]:
+    """Hyperparameters of a control: the agent's default where the range allows, else its middle."""
+    return {name: _default(value, space.defaults.get(name)) for name, value in space.values.items()}
+
+
+def mutate(
+    space: AlgorithmSpace, hyperparameters: Hyperparameters, rng: Random
+) -> tuple[dict[str, Scalar], tuple[str, ...]]:
+    """A child's hyperparameters, and the names of those that differ from its parent's.
+
+    Every ranged hyperparameter moves, but for structural ones, which are the family's.
+    """
+    child = dict(hyperparameters)
+    for name in sorted(space.values):
+        allowed = space.values[name]
+        if isinstance(allowed, Range) and name not in space.structural:
+            child[name] = _move(allowed, child[name], name in space.near_one, rng)
+    changed = (name for name in sorted(child) if not _same(child[name], hyperparameters[name]))
+    return child, tuple(changed)
+
+
+def _draw(value: Value, rng: Random) -> Scalar:
+    match value:
+        case LogUniform(low, high):
+            return _clip(math.exp(rng.uniform(math.log(low), math.log(high))), low, high)
+        case Uniform(low, high):
+            return _clip(rng.uniform(low, high), low, high)
+        case Int(low, high):
+            return rng.randint(low, high)
+        case Choice(values):
+            return rng.choice(values)
+        case _:
+            return value
+
+
+def _default(value: Value, default: Scalar | None) -> Scalar:
+    middle: float
+    match value:
+        case LogUniform(low, high):
+            middle = _clip(math.sqrt(low) * math.sqrt(high), low, high)
+        case Uniform(low, high):
+            middle = low + (high - low) / 2
+        case Int(low, high):
+            middle = (low + high) // 2
+        case Choice(values):
+            known = [each for each in values if _same(each, default)]
+            return known[0] if known else values[len(values) // 2]
+        case _:
+            return value
+    if isinstance(default, (bool, str)) or default is None or not low <= default <= high:
+        return middle
+    return middle if isinstance(value, Int) and not isinstance(default, int) else default
+
+
+def _move(allowed: Range, old: Scalar, near_one: bool, rng: Random) -> Scalar:
+    if rng.random() < RESAMPLE:
+        new = _draw(allowed, rng)
+        if not _same(new, old):
+            return new
+    up = rng.random() < 0.5
+    if isinstance(allowed, Choice):
+        return _neighbour(allowed.values, old, up)
+    assert isinstance(old, (int, float))
+    step = _step(allowed, old, near_one, rng)
+    new = _clip(step(up), allowed.low, allowed.high)
+    return new if new != old else _clip(step(not up), allowed.low, allowed.high)
+
+
+def _step(allowed: Range, old: float, near_one: bool, rng: Random) -> Callable[[bool], float]:
+    """Where a number goes if it goes up, and if it goes down."""
+    if isinstance(allowed, Int):
+        size = max(1, round(abs(old) * (rng.uniform(*FACTOR) - 1)))
+        return lambda up: old + size if up else old - size
+    if near_one and old < 1:
+        factor = rng.uniform(*FACTOR)
+        return lambda up: 1 - (1 - old) / factor if up else 1 - (1 - old) * factor
+    if isinstance(allowed, LogUniform):
+        factor = rng.uniform(*FACTOR)
+        return lambda up: old * factor if up else old / factor
+    assert isinstance(allowed, Uniform)
+    distance = (allowed.high - allowed.low) * rng.uniform(*WIDTH)
+    return lambda up: old + distance if up else old - distance
+
+
+def _neighbour(values: tuple[Scalar, ...], old: Scalar, up: bool) -> Scalar:
+    place = next(i for i, value in enumerate(values) if _same(value, old))
+    beside = place + (1 if up else -1)
+    return values[beside if 0 <= beside < len(values) else 2 * place - beside]
+
+
+def _clip(value: float, low: float, high: float) -> float:
+    return min(max(value, low), high)
+
+
+def _same(one: Scalar | None, other: Scalar | None) -> bool:
+    """Equal, and not as ``True == 1`` is."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)

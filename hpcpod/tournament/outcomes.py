@@ -1,0 +1,191 @@
+"""What reports do to the pods that they are about: a step forward, another try, or death."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from hpcpod.config.schema import RunConfig
+from hpcpod.records import Birth, Board, Checkpoint, Entry, Evaluation, PodState, Report
+from hpcpod.tournament.scores import interval, mean
+
+HISTORY = 4
+"""Evaluations that a pod keeps: enough to compare it with pods that lag behind."""
+LARGEST = 1e100
+"""A return beyond this is a divergence: its square is no number."""
+
+
+def accept(board: Board, reports: Collection[Report]) -> dict[str, Report]:
+    """The reports that count, by order in canonical sequence: one for each order that is open.
+
+    This is the fence: a report of an older attempt, of a dead pod or of another run answers
+    no open order.
+    """
+    counted: dict[str, Report] = {}
+    for report in reports:
+        pod = board.pods.get(report.pod)
+        order = pod.birth if pod is not None else None
+        rescore = board.rescores.get(report.pod)
+        if report.order not in {known.id for known in (order, rescore) if known is not None}:
+            continue
+        twin = counted.get(report.order)
+        if twin is None or repr(report) < repr(twin):
+            counted[report.order] = report
+    return dict(sorted(counted.items()))
+
+
+def failure(report: Report) -> tuple[str, str]:
+    """The kind of a report's failure and why; the kind is empty if it is a success."""
+    if report.failure or report.failure_kind:
+        return report.failure_kind or "crash", report.failure or report.failure_kind
+    if not all(abs(value) < LARGEST for value in report.returns):  # false for nan
+        return "diverged", "a return is not finite"
+    if len(report.returns) < 2:
+        return "crash", f"{len(report.returns)} episodes were reported, not at least two"
+    return "", ""
+
+
+def settle(
+    board: Board, reports: Mapping[str, Report], lost: Collection[str], config: RunConfig
+) -> Board:
+    """The board with every birth that was reported, or lost, settled.
+
+    ``reports`` are what ``accept`` returned, rescores left out. A pod that has finished its
+    round holds its next birth, a pod that failed its next attempt or a fate.
+    """
+    unreadable = {
+        order.checkpoint
+        for report in reports.values()
+        if failure(report)[0] == "corrupt"
+        and (order := board.pods[report.pod].birth) is not None
+        and order.checkpoint is not None
+    }
+    board = strike(board, unreadable)
+    pods = dict(board.pods)
+    steps = board.env_steps
+    for report in reports.values():
+        steps += report.trained_steps
+        kind, why = failure(report)
+        if not kind and report.checkpoint is None:
+            kind, why = "crash", "no checkpoint was reported"
+        pod = pods[report.pod]
+        pods[pod.id] = _failed(pod, kind, why, config) if kind else _finished(pod, report, config)
+    for name, pod in pods.items():
+        birth = pod.birth
+        if birth is not None and birth.id in lost and birth.id not in reports:
+            pods[name] = replace(pod, birth=replace(birth, attempt=birth.attempt + 1))
+    return replace(board, pods=pods, env_steps=steps, reports=board.reports + len(reports))
+
+
+def strike(board: Board, unreadable: Collection[Checkpoint]) -> Board:
+    """The board without the evaluations whose checkpoint can't be read: nobody may copy them."""
+    if not unreadable:
+        return board
+    pods: dict[str, PodState] = {}
+    for pod in board.pods.values():
+        history = tuple(each for each in pod.history if each.checkpoint not in unreadable)
+        best = pod.best
+        if best is not None and best.checkpoint in unreadable:
+            best = max(history, key=_rank, default=None)
+        changed = (history, best) != (pod.history, pod.best)
+        pods[pod.id] = replace(pod, history=history, best=best) if changed else pod
+    kept = [entry for entry in board.entries if entry.checkpoint not in unreadable]
+    for entry in board.entries:
+        best = pods[entry.pod].best
+        if entry.checkpoint in unreadable and best is not None:
+            kept.append(entry_of(pods[entry.pod], best))
+    return replace(board, pods=pods, entries=ranked(kept))
+
+
+def entry_of(pod: PodState, evaluation: Evaluation) -> Entry:
+    """A pod's row of the leaderboard."""
+    low, high = interval(evaluation.returns)
+    return Entry(
+        pod.id,
+        pod.algorithm,
+        evaluation.round,
+        mean(evaluation.returns),
+        low,
+        high,
+        len(evaluation.returns),
+        evaluation.checkpoint,
+    )
+
+
+def ranked(entries: Collection[Entry]) -> tuple[Entry, ...]:
+    """Entries by lower confidence bound, best first."""
+    return tuple(sorted(entries, key=lambda entry: (-entry.low, -entry.mean, entry.pod)))
+
+
+def buried(pod: PodState, reason: str, *, replaced: bool) -> PodState:
+    """A pod that is dead: what an ancestor is remembered by stays, its history goes."""
+    return replace(
+        pod,
+        fate="replaced" if replaced else "failed",
+        fate_reason=reason,
+        birth=None,
+        history=(),
+        parent_returns=(),
+    )
+
+
+def _finished(pod: PodState, report: Report, config: RunConfig) -> PodState:
+    """A pod that has trained its round, with the birth that continues it."""
+    assert pod.birth is not None and report.checkpoint is not None
+    evaluation = Evaluation(report.round, report.returns, report.checkpoint, report.metrics)
+    exact = pod.transfer_exact
+    if pod.birth.inherited and pod.parent_returns and report.inherited_returns:
+        exact = report.inherited_returns == pod.parent_returns
+    better = pod.best is None or _rank(evaluation) > _rank(pod.best)
+    done = replace(
+        pod,
+        history=(*pod.history, evaluation)[-HISTORY:],
+        best=evaluation if better else pod.best,
+        trained_steps=pod.trained_steps + report.trained_steps,
+        failures=0,
+        transfer_exact=exact,
+        parent_returns=(),
+    )
+    return replace(done, birth=_onward(done, pod.birth.attempt, config))
+
+
+def _failed(pod: PodState, kind: str, why: str, config: RunConfig) -> PodState:
+    """A pod whose attempt failed: another attempt, from an older checkpoint if its own is lost.
+
+    Attempts only ever grow within a pod, so that a round that is trained again is an order
+    of its own.
+    """
+    assert pod.birth is not None
+    again = replace(pod.birth, attempt=pod.birth.attempt + 1)
+    failures = pod.failures + 1
+    pod = replace(pod, failures=failures)
+    if kind == "diverged":
+        return buried(pod, f"diverged: {why}", replaced=False)
+    if kind == "corrupt" and again.checkpoint is not None:
+        if not pod.history:
+            return buried(pod, f"nothing older to go back to: {why}", replaced=False)
+        return replace(pod, birth=_onward(pod, again.attempt, config))
+    if failures > config.cluster.max_restarts:
+        times = "1 failure" if failures == 1 else f"{failures} failures in a row"
+        return buried(pod, f"{times}, the last one: {why}", replaced=False)
+    return replace(pod, birth=again)
+
+
+def _onward(pod: PodState, attempt: int, config: RunConfig) -> Birth | None:
+    """The birth that continues a pod from its last evaluation; None if it has trained all."""
+    last = pod.history[-1]
+    if config.stop.rounds is not None and last.round >= config.stop.rounds:
+        return None
+    return Birth(
+        pod.id,
+        last.round + 1,
+        attempt,
+        pod.algorithm,
+        pod.hyperparameters,
+        pod.seed,
+        last.checkpoint,
+    )
+
+
+def _rank(evaluation: Evaluation) -> tuple[float, float]:
+    return interval(evaluation.returns)[0], mean(evaluation.returns)

@@ -1,0 +1,35 @@
+"""What a tournament is played by: the configuration, and the two that decide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hpcpod import plugins
+from hpcpod.config.schema import RunConfig
+from hpcpod.config.space import AlgorithmSpace
+from hpcpod.tournament.generators import Generator
+from hpcpod.tournament.updaters import Updater
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Everything that a merge needs beside the board and the reports."""
+
+    config: RunConfig
+    algorithms: Mapping[str, AlgorithmSpace]
+    updater: Updater
+    generator: Generator
+
+    @classmethod
+    def of(cls, config: RunConfig, algorithms: Mapping[str, AlgorithmSpace]) -> Rules:
+        """The rules of a run: its updater and its generator are plugins, built with
+        ``config.population``.
+
+        Raises:
+            UnknownPlugin: no such updater or generator.
+        """
+        population = config.population
+        updater: Updater = plugins.resolve("updaters", population.updater)(population)
+        generator: Generator = plugins.resolve("generators", population.generator)(population)
+        return cls(config, algorithms, updater, generator)

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+from hpcpod.config.manual import field_docs, field_manual
+from hpcpod.config.schema import ClusterConfig, RunConfig
+
+
+def test_the_manual_says_type_default_and_meaning_of_a_field() -> None:
+    manual = field_manual()
+    assert "name: str (required)\n    The run's name: its folder is runs/<name>.\n" in manual
+    assert "round.env_steps: int, at least 1 = 20000\n    Environment steps that" in manual
+    assert "stop.minutes: float, above 0, or null = null\n" in manual
+    assert "population.algorithms: mapping of name to (float, above 0) = {ppo: 1.0}\n" in manual
+    assert "{log_uniform: [low, high]}" in manual
+
+
+def test_the_manual_leaves_no_field_out() -> None:
+    lines = field_manual().splitlines()
+    for field in dataclasses.fields(ClusterConfig):
+        assert any(line.startswith(f"cluster.{field.name}:") for line in lines), field.name
+
+
+def test_a_field_without_a_docstring_has_an_empty_one() -> None:
+    assert field_docs(RunConfig)["seed"] == "The root of every random number of the run."
+    assert field_docs(RunConfig).keys() == {f.name for f in dataclasses.fields(RunConfig)}
+
+
+def test_the_configuration_loads_no_torch() -> None:
+    code = (
+        "import sys, hpcpod.config.loading, hpcpod.config.manual, hpcpod.config.algorithms;"
+        "print([m for m in ('torch', 'numpy', 'gymnasium', 'mpi4py') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,84 @@
+"""Environments small enough to follow by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+
+
+class Counting(gym.Env[Floats, Floats]):
+    """Observes [seed's offset + steps so far]; the reward is the action as the env got it.
+
+    It terminates after ``end`` steps and truncates itself after ``cut`` steps.
+    """
+
+    def __init__(self, end: int = 1000, cut: int = 1000) -> None:
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+        self.action_space = gym.spaces.Box(-2.0, 6.0, (1,), np.float32)
+        self._end, self._cut = end, cut
+        self._obs = np.zeros(1, np.float32)
+        self._steps = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Floats, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._steps = 0
+        self._obs[0] = self.np_random.integers(1000) / 1024
+        return self._obs, {}
+
+    def step(self, action: Floats) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
+        self._steps += 1
+        self._obs += 1  # the same array every time: whoever keeps it must copy
+        return (
+            self._obs,
+            float(action[0]),
+            self._steps >= self._end,
+            self._steps >= self._cut,
+            {},
+        )
+
+    def save_state(self) -> dict[str, npt.NDArray[Any]]:
+        return {"obs": self._obs.copy(), "steps": np.array(self._steps)}
+
+    def load_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
+        self._obs = state["obs"]
+        self._steps = int(state["steps"])
+
+
+class Unsound(Counting):
+    """Gives NaN as observation or as reward at its third step."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__()
+        self._field = field
+
+    def step(self, action: Floats) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
+        obs, reward, end, cut, info = super().step(action)
+        if self._steps == 3:
+            if self._field == "observation":
+                obs[0] = np.nan
+            else:
+                reward = float("inf")
+        return obs, reward, end, cut, info
+
+
+class WithObservation(Counting):
+    """Only its observation space matters."""
+
+    def __init__(self, space: gym.Space[Any]) -> None:
+        super().__init__()
+        self.observation_space = space
+
+
+class WithAction(Counting):
+    """Only its action space matters."""
+
+    def __init__(self, space: gym.Space[Any]) -> None:
+        super().__init__()
+        self.action_space = space

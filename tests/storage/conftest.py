@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpcpod.records import Checkpoint, Owner, Report
+from hpcpod.storage.disk import Disk
+from hpcpod.storage.run_folder import RunFolder
+from tests.storage.faults import NoLinks
+
+WEIRD = ["plain", "two words", "it's \"quoted\"", "a;b && c $HOME *", "größe-模型-🚀", "-rf"]
+
+
+@pytest.fixture(params=WEIRD)
+def weird_path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return tmp_path / str(request.param) / "run"
+
+
+@pytest.fixture(params=["link", "directory"])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> RunFolder:
+    """A new run, published by either scheme."""
+    disk = Disk() if request.param == "link" else NoLinks()
+    folder = RunFolder.create(tmp_path / "run", {"seed": 7}, disk)
+    assert folder.config["publish"] == request.param
+    return RunFolder.open(folder.path)
+
+
+@pytest.fixture
+def report() -> Report:
+    return Report(
+        order="p0001-00001-0",
+        pod="p0001",
+        round=1,
+        attempt=0,
+        slot="12_3",
+        returns=(1.5, -2.25, float("inf")),
+        checkpoint=Checkpoint("ab" * 32, 20_000),
+        metrics={"loss": 0.125},
+    )
+
+
+@pytest.fixture
+def owner() -> Owner:
+    return Owner("12_3", "12", "node1", 4711)
