@@ -230,8 +230,21 @@ def resolve(config: RunConfig, *, probe: bool = True) -> Resolved:
     resolved = Resolved(config, resolve_algorithms(config))
     Rules.of(config, resolved.algorithms)
     if probe:
-        plugins.load("hpcpod.pod.probe:probe")(config, resolved.algorithms)
+        probe_task(resolved)
     return resolved
+
+
+def probe_task(resolved: Resolved) -> Mapping[str, Footprint]:
+    """Make the environment and each agent once; what a pod of each keeps on the disk.
+
+    Raises:
+        ConfigError: the environment can't be made, or an agent can't act in it.
+    """
+    defaults = {name: unmutated(space) for name, space in resolved.algorithms.items()}
+    found: Mapping[str, Footprint] = plugins.load("hpcpod.pod.probe:probe")(
+        resolved.config, resolved.algorithms, defaults
+    )
+    return found
 
 
 def create_run(resolved: Resolved, runs: Path) -> RunFolder:
@@ -272,9 +285,7 @@ def check(config: RunConfig) -> Checked:
         UserError: says every problem.
     """
     resolved = resolve(config, probe=False)
-    found: Mapping[str, Footprint] = plugins.load("hpcpod.pod.probe:probe")(
-        config, resolved.algorithms
-    )
+    found = probe_task(resolved)
     share = quotas(config.population)
     # A pod keeps a core per round of its history, its best and the one it is working on; its
     # replay is shared between them but for the rows that were overwritten in between.

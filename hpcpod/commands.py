@@ -124,9 +124,7 @@ def train(options: Namespace) -> int:
                 f" training return {'-' if math.isnan(mean) else number(mean)}"
             )
 
-    training = api.train_config(
-        config, env_steps=options.env_steps, save_to=to, on_progress=tell
-    )
+    training = api.train_config(config, env_steps=options.env_steps, save_to=to, on_progress=tell)
     for point in training.curve:
         say(f"{point.env_steps:>12} env steps  return {number(point.mean_return):>9}")
     say(f"policy: {to}")
@@ -351,4 +349,3 @@ def _finite(data: Any) -> Any:
 
 def _runs(options: Namespace) -> Path:
     return options.runs if options.runs is not None else runs_home()
-

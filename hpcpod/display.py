@@ -164,8 +164,7 @@ def lineage_lines(board: Board, ancestors: list[PodState]) -> Iterator[str]:
             moved = exact.get(pod.transfer_exact) if pod.transfer_exact is not None else None
             yield (
                 f"{lead}{pod.id} copy of {pod.parent} at round {pod.parent_round}, in place of"
-                f" {pod.replaces}: {changes(board, pod)}"
-                + (f" ({moved})" if moved else "")
+                f" {pod.replaces}: {changes(board, pod)}" + (f" ({moved})" if moved else "")
             )
             if pod.evidence:
                 yield f"{lead}  because {pod.evidence}"

@@ -116,9 +116,7 @@ def plan(observed: Observed, token: Callable[[], str]) -> list[Action]:
         return [*actions, Merge(gone, stop="failed")]
     if missing > 0:
         number = max((i.number + 1 for i in observed.intents), default=0)
-        actions.append(
-            Submit(Intent(number, token(), "slots", missing, observed.board.reports))
-        )
+        actions.append(Submit(Intent(number, token(), "slots", missing, observed.board.reports)))
     return [*actions, Merge(gone)]
 
 

@@ -137,7 +137,8 @@ class SlurmCluster:
         self._write_files()
         self._spawn("slurmctld", "-D")
         self.wait(
-            "slurmctld (see log/slurmctld.log)", lambda: "is UP" in self.run("scontrol", "ping", check=False)
+            "slurmctld (see log/slurmctld.log)",
+            lambda: "is UP" in self.run("scontrol", "ping", check=False),
         )
         for node in range(1, self.options.nodes + 1):
             self._spawn("slurmd", "-D", "-N", f"dgx{node}")
@@ -216,7 +217,7 @@ class SlurmCluster:
             f"{nodes} NodeHostname={host} NodeAddr=127.0.0.1"
             f" Port=[{port + 1}-{port + options.nodes}]"
             f" CPUs={options.cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket={options.cpus}"
-            " ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN"
+            " ThreadsPerCore=1 RealMemory=64000 State=UNKNOWN"
             + (f" Gres=gpu:{options.gpus}" if options.gpus else ""),
             "PartitionName=low Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP"
             f" PriorityTier=1 PreemptMode=REQUEUE GraceTime={options.grace_seconds}",

@@ -50,7 +50,13 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: object) -> bool:
         return True
 
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        # Only double quotes keep every kind of line break; PyYAML picks single ones for some.
+        breaks = any(character in data for character in "\n\r\x85\u2028\u2029\ufeff")
+        return self.represent_scalar(f"{_TAG}str", data, style='"' if breaks else None)
 
+
+_Dumper.add_representer(str, _Dumper.represent_str)
 for _pattern, *_ in _PATTERNS:
     _Dumper.add_implicit_resolver("!ambiguous", _pattern, None)
 

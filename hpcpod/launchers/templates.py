@@ -64,6 +64,8 @@ def render(template: str, values: Mapping[str, str]) -> str:
     if unknown:
         named = ", ".join(f"@{{{name}}}" for name in unknown)
         hint = suggest(unknown[0], sorted(values))
-        raise UserError(f"unknown in a template: {named}{hint} (known: {', '.join(sorted(values))})")
+        raise UserError(
+            f"unknown in a template: {named}{hint} (known: {', '.join(sorted(values))})"
+        )
     text = _ALONE.sub(lambda match: match[0] if values[match[1]] else "", template)
     return _VARIABLE.sub(lambda match: values[match[1]], text)

@@ -73,7 +73,8 @@ class Policy:
             for bound in self.spec.action_bounds
         )
         unit = (np.clip(action, -1.0, 1.0) + 1.0) / 2.0
-        return np.clip(low + unit * (high - low), low, high).astype(np.float32)
+        scaled: npt.NDArray[Any] = np.clip(low + unit * (high - low), low, high)
+        return scaled.astype(np.float32)
 
 
 def load_policy_file(path: Path) -> Policy:

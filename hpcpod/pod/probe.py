@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from hpcpod import plugins
 from hpcpod.config.schema import RunConfig
-from hpcpod.config.space import AlgorithmSpace
+from hpcpod.config.space import AlgorithmSpace, Scalar
 from hpcpod.envs.vec_env import State
 from hpcpod.errors import ConfigError, UnsupportedSpace, UserError
 from hpcpod.pod.pod import env_factory, make_agent
-from hpcpod.tournament.mutation import unmutated
 
 
 @dataclass(frozen=True)
@@ -24,8 +23,17 @@ class Footprint:
     """The replay buffer when it is full: written once, in segments."""
 
 
-def probe(config: RunConfig, algorithms: Mapping[str, AlgorithmSpace]) -> dict[str, Footprint]:
+def probe(
+    config: RunConfig,
+    algorithms: Mapping[str, AlgorithmSpace],
+    hyperparameters: Mapping[str, Mapping[str, Scalar]],
+) -> dict[str, Footprint]:
     """Make the environment and each algorithm's agent once; return what a pod of each needs.
+
+    Args:
+        config: the run.
+        algorithms: which agents.
+        hyperparameters: of each algorithm, complete.
 
     Raises:
         ConfigError: the environment can't be made or an algorithm can't act in it; all
@@ -43,7 +51,7 @@ def probe(config: RunConfig, algorithms: Mapping[str, AlgorithmSpace]) -> dict[s
     footprints: dict[str, Footprint] = {}
     for name, space in algorithms.items():
         try:
-            agent = make_agent(space.agent, env, unmutated(space), 0, "cpu")
+            agent = make_agent(space.agent, env, hyperparameters[name], 0, "cpu")
         except UnsupportedSpace as error:
             problems.append(f"population.algorithms.{name}: {error}")
             continue

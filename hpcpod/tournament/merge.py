@@ -73,9 +73,7 @@ def _merge(
         generation, document = found
         old = Board.from_document(document)
         reports, broken = pending_reports(folder, old)
-        new = fold(
-            old, reports, rules, now=time.time(), lost={*lost, *broken}, stop=stop
-        )
+        new = fold(old, reports, rules, now=time.time(), lost={*lost, *broken}, stop=stop)
         if new == old:
             return old, False
         if folder.board.publish(generation, document, new.document(), writer):

@@ -134,7 +134,7 @@ def test_every_algorithm_says_its_problems_at_once() -> None:
             "agents": {GOOD: {"gamma": 2, "rows": "x"}},
         }
     )
-    with pytest.raises(ConfigError, match="run.yaml has 5 problems") as caught:
+    with pytest.raises(ConfigError, match=r"run\.yaml has 5 problems") as caught:
         resolve_algorithms(config, source="run.yaml")
     text = str(caught.value)
     assert "NoConfig has no dataclass 'Config' of its hyperparameters" in text

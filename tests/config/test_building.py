@@ -178,7 +178,7 @@ def test_every_problem_is_said_at_once() -> None:
 
 
 def test_the_error_counts_its_problems_and_names_its_source() -> None:
-    with pytest.raises(ConfigError, match="^run.json has 2 problems\n  missing key 'name'\n"):
+    with pytest.raises(ConfigError, match=r"^run\.json has 2 problems\n  missing key 'name'\n"):
         from_mapping({}, source="run.json")
 
 

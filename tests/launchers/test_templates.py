@@ -41,7 +41,7 @@ def test_ones_own_folder_wins_and_what_it_lacks_is_the_default(tmp_path: Path) -
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="there is no folder .*nowhere"):
+    with pytest.raises(UserError, match=r"there is no folder .*nowhere"):
         template_folder(str(tmp_path / "nowhere"))
 
 

@@ -60,6 +60,12 @@ def grow(run: RunFolder, generations: int) -> None:
         merge(run, f"o{number:03d}")
 
 
+def half_compacted(run: RunFolder) -> None:
+    grow(run, 70)
+    for number in range(29):
+        run.disk.overwrite(run.board.path(number), b'{"emptied":true}\n')
+
+
 def some_blobs(run: RunFolder) -> None:
     for sha256 in (FIRST.core, SECOND.core):
         run.disk.replace(run.blobs.path(sha256), b"a blob")
@@ -108,7 +114,7 @@ STORIES = {
         lambda run: merged(run) == (33, 33),
     ),
     "compaction": Story(
-        lambda run: grow(run, 70),
+        half_compacted,
         lambda run: print(run.board.compact()),
         lambda run: merged(run) == (70, 70),
         lambda run: run.board.compact() == 0 and next(run.board.history()).number == 32,
@@ -179,7 +185,7 @@ def test_wherever_a_process_dies_another_one_finishes_its_work(
             deaths += 1
         else:
             raise AssertionError("the work never ends")
-    assert deaths >= 6
+    assert deaths >= 3
 
 
 @pytest.mark.parametrize("scheme", ["link", "directory"])

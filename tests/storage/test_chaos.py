@@ -1,0 +1,180 @@
+"""Sixteen processes write at once while they are stopped, continued and killed at random."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+from hpcpod.records import Document, Report
+from hpcpod.storage.board import writer_id
+from hpcpod.storage.run_folder import RunFolder
+from tests.storage.faults import finish, start
+
+WRITERS = 16
+ORDERS = 12
+KILLED = 4
+
+
+def fold(run: RunFolder, orders: list[str]) -> None:
+    """Count reports on the board, each once: read, modify, publish, until it is in."""
+    while True:
+        number, old = run.board.read() or (-1, {})
+        counted = old.get("orders", {})
+        new_ones = [order for order in orders if order not in counted]
+        if not new_ones:
+            return
+        total = old.get("run", {}).get("total", 0)
+        new: Document = {
+            "orders": {**counted, **dict.fromkeys(new_ones, writer_id())},
+            # A lost update would leave this behind the number of rows, a double one ahead.
+            "run": {"total": total + len(new_ones)},
+        }
+        if run.board.publish(number, old, new, writer_id()):
+            return
+
+
+def write(path: Path, writer: int, said: Path) -> None:
+    run = RunFolder.open(path)
+    for number in range(ORDERS):
+        order = f"p{writer:04d}-{number:05d}-0"
+        report = Report(order, f"p{writer:04d}", number, 0, "s", (float(writer), float(number)))
+        assert run.publish_report(report)
+        fold(run, [order])
+        with said.open("a") as file:
+            file.write(order + "\n")
+        if writer == 0:
+            run.board.compact()
+
+
+def disturb(pids: list[int], victims: list[int], chance: random.Random) -> dict[int, int]:
+    """Stop and continue processes at random, kill the victims; the exit code of each."""
+    running, codes, stopped = set(pids), dict[int, int](), set[int]()
+    doomed = list(victims)
+    started = time.monotonic()
+    while running:
+        for pid in list(running):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                running.discard(pid)
+                stopped.discard(pid)
+                codes[pid] = os.waitstatus_to_exitcode(status)
+        for pid in list(running):
+            if pid in stopped and chance.random() < 0.3:
+                stopped.discard(pid)
+                os.kill(pid, signal.SIGCONT)
+            elif pid not in stopped and chance.random() < 0.15:
+                stopped.add(pid)
+                os.kill(pid, signal.SIGSTOP)
+        if doomed and time.monotonic() - started > 0.3 * (KILLED - len(doomed) + 1):
+            pid = doomed.pop()
+            if pid in running:
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+    return codes
+
+
+def test_nothing_is_lost_and_nothing_counts_twice(run: RunFolder, tmp_path: Path) -> None:
+    chance = random.Random(17)
+    said = [tmp_path / f"said-{writer}" for writer in range(WRITERS)]
+    pids = [
+        start(lambda writer=writer: write(run.path, writer, said[writer]))  # type: ignore[misc]
+        for writer in range(WRITERS)
+    ]
+    victims = chance.sample(pids[1:], KILLED)
+    codes = disturb(pids, victims, chance)
+    assert all(codes[pid] == 0 for pid in pids if pid not in victims)
+
+    fresh = RunFolder.open(run.path)
+    found = fresh.board.read()
+    assert found is not None
+    generation, document = found
+    counted = set(document["orders"])
+    assert document["run"]["total"] == len(counted)
+    acknowledged = {line for file in said if file.exists() for line in file.read_text().split()}
+    assert acknowledged <= counted
+    published = {path.stem for path in (run.path / "reports").glob("*/p*.json")}
+    assert counted <= published
+    for writer, pid in enumerate(pids):
+        mine = {order for order in counted if order.startswith(f"p{writer:04d}-")}
+        assert len(mine) == ORDERS or pid in victims
+
+    # Whatever the killed ones had published and not merged yet counts after one more merge.
+    fold(fresh, sorted(published))
+    found = RunFolder.open(run.path).board.read()
+    assert found is not None
+    assert set(found[1]["orders"]) == published
+    assert found[1]["run"]["total"] == len(published) >= (WRITERS - KILLED) * ORDERS
+    assert found[0] in (generation, generation + 1)
+    assert fresh.quarantined() == []
+
+
+def test_a_writer_stopped_for_long_cannot_publish_an_old_generation(run: RunFolder) -> None:
+    def late() -> None:
+        mine = RunFolder.open(run.path)
+        number, old = mine.board.read() or (-1, {})
+        os.kill(os.getpid(), signal.SIGSTOP)
+        assert not mine.board.publish(number, old, {"orders": {"late": 1}}, "late")
+        fold(mine, [f"late-{os.getpid()}"])
+
+    fold(run, ["first"])
+    pids = [start(late), start(late)]
+    for pid in pids:
+        os.waitpid(pid, os.WUNTRACED)
+    for number in range(100):
+        fold(run, [f"order-{number}"])
+    assert run.board.compact() == 64
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+        assert finish(pid) == 0
+    found = RunFolder.open(run.path).board.read()
+    assert found is not None
+    assert found[1]["run"]["total"] == len(found[1]["orders"]) == 103
+
+
+def test_one_of_sixteen_gets_the_claim(run: RunFolder) -> None:
+    from hpcpod.records import Owner
+
+    def take(slot: int) -> None:
+        os._exit(10 if RunFolder.open(run.path).claim("p-1-0", Owner(f"1_{slot}", "1")) else 0)
+
+    for _ in range(3):
+        pids = [start(lambda slot=slot: take(slot)) for slot in range(16)]  # type: ignore[misc]
+        codes = [finish(pid) for pid in pids]
+        assert sorted(codes) == [0] * 15 + [10]
+        holder = run.claim_owner("p-1-0")
+        assert holder is not None
+        assert codes[int(holder.slot.partition("_")[2])] == 10
+        run.disk.remove(next((run.path / "claims").glob("*/p-1-0")))
+
+
+def test_two_coordinators_submit_once(run: RunFolder) -> None:
+    from hpcpod.records import Intent
+
+    def submit(coordinator: int) -> None:
+        mine = RunFolder.open(run.path)
+        wins = 0
+        for number in range(20):
+            intent = Intent(number, f"token-{coordinator}", "slots", 4)
+            wins += mine.publish_intent(intent)
+        os._exit(100 + wins)
+
+    pids = [start(lambda c=c: submit(c)) for c in range(2)]  # type: ignore[misc]
+    assert sum(finish(pid) - 100 for pid in pids) == 20
+    assert len(run.intents()) == run.intent_count() == 20
+    assert run.next_intent("coordinator", 1, reports=3).number == 20
+
+
+def test_of_two_jobs_of_one_intent_one_learns_that_it_is_the_duplicate(run: RunFolder) -> None:
+    def enter(job: int) -> None:
+        os._exit(int(RunFolder.open(run.path).record_submission(0, str(job))))
+
+    pids = [start(lambda job=job: enter(job)) for job in (11, 12, 13)]  # type: ignore[misc]
+    winner = run.submission(0)
+    said = {finish(pid) for pid in pids}
+    winner = run.submission(0)
+    assert winner is not None
+    assert said == {int(winner)}
+    assert run.record_submission(0, "14") == winner

@@ -1,0 +1,302 @@
+"""The fold: what any merge of any run keeps true."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpcpod.config.schema import StopConfig
+from hpcpod.records import Board, Rescore
+from hpcpod.tournament.leaderboard import (
+    first_board,
+    fold,
+    lineage,
+    needed_checkpoints,
+    orders,
+    quotas,
+)
+from hpcpod.tournament.outcomes import HISTORY
+from tests.tournament.world import (
+    Merge,
+    by_number,
+    flat,
+    order_of,
+    play_round,
+    random_run,
+    report,
+    rules,
+)
+
+RUNS = given(
+    seed=st.integers(0, 2**32),
+    pods=st.integers(2, 12),
+    algorithms=st.sampled_from([{"ppo": 1.0}, {"ppo": 2.0, "dqn": 1.0}]),
+    controls=st.integers(0, 1),
+    target=st.sampled_from([None, 40.0]),
+)
+
+
+def run_of(
+    seed: int, pods: int, algorithms: dict[str, float], controls: int, target: float | None
+) -> list[Merge]:
+    stop = StopConfig(target=target, rounds=9, env_steps=100_000)
+    game = rules(pods, algorithms, seed=seed, controls=controls, stop=stop)
+    return list(random_run(game, seed, merges=25))
+
+
+# --- the first board ---------------------------------------------------------------------
+
+
+def test_the_first_slots_get_different_algorithms() -> None:
+    board = first_board(rules(6, {"ppo": 1, "dqn": 1, "sac": 1}), 0.0)
+    assert [order.algorithm for order in orders(board)] == ["ppo", "dqn", "sac"] * 2  # type: ignore[union-attr]
+
+
+def test_quotas_go_by_largest_remainder_with_at_least_one_each() -> None:
+    # ideal 6.4, 1.4 and .2 of 8: the last is lifted to 1, so 6.4 -> 6
+    game = rules(8, {"ppo": 32, "dqn": 7, "sac": 1})
+    assert quotas(game) == {"ppo": 6, "dqn": 1, "sac": 1}
+    board = first_board(game, 0.0)
+    assert Counter(pod.algorithm for pod in board.living) == quotas(game)
+
+
+def test_quotas_take_back_what_the_floor_gave_away() -> None:
+    assert quotas(rules(4, {"a": 97, "b": 1, "c": 1, "d": 1})) == dict.fromkeys("abcd", 1)
+
+
+def test_one_control_of_each_algorithm_has_the_defaults() -> None:
+    board = first_board(rules(6, {"ppo": 1, "dqn": 1}), 0.0)
+    controls = [pod for pod in board.living if pod.control]
+    assert [pod.id for pod in controls] == ["p0001", "p0002"]
+    for pod in controls:
+        # "clip" is a value in the configuration: it goes before the agent's default, 0.1
+        assert pod.hyperparameters == {
+            "learning_rate": 3e-4, "gamma": 0.99, "epochs": 4,
+            "batch_size": 128, "width": 64, "clip": 0.2,
+        }  # fmt: skip
+
+
+def test_founders_differ_and_their_seeds_too() -> None:
+    board = first_board(rules(8), 0.0)
+    assert len({pod.seed for pod in board.living}) == 8
+    assert len({pod.hyperparameters["learning_rate"] for pod in board.living}) == 8
+    assert board == first_board(rules(8), 0.0)
+    assert board != first_board(rules(8, seed=1), 0.0)
+
+
+# --- orders ------------------------------------------------------------------------------
+
+
+def test_pods_with_the_fewest_rounds_go_first() -> None:
+    game = rules(4)
+    board = first_board(game, 0.0)
+    board = fold(board, [report(order_of(board, "p0002"))], game, now=1.0)
+    assert [order.round for order in orders(board)] == [1, 1, 1, 2]
+    assert orders(board)[-1].id == "p0002-00002-1"
+
+
+def test_rescores_go_before_births() -> None:
+    game = rules(4, stop=StopConfig(target=3.0))
+    board = play_round(first_board(game, 0.0), game, by_number)
+    assert isinstance(orders(board)[0], Rescore)
+
+
+# --- the leaderboard ---------------------------------------------------------------------
+
+
+def test_the_board_ranks_the_best_evaluation_of_each_pod() -> None:
+    game = rules(3, controls=0)
+    board = play_round(first_board(game, 0.0), game, by_number)
+    assert [entry.pod for entry in board.entries] == ["p0003", "p0002", "p0001"]
+    worse = report(order_of(board, "p0003"), flat(0.0))
+    board = fold(board, [worse], game, now=2.0)
+    assert [(entry.pod, entry.round) for entry in board.entries][0] == ("p0003", 1)
+    better = report(order_of(board, "p0001"), flat(10.0))
+    board = fold(board, [better], game, now=3.0)
+    assert [(entry.pod, entry.round) for entry in board.entries] == [
+        ("p0001", 2), ("p0003", 1), ("p0002", 1),
+    ]  # fmt: skip
+
+
+def test_capacity_evicts_the_worst() -> None:
+    game = rules(5, capacity=2)
+    board = play_round(first_board(game, 0.0), game, by_number)
+    assert [entry.pod for entry in board.entries] == ["p0005", "p0004"]
+
+
+# --- what every merge of every run keeps true ----------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@RUNS
+def test_the_population_keeps_its_size_and_its_floors(
+    seed: int, pods: int, algorithms: dict[str, float], controls: int, target: float | None
+) -> None:
+    for merge in run_of(seed, pods, algorithms, controls, target):
+        assert len(merge.after.living) == pods or merge.after.stop_reason == "failed"
+        if merge.after.stop_reason != "failed":
+            assert {pod.algorithm for pod in merge.after.living} == set(algorithms)
+
+
+@settings(max_examples=40, deadline=None)
+@RUNS
+def test_the_best_is_never_evicted(
+    seed: int, pods: int, algorithms: dict[str, float], controls: int, target: float | None
+) -> None:
+    for merge in run_of(seed, pods, algorithms, controls, target):
+        corrupt = any(r.failure_kind == "corrupt" for r in merge.reports)
+        if merge.before.entries and not corrupt:
+            assert merge.after.entries[0].low >= merge.before.entries[0].low
+
+
+@settings(max_examples=40, deadline=None)
+@RUNS
+def test_any_permutation_of_the_reports_gives_the_same_board(
+    seed: int, pods: int, algorithms: dict[str, float], controls: int, target: float | None
+) -> None:
+    game = rules(
+        pods, algorithms, seed=seed, controls=controls,
+        stop=StopConfig(target=target, rounds=9, env_steps=100_000),
+    )  # fmt: skip
+    for number, merge in enumerate(random_run(game, seed, merges=25), start=1):
+        shuffled = list(merge.reports)
+        Random(seed + number).shuffle(shuffled)
+        again = fold(merge.before, shuffled, game, now=float(number), lost=merge.lost[::-1])
+        assert again == merge.after
+
+
+@settings(max_examples=40, deadline=None)
+@RUNS
+def test_folding_the_same_reports_again_changes_nothing(
+    seed: int, pods: int, algorithms: dict[str, float], controls: int, target: float | None
+) -> None:
+    stop = StopConfig(target=target, rounds=9, env_steps=100_000)
+    game = rules(pods, algorithms, seed=seed, controls=controls, stop=stop)
+    seen = []
+    for number, merge in enumerate(random_run(game, seed, merges=25), start=1):
+        seen += merge.reports
+        assert fold(merge.after, seen, game, now=float(number), lost=merge.lost) == merge.after
+        assert fold(merge.after, [], game, now=float(number)) == merge.after
+
+
+@settings(max_examples=40, deadline=None)
+@RUNS
+def test_copies_cross_no_family_copy_no_self_and_spare_controls(
+    seed: int, pods: int, algorithms: dict[str, float], controls: int, target: float | None
+) -> None:
+    merges = run_of(seed, pods, algorithms, controls, target)
+    last = merges[-1].after
+    founders = merges[0].before.pods
+    for pod in last.pods.values():
+        if pod.control and pod.id in founders:
+            assert pod.hyperparameters == founders[pod.id].hyperparameters
+        assert not (pod.control and pod.fate == "replaced")
+        if pod.cause == "copy":
+            assert pod.parent is not None
+            parent = last.pods[pod.parent]
+            assert parent.family == pod.family
+            assert pod.parent != pod.id
+            assert pod.parent != pod.replaces
+            assert not pod.control
+            assert pod.mutated
+            differing = [
+                name for name in pod.hyperparameters
+                if pod.hyperparameters[name] != parent.hyperparameters[name]
+            ]  # fmt: skip
+            assert sorted(pod.mutated) == sorted(differing)
+
+
+@settings(max_examples=40, deadline=None)
+@RUNS
+def test_no_order_is_ever_given_out_under_a_name_that_was_answered(
+    seed: int, pods: int, algorithms: dict[str, float], controls: int, target: float | None
+) -> None:
+    answered: set[str] = set()
+    for merge in run_of(seed, pods, algorithms, controls, target):
+        open_ids = [order.id for order in orders(merge.before)]
+        assert len(open_ids) == len(set(open_ids))
+        assert not answered & set(open_ids)
+        answered |= {r.order for r in merge.reports} | set(merge.lost)
+
+
+@settings(max_examples=40, deadline=None)
+@RUNS
+def test_boards_stay_small_and_survive_json(
+    seed: int, pods: int, algorithms: dict[str, float], controls: int, target: float | None
+) -> None:
+    for merge in run_of(seed, pods, algorithms, controls, target):
+        board = merge.after
+        text = json.dumps(board.document(), allow_nan=False)
+        assert Board.from_document(json.loads(text)) == board
+        entered = {entry.pod for entry in board.entries}
+        for pod in board.pods.values():
+            assert len(pod.history) <= HISTORY
+            if pod.fate != "alive":
+                assert (pod.history, pod.birth) == ((), None)
+                assert pod.best is None or pod.id in entered
+
+
+@settings(max_examples=40, deadline=None)
+@RUNS
+def test_what_an_order_starts_from_is_never_pruned(
+    seed: int, pods: int, algorithms: dict[str, float], controls: int, target: float | None
+) -> None:
+    for merge in run_of(seed, pods, algorithms, controls, target):
+        needed = needed_checkpoints(merge.after)
+        for order in orders(merge.after):
+            if order.checkpoint is not None:
+                assert order.checkpoint.core in needed
+        assert {entry.checkpoint.core for entry in merge.after.entries} <= needed
+
+
+def test_merging_one_by_one_or_at_once_counts_the_same_reports() -> None:
+    game = rules(8)
+    board = first_board(game, 0.0)
+    reports = [report(order, flat(by_number(order))) for order in orders(board)]
+    at_once = fold(board, reports, game, now=1.0)
+    for each in reports:
+        board = fold(board, [each], game, now=1.0)
+        board = fold(board, [each], game, now=1.0)
+    # the first round is a warm-up: nobody is judged, so even the boards are equal
+    assert board == at_once
+
+
+# --- genealogy -----------------------------------------------------------------------------
+
+
+def test_a_lineage_goes_from_the_founder_to_the_pod() -> None:
+    game = rules(8)
+    board = first_board(game, 0.0)
+    for _ in range(8):
+        board = play_round(board, game, by_number)
+    grandchild = max(board.living, key=lambda pod: len(lineage(board, pod.id)))
+    line = lineage(board, grandchild.id)
+    assert len(line) > 2
+    assert line[0].cause == "fresh"
+    assert line[-1] == grandchild
+    assert [pod.parent for pod in line[1:]] == [pod.id for pod in line[:-1]]
+
+
+def test_a_finished_run_changes_no_more() -> None:
+    game = rules(2)
+    board = first_board(game, 0.0)
+    ended = fold(board, [], game, now=5.0, stop="user")
+    assert (ended.phase, ended.stop_reason, ended.stopped, ended.winner) == (
+        "finished", "user", 5.0, None,
+    )  # fmt: skip
+    assert orders(ended) == []
+    assert fold(ended, [report(orders(board)[0])], game, now=6.0, stop="user") is ended
+
+
+@pytest.mark.parametrize("now", [0.0, 1e9])
+def test_time_alone_changes_nothing_without_a_limit(now: float) -> None:
+    game = rules(4)
+    board = play_round(first_board(game, 0.0), game, by_number)
+    assert fold(board, [], game, now=now) == board
+
+
