@@ -28,7 +28,7 @@ from hpcpod.agents.state import (
     prefixed,
     under,
 )
-from hpcpod.envs.vec_env import Discrete, EnvSpec, State
+from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, State
 from hpcpod.errors import Diverged, UnsupportedSpace
 
 
@@ -90,7 +90,7 @@ class DQN:
     def __init__(self, spec: EnvSpec, config: DQNConfig, seed: int, device: str = "cpu") -> None:
         """Make fresh weights from ``seed``; raises ``UnsupportedSpace``."""
         if not isinstance(spec.action, Discrete):
-            kind = "several discrete actions" if hasattr(spec.action, "nvec") else "continuous"
+            kind = "continuous" if isinstance(spec.action, Box) else "multi-discrete"
             raise UnsupportedSpace(
                 f"dqn acts in discrete spaces only, but {spec.id} has a {kind} action space;"
                 f" use ppo"

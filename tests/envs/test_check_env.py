@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.envs.small_envs import Counting
 from torch import Tensor
 
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.vec_env import State, Step, check_env
 from hpcpod.errors import UserError
+from tests.envs.small_envs import Counting
 
 
 class Sound(PreprocessVecEnv):

@@ -11,8 +11,8 @@ import pytest
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import LaunchError, UserError
-from hpcpod.launchers import slurm
 from hpcpod.launchers.slurm import SlurmLauncher, environment
+from hpcpod.records import Intent
 from tests.launchers.runs import COORDINATOR, SLOTS, run_config
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -55,7 +55,7 @@ def test_rendered_texts_are_valid_bash(case: str) -> None:
     subprocess.run(["bash", "-n"], input=text_of(case), text=True, check=True)
 
 
-def options(config: RunConfig, intent: slurm.Intent = SLOTS) -> set[str]:
+def options(config: RunConfig, intent: Intent = SLOTS) -> set[str]:
     text = SlurmLauncher(Path("/runs/ant"), config).script(intent)
     return {line[10:] for line in text.splitlines() if line.startswith("#SBATCH --")}
 

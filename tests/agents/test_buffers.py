@@ -1,0 +1,181 @@
+"""What the buffers promise: true successors, no seam, segments that bring everything back."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from hpcpod.agents.base import Buffer
+from hpcpod.agents.buffers import ReplayBuffer, RolloutBuffer
+from hpcpod.envs.vec_env import State, Step
+from tests.agents.training import row, spec
+
+FLAGS: dict[int, dict[str, list[bool]]] = {
+    3: {"truncated": [True, False]},
+    5: {"terminated": [False, True]},
+    8: {"truncated": [True, True]},
+    9: {"valid": [True, False]},
+    13: {"truncated": [False, True]},
+    14: {"truncated": [True, True]},
+    15: {"truncated": [True, True]},
+}
+
+
+def fill(buffer: Buffer, start: int, stop: int) -> None:
+    for t in range(start, stop):
+        buffer.add(*row(t, **FLAGS.get(t, {})))
+
+
+def ring(rows: int, capacity: int = 8) -> ReplayBuffer:
+    buffer = ReplayBuffer(spec(), capacity * 2)
+    fill(buffer, 0, rows)
+    return buffer
+
+
+def sample_all(buffer: ReplayBuffer, seed: int = 0) -> State:
+    return buffer.sample(2000, torch.Generator().manual_seed(seed))
+
+
+def assert_same(a: State, b: State) -> None:
+    assert a.keys() == b.keys()
+    for name in a:
+        assert torch.equal(a[name], b[name]), name
+
+
+def same_where_it_means_something(a: State, b: State) -> None:
+    alive = ~a["terminated"]
+    assert_same({**a, "next_obs": a["next_obs"][alive]}, {**b, "next_obs": b["next_obs"][alive]})
+
+
+@pytest.mark.parametrize("rows", range(1, 40))
+def test_no_sample_crosses_the_seam_or_is_invalid_or_has_a_false_successor(rows: int) -> None:
+    buffer = ring(rows)
+    batch = sample_all(buffer)
+    time, env = batch["reward"] % 100, (batch["reward"] / 100).floor()
+    assert set(time.tolist()) <= set(range(max(0, rows - 8), rows))
+    assert buffer.oldest == max(0, rows - 8)
+    for t, i, after, end in zip(
+        time.tolist(), env.int().tolist(), batch["next_obs"], batch["terminated"], strict=True
+    ):
+        flags = FLAGS.get(int(t), {})
+        assert flags.get("valid", [True, True])[i]
+        assert bool(end) == flags.get("terminated", [False, False])[i]
+        cut = flags.get("truncated", [False, False])[i]
+        if not end:
+            assert after.tolist() == [100 * i + t + (0.5 if cut else 1.0)] * 3
+
+
+def test_every_valid_row_is_sampled_the_newest_too() -> None:
+    batch = sample_all(ring(20))
+    everything = {float(100 * i + t) for t in range(12, 20) for i in (0, 1)}
+    assert set(batch["reward"].tolist()) == everything
+
+
+def test_the_same_generator_draws_the_same_batch() -> None:
+    assert_same(sample_all(ring(30), seed=3), sample_all(ring(30), seed=3))
+
+
+@pytest.mark.parametrize("cuts", [(), (13,), (13, 14), (12, 16, 19)])
+def test_a_ring_restored_from_segments_is_the_same_ring(cuts: tuple[int, ...]) -> None:
+    buffer = ring(20)
+    borders = [buffer.oldest, *[c for c in cuts if c > buffer.oldest], buffer.rows]
+    segments = [(a, buffer.segment(a, b)) for a, b in zip(borders, borders[1:], strict=False)]
+    other = ReplayBuffer(spec(), 16)
+    fill(other, 0, 3)  # what was there before is gone
+    other.restore(20, segments)
+    for _ in range(12):  # and goes on alike, across the seam
+        assert (other.rows, other.oldest) == (buffer.rows, buffer.oldest)
+        same_where_it_means_something(sample_all(buffer), sample_all(other))
+        window = (buffer.oldest, buffer.rows)
+        assert_same(buffer.segment(*window), other.segment(*window))
+        fill(buffer, buffer.rows, buffer.rows + 1)
+        fill(other, other.rows, other.rows + 1)
+
+
+def test_a_segment_is_the_same_whenever_it_is_taken() -> None:
+    buffer = ring(0, capacity=30)
+    early = []
+    for t in range(0, 20, 4):
+        fill(buffer, t, t + 4)
+        early.append(buffer.segment(t, t + 4))
+    for t, segment in zip(range(0, 20, 4), early, strict=True):
+        assert_same(segment, buffer.segment(t, t + 4))
+
+
+def test_segments_taken_round_by_round_restore_what_is_still_alive() -> None:
+    buffer, segments = ring(0), []
+    for t in range(0, 21, 3):
+        fill(buffer, t, t + 3)
+        segments.append((t, buffer.segment(t, t + 3)))
+    other = ReplayBuffer(spec(), 16)
+    other.restore(21, segments)
+    assert (other.rows, other.oldest) == (21, 13)
+    same_where_it_means_something(sample_all(buffer), sample_all(other))
+    shorter = ReplayBuffer(spec(), 8)  # a child may hold less
+    shorter.restore(21, segments)
+    assert shorter.oldest == 17
+    assert_same(shorter.segment(17, 21), buffer.segment(17, 21))
+
+
+def test_a_capped_inheritance_begins_later() -> None:
+    other = ReplayBuffer(spec(), 16)
+    other.restore(20, [(17, ring(20).segment(17, 20))])
+    assert (other.rows, other.oldest) == (20, 17)
+    assert sample_all(other)["reward"].remainder(100).min() == 17
+
+
+def test_segments_with_a_gap_are_refused() -> None:
+    buffer = ring(20)
+    with pytest.raises(ValueError, match="begins at row 18, but row 16 is next"):
+        buffer.restore(20, [(14, buffer.segment(14, 16)), (18, buffer.segment(18, 20))])
+    with pytest.raises(ValueError, match="end at row 16, but the buffer counted 20"):
+        buffer.restore(20, [(14, buffer.segment(14, 16))])
+    with pytest.raises(IndexError, match="rows 2 to 5 were asked for, but 12 to 20 are here"):
+        buffer.segment(2, 5)
+
+
+def test_truncations_in_every_step_fit() -> None:
+    buffer = ReplayBuffer(spec(num_envs=2), 20)
+    for t in range(60):
+        buffer.add(*row(t, truncated=[True, t % 3 == 0]))
+        batch = sample_all(buffer)
+        time = batch["reward"] % 100
+        half = (batch["reward"] < 100) | (time % 3 == 0)
+        expected = batch["reward"] + torch.where(half, 0.5, 1.0)
+        assert torch.equal(batch["next_obs"][:, 0], expected)
+
+
+def test_an_empty_ring_is_refused() -> None:
+    buffer = ring(0)
+    with pytest.raises(IndexError, match="empty"):
+        sample_all(buffer)
+    obs, action, step = row(0, valid=[False, False])
+    buffer.add(obs, action, step)
+    with pytest.raises(IndexError, match="no valid transition"):
+        sample_all(buffer)
+
+
+def test_images_stay_bytes_in_the_ring() -> None:
+    from hpcpod.envs.vec_env import Box
+
+    buffer = ReplayBuffer(spec(observation=Box((1, 2, 2), 0.0, 255.0, "uint8")), 8)
+    obs: Tensor = torch.full((2, 1, 2, 2), 7, dtype=torch.uint8)
+    no = torch.zeros(2, dtype=torch.bool)
+    buffer.add(obs, torch.zeros(2).long(), Step(obs, torch.zeros(2), no, no, obs + 1, ~no))
+    batch = sample_all(buffer)
+    assert batch["obs"].dtype == torch.uint8
+    assert batch["next_obs"].unique().tolist() == [8]  # type: ignore[no-untyped-call]
+
+
+def test_a_rollout_gives_its_rows_and_forgets_them() -> None:
+    buffer = RolloutBuffer()
+    fill(buffer, 0, 10)
+    segment = buffer.segment(0, 10)
+    assert_same(segment, ring(10, capacity=10).segment(0, 10))
+    # Valid truncations, in order of rows, then environments: row 3 env 0, row 8 both.
+    assert segment["final_obs"][:, 0].tolist() == [3.5, 8.5, 108.5]
+    buffer.restore(buffer.rows, ())
+    assert (buffer.rows, buffer.oldest) == (10, 10)
+    buffer.restore(10, [(0, segment)])
+    assert_same(segment, buffer.segment(0, 10))

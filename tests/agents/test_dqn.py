@@ -1,0 +1,97 @@
+"""DQN, by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hpcpod.agents.buffers import RolloutBuffer
+from hpcpod.agents.dqn import DQN, DQNConfig, q_target
+from hpcpod.envs.gymnasium import PreprocessVecEnv
+from tests.agents.training import evaluate, iterate, row, spec
+
+
+def test_the_target_by_hand() -> None:
+    batch = {
+        "reward": torch.tensor([1.0, 1.0, 1.0]),
+        "next_values": torch.tensor([[2.0, 4.0], [2.0, 4.0], [2.0, 4.0]]),
+        # goes on; truncated (which is no reason to stop counting); terminated
+        "terminated": torch.tensor([False, False, True]),
+    }
+    # 1 + 0.9 · 4 = 4.6, and 1 where the future is worth nothing
+    assert q_target(batch, 0.9, None).tolist() == pytest.approx([4.6, 4.6, 1.0])
+    # Double: the online network chooses action 0, worth 2: 1 + 0.9 · 2 = 2.8
+    assert q_target(batch, 0.9, torch.zeros(3).long()).tolist() == pytest.approx([2.8, 2.8, 1.0])
+
+
+def test_epsilon_falls_linearly_with_the_steps_of_all_environments() -> None:
+    config = DQNConfig(epsilon_start=1.0, epsilon_end=0.2, epsilon_steps=100)
+    agent = DQN(spec(num_envs=5), config, seed=0)
+    assert agent.epsilon == 1.0
+    obs = torch.zeros(5, 3)
+    for _ in range(10):
+        agent.act(obs, explore=True)
+        agent.act(obs, explore=False)  # an evaluation is no experience
+    assert agent.epsilon == pytest.approx(0.6)  # 50 of 100 steps
+    for _ in range(30):
+        agent.act(obs, explore=True)
+    assert agent.epsilon == pytest.approx(0.2)
+
+
+def test_exploration_is_as_random_as_epsilon_says() -> None:
+    config = DQNConfig(epsilon_start=0.5, epsilon_end=0.5)
+    agent = DQN(spec(num_envs=20_000), config, seed=0)
+    obs = torch.zeros(20_000, 3)
+    greedy = agent.act(obs, explore=False)[0]
+    same = (agent.act(obs, explore=True) == greedy).float().mean()
+    assert float(same) == pytest.approx(0.75, abs=0.02)  # half of the random ones agree too
+
+
+def test_it_waits_for_its_first_transitions() -> None:
+    agent = DQN(spec(), DQNConfig(learning_starts=10, updates_per_iteration=3), seed=0)
+    buffer = agent.make_buffer()
+    before = agent.state()["network/0.weight"]
+    for t in range(4):
+        buffer.add(*row(t))
+    assert "loss" not in agent.update(buffer)  # 8 transitions
+    assert torch.equal(before, agent.state()["network/0.weight"])
+    buffer.add(*row(4))
+    assert "loss" in agent.update(buffer)  # 10
+
+
+def test_the_target_network_follows_at_its_interval() -> None:
+    def gap(updates: int, tau: float) -> torch.Tensor:
+        config = DQNConfig(
+            learning_starts=0, updates_per_iteration=updates, target_interval=4, tau=tau
+        )
+        agent = DQN(spec(), config, seed=0)
+        buffer = agent.make_buffer()
+        for t in range(20):
+            buffer.add(*row(t))
+        agent.update(buffer)
+        state = agent.state()
+        return (state["network/0.weight"] - state["target/0.weight"]).abs().sum()
+
+    assert gap(4, tau=1.0) == 0
+    assert gap(8, tau=1.0) == 0
+    assert gap(3, tau=1.0) > 0
+    assert gap(5, tau=1.0) > 0
+    assert gap(4, tau=0.5) > 0
+
+
+def test_it_refuses_a_rollout() -> None:
+    with pytest.raises(TypeError, match="ReplayBuffer, got a RolloutBuffer"):
+        DQN(spec(), DQNConfig(), seed=0).update(RolloutBuffer())
+
+
+def test_dqn_balances_cartpole() -> None:
+    env = PreprocessVecEnv("CartPole-v1", 8)
+    agent = DQN(env.spec, DQNConfig(), seed=0)
+    buffer, obs, best = agent.make_buffer(), env.reset(torch.arange(8)), 0.0
+    for iteration in range(300):
+        obs, _ = iterate(agent, env, buffer, obs)
+        if iteration % 5 == 4:
+            best = evaluate(agent, "CartPole-v1")
+        if best >= 475:
+            break
+    assert best >= 475

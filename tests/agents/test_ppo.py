@@ -1,0 +1,176 @@
+"""PPO, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from hpcpod.agents.distributions import Categorical, Gaussian, MultiCategorical
+from hpcpod.agents.ppo import PPO, PPOConfig, clipped_loss, gae
+from hpcpod.envs.gymnasium import PreprocessVecEnv
+from hpcpod.envs.vec_env import Box, MultiDiscrete
+from tests.agents.training import evaluate, iterate, row, spec
+
+
+def column(values: list[float] | list[bool]) -> torch.Tensor:
+    return torch.tensor(values)[:, None]
+
+
+def test_truncation_bootstraps_but_termination_does_not() -> None:
+    # V = 10 everywhere, r = 1, γ = 0.9: one step is worth 1 + 0.9 · 10 = 10, as the critic says.
+    rollout = {
+        "reward": torch.ones(3, 2),
+        "terminated": torch.tensor([[False, False], [False, True], [False, False]]),
+        "truncated": torch.tensor([[False, False], [True, False], [False, False]]),
+    }
+    advantage = gae(rollout, torch.full((3, 2), 10.0), torch.full((3, 2), 10.0), 0.9, 0.5)
+    # The one that terminates is worth 1 instead of 10 at its end: δ = -9, and γλ of it before.
+    assert torch.allclose(advantage[:, 0], torch.zeros(3), atol=1e-5)
+    assert torch.allclose(advantage[:, 1], torch.tensor([-9 * 0.45, -9.0, 0.0]), atol=1e-5)
+
+
+def test_the_trace_is_the_discounted_sum_of_deltas() -> None:
+    rollout = {
+        "reward": column([1.0, 2.0, 3.0]),
+        "terminated": column([False, False, True]),
+        "truncated": column([False, False, False]),
+    }
+    value, after = column([0.5, 1.0, 1.5]), column([1.0, 1.5, 99.0])
+    # δ = 1 + 0.9·1.0 - 0.5 = 1.4;  2 + 0.9·1.5 - 1 = 2.35;  3 - 1.5 = 1.5;  γλ = 0.72
+    # A = 1.4 + 0.72·3.43 = 3.8696;  2.35 + 0.72·1.5 = 3.43;  1.5
+    advantage = gae(rollout, value, after, 0.9, 0.8)
+    assert torch.allclose(advantage, column([3.8696, 3.43, 1.5]), atol=1e-5)
+
+
+@pytest.mark.parametrize(("ratio", "gain", "slope"), [(20, 1, 0), (20, -1, 20), (0.1, -1, 0)])
+def test_the_clip_stops_the_gradient_where_it_has_gone_far_enough(
+    ratio: float, gain: float, slope: float
+) -> None:
+    log_ratio = torch.tensor([math.log(ratio)], requires_grad=True)
+    clipped_loss(log_ratio.exp(), torch.tensor([float(gain)]), 0.2).backward()
+    assert log_ratio.grad is not None
+    assert float(log_ratio.grad) == pytest.approx(slope)
+
+
+def test_the_entropy_bonus_raises_the_entropy() -> None:
+    def entropy_after(weight: float) -> float:
+        config = PPOConfig(entropy=weight, horizon=32, epochs=30, learning_rate=1e-2)
+        agent = PPO(spec(), config, seed=0)
+        # A policy that is far from uniform, and no advantage to follow: the rewards are 0.
+        with torch.no_grad():
+            agent._network.actor[-1].bias.copy_(torch.tensor([2.0, 0.0]))
+        buffer = agent.make_buffer()
+        for t in range(32):
+            obs, action, step = row(t % 5)
+            buffer.add(obs, action, step._replace(reward=torch.zeros(2)))
+        agent.update(buffer)
+        outputs = agent._network.actor(torch.zeros(1, 3))
+        return float(agent._network.head.evaluate(outputs, torch.zeros(1).long())[1])
+
+    assert entropy_after(5.0) > entropy_after(0.0) + 0.05
+
+
+def test_the_gaussian_by_hand() -> None:
+    head = Gaussian((2,), log_std=math.log(0.5))
+    log_p, entropy = head.evaluate(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.5, 1.0]]))
+    # Per dimension -z²/2 - ln σ - ln √2π: z = 1 and 0, -ln 0.5 = 0.6931, ln √2π = 0.9189.
+    assert float(log_p) == pytest.approx(-0.5 + 2 * (0.6931472 - 0.9189385), abs=1e-5)
+    assert float(entropy) == pytest.approx(2 * (0.5 + 0.9189385 - 0.6931472), abs=1e-5)
+    mode = head.mode(torch.tensor([[0.3, 7.0]]))
+    assert mode.tolist() == [[pytest.approx(0.3), 1.0]]
+
+
+def test_choices_by_hand() -> None:
+    logits = torch.tensor([[math.log(1.0), math.log(3.0)]])
+    log_p, entropy = Categorical(2).evaluate(logits, torch.tensor([1]))
+    assert float(log_p) == pytest.approx(math.log(0.75))
+    assert float(entropy) == pytest.approx(-0.25 * math.log(0.25) - 0.75 * math.log(0.75))
+    both = torch.cat([logits, torch.zeros(1, 4)], dim=1)
+    log_p, _ = MultiCategorical((2, 4)).evaluate(both, torch.tensor([[1, 2]]))
+    assert float(log_p) == pytest.approx(math.log(0.75) + math.log(0.25))
+
+
+def test_samples_follow_the_probabilities() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.tensor([1.0, 3.0]).log().expand(40_000, 2)
+    # σ of the mean is √(0.75·0.25/40000) = 0.0022
+    assert float(Categorical(2).sample(logits, generator).float().mean()) == pytest.approx(
+        0.75, abs=0.01
+    )
+    head = Gaussian((1,), log_std=math.log(2.0))
+    sample = head.sample(torch.full((40_000, 1), 3.0), generator)
+    assert float(sample.mean()) == pytest.approx(3.0, abs=0.05)
+    assert float(sample.std()) == pytest.approx(2.0, abs=0.05)
+
+
+@pytest.mark.parametrize("action", [MultiDiscrete((2, 3)), Box((2, 2), -1.0, 1.0)])
+def test_it_acts_and_learns_in_other_action_spaces(action: MultiDiscrete | Box) -> None:
+    agent = PPO(spec(action), PPOConfig(horizon=4, value_clip=0.2, target_kl=1e-9), seed=0)
+    buffer = agent.make_buffer()
+    for t in range(4):
+        obs, _, step = row(t)
+        chosen = agent.act(obs, explore=True)
+        assert chosen.shape == ((2, 2) if isinstance(action, MultiDiscrete) else (2, 2, 2))
+        buffer.add(obs, chosen, step)
+    metrics = agent.update(buffer)
+    assert metrics["stopped_early"] == 1.0
+    assert buffer.rows == buffer.oldest == 4
+
+
+def test_reset_dummies_are_not_learned_from() -> None:
+    def learn(poison: float) -> torch.Tensor:
+        agent = PPO(spec(), PPOConfig(horizon=4, epochs=1), seed=0)
+        buffer = agent.make_buffer()
+        for t in range(4):
+            dummy = t == 2
+            obs, action, step = row(t, terminated=[t == 1, False], valid=[not dummy, True])
+            reward = torch.where(step.valid, step.reward, poison)
+            buffer.add(obs, action, step._replace(reward=reward))
+        agent.update(buffer)
+        return agent.state()["network/actor.0.weight"]
+
+    assert torch.equal(learn(0.0), learn(1e6))
+
+
+def test_normalised_observations_have_mean_zero_and_variance_one() -> None:
+    agent = PPO(spec(), PPOConfig(horizon=50), seed=0)
+    seen, buffer = [], agent.make_buffer()
+    for update in range(3):
+        for t in range(50):
+            obs, action, step = row(t * (update + 1))
+            seen.append(obs)
+            buffer.add(obs, action, step)
+        agent.update(buffer)
+    everything = torch.cat(seen)
+    state = agent.state()
+    assert float(state["normalizer/count"]) == 300
+    assert torch.allclose(state["normalizer/mean"], everything.mean(0), rtol=1e-4)
+    assert torch.allclose(state["normalizer/var"], everything.var(0, correction=0), rtol=1e-4)
+
+
+def test_ppo_balances_cartpole() -> None:
+    env = PreprocessVecEnv("CartPole-v1", 8)
+    agent = PPO(env.spec, PPOConfig(), seed=0)
+    buffer, obs, best = agent.make_buffer(), env.reset(torch.arange(8)), 0.0
+    for _ in range(60):
+        obs, _ = iterate(agent, env, buffer, obs)
+        best = evaluate(agent, "CartPole-v1")
+        if best >= 475:
+            break
+    assert best >= 475
+
+
+@pytest.mark.slow
+def test_ppo_swings_the_pendulum_up() -> None:
+    env = PreprocessVecEnv("Pendulum-v1", 8)
+    agent = PPO(env.spec, PPOConfig(gamma=0.9, horizon=256), seed=0)
+    buffer, obs, best = agent.make_buffer(), env.reset(torch.arange(8)), -math.inf
+    for iteration in range(100):
+        obs, _ = iterate(agent, env, buffer, obs)
+        if iteration % 10 == 9:
+            best = evaluate(agent, "Pendulum-v1")
+        if best >= -250:
+            break
+    assert best >= -250

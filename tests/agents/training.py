@@ -1,0 +1,89 @@
+"""A loop that trains, as plain as it can be, and rows of made-up experience."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hpcpod.agents.base import Agent, Buffer, Metrics
+from hpcpod.agents.dqn import DQN, DQNConfig
+from hpcpod.agents.ppo import PPO, PPOConfig
+from hpcpod.envs.gymnasium import PreprocessVecEnv
+from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, Space, Step, VecEnv, random_seeds
+
+
+def spec(
+    action: Space | None = None, observation: Space | None = None, num_envs: int = 2
+) -> EnvSpec:
+    return EnvSpec(
+        id="Task-v0",
+        observation=observation or Box((3,), -1.0, 1.0),
+        action=action or Discrete(2),
+        num_envs=num_envs,
+        device="cpu",
+        max_episode_steps=None,
+        engine="none",
+    )
+
+
+def small_agent(name: str, env_spec: EnvSpec, seed: int = 0, learning_rate: float = 1e-3) -> Agent:
+    """An agent whose updates are short."""
+    if name == "ppo":
+        ppo = PPOConfig(horizon=16, minibatch_size=32, epochs=2, learning_rate=learning_rate)
+        return PPO(env_spec, ppo, seed)
+    dqn = DQNConfig(
+        buffer_size=96,  # the ring of CartPole's runs wraps
+        learning_starts=32,
+        horizon=16,
+        updates_per_iteration=10,
+        target_interval=7,
+        learning_rate=learning_rate,
+    )
+    return DQN(env_spec, dqn, seed)
+
+
+def iterate(agent: Agent, env: VecEnv, buffer: Buffer, obs: Tensor) -> tuple[Tensor, Metrics]:
+    """Collect ``horizon`` rows, then update."""
+    for _ in range(agent.horizon):
+        action = agent.act(obs, explore=True)
+        step = env.step(action)
+        buffer.add(obs, action, step)
+        obs = step.obs
+    return obs, agent.update(buffer)
+
+
+def evaluate(agent: Agent, env_id: str, episodes: int = 16) -> float:
+    """Mean return of the deterministic policy on fixed episodes."""
+    env = PreprocessVecEnv(env_id, episodes)
+    obs = env.reset(random_seeds("evaluation", count=episodes))
+    returns, running = torch.zeros(episodes), torch.ones(episodes, dtype=torch.bool)
+    while running.any():
+        step = env.step(agent.act(obs, explore=False))
+        returns += step.reward * running
+        running &= ~(step.terminated | step.truncated)
+        obs = step.obs
+    return float(returns.mean())
+
+
+def row(t: int, num_envs: int = 2, **flags: list[bool]) -> tuple[Tensor, Tensor, Step]:
+    """Row t of a made-up experience: env i observes 100 i + t, then 100 i + t + 0.5.
+
+    So a successor tells which step it belongs to. The policy acts next on 100 i + t + 1.
+    """
+    at = 100.0 * torch.arange(num_envs)[:, None] + t
+    at = at.repeat(1, 3)
+
+    def flag(name: str, default: bool) -> Tensor:
+        return torch.tensor(flags.get(name, [default] * num_envs))
+
+    terminated, truncated = flag("terminated", False), flag("truncated", False)
+    ended = (terminated | truncated)[:, None]
+    step = Step(
+        obs=at + 1,
+        reward=at[:, 0].clone(),
+        terminated=terminated,
+        truncated=truncated,
+        next_obs=torch.where(ended, at + 0.5, at + 1),
+        valid=flag("valid", True),
+    )
+    return at, torch.full((num_envs,), t % 2), step
