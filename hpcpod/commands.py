@@ -24,19 +24,19 @@ def say(text: str = "") -> None:
 
 def launch(options: Namespace) -> int:
     """``hpcpod launch``: on this machine it stays until the run ends, on Slurm it returns."""
-    from hpcpod import api
+    from hpcpod import launching, preparing
 
-    config = api.read_config(options.config, options.cluster, set_options=options.overrides)
-    resolved = api.resolve(config, probe=not options.no_probe)
+    config = preparing.read_config(options.config, options.cluster, set_options=options.overrides)
+    resolved = preparing.resolve(config, source=options.config, probe=not options.no_probe)
     if options.dry_run:
-        for text in api.scripts(config, _runs(options)):
+        for text in launching.scripts(config, _runs(options)):
             say(text)
         return 0
-    folder = api.create_run(resolved, _runs(options))
+    folder = launching.create_run(resolved, _runs(options))
     run = Run(folder)
     if config.cluster.launcher == "local":
         return follow_here(run)
-    jobs = api.start(folder, config)
+    jobs = launching.start(folder, config)
     say(f"{run.name}: submitted the coordinator as job {jobs[0]} and the slots as job {jobs[1]}")
     _say_how_to_follow(run)
     return 0
@@ -56,23 +56,24 @@ def _word(run: Run) -> str:
 
 def render(options: Namespace) -> int:
     """``hpcpod render``: the run folder and its scripts, for a person to submit."""
-    from hpcpod import api
+    from hpcpod import launching, preparing
 
-    config = api.read_config(
+    config = preparing.read_config(
         options.config, options.cluster or "slurm", set_options=options.overrides
     )
-    folder = api.create_run(api.resolve(config, probe=not options.no_probe), _runs(options))
+    resolved = preparing.resolve(config, source=options.config, probe=not options.no_probe)
+    folder = launching.create_run(resolved, _runs(options))
     run = Run(folder)
     say(f"run folder: {run.path}")
     say("submit it with")
-    for path in api.write_scripts(folder):
+    for path in launching.write_scripts(folder):
         say(f"    sbatch {path}")
     return 0
 
 
 def validate(options: Namespace) -> int:
     """``hpcpod validate``: every problem at once, or the resolved configuration."""
-    from hpcpod import api
+    from hpcpod import preparing
     from hpcpod.config.loading import dump_yaml
     from hpcpod.config.manual import field_manual
 
@@ -81,8 +82,8 @@ def validate(options: Namespace) -> int:
         return 0
     if options.config is None:
         raise UserError("validate needs a CONFIG file, or --fields for the manual")
-    config = api.read_config(options.config, set_options=options.overrides)
-    checked = api.check(config)
+    config = preparing.read_config(options.config, set_options=options.overrides)
+    checked = preparing.check(config, source=options.config)
     say(dump_yaml(config).rstrip())
     say()
     quotas = ", ".join(f"{n} {name}" for name, n in checked.quotas.items())
@@ -106,10 +107,10 @@ def _size(size: float) -> str:
 
 def train(options: Namespace) -> int:
     """``hpcpod train``: one agent, no tournament."""
-    from hpcpod import api
+    from hpcpod import api, preparing
     from hpcpod.display import count, number
 
-    config = api.read_config(options.config, set_options=options.overrides)
+    config = preparing.read_config(options.config, set_options=options.overrides)
     to = options.save_to or Path(f"{config.name}.h5")
     told = 0.0
 
@@ -307,9 +308,9 @@ def resume(options: Namespace) -> int:
     run.undrain()
     if run.local:
         return follow_here(run)
-    from hpcpod import api
+    from hpcpod import launching
 
-    jobs = api.restart(run.folder)
+    jobs = launching.restart(run.folder)
     say(f"{run.name}: submitted {' and '.join(jobs) or 'nothing: its jobs are in the queue'}")
     return 0
 

@@ -36,21 +36,21 @@ from hpcpod.errors import Diverged, UnsupportedSpace
 class DQNConfig:
     """Hyperparameters of DQN."""
 
-    learning_rate: float = 2e-3
+    learning_rate: float = 1e-3
     """Step size of Adam."""
     gamma: float = field(default=0.99, metadata={"near_one": True})
     """Discount factor, in [0, 1]."""
     buffer_size: int = 100_000
     """Transitions that the replay buffer holds, over all environments."""
-    batch_size: int = 64
+    batch_size: int = 128
     """Transitions in one gradient update."""
     learning_starts: int = 1_000
     """Transitions to collect before the first gradient update."""
     horizon: int = 32
     """Steps of each environment between two rounds of gradient updates."""
-    updates_per_iteration: int = 128
+    updates_per_iteration: int = 64
     """Gradient updates in each round of them."""
-    target_interval: int = 128
+    target_interval: int = 64
     """Gradient updates between two updates of the target network."""
     tau: float = 1.0
     """How far the target network moves towards the online one, in (0, 1]; 1 copies it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +223,7 @@ def test_every_hyperparameter_has_a_default_and_a_docstring(agent: type[PPO | DQ
     )
     documented = {
         first.target.id
-        for first, second in zip(body, body[1:], strict=False)
+        for first, second in pairwise(body)
         if isinstance(first, ast.AnnAssign)
         and isinstance(first.target, ast.Name)
         and isinstance(second, ast.Expr)

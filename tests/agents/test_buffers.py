@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import Tensor
 
 from hpcpod.agents.base import Buffer
 from hpcpod.agents.buffers import ReplayBuffer, RolloutBuffer
-from hpcpod.envs.vec_env import State, Step
+from hpcpod.envs.vec_env import Box, State, Step
 from tests.agents.training import row, spec
 
 FLAGS: dict[int, dict[str, list[bool]]] = {
@@ -80,7 +82,7 @@ def test_the_same_generator_draws_the_same_batch() -> None:
 def test_a_ring_restored_from_segments_is_the_same_ring(cuts: tuple[int, ...]) -> None:
     buffer = ring(20)
     borders = [buffer.oldest, *[c for c in cuts if c > buffer.oldest], buffer.rows]
-    segments = [(a, buffer.segment(a, b)) for a, b in zip(borders, borders[1:], strict=False)]
+    segments = [(a, buffer.segment(a, b)) for a, b in pairwise(borders)]
     other = ReplayBuffer(spec(), 16)
     fill(other, 0, 3)  # what was there before is gone
     other.restore(20, segments)
@@ -157,8 +159,6 @@ def test_an_empty_ring_is_refused() -> None:
 
 
 def test_images_stay_bytes_in_the_ring() -> None:
-    from hpcpod.envs.vec_env import Box
-
     buffer = ReplayBuffer(spec(observation=Box((1, 2, 2), 0.0, 255.0, "uint8")), 8)
     obs: Tensor = torch.full((2, 1, 2, 2), 7, dtype=torch.uint8)
     no = torch.zeros(2, dtype=torch.bool)

@@ -65,11 +65,13 @@ def evaluate(agent: Agent, env_id: str, episodes: int = 16) -> float:
     return float(returns.mean())
 
 
-def row(t: int, num_envs: int = 2, **flags: list[bool]) -> tuple[Tensor, Tensor, Step]:
-    """Row t of a made-up experience: env i observes 100 i + t, then 100 i + t + 0.5.
+def row(t: int, **flags: list[bool]) -> tuple[Tensor, Tensor, Step]:
+    """Row t of the made-up experience of two environments.
 
-    So a successor tells which step it belongs to. The policy acts next on 100 i + t + 1.
+    Environment i observes 100 i + t and acts next on 100 i + t + 1; the final observation of
+    an episode is 100 i + t + 0.5. So an observation tells which step it belongs to.
     """
+    num_envs = 2
     at = 100.0 * torch.arange(num_envs)[:, None] + t
     at = at.repeat(1, 3)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import LaunchError, UserError
 from hpcpod.launchers.slurm import SlurmLauncher, environment
+from hpcpod.launchers.templates import template_folder
 from hpcpod.records import Intent
 from tests.launchers.runs import COORDINATOR, SLOTS, run_config
 
@@ -53,6 +55,12 @@ def test_rendered_texts_are_as_recorded(case: str, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("case", CASES)
 def test_rendered_texts_are_valid_bash(case: str) -> None:
     subprocess.run(["bash", "-n"], input=text_of(case), text=True, check=True)
+
+
+def test_the_readme_names_every_variable_of_a_template() -> None:
+    readme = (template_folder("default") / "README.md").read_text()
+    documented = re.findall(r"^\| `@\{(\w+)\}` \|", readme, re.MULTILINE)
+    assert sorted(documented) == sorted(SlurmLauncher(Path("/r"), run_config()).variables(SLOTS))
 
 
 def options(config: RunConfig, intent: Intent = SLOTS) -> set[str]:

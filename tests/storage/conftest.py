@@ -9,7 +9,7 @@ from hpcpod.storage.disk import Disk
 from hpcpod.storage.run_folder import RunFolder
 from tests.storage.faults import NoLinks
 
-WEIRD = ["plain", "two words", "it's \"quoted\"", "a;b && c $HOME *", "größe-模型-🚀", "-rf"]
+WEIRD = ["plain", "two words", 'it\'s "quoted"', "a;b && c $HOME *", "größe-模型-🚀", "-rf"]
 
 
 @pytest.fixture(params=WEIRD)

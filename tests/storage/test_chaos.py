@@ -8,20 +8,23 @@ import signal
 import time
 from pathlib import Path
 
-from hpcpod.records import Document, Report
+from hpcpod.records import Document, Intent, Owner, Report
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.run_folder import RunFolder
 from tests.storage.faults import finish, start
 
 WRITERS = 16
-ORDERS = 12
+ORDERS = 60
 KILLED = 4
 
 
 def fold(run: RunFolder, orders: list[str]) -> None:
     """Count reports on the board, each once: read, modify, publish, until it is in."""
+    latest = -1
     while True:
         number, old = run.board.read() or (-1, {})
+        assert number >= latest, "a reader never goes back"
+        latest = number
         counted = old.get("orders", {})
         new_ones = [order for order in orders if order not in counted]
         if not new_ones:
@@ -68,7 +71,7 @@ def disturb(pids: list[int], victims: list[int], chance: random.Random) -> dict[
             elif pid not in stopped and chance.random() < 0.15:
                 stopped.add(pid)
                 os.kill(pid, signal.SIGSTOP)
-        if doomed and time.monotonic() - started > 0.3 * (KILLED - len(doomed) + 1):
+        if doomed and time.monotonic() - started > 0.15 * (KILLED - len(doomed) + 1):
             pid = doomed.pop()
             if pid in running:
                 os.kill(pid, signal.SIGKILL)
@@ -86,6 +89,7 @@ def test_nothing_is_lost_and_nothing_counts_twice(run: RunFolder, tmp_path: Path
     victims = chance.sample(pids[1:], KILLED)
     codes = disturb(pids, victims, chance)
     assert all(codes[pid] == 0 for pid in pids if pid not in victims)
+    assert sum(codes[pid] == -signal.SIGKILL for pid in victims) >= 2
 
     fresh = RunFolder.open(run.path)
     found = fresh.board.read()
@@ -135,8 +139,6 @@ def test_a_writer_stopped_for_long_cannot_publish_an_old_generation(run: RunFold
 
 
 def test_one_of_sixteen_gets_the_claim(run: RunFolder) -> None:
-    from hpcpod.records import Owner
-
     def take(slot: int) -> None:
         os._exit(10 if RunFolder.open(run.path).claim("p-1-0", Owner(f"1_{slot}", "1")) else 0)
 
@@ -151,8 +153,6 @@ def test_one_of_sixteen_gets_the_claim(run: RunFolder) -> None:
 
 
 def test_two_coordinators_submit_once(run: RunFolder) -> None:
-    from hpcpod.records import Intent
-
     def submit(coordinator: int) -> None:
         mine = RunFolder.open(run.path)
         wins = 0
@@ -172,7 +172,6 @@ def test_of_two_jobs_of_one_intent_one_learns_that_it_is_the_duplicate(run: RunF
         os._exit(int(RunFolder.open(run.path).record_submission(0, str(job))))
 
     pids = [start(lambda job=job: enter(job)) for job in (11, 12, 13)]  # type: ignore[misc]
-    winner = run.submission(0)
     said = {finish(pid) for pid in pids}
     winner = run.submission(0)
     assert winner is not None

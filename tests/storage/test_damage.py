@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import random
@@ -74,8 +75,6 @@ def test_a_damaged_report_is_the_same_answer_to_everyone(
 def test_a_report_under_another_name_is_not_believed(run: RunFolder, report: Report) -> None:
     run.publish_report(report)
     path = next((run.path / "reports").glob("*/p0001*"))
-    import hashlib
-
     shard = hashlib.sha256(b"p0002-00001-0").hexdigest()[:2]
     (run.path / "reports" / shard).mkdir(exist_ok=True)
     held(path).rename(run.path / "reports" / shard / "p0002-00001-0.json")
@@ -85,17 +84,13 @@ def test_a_report_under_another_name_is_not_believed(run: RunFolder, report: Rep
 
 def test_a_report_of_another_version_is_corrupt_not_a_traceback(run: RunFolder) -> None:
     data = sealed.seal({"order": "p-1-0", "unknown": 1})
-    import hashlib
-
     shard = hashlib.sha256(b"p-1-0").hexdigest()[:2]
     run.disk.publish(run.path / "reports" / shard / "p-1-0.json", data)
     with pytest.raises(Corrupt, match="another version"):
         run.read_report("p-1-0")
 
 
-def test_a_damaged_claim_holds_nothing_and_can_be_taken_again(
-    run: RunFolder, owner: Owner
-) -> None:
+def test_a_damaged_claim_holds_nothing_and_can_be_taken_again(run: RunFolder, owner: Owner) -> None:
     assert run.claim("p-1-0", owner)
     tear(next((run.path / "claims").glob("*/p-1-0")))
     assert run.claim("p-1-0", Owner("13_0", "13"))

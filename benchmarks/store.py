@@ -1,0 +1,181 @@
+"""How fast a run folder is: ``python benchmarks/store.py [--folder DIR]``, in under 90 s.
+
+Give a folder on the filesystem that the run will use: the local disk says little about
+Lustre or NFS. Each number is one process's, unless it says how many write at once.
+
+A merge is measured up to the borders of storage: reading the reports, and publishing the
+board that they make. What the tournament does between is ``fold`` below, which only counts;
+another one may be given to ``merge_rate``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from hpcpod.records import Checkpoint, Document, Json, Owner, Report
+from hpcpod.storage.board import writer_id
+from hpcpod.storage.run_folder import RunFolder
+
+Fold = Callable[[Document, list[Report]], Document]
+
+
+def order(writer: int, number: int) -> str:
+    return f"p{writer:04d}-{number:05d}-0"
+
+
+def report(writer: int, number: int) -> Report:
+    """A report of usual size: 32 episodes and a dozen metrics."""
+    returns = tuple(float(n) for n in range(32))
+    metrics = {f"metric_{n}": n / 7 for n in range(12)}
+    checkpoint = Checkpoint("ab" * 32, number * 20_000)
+    name = order(writer, number)
+    return Report(
+        name, f"p{writer:04d}", number, 0, "1_1", returns, (), checkpoint, metrics=metrics
+    )
+
+
+def board(pods: int) -> Document:
+    """A document as big as a board of this many pods: about 1.5 kB each."""
+    returns = [n / 3 for n in range(32)]
+    evaluation: Json = {"round": 1, "returns": returns, "checkpoint": "ab" * 32}
+    row: Json = {"algorithm": "ppo", "seed": 1, "history": [evaluation, evaluation]}
+    return {"run": {"env_steps": 0}, "pods": {f"p{n:04d}": {**row, "id": n} for n in range(pods)}}
+
+
+def fold(document: Document, reports: list[Report]) -> Document:
+    """The least that a merge does: each report changes its pod's row."""
+    pods = {**document["pods"]}
+    for one in reports:
+        pods[one.pod] = {**pods.get(one.pod, {}), "order": one.order, "returns": one.returns[0]}
+    steps = document["run"]["env_steps"] + len(reports)
+    return {"run": {"env_steps": steps}, "pods": pods}
+
+
+def milliseconds(work: Callable[[int], object], times: int) -> str:
+    """The median and the 95th percentile of some calls."""
+    spent = []
+    for number in range(times):
+        started = time.perf_counter()
+        work(number)
+        spent.append((time.perf_counter() - started) * 1e3)
+    return f"{statistics.median(spent):8.2f} ms   (95 %: {np.percentile(spent, 95):.2f})"
+
+
+def merge_rate(folder: Path, writers: int, seconds: float, fold: Fold = fold) -> tuple[int, int]:
+    """Reports merged and generations published while so many processes report all the time."""
+    run = RunFolder.create(folder / f"rate-{writers}", {})
+    run.board.publish(-1, {}, board(writers), writer_id())
+    until = time.monotonic() + seconds
+    pids = []
+    for writer in range(writers):
+        pid = os.fork()
+        if pid == 0:
+            mine = RunFolder.open(run.path)
+            number = 0
+            while time.monotonic() < until:
+                mine.publish_report(report(writer, number))
+                number += 1
+            os._exit(0)
+        pids.append(pid)
+    following = [0] * writers
+    merged = generations = 0
+    while time.monotonic() < until:
+        reports = []
+        for writer in range(writers):
+            found = run.read_report(order(writer, following[writer]))
+            if found is not None:
+                reports.append(found)
+                following[writer] += 1
+        if reports:
+            number, old = run.board.read() or (-1, {})
+            run.board.publish(number, old, fold(old, reports), writer_id())
+            merged += len(reports)
+            generations += 1
+    for pid in pids:
+        os.waitpid(pid, 0)
+    return merged, generations
+
+
+def merge_at_once(folder: Path, count: int) -> None:
+    """How long one merge of many reports takes, step by step."""
+    run = RunFolder.create(folder / "merge", {})
+    run.board.publish(-1, {}, board(count), writer_id())
+    for writer in range(count):
+        run.publish_report(report(writer, 1))
+    started = time.perf_counter()
+    reports = [found for n in range(count) if (found := run.read_report(order(n, 1)))]
+    read = time.perf_counter()
+    number, old = run.board.read() or (-1, {})
+    new = fold(old, reports)
+    folded = time.perf_counter()
+    run.board.publish(number, old, new, writer_id())
+    done = time.perf_counter()
+    print(f"merge of {len(reports):,} reports        {(done - started) * 1e3:8.0f} ms", end="")
+    print(f"   (read {(read - started) * 1e3:.0f}, publish {(done - folded) * 1e3:.0f})")
+
+
+def single(folder: Path) -> None:
+    """One process, one call after the other."""
+    run = RunFolder.create(folder / "single", {})
+    random = np.random.default_rng(0)
+    layers = {f"layer.{n}": random.normal(size=(256, 40)).astype(np.float32) for n in range(50)}
+
+    def put(number: int) -> None:
+        run.blobs.put(layers, {"number": number})
+
+    print("claim                      ", milliseconds(lambda n: run.claim(order(1, n), OWNER), 200))
+    print("report                     ", milliseconds(lambda n: publish(run, n), 200))
+    print("2 MB blob                  ", milliseconds(put, 50))
+    whole = board(1000)
+    run.board.publish(-1, {}, whole, writer_id())
+    size = next(run.board.history()).size / 1e6
+    print(
+        f"board of 1,000 pods, {size:.1f} MB, read anew",
+        milliseconds(lambda _: RunFolder.open(run.path).board.read(), 20),
+    )
+
+    def step(number: int) -> None:
+        base, old = run.board.read() or (-1, {})
+        assert run.board.publish(base, old, fold(old, [report(number, 1)]), writer_id())
+
+    print("  read, change a row, publish", milliseconds(step, 100))
+    print("  read anew through its deltas", milliseconds(lambda _: read_anew(run), 20))
+
+
+OWNER = Owner("1_1", "1", "node1", 1)
+
+
+def publish(run: RunFolder, number: int) -> None:
+    run.publish_report(report(0, number))
+
+
+def read_anew(run: RunFolder) -> None:
+    RunFolder.open(run.path).board.read()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--folder", type=Path, help="where to measure; a temporary folder if unset")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of each rate (default: 8)")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=arguments.folder, prefix="hpcpod-store-") as name:
+        folder = Path(name)
+        single(folder)
+        merge_at_once(folder, 1000)
+        for writers in (1, 16, 64):
+            merged, generations = merge_rate(folder, writers, arguments.seconds)
+            rate = merged / arguments.seconds
+            print(f"{writers:2d} writers, one merging     {rate:8.0f} reports/s", end="")
+            print(f"   ({generations / arguments.seconds:.0f} generations/s)")
+
+
+if __name__ == "__main__":
+    main()

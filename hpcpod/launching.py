@@ -1,0 +1,150 @@
+"""Making a run and setting it going: a folder, then processes here or jobs on a cluster."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hpcpod import plugins
+from hpcpod.config.resolved import Resolved
+from hpcpod.config.schema import RunConfig
+from hpcpod.errors import HpcpodError, UserError
+from hpcpod.orchestrator import launcher_of, submit
+from hpcpod.records import Intent
+from hpcpod.storage.board import writer_id
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.leaderboard import first_board
+from hpcpod.tournament.merge import read_board
+from hpcpod.tournament.rules import Rules
+
+_BACKGROUND: list[subprocess.Popen[bytes]] = []
+"""Coordinators that this process has started: kept, so that they are not reaped too early."""
+
+
+def create_run(resolved: Resolved, runs: Path) -> RunFolder:
+    """Make the run folder with its first board: complete, or not at all.
+
+    Raises:
+        RunExists: a run of this name is there.
+        UserError: the folder can't be written.
+    """
+    rules = Rules.of(resolved.config, resolved.algorithms)
+    board = first_board(rules, time.time())
+    document = {**resolved.document(), "source": source_state()}
+    folder = RunFolder.create(runs / resolved.config.name, document)
+    try:
+        folder.board.publish(-1, {}, board.document(), writer_id())
+    except BaseException:
+        remove_run(folder)
+        raise
+    return folder
+
+
+def remove_run(folder: RunFolder) -> None:
+    """Take back a run that never started."""
+    shutil.rmtree(folder.path, ignore_errors=True)
+
+
+def start(folder: RunFolder, config: RunConfig) -> list[str]:
+    """Set a new run going: a process here, or jobs on the cluster; return the jobs' ids.
+
+    Raises:
+        LaunchError: the scheduler refused. Then nothing is left, neither jobs nor folder.
+    """
+    if config.cluster.launcher == "local":
+        start_here(folder)
+        return []
+    launcher = launcher_of(folder)
+    jobs: list[str] = []
+    try:
+        for intent in new_intents(folder, launcher.places):
+            jobs += [job for job in [submit(folder, launcher, intent)] if job is not None]
+    except HpcpodError:
+        launcher.cancel(jobs)
+        remove_run(folder)
+        raise
+    return jobs
+
+
+def scripts(config: RunConfig, runs: Path) -> list[str]:
+    """The sbatch texts of a run as ``launch`` would submit them; nothing is made."""
+    launcher: Any = plugins.resolve("launchers", config.cluster.launcher)(
+        (runs / config.name).absolute(), config
+    )
+    if not hasattr(launcher, "script"):
+        raise UserError(
+            f"the launcher '{config.cluster.launcher}' submits no scripts; add --cluster slurm"
+        )
+    kinds = Intent(0, "TOKEN", "coordinator"), Intent(1, "TOKEN", "slots", launcher.places)
+    return [launcher.script(intent) for intent in kinds]
+
+
+def write_scripts(folder: RunFolder) -> list[Path]:
+    """Write a run's sbatch scripts for a person to submit; each counts once, like a launch's."""
+    launcher: Any = launcher_of(folder)
+    paths = []
+    for intent in new_intents(folder, launcher.places):
+        folder.publish_intent(intent)
+        path = folder.path / "scripts" / f"{intent.kind}-{intent.number}.sbatch"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(launcher.script(intent))
+        paths.append(path)
+    return paths
+
+
+def restart(folder: RunFolder) -> list[str]:
+    """Submit what a run on a cluster lacks: its coordinator, and slots; the jobs' ids."""
+    launcher = launcher_of(folder)
+    present = {job.kind for job in launcher.observe().jobs}
+    wanted = [i for i in new_intents(folder, launcher.places) if i.kind not in present]
+    jobs = []
+    for intent in wanted:
+        numbered = replace(intent, number=folder.intent_count())
+        job = submit(folder, launcher, numbered)
+        jobs += [job] if job is not None else []
+    return jobs
+
+
+def new_intents(folder: RunFolder, slots: int) -> list[Intent]:
+    """The next two submissions of a run: its coordinator and an array of slots."""
+    number = folder.intent_count()
+    return [
+        Intent(number, secrets.token_hex(8), "coordinator"),
+        Intent(number + 1, secrets.token_hex(8), "slots", slots, read_board(folder).reports),
+    ]
+
+
+def start_here(folder: RunFolder) -> None:
+    """Run slots and coordinator in the background; they end when this process does."""
+    (folder.path / "logs").mkdir(exist_ok=True)
+    with (folder.path / "logs" / "coordinator.log").open("ab") as log:
+        process = subprocess.Popen(
+            [
+                sys.executable, "-m", "hpcpod.orchestrator", str(folder.path),
+                "--parent", str(os.getpid()),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+    _BACKGROUND.append(process)
+
+
+def source_state() -> str:
+    """``git describe`` of the working directory, or empty outside of a checkout."""
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--tags"],
+            capture_output=True, text=True, timeout=5, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

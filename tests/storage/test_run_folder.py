@@ -1,0 +1,163 @@
+"""What one process sees of a run folder, wherever the folder is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpcpod.errors import RunExists, RunNotFound
+from hpcpod.records import Checkpoint, Owner, Report
+from hpcpod.storage import sealed
+from hpcpod.storage.disk import Disk
+from hpcpod.storage.layout import plain
+from hpcpod.storage.run_folder import RunFolder
+
+
+def test_any_path_is_a_good_path(weird_path: Path, report: Report, owner: Owner) -> None:
+    run = RunFolder.create(weird_path, {"name": "größe"})
+    assert RunFolder.open(str(weird_path)).config == run.config
+    assert run.config["name"] == "größe"
+    assert run.board.publish(-1, {}, {"rows": {"a": 1}}, "w")
+    assert run.publish_report(report)
+    assert run.read_report(report.order) == report
+    assert run.claim(report.order, owner)
+    sha256 = run.blobs.put({"x": np.ones(3)}, {})
+    run.save_resume("p1", 1, 0, Checkpoint(sha256, 5))
+    assert run.latest_resume("p1", 1) == Checkpoint(sha256, 5)
+    with run.merge_lock(1) as held, run.coordinator_lease() as leading:
+        assert held
+        assert leading
+    assert [path.name for path in weird_path.parent.iterdir()] == ["run"]
+
+
+def test_a_relative_path_stays_the_same_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = RunFolder.create("runs/a", {})
+    monkeypatch.chdir("/")
+    run.request("stop", {})
+    assert RunFolder.open(tmp_path / "runs" / "a").requested("stop") == {}
+
+
+def test_a_run_is_created_once(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run", {"seed": 1})
+    for _ in range(2):
+        with pytest.raises(RunExists, match="there is a run, or something else, at"):
+            RunFolder.create(tmp_path / "run", {"seed": 2})
+    assert RunFolder.open(tmp_path / "run").config["seed"] == 1
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("")
+    with pytest.raises(RunExists):
+        RunFolder.create(tmp_path / "mine", {})
+    (tmp_path / "empty").mkdir()
+    assert RunFolder.create(tmp_path / "empty", {}).path.is_dir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunExists):
+        RunFolder.create(tmp_path / "file", {})
+
+
+def test_what_a_killed_creation_left_is_swept_an_hour_later(tmp_path: Path) -> None:
+    for name, age in ((".tmp-run-old", 7200), (".tmp-run-new", 0), ("other", 7200)):
+        (tmp_path / name / "board").mkdir(parents=True)
+        stamp = (tmp_path / name).stat().st_mtime - age
+        os.utime(tmp_path / name, (stamp, stamp))
+    RunFolder.create(tmp_path / "run", {})
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".tmp-run-new", "other", "run"]
+
+
+def test_a_folder_of_another_layout_is_refused(tmp_path: Path) -> None:
+    Disk().replace(tmp_path / "config.json", sealed.seal({"format": 99, "publish": "link"}))
+    with pytest.raises(RunNotFound, match="has layout 99"):
+        RunFolder.open(tmp_path)
+
+
+def test_only_the_same_slot_of_the_same_job_enters_a_claim_again(run: RunFolder) -> None:
+    assert run.claim_owner("p-1-0") is None
+    assert run.claim("p-1-0", Owner("12_3", "12", "node1", 1))
+    assert run.claim("p-1-0", Owner("12_3", "12", "node9", 2)), "requeued to another node"
+    assert not run.claim("p-1-0", Owner("12_4", "12", "node1", 1))
+    assert not run.claim("p-1-0", Owner("12_3", "13", "node1", 1))
+    assert run.claim_owner("p-1-0") == Owner("12_3", "12", "node1", 1)
+
+
+def test_the_first_report_of_an_order_stands(run: RunFolder, report: Report) -> None:
+    assert not run.has_report(report.order)
+    assert run.read_report(report.order) is None
+    assert run.publish_report(report)
+    assert run.publish_report(report), "saying it again is no contradiction"
+    assert not run.publish_report(replace(report, returns=(9.0,)))
+    assert run.read_report(report.order) == report
+    assert run.has_report(report.order)
+
+
+def test_asking_twice_is_asking_once(run: RunFolder) -> None:
+    assert run.requested("stop") is None
+    run.request("stop", {"reason": "user"})
+    run.request("stop", {"reason": "again"})
+    assert run.requested("stop") == {"reason": "user"}
+    run.withdraw("stop")
+    run.withdraw("stop")
+    assert run.requested("stop") is None
+
+
+def test_slots_show_what_they_do(run: RunFolder) -> None:
+    run.write_slot("12_3", {"state": "training"})
+    run.write_slot("12_3", {"state": "evaluating"})
+    run.write_slot("12_4", {"state": "waiting"})
+    (run.path / "slots" / "12_5.json").write_bytes(b"torn by a crash")
+    shown = run.slots()
+    assert {name: status["state"] for name, status in shown.items()} == {
+        "12_3": "evaluating",
+        "12_4": "waiting",
+    }
+    assert shown["12_3"]["mtime"] == (run.path / "slots" / "12_3.json").stat().st_mtime
+    run.drop_slot("12_3")
+    run.drop_slot("12_3")
+    assert list(run.slots()) == ["12_4"]
+    assert run.quarantined() == []
+
+
+def test_thousands_of_reports_stay_a_few_hundred_per_folder(run: RunFolder) -> None:
+    folders = Counter(run._report(f"p{n % 997:04d}-{n // 997:05d}-0").parent for n in range(50_000))
+    assert max(folders.values()) < 300
+
+
+def test_names_that_are_no_file_names_are_refused(run: RunFolder) -> None:
+    for name in ("", ".", "..", ".hidden", "a/b", "/etc/passwd", "nul\0", "x" * 300):
+        with pytest.raises(ValueError, match="can't be the name"):
+            plain(name)
+        with pytest.raises(ValueError, match="can't be the name"):
+            run.request(name, {})
+
+
+def test_a_file_put_into_quarantine_is_listed_with_its_reason(run: RunFolder) -> None:
+    path = run.path / "pods" / "strange"
+    path.write_text("?")
+    run.quarantine(path, "it is strange")
+    run.quarantine(path, "it is gone already")
+    assert not path.exists()
+    (found,) = run.quarantined()
+    assert found.name.startswith("pods+strange.")
+    assert found.reason == "it is strange"
+
+
+def test_looking_at_a_run_loads_neither_numpy_nor_h5py(run: RunFolder) -> None:
+    run.board.publish(-1, {}, {"rows": {"a": 1}}, "w")
+    code = (
+        "import sys; from hpcpod.storage.run_folder import RunFolder;"
+        "run = RunFolder.open(sys.argv[1]); run.board.read(); run.slots(); run.requested('stop');"
+        "run.intents(); run.latest_resume('p', 1);"
+        "print({'numpy', 'h5py', 'torch', 'filelock'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, run.path], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "set()"

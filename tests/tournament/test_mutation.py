@@ -1,0 +1,164 @@
+"""Hyperparameters stay in their ranges, and a mutation always changes something."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcpod.config.space import (
+    AlgorithmSpace,
+    Choice,
+    Int,
+    LogUniform,
+    Range,
+    Scalar,
+    Uniform,
+    Value,
+)
+from hpcpod.tournament.mutation import mutate, sample, unmutated
+
+ENDS = st.tuples(st.floats(1e-6, 1e6), st.floats(1.001, 1e3))
+RANGES: st.SearchStrategy[Range] = st.one_of(
+    ENDS.map(lambda e: LogUniform(e[0], e[0] * e[1])),
+    ENDS.map(lambda e: Uniform(e[0], e[0] * e[1])),
+    st.tuples(st.integers(-1000, 1000), st.integers(1, 1000)).map(lambda e: Int(e[0], e[0] + e[1])),
+    st.lists(st.integers(0, 99), min_size=2, max_size=5, unique=True).map(
+        lambda values: Choice(tuple(values))
+    ),
+)
+
+
+def space(
+    values: dict[str, Value],
+    *,
+    defaults: dict[str, Scalar] | None = None,
+    structural: tuple[str, ...] = (),
+    near_one: tuple[str, ...] = (),
+) -> AlgorithmSpace:
+    return AlgorithmSpace("ppo", values, defaults or {}, structural, near_one)
+
+
+def inside(value: Scalar, allowed: Range) -> bool:
+    if isinstance(allowed, Choice):
+        return value in allowed.values
+    whole = not isinstance(allowed, Int) or isinstance(value, int)
+    return isinstance(value, (int, float)) and allowed.low <= value <= allowed.high and whole
+
+
+@given(allowed=st.lists(RANGES, min_size=1, max_size=4), key=st.integers(0, 2**63))
+def test_every_mutation_stays_inside_and_changes_every_range(
+    allowed: list[Range], key: int
+) -> None:
+    ranges: dict[str, Value] = {f"h{i}": each for i, each in enumerate(allowed)}
+    where = space({**ranges, "fixed": 1.5, "shape": Choice((1, 2))}, structural=("shape",))
+    rng = Random(key)
+    parent = sample(where, rng)
+    for _ in range(20):
+        child, changed = mutate(where, parent, rng)
+        assert all(inside(child[f"h{i}"], each) for i, each in enumerate(allowed))
+        assert list(changed) == sorted(ranges)
+        assert (child["fixed"], child["shape"]) == (1.5, parent["shape"])
+        parent = child
+
+
+@given(allowed=RANGES, key=st.integers(0, 2**63))
+def test_a_value_at_either_end_turns_back(allowed: Range, key: int) -> None:
+    ends = (
+        (allowed.values[0], allowed.values[-1])
+        if isinstance(allowed, Choice)
+        else (allowed.low, allowed.high)
+    )
+    for end in ends:
+        child, changed = mutate(space({"h": allowed}), {"h": end}, Random(key))
+        assert changed == ("h",)
+        assert inside(child["h"], allowed)
+
+
+def moves(allowed: Range, old: float, near_one: tuple[str, ...] = ()) -> list[float]:
+    """Where a value goes in many mutations."""
+    where = space({"h": allowed}, near_one=near_one)
+    found = []
+    for key in range(2000):
+        value = mutate(where, {"h": old}, Random(key))[0]["h"]
+        assert isinstance(value, (int, float))
+        found.append(value)
+    return found
+
+
+def share(values: list[float], low: float, high: float) -> float:
+    """The share of values that moved, rather than being drawn anew, lies in [low, high]."""
+    return sum(low <= value <= high for value in values) / len(values)
+
+
+def test_a_log_uniform_value_is_multiplied_or_divided_by_up_to_a_half() -> None:
+    found = moves(LogUniform(1e-9, 1e9), 1.0)
+    up, down = share(found, 1.1, 1.5), share(found, 1 / 1.5, 1 / 1.1)
+    # nine in ten moves, half of them each way; the tenth is drawn from the whole range
+    assert up == pytest.approx(0.45, abs=0.03)
+    assert down == pytest.approx(0.45, abs=0.03)
+
+
+def test_gamma_moves_by_its_distance_from_one() -> None:
+    found = moves(Uniform(0.0, 0.9999), 0.99, near_one=("h",))
+    # 1 - gamma = .01 goes to .011 ... .015, or to .01 / 1.5 ... .01 / 1.1
+    assert share(found, 0.985, 0.989) == pytest.approx(0.45, abs=0.03)
+    assert share(found, 1 - 0.01 / 1.1, 1 - 0.01 / 1.5) == pytest.approx(0.45, abs=0.03)
+
+
+def test_gamma_of_one_can_still_move() -> None:
+    child, changed = mutate(space({"h": Uniform(0.9, 1.0)}, near_one=("h",)), {"h": 1.0}, Random(1))
+    assert changed == ("h",)
+    assert inside(child["h"], Uniform(0.9, 1.0))
+
+
+def test_a_uniform_value_moves_by_a_part_of_the_width() -> None:
+    found = moves(Uniform(0.0, 100.0), 50.0)
+    assert share(found, 60, 75) + share(found, 25, 40) > 0.88
+
+
+def test_small_integers_move_by_one() -> None:
+    found = moves(Int(1, 5), 2)
+    assert share(found, 1, 1) + share(found, 3, 3) > 0.88
+
+
+def test_a_choice_moves_to_a_neighbour() -> None:
+    found = moves(Choice((1, 2, 3, 4, 5)), 3)
+    assert share(found, 2, 2) + share(found, 4, 4) > 0.88
+
+
+def test_true_and_one_are_different_choices() -> None:
+    child, changed = mutate(space({"h": Choice((True, 1))}), {"h": 1}, Random(0))
+    assert (child["h"], changed) == (True, ("h",))
+
+
+def test_nothing_to_mutate_is_no_error() -> None:
+    assert mutate(space({"h": 1.0}), {"h": 1.0}, Random(0)) == ({"h": 1.0}, ())
+
+
+def test_a_control_has_the_default_where_it_is_allowed_else_the_middle() -> None:
+    where = space(
+        {
+            "lr": LogUniform(1e-4, 1e-2),
+            "gamma": Uniform(0.9, 0.95),
+            "epochs": Int(5, 8),
+            "layers": Choice((1, 2, 3)),
+            "width": Choice((32, 64)),
+            "fixed": 7,
+        },
+        defaults={"lr": 1.0, "gamma": 0.93, "epochs": 4, "layers": 9, "width": 32, "fixed": 1},
+    )
+    control = unmutated(where)
+    assert control == {
+        "lr": pytest.approx(1e-3), "gamma": 0.93, "epochs": 6,
+        "layers": 2, "width": 32, "fixed": 7,
+    }  # fmt: skip
+
+
+def test_a_draw_depends_on_the_key_and_not_on_the_order_of_names() -> None:
+    values: dict[str, Value] = {"a": Uniform(0, 1), "b": LogUniform(1, 9)}
+    backwards = dict(reversed(values.items()))
+    assert sample(space(values), Random(3)) == sample(space(backwards), Random(3))
+    assert sample(space(values), Random(3)) != sample(space(values), Random(4))

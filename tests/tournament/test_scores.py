@@ -1,0 +1,101 @@
+"""Means, intervals and tests against tables and hand-worked samples."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcpod.tournament.scores import (
+    difference,
+    interval,
+    lower_bound,
+    mean,
+    sd,
+    spent,
+    t_quantile,
+)
+
+RETURNS = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40)
+
+
+@pytest.mark.parametrize(
+    ("probability", "freedom", "table"),
+    [
+        (0.975, 1, 12.706), (0.975, 2, 4.303), (0.975, 3, 3.182), (0.975, 5, 2.571),
+        (0.975, 10, 2.228), (0.975, 30, 2.042), (0.975, 120, 1.980), (0.95, 31, 1.6955),
+        (0.95, 4, 2.132), (0.995, 10, 3.169), (0.9995, 5, 6.869), (0.9995, 60, 3.460),
+    ],
+)  # fmt: skip
+def test_t_quantiles_equal_the_printed_tables(
+    probability: float, freedom: int, table: float
+) -> None:
+    assert t_quantile(probability, freedom) == pytest.approx(table, abs=6e-4)
+    assert t_quantile(1 - probability, freedom) == pytest.approx(-table, abs=6e-4)
+
+
+def test_t_quantiles_approach_the_normal_ones() -> None:
+    assert t_quantile(0.975, 5000) == pytest.approx(1.95996, abs=1e-3)
+    assert t_quantile(0.5, 7) == pytest.approx(0, abs=1e-9)
+
+
+def test_an_interval_by_hand() -> None:
+    # mean 4, deviations -2 0 2: sd 2, standard error 2 / sqrt(3), t(.975, 2) = 4.3027
+    low, high = interval([2.0, 4.0, 6.0])
+    assert (mean([2.0, 4.0, 6.0]), sd([2.0, 4.0, 6.0])) == (4.0, 2.0)
+    assert low == pytest.approx(4 - 4.3027 * 2 / math.sqrt(3), abs=1e-3)
+    assert high == pytest.approx(4 + 4.3027 * 2 / math.sqrt(3), abs=1e-3)
+
+
+def test_a_lower_bound_is_one_sided() -> None:
+    sample = [2.0, 4.0, 6.0, 9.0]
+    assert lower_bound(sample, 0.025) == pytest.approx(interval(sample, 0.95)[0])
+    assert lower_bound(sample, 0.05) > lower_bound(sample, 0.025)
+
+
+def test_returns_that_are_all_equal_leave_no_doubt() -> None:
+    assert interval([500.0] * 32) == (500.0, 500.0)
+    assert lower_bound([500.0] * 32, 1e-9) == 500.0
+
+
+def test_attempts_together_spend_no_more_than_alpha() -> None:
+    assert spent(0.05, 1) == 0.025
+    assert spent(0.05, 2) == pytest.approx(0.05 / 6)
+    assert sum(spent(0.05, k) for k in range(1, 10_000)) < 0.05
+
+
+def test_a_difference_by_hand() -> None:
+    # D = 3, 1, 2: mean 2, sd 1, standard error 1 / sqrt(3)
+    test = difference([13.0, 21.0, 32.0], [10.0, 20.0, 30.0])
+    assert test is not None
+    assert (test.mean, test.episodes) == (2.0, 3)
+    assert test.low == pytest.approx(2 - 1.64 / math.sqrt(3))
+
+
+def test_common_seeds_cancel_what_makes_an_episode_hard() -> None:
+    hard_and_easy = [0.0, 1000.0, -1000.0, 500.0]
+    test = difference([r + 1 for r in hard_and_easy], hard_and_easy)
+    assert test is not None
+    assert test.low == pytest.approx(1, abs=1e-3)  # unpaired, the standard error is over 400
+
+
+def test_equal_samples_and_samples_of_other_lengths_decide_nothing() -> None:
+    same = difference([1.0, 2.0], [1.0, 2.0])
+    assert same is not None and not same.low > 0
+    assert difference([1.0, 2.0], [1.0, 2.0, 3.0]) is None
+    assert difference([1.0], [2.0]) is None
+
+
+@given(one=RETURNS, other=RETURNS)
+def test_two_pods_never_beat_each_other(one: list[float], other: list[float]) -> None:
+    there, back = difference(one, other), difference(other, one)
+    if there is not None and back is not None:
+        assert not (there.low > 0 and back.low > 0)
+
+
+@given(RETURNS)
+def test_a_mean_lies_inside_its_interval(returns: list[float]) -> None:
+    low, high = interval(returns)
+    assert low <= mean(returns) <= high
