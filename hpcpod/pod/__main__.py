@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import signal
 import sys
@@ -41,6 +42,7 @@ def main() -> int:
     parser.add_argument("--parent", type=int, required=True, help="process id of the slot")
     options = parser.parse_args()
 
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     stop = StopFlag((signal.SIGTERM, signal.SIGUSR2))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(options.parent)

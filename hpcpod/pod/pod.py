@@ -8,6 +8,7 @@ number of threads).
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -29,6 +30,9 @@ from hpcpod.pod.policy import agent_state, policy_meta
 from hpcpod.pod.worker import Worker
 from hpcpod.records import Birth, Checkpoint, Order, Report, Rescore, stable_hash
 from hpcpod.storage.run_folder import RunFolder
+
+
+log = logging.getLogger(__name__)
 
 
 class Stopped(Exception):
@@ -186,6 +190,7 @@ class Pod:
         running.trained = int(parts["round"]["trained"])
         running.inherited = tuple(parts["round"]["inherited"].tolist())
         running.train_seconds = float(parts["round"]["train_seconds"])
+        log.info("%s goes on at %d env steps", running.birth.id, running.env_steps)
 
     def _iterate(self, running: _Round, watch: Watch) -> None:
         """Collect and update until the round's steps are done."""

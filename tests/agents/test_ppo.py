@@ -64,13 +64,13 @@ def test_the_entropy_bonus_raises_the_entropy() -> None:
         for t in range(32):
             obs, action, step = row(t % 5)
             buffer.add(obs, action, step._replace(reward=torch.zeros(2)))
-        agent.update(buffer)
         return agent.update(buffer)["entropy"]
 
     # p = 1/(1 + e²) = 0.119: the entropy begins at 0.365 of at most ln 2 = 0.693.
     assert entropy_after(5.0) > entropy_after(0.0) + 0.05
 
 
+@torch.no_grad()
 def test_the_gaussian_by_hand() -> None:
     head = Gaussian((2,), log_std=math.log(0.5))
     log_p, entropy = head.evaluate(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.5, 1.0]]))
@@ -91,6 +91,7 @@ def test_choices_by_hand() -> None:
     assert float(log_p) == pytest.approx(math.log(0.75) + math.log(0.25))
 
 
+@torch.no_grad()
 def test_samples_follow_the_probabilities() -> None:
     generator = torch.Generator().manual_seed(0)
     logits = torch.tensor([1.0, 3.0]).log().expand(40_000, 2)

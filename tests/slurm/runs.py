@@ -1,0 +1,79 @@
+"""Driving ``hpcpod`` on the test cluster as a person does: by its command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hpcpod.results import Run, open_run
+from tests.slurm_cluster import SlurmCluster
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+SMALL = """\
+name: {name}
+env: {{id: CartPole-v1, num_envs: 4}}
+population: {{pods: {{min: 1, max: {pods}}}, algorithms: {{ppo: 1}}}}
+round: {{env_steps: {steps}, episodes: 8}}
+agents: {{ppo: {{learning_rate: {{log_uniform: [1.0e-5, 1.0e-3]}}, horizon: 32}}}}
+pod: {{checkpoint_seconds: 1}}
+stop: {{rounds: {rounds}, minutes: 10, finalists: 1, confirm_episodes: 8}}
+cluster: {{launcher: slurm, partition: low, minutes: 30, tick_seconds: 1}}
+"""
+
+
+class Shell:
+    """One person's shell on the login node of a test cluster."""
+
+    def __init__(self, cluster: SlurmCluster, home: Path) -> None:
+        self.cluster = cluster
+        self.home = home
+
+    def small(self, name: str, *, pods: int = 2, steps: int = 2000, rounds: int = 3) -> Path:
+        """A configuration file of a small run without a target."""
+        path = self.home / f"{name}.yaml"
+        path.write_text(SMALL.format(name=name, pods=pods, steps=steps, rounds=rounds))
+        return path
+
+    def hpcpod(self, *words: str, code: int = 0) -> str:
+        """Run a verb; what it printed, standard error included."""
+        done = subprocess.run(
+            [sys.executable, "-m", "hpcpod", *words],
+            cwd=self.home, env=self.cluster.env(), text=True, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout
+        return done.stdout
+
+    def run(self, name: str) -> Run:
+        """The run of this name."""
+        return open_run(self.home / "runs" / name)
+
+    def status(self, name: str) -> dict[str, Any]:
+        """What ``status --json`` says."""
+        status: dict[str, Any] = json.loads(self.hpcpod("status", name, "--json"))
+        return status
+
+    def jobs(self, *options: str) -> list[str]:
+        """Array elements and jobs in the queue."""
+        return self.cluster.run("squeue", "-h", "-r", "-o", "%i", *options).split()
+
+    def logs(self, name: str, kind: str = "slot") -> str:
+        """All logs of the slots, or of the coordinator."""
+        folder = self.home / "runs" / name / "logs"
+        return "\n".join(path.read_text() for path in sorted(folder.glob(f"{kind}*.log")))
+
+    def finished(self, name: str, seconds: float = 180.0) -> dict[str, Any]:
+        """Wait for the run's end and for its jobs'; its status then."""
+        try:
+            self.cluster.wait(
+                f"{name} to finish", lambda: self.run(name).board().phase == "finished", seconds
+            )
+        except Exception:
+            print(self.logs(name), self.logs(name, "coordinator"), self.jobs())
+            raise
+        self.cluster.drained(60.0)
+        return self.status(name)

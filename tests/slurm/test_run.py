@@ -1,0 +1,198 @@
+"""Whole runs on a real Slurm: launched, preempted, robbed of their coordinator, ended."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.runs import CONFIGS, Shell
+from tests.slurm_cluster import Options, SlurmCluster
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+
+
+@pytest.fixture
+def shell(slurm_cluster: SlurmCluster, tmp_path: Path) -> Shell:
+    return Shell(slurm_cluster, tmp_path)
+
+
+def coordinators(shell: Shell) -> list[int]:
+    """Process ids of the cluster's running coordinators."""
+    found = []
+    for pid in shell.cluster.processes():
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"hpcpod.orchestrator" in command and b"python" in Path(command[0].decode()).name.encode():
+            found.append(pid)
+    return found
+
+
+def test_the_cartpole_tournament_launched_by_the_cli_reaches_its_target(shell: Shell) -> None:
+    said = shell.hpcpod(
+        "launch", str(CONFIGS / "cartpole.yaml"), "--cluster", "slurm",
+        "--set", "cluster.tick_seconds=2", "--set", "cluster.slots=4",
+    )  # fmt: skip
+    assert re.search(r"coordinator as job \d+ and the slots as job \d+", said)
+    assert "hpcpod watch" in said
+    status = shell.finished("cartpole", 400)
+    assert status["state"] == "finished"
+    assert status["stop_reason"] == "target"
+    assert status["best"]["fresh"]
+    assert status["best"]["low"] >= 475
+    assert (shell.home / "runs" / "cartpole" / "best.h5").exists()
+    assert "lineage of" in shell.hpcpod("leaderboard", "cartpole")
+
+
+@pytest.mark.parametrize("grace", [0, 5])
+def test_a_preempted_slot_comes_back_and_resumes_its_round(
+    start_slurm: Callable[[Options], SlurmCluster], tmp_path: Path, grace: int
+) -> None:
+    shell = Shell(start_slurm(Options(grace_seconds=grace)), tmp_path)
+    config = shell.small("preempted", pods=1, steps=60_000, rounds=1)
+    shell.hpcpod("launch", str(config), "--set", "cluster.slots=1")
+    run = shell.run("preempted")
+    shell.cluster.wait(
+        "a checkpoint inside the round",
+        lambda: run.folder.latest_resume("p0001", 1) is not None, 120,
+    )  # fmt: skip
+    before = run.folder.latest_resume("p0001", 1)
+    assert before is not None
+    slot = next(iter(run.status().slots))
+    shell.cluster.run("sbatch", "-p", "high", "-N4", "--exclusive", "-o", "/dev/null",
+                      "--wrap", "sleep 1")  # fmt: skip
+    shell.finished("preempted", 300)
+    assert "Restarts=1" in shell.cluster.run("scontrol", "show", "job", slot)
+    went_on = re.findall(r"p0001-00001-1 goes on at (\d+) env steps", shell.logs("preempted"))
+    assert went_on, shell.logs("preempted")
+    assert int(went_on[0]) >= before.env_steps
+    board = run.board()
+    assert board.reports == 2  # the round, and the finalist's score
+    assert board.env_steps == board.pods["p0001"].trained_steps
+
+
+def test_a_run_goes_on_and_ends_when_its_coordinator_is_killed(shell: Shell) -> None:
+    shell.hpcpod("launch", str(shell.small("orphaned", rounds=6)))
+    shell.cluster.wait("the coordinator", lambda: bool(coordinators(shell)), 60)
+    for pid in coordinators(shell):
+        os.kill(pid, signal.SIGKILL)
+    reports = shell.run("orphaned").board().reports
+    assert shell.finished("orphaned")["stop_reason"] == "rounds"
+    assert shell.run("orphaned").board().reports > reports
+
+
+def test_a_tick_by_hand_replaces_slots_when_there_is_no_coordinator(shell: Shell) -> None:
+    shell.hpcpod("launch", str(shell.small("by-hand", steps=20_000, rounds=2)))
+    shell.cluster.wait("the coordinator", lambda: bool(coordinators(shell)), 60)
+    shell.cluster.run("scancel", *shell.jobs("--name", coordinator_name(shell)))
+    run = shell.run("by-hand")
+    shell.cluster.wait("slots at work", lambda: len(run.status().slots) == 2, 60)
+    shell.cluster.run("scancel", *run.status().slots)
+    shell.cluster.drained(60)
+    assert run.board().phase == "running"
+    assert run.status().state == "waiting"
+    shell.hpcpod("tick", "by-hand")
+    assert len(shell.jobs()) == 2
+    while run.board().phase != "finished":
+        shell.hpcpod("tick", "by-hand")
+        time.sleep(1)
+    assert shell.finished("by-hand")["stop_reason"] == "rounds"
+
+
+def coordinator_name(shell: Shell) -> str:
+    names = shell.cluster.run("squeue", "-h", "-o", "%j").split()
+    return next(name for name in names if "coordinator" in name)
+
+
+def test_stop_ends_the_jobs_and_keeps_the_best_policy(shell: Shell) -> None:
+    shell.hpcpod("launch", str(shell.small("stopped", rounds=1000)))
+    run = shell.run("stopped")
+    shell.cluster.wait("a report", lambda: run.board().reports > 0, 120)
+    shell.hpcpod("stop", "stopped")
+    shell.cluster.drained(60)
+    status = shell.status("stopped")
+    assert (status["state"], status["stop_reason"]) == ("finished", "user")
+    assert Path(status["best"]["checkpoint"]).exists()
+    assert shell.jobs() == []
+
+
+def test_a_drained_run_pauses_and_resumes(shell: Shell) -> None:
+    shell.hpcpod("launch", str(shell.small("drained", rounds=8)))
+    run = shell.run("drained")
+    shell.cluster.wait("a report", lambda: run.board().reports > 0, 120)
+    shell.hpcpod("stop", "drained", "--drain")
+    shell.cluster.drained(90)
+    assert shell.status("drained")["state"] == "paused"
+    shell.hpcpod("resume", "drained")
+    assert shell.finished("drained")["stop_reason"] == "rounds"
+
+
+def test_rendered_scripts_submitted_by_hand_do_the_same_and_count_once(shell: Shell) -> None:
+    said = shell.hpcpod("render", str(shell.small("rendered")))
+    scripts = re.findall(r"sbatch (\S+\.sbatch)", said)
+    assert len(scripts) == 2
+    assert shell.jobs() == []
+    for script in [*scripts, *scripts]:
+        shell.cluster.run("sbatch", script)
+    status = shell.finished("rendered")
+    assert status["stop_reason"] == "rounds"
+    claimed = {path.read_text() for path in (shell.home / "runs/rendered/claims").rglob("p*")}
+    arrays = {match for text in claimed for match in re.findall(r'"slot": ?"(\d+)_', text)}
+    assert len(arrays) == 1
+    assert "was submitted as job" in shell.logs("rendered")
+
+
+def test_dry_run_prints_what_launch_submits_and_submits_nothing(shell: Shell) -> None:
+    config = str(shell.small("dry"))
+    said = shell.hpcpod("launch", config, "--dry-run")
+    assert said.count("#!/bin/bash") == 2
+    assert "-m hpcpod.slot" in said
+    assert "-m hpcpod.orchestrator" in said
+    assert shell.jobs() == []
+    assert not (shell.home / "runs").exists()
+
+
+def test_a_refused_submission_says_sbatch_s_words_and_leaves_nothing(shell: Shell) -> None:
+    config = str(shell.small("refused"))
+    said = shell.hpcpod("launch", config, "--set", "cluster.partition=nowhere", code=2)
+    assert "invalid partition" in said
+    assert "Traceback" not in said
+    assert len(said.strip().splitlines()) == 1
+    assert not (shell.home / "runs" / "refused").exists()
+    assert shell.jobs() == []
+
+
+def test_two_coordinators_at_once_never_double_the_population(shell: Shell) -> None:
+    shell.hpcpod("render", str(shell.small("doubled", pods=3, rounds=4)))
+    command = [sys.executable, "-m", "hpcpod.orchestrator", "runs/doubled"]
+    ticks = [
+        [sys.executable, "-m", "hpcpod", "tick", "doubled"],
+    ] * 4
+    processes = [
+        subprocess.Popen(
+            words, cwd=shell.home, env=shell.cluster.env(),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        for words in [command, command, *ticks]
+    ]  # fmt: skip
+    try:
+        most = 0
+        run = shell.run("doubled")
+        while run.board().phase != "finished":
+            most = max(most, len(run.status().slots))
+            time.sleep(0.2)
+        assert most <= 3
+        assert run.board().stop_reason == "rounds"
+    finally:
+        for process in processes:
+            process.wait(60)
+    shell.cluster.drained(60)
