@@ -164,7 +164,7 @@ def read_anew(run: RunFolder) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--folder", type=Path, help="where to measure; a temporary folder if unset")
-    parser.add_argument("--seconds", type=float, default=8.0, help="of each rate (default: 8)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each rate (default: 5)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.folder, prefix="hpcpod-store-") as name:
         folder = Path(name)

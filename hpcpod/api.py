@@ -100,7 +100,9 @@ def train_config(
     Raises:
         UserError: the configuration has problems, or says nowhere how long to train.
     """
-    steps = env_steps or config.stop.env_steps or _steps_of_rounds(config)
+    steps = env_steps
+    if steps is None:
+        steps = config.stop.env_steps or _steps_of_rounds(config)
     if steps is None:
         raise ConfigError("train", ["nothing says how long to train: give env_steps"])
     resolved = resolve(config)

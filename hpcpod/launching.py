@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import shutil
@@ -25,7 +26,18 @@ from hpcpod.tournament.merge import read_board
 from hpcpod.tournament.rules import Rules
 
 _BACKGROUND: list[subprocess.Popen[bytes]] = []
-"""Coordinators that this process has started: kept, so that they are not reaped too early."""
+"""Coordinators that this process has started; they end with it."""
+
+
+@atexit.register
+def _end_background() -> None:
+    """Have the coordinators end their slots, kindly. Should this process be killed instead,
+    the kernel tells them."""
+    for process in _BACKGROUND:
+        if process.poll() is None:
+            process.terminate()
+    for process in _BACKGROUND:
+        process.wait()
 
 
 def create_run(resolved: Resolved, runs: Path) -> RunFolder:

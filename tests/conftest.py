@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+import hpcpod
 from tests.slurm_cluster import Options, SlurmCluster, SlurmUnavailable
 
 # Tests share their cores with real Slurm daemons and training runs: no example has a deadline.
@@ -38,3 +40,26 @@ def start_slurm() -> Iterator[Callable[[Options], SlurmCluster]]:
 def slurm_cluster(start_slurm: Callable[[Options], SlurmCluster]) -> SlurmCluster:
     """A real Slurm of four nodes, shared by all tests: leave no job behind."""
     return start_slurm(Options())
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small finished run of PPO and DQN with a copy or two: only look at it."""
+    config = {
+        "name": "looked-at",
+        "env": {"id": "CartPole-v1", "num_envs": 2},
+        "population": {
+            "pods": {"min": 1, "max": 4},
+            "algorithms": {"ppo": 1, "dqn": 1},
+            "warmup_rounds": 0,
+        },
+        "round": {"env_steps": 512, "episodes": 4},
+        "agents": {
+            "ppo": {"horizon": 16, "learning_rate": {"log_uniform": [1.0e-5, 1.0e-2]}},
+            "dqn": {"learning_starts": 100, "learning_rate": {"log_uniform": [1.0e-6, 1.0e-2]}},
+        },
+        "stop": {"rounds": 3, "finalists": 2, "confirm_episodes": 4},
+    }
+    run = hpcpod.launch(config, runs=tmp_path_factory.mktemp("runs"))
+    assert run.wait(timeout=300).state == "finished"
+    return run.path

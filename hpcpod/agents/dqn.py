@@ -148,8 +148,8 @@ class DQN:
         """
         if not isinstance(buffer, ReplayBuffer):
             raise TypeError(f"dqn learns from a ReplayBuffer, got a {type(buffer).__name__}")
-        transitions = (buffer.rows - buffer.oldest) * self._spec.num_envs
-        if transitions < max(1, self._config.learning_starts):
+        enough = min(self._config.learning_starts / self._spec.num_envs, buffer.capacity)
+        if buffer.rows - buffer.oldest < max(1, enough):
             return {"epsilon": self.epsilon}
         records: list[Tensor] = []
         last = self._updates + self._config.updates_per_iteration

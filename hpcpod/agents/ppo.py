@@ -52,7 +52,7 @@ class PPOConfig:
     """The gradient is scaled down to this Euclidean norm."""
     target_kl: float = 0.0
     """Stop the epochs of an update when the mean KL divergence passes this; 0 never stops."""
-    epochs: int = 10
+    epochs: int = 5
     """Passes over each rollout."""
     minibatch_size: int = 256
     """Steps in one gradient update."""

@@ -88,9 +88,10 @@ class BoardFile:
         seen = self._seen
         near = seen is not None and not self._disk.exists(self.path(seen.number + PERIOD))
         state = self._follow(seen) if seen and near else None
-        if state is None or state.seal == _BROKEN:
-            # Look again from the disk before damage is believed.
-            state = self._latest()
+        for _ in range(2):
+            # Damage is believed when it is still there after another look at the disk.
+            if state is None or state.seal == _BROKEN:
+                state = self._latest()
         if state is None:
             return None
         self._seen = state

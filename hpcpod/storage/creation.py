@@ -19,7 +19,15 @@ FORMAT = 1
 
 _ASIDE = TEMPORARY + "run-"
 _FORGOTTEN_SECONDS = 3600.0
-_ASKED_FOR = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG}
+_ASKED_FOR = {
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+}
 
 
 def create_folder(path: Path, config: dict[str, Any], disk: Disk) -> dict[str, Any]:

@@ -342,11 +342,11 @@ def probe(disk: Disk, folder: Path) -> Scheme:
 def _links_swap(disk: Disk, first: Path, second: Path, taken: Path) -> bool:
     try:
         disk.link(first, second)
+        linked = not second.is_symlink() and first.samefile(second)
+        refused = _refused(lambda: disk.link(first, taken))
+        return linked and refused and taken.read_bytes() == b"2"
     except OSError:
         return False
-    if second.is_symlink() or not first.samefile(second) or first.stat().st_nlink != 2:
-        return False
-    return _refused(lambda: disk.link(first, taken)) and taken.read_bytes() == b"2"
 
 
 def _folders_swap(disk: Disk, home: Path) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcpod.errors import StorageError
-from hpcpod.storage.disk import TEMPORARY, Disk
+from hpcpod.storage.disk import Disk
 
 _REASON = ".reason"
 _log = logging.getLogger(__name__)
@@ -45,9 +45,8 @@ class Quarantine:
         """What was found damaged so far, by name."""
         found = []
         for path in sorted(self._folder.glob("*" + _REASON)):
-            if not path.name.startswith(TEMPORARY):
-                reason = self._disk.read(path) or b""
-                found.append(Quarantined(path.name[: -len(_REASON)], reason.decode()))
+            reason = self._disk.read(path) or b""
+            found.append(Quarantined(path.name[: -len(_REASON)], reason.decode()))
         return found
 
     def _keep(self, path: Path, reason: str, *, free: bool) -> None:

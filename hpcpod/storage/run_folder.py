@@ -293,8 +293,6 @@ class RunFolder:
         """What each slot showed last, with the ``mtime`` of it (Unix time, in seconds)."""
         shown = {}
         for path in sorted((self.path / "slots").glob("*.json")):
-            if path.name.startswith("."):
-                continue
             try:
                 data = self.disk.read(path)
                 if data is not None:

@@ -84,6 +84,7 @@ def test_it_refuses_a_rollout() -> None:
         DQN(spec(), DQNConfig(), seed=0).update(RolloutBuffer())
 
 
+@pytest.mark.slow
 def test_dqn_balances_cartpole() -> None:
     env = PreprocessVecEnv("CartPole-v1", 8)
     agent = DQN(env.spec, DQNConfig(), seed=0)

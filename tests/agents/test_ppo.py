@@ -14,10 +14,6 @@ from hpcpod.envs.vec_env import Box, MultiDiscrete
 from tests.agents.training import evaluate, iterate, row, spec
 
 
-def column(values: list[float] | list[bool]) -> torch.Tensor:
-    return torch.tensor(values)[:, None]
-
-
 def test_truncation_bootstraps_but_termination_does_not() -> None:
     # V = 10 everywhere, r = 1, γ = 0.9: one step is worth 1 + 0.9 · 10 = 10, as the critic says.
     rollout = {
@@ -31,17 +27,19 @@ def test_truncation_bootstraps_but_termination_does_not() -> None:
     assert torch.allclose(advantage[:, 1], torch.tensor([-9 * 0.45, -9.0, 0.0]), atol=1e-5)
 
 
-def test_the_trace_is_the_discounted_sum_of_deltas() -> None:
+def test_the_trace_is_the_discounted_sum_of_deltas_up_to_the_end_of_the_episode() -> None:
     rollout = {
-        "reward": column([1.0, 2.0, 3.0]),
-        "terminated": column([False, False, True]),
-        "truncated": column([False, False, False]),
+        "reward": torch.tensor([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]),
+        "terminated": torch.tensor([[False, False], [False, False], [True, True]]),
+        "truncated": torch.tensor([[False, False], [False, True], [False, False]]),
     }
-    value, after = column([0.5, 1.0, 1.5]), column([1.0, 1.5, 99.0])
+    value = torch.tensor([[0.5, 0.5], [1.0, 1.0], [1.5, 1.5]])
+    after = torch.tensor([[1.0, 1.0], [1.5, 1.5], [99.0, 99.0]])
     # δ = 1 + 0.9·1.0 - 0.5 = 1.4;  2 + 0.9·1.5 - 1 = 2.35;  3 - 1.5 = 1.5;  γλ = 0.72
     # A = 1.4 + 0.72·3.43 = 3.8696;  2.35 + 0.72·1.5 = 3.43;  1.5
-    advantage = gae(rollout, value, after, 0.9, 0.8)
-    assert torch.allclose(advantage, column([3.8696, 3.43, 1.5]), atol=1e-5)
+    # The other episode is cut after its second step: 1.4 + 0.72·2.35 = 3.092;  2.35;  1.5
+    expected = torch.tensor([[3.8696, 3.092], [3.43, 2.35], [1.5, 1.5]])
+    assert torch.allclose(gae(rollout, value, after, 0.9, 0.8), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(("ratio", "gain", "slope"), [(20, 1, 0), (20, -1, 20), (0.1, -1, 0)])
@@ -119,6 +117,22 @@ def test_it_acts_and_learns_in_other_action_spaces(action: MultiDiscrete | Box) 
     assert buffer.rows == buffer.oldest == 4
 
 
+@pytest.mark.parametrize("flag", ["truncated", "terminated"])
+def test_the_final_observation_counts_after_a_truncation_only(flag: str) -> None:
+    def learn(final: float) -> torch.Tensor:
+        agent = PPO(spec(), PPOConfig(horizon=4, epochs=1), seed=0)
+        buffer = agent.make_buffer()
+        for t in range(4):
+            obs, action, step = row(t, **{flag: [t == 1, False]})
+            if t == 1:
+                step = step._replace(next_obs=torch.stack([step.next_obs[0] + final, step.obs[1]]))
+            buffer.add(obs, action, step)
+        agent.update(buffer)
+        return agent.state()["network/critic.0.weight"]
+
+    assert torch.equal(learn(0.0), learn(0.5)) == (flag == "terminated")
+
+
 def test_reset_dummies_are_not_learned_from() -> None:
     def learn(poison: float) -> torch.Tensor:
         agent = PPO(spec(), PPOConfig(horizon=4, epochs=1), seed=0)
@@ -165,7 +179,7 @@ def test_ppo_balances_cartpole() -> None:
 @pytest.mark.slow
 def test_ppo_swings_the_pendulum_up() -> None:
     env = PreprocessVecEnv("Pendulum-v1", 8)
-    agent = PPO(env.spec, PPOConfig(gamma=0.9, horizon=256), seed=0)
+    agent = PPO(env.spec, PPOConfig(gamma=0.9, horizon=256, epochs=10), seed=0)
     buffer, obs, best = agent.make_buffer(), env.reset(torch.arange(8)), -math.inf
     for iteration in range(100):
         obs, _ = iterate(agent, env, buffer, obs)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
 import time
 from pathlib import Path
 
-from hpcpod.records import Document, Intent, Owner, Report
+from hpcpod.records import Checkpoint, Document, Intent, Owner, Report, Segment
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.run_folder import RunFolder
 from tests.storage.faults import finish, start
@@ -177,3 +178,33 @@ def test_of_two_jobs_of_one_intent_one_learns_that_it_is_the_duplicate(run: RunF
     assert winner is not None
     assert said == {int(winner)}
     assert run.record_submission(0, "14") == winner
+
+
+def test_a_reader_never_sees_half_of_a_file_that_is_replaced(run: RunFolder) -> None:
+    core = run.blobs.put({}, {})
+
+    def save() -> None:
+        mine = RunFolder.open(run.path)
+        for steps in itertools.count(1):
+            segments = tuple(Segment(n, n + 1, core) for n in range(steps % 7 * 200))
+            mine.save_resume("p1", 1, 0, Checkpoint(core, steps, steps, segments))
+            mine.write_slot("1_1", {"steps": steps, "filler": "x" * (steps % 5 * 5000)})
+
+    run.save_resume("p1", 1, 0, Checkpoint(core, 0))
+    run.write_slot("1_1", {"steps": 0})
+    pid = start(save)
+    steps = shown = reads = 0
+    until = time.monotonic() + 2
+    while time.monotonic() < until:
+        found = run.latest_resume("p1", 1)
+        assert found is not None
+        assert found.env_steps >= steps
+        slots = run.slots()
+        assert slots["1_1"]["steps"] >= shown
+        steps, shown = found.env_steps, slots["1_1"]["steps"]
+        reads += 1
+    os.kill(pid, signal.SIGKILL)
+    finish(pid)
+    assert steps > 10
+    assert reads > 10
+    assert run.quarantined() == []

@@ -14,6 +14,7 @@ import pytest
 from hpcpod.errors import Corrupt, StorageError
 from hpcpod.records import Checkpoint, Document, Intent, Owner, Report, encode
 from hpcpod.storage import sealed
+from hpcpod.storage.disk import Disk
 from hpcpod.storage.run_folder import RunFolder
 from tests.storage.faults import RefusingDisk, finish, start
 
@@ -223,6 +224,24 @@ def test_many_who_meet_the_damage_at_once_agree_and_go_on(run: RunFolder) -> Non
     pids = [start(lambda me=me: go_on(me)) for me in range(8)]  # type: ignore[misc]
     assert [finish(pid) for pid in pids] == [0] * 8
     assert rows(run) == (18, [*range(10), *range(1000, 1008)])
+
+
+def test_damage_that_only_one_look_sees_is_not_believed(run: RunFolder) -> None:
+    class Flickering(Disk):
+        reads = 0
+
+        def read(self, path: Path) -> bytes | None:
+            data = super().read(path)
+            if path.name == "00000005.json" and data:
+                self.reads += 1
+                return data[:-1] if self.reads == 1 else data
+            return data
+
+    grow(run, 4)
+    fresh, warm = (RunFolder.open(run.path, Flickering()) for _ in range(2))
+    assert rows(warm) == (4, list(range(5)))
+    grow(run, 5)
+    assert rows(fresh) == rows(warm) == (5, list(range(6)))
 
 
 def test_damage_is_read_around_where_nothing_may_be_written(run: RunFolder) -> None:

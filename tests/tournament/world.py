@@ -50,7 +50,9 @@ def rules(
     seed: int = 0,
     space: AlgorithmSpace = SPACE,
     max_restarts: int = 1,
-    **population: int,
+    controls: int = 1,
+    warmup_rounds: int = 1,
+    capacity: int = 16,
 ) -> Rules:
     """The rules of a run with the built-in updater and generator."""
     algorithms = algorithms or {"ppo": 1.0}
@@ -63,7 +65,9 @@ def rules(
             algorithms=algorithms,
             updater="hpcpod.tournament.updaters:PairedGate",
             generator="hpcpod.tournament.generators:GentleTruncation",
-            **population,
+            controls=controls,
+            warmup_rounds=warmup_rounds,
+            capacity=capacity,
         ),
         stop=stop or StopConfig(),
         cluster=ClusterConfig(max_restarts=max_restarts),
@@ -88,9 +92,7 @@ def report(order: Order, returns: Sequence[float] = (0.0, 0.0), **fields: object
 
 def failed(order: Order, kind: str = "crash", why: str = "it broke") -> Report:
     """A report of a failure."""
-    return report(
-        order, (), checkpoint=None, trained_steps=0, failure=why, failure_kind=kind
-    )
+    return report(order, (), checkpoint=None, trained_steps=0, failure=why, failure_kind=kind)
 
 
 def order_of(board: Board, pod: str) -> Order:

@@ -1,0 +1,52 @@
+# Every command of this repository. Setting up is part of each: nothing is installed twice.
+#
+# Only names relative to this folder, because its path may have spaces.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test system lint types floors tests format clean
+
+BIN := .venv/bin
+NAME = cartpole-$(shell date +%Y%m%d-%H%M%S)
+export PYTHON
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@echo "  PYTHON=...    the Python to use (3.10 or newer); default: python3"
+
+demo: .venv/.demo ## Train CartPole by a tournament on this machine
+	@$(BIN)/hpcpod launch configs/cartpole.yaml --set "name=$(NAME)"
+
+test: system lint types floors tests ## Everything: lint, types, floors, tests
+
+system: # The real Slurm and MPI that some tests start
+	@sh .ci/setup.sh system
+
+lint: .venv/.test ## Style and formatting (ruff)
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { \
+	    echo "These are not formatted (make format):"; $(BIN)/ruff format --check .; exit 1; }
+
+types: .venv/.test ## Types (mypy --strict)
+	@$(BIN)/mypy --no-error-summary
+
+floors: .venv/.test ## Imports only go down (import-linter)
+	@$(BIN)/lint-imports
+
+tests: .venv/.test ## The tests alone (pytest); PYTEST="-k name" passes options
+	@$(BIN)/python -m pytest $(PYTEST)
+
+format: .venv/.test ## Format the code
+	@$(BIN)/ruff check --quiet --fix-only . ; $(BIN)/ruff format .
+
+clean: ## Remove what make made; runs/ stays
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.demo: pyproject.toml constraints.txt .ci/setup.sh
+	@sh .ci/setup.sh python
+	@touch $@
+
+.venv/.test: pyproject.toml constraints.txt .ci/setup.sh
+	@sh .ci/setup.sh python test
+	@touch $@ .venv/.demo

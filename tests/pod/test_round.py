@@ -1,0 +1,286 @@
+"""A round is a function of its birth: stopped, killed, resumed or repeated, it ends the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hpcpod.agents.base import Agent
+from hpcpod.envs.make import make_env
+from hpcpod.errors import Corrupt, Diverged
+from hpcpod.pod.__main__ import prepare
+from hpcpod.pod.evaluator import PanelEvaluator
+from hpcpod.pod.pod import Stopped, Watch, make_agent
+from hpcpod.records import Birth, Checkpoint, Report, encode
+from hpcpod.storage.run_folder import RunFolder
+from tests.pod.rounds import copy_of, execute, first_birth, onward, train
+from tests.small_runs import AGENTS, FAULTS, create, wait_for
+
+SAVEABLE: tuple[Any, ...] = ()
+UNSAVEABLE = ("gymnasium.wrappers:FlattenObservation",)
+both_algorithms = pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+both_kinds = pytest.mark.parametrize(
+    "wrappers", [SAVEABLE, UNSAVEABLE], ids=["saveable", "unsaveable"]
+)
+
+
+def replay(folder: RunFolder, checkpoint: Checkpoint) -> dict[str, np.ndarray[Any, Any]]:
+    """All live rows of a checkpoint's replay buffer, whatever segments they lie in."""
+    parts = [folder.blobs.get(segment.sha256)[0] for segment in checkpoint.segments]
+    names = ("obs", "action", "reward", "terminated", "truncated", "final_obs")
+    return {name: np.concatenate([part[name] for part in parts]) for name in names if parts}
+
+
+def assert_same_end(
+    one: Report, other: Report, folder: RunFolder, other_folder: RunFolder | None = None
+) -> None:
+    assert one.checkpoint is not None and other.checkpoint is not None
+    assert one.checkpoint.core == other.checkpoint.core
+    assert one.returns == other.returns
+    assert one.inherited_returns == other.inherited_returns
+    assert one.trained_steps == other.trained_steps
+    assert one.metrics == other.metrics
+    rows, other_rows = replay(folder, one.checkpoint), replay(other_folder or folder, other.checkpoint)
+    assert rows.keys() == other_rows.keys()
+    for name, values in rows.items():
+        np.testing.assert_array_equal(values, other_rows[name])
+
+
+@both_algorithms
+@both_kinds
+def test_a_round_that_was_stopped_ends_as_one_that_was_not(
+    algorithm: str, wrappers: tuple[Any, ...], tmp_path: Path
+) -> None:
+    calm = create(tmp_path / "calm", algorithm, wrappers=wrappers)
+    torn = create(tmp_path / "torn", algorithm, wrappers=wrappers)
+    birth, torn_birth = first_birth(calm), first_birth(torn)
+    assert birth == torn_birth
+    for stops in ((1, 2), (3,)):  # rounds 1 and 2; in the first, twice
+        one, other = train(calm, birth), train(torn, torn_birth, *stops)
+        resumed = torn.latest_resume(birth.pod, birth.round)
+        assert (resumed is not None) == (wrappers is SAVEABLE)
+        assert_same_end(one, other, calm, torn)
+        birth, torn_birth = onward(birth, one), onward(torn_birth, other)
+
+
+SERVE = """
+import sys
+from pathlib import Path
+from hpcpod.pod.__main__ import serve
+from hpcpod.pod.signals import StopFlag
+from hpcpod.storage.run_folder import RunFolder
+serve(RunFolder.open(sys.argv[1]), "there", StopFlag(), lambda m: print(m, flush=True))
+"""
+
+
+@both_algorithms
+def test_a_round_whose_process_was_killed_ends_as_one_that_was_not(
+    algorithm: str, tmp_path: Path
+) -> None:
+    long = {"round": {"env_steps": 8192, "episodes": 8}, "pod": {"checkpoint_seconds": 0.05}}
+    calm = create(tmp_path / "calm", algorithm, **long)
+    torn = create(tmp_path / "torn", algorithm, **long)
+    birth = first_birth(torn)
+    order = json.dumps({"kind": "birth", "order": encode(birth)}) + "\n"
+    process = subprocess.Popen([sys.executable, "-c", SERVE, torn.path], stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(order.encode())
+    process.stdin.flush()
+    wait_for("a checkpoint", lambda: torn.latest_resume(birth.pod, 1) is not None)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    resumed = torn.latest_resume(birth.pod, 1)
+    assert resumed is not None and 0 < resumed.env_steps < 8192
+    assert_same_end(train(calm, birth), train(torn, birth), calm, torn)
+
+
+@both_algorithms
+def test_a_damaged_resume_checkpoint_costs_the_round_and_nothing_else(
+    algorithm: str, tmp_path: Path
+) -> None:
+    folder = create(tmp_path, algorithm)
+    birth = onward(first_birth(folder), train(folder, first_birth(folder)))
+    with pytest.raises(Stopped):
+        prepare(folder).execute(birth, "here", Watch(lambda: True))
+    resume = folder.latest_resume(birth.pod, birth.round)
+    assert resume is not None
+    damage(folder, resume.core)
+    again = train(folder, birth)
+    assert [found.name.split("+")[0] for found in folder.quarantined()] == ["blobs"]
+    undisturbed = create(tmp_path / "calm", algorithm)
+    train(undisturbed, first_birth(folder))
+    assert_same_end(train(undisturbed, birth), again, undisturbed, folder)
+
+
+def damage(folder: RunFolder, sha256: str) -> None:
+    path = folder.blobs.path(sha256)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@both_algorithms
+def test_a_damaged_or_missing_checkpoint_is_said_to_be_corrupt(
+    algorithm: str, tmp_path: Path
+) -> None:
+    folder = create(tmp_path, algorithm)
+    birth = onward(first_birth(folder), train(folder, first_birth(folder)))
+    assert birth.checkpoint is not None
+    damage(folder, birth.checkpoint.blobs()[-1])
+    pod = prepare(folder)
+    for _ in ("damaged: it goes into quarantine", "missing"):
+        with pytest.raises(Corrupt):
+            execute(pod, birth)
+
+
+@both_algorithms
+def test_a_mutated_copy_scores_what_its_parent_scored_and_then_goes_its_own_way(
+    algorithm: str, tmp_path: Path
+) -> None:
+    folder = create(tmp_path, algorithm)
+    birth = first_birth(folder)
+    pod = prepare(folder)
+    parent = execute(pod, birth)
+    child = execute(pod, copy_of(birth, parent, learning_rate=7e-4))
+    assert child.inherited_returns == parent.returns
+    twin = execute(pod, onward(birth, parent))
+    assert twin.inherited_returns == ()
+    assert child.checkpoint is not None and twin.checkpoint is not None
+    assert child.checkpoint.env_steps == twin.checkpoint.env_steps
+    weights, _ = folder.blobs.get(child.checkpoint.core)
+    others, _ = folder.blobs.get(twin.checkpoint.core)
+    name = "agent/network/actor.0.weight" if algorithm == "ppo" else "agent/network/0.weight"
+    assert not np.array_equal(weights[name], others[name])
+
+
+def test_a_copy_refers_to_its_parents_replay_and_writes_only_what_is_new(tmp_path: Path) -> None:
+    folder = create(tmp_path, "dqn", agents={"dqn": {**AGENTS["dqn"], "buffer_size": 10_000}})
+    birth = first_birth(folder)
+    parent = train(folder, birth)
+    child = train(folder, copy_of(birth, parent))
+    assert parent.checkpoint is not None and child.checkpoint is not None
+    assert child.checkpoint.segments[: len(parent.checkpoint.segments)] == (
+        parent.checkpoint.segments
+    )
+    new = child.checkpoint.segments[len(parent.checkpoint.segments) :]
+    assert sum(s.stop - s.start for s in new) == 512 // 4
+    assert (child.checkpoint.segments[0].start, child.checkpoint.rows) == (0, 2 * 512 // 4)
+
+
+def test_the_next_round_inherits_the_replay_up_to_its_capacity(tmp_path: Path) -> None:
+    folder = create(tmp_path, "dqn")
+    birth = first_birth(folder)
+    reports = []
+    for _ in range(3):
+        reports.append(train(folder, birth))
+        birth = onward(birth, reports[-1])
+    ends = [report.checkpoint for report in reports]
+    # 128 rows a round; the ring holds 800 / 4 = 200 of them.
+    assert [(c.rows, c.segments[0].start) for c in ends if c] == [(128, 0), (256, 0), (384, 128)]
+
+
+@both_algorithms
+def test_rounds_end_at_multiples_of_their_steps_and_never_drift(
+    algorithm: str, tmp_path: Path
+) -> None:
+    # An iteration is 32 * 4 = 128 steps: 500 is reached at 512, 1000 at 1024, 1500 at 1536.
+    folder = create(tmp_path, algorithm, round={"env_steps": 500})
+    birth, pod, ends = first_birth(folder), prepare(folder), []
+    for _ in range(5):
+        report = execute(pod, birth)
+        assert report.checkpoint is not None
+        ends.append(report.checkpoint.env_steps)
+        birth = onward(birth, report)
+    assert ends == [512, 1024, 1536, 2048, 2560]
+
+
+def test_the_last_step_of_a_round_is_truncated_and_no_other(tmp_path: Path) -> None:
+    # In 20 steps a pole can't fall: whatever is cut here was cut by the round's end.
+    agents = {"dqn": {**AGENTS["dqn"], "horizon": 4, "buffer_size": 10_000}}
+    folder = create(tmp_path, "dqn", agents=agents, round={"env_steps": 4 * 8})
+    report = train(folder, first_birth(folder))
+    assert report.checkpoint is not None
+    rows = replay(folder, report.checkpoint)
+    assert rows["truncated"].tolist() == [[False] * 4] * 7 + [[True] * 4]
+    assert not rows["terminated"].any()
+    assert rows["final_obs"].shape == (4, 4)
+
+
+def test_a_reward_that_is_no_number_is_a_divergence(tmp_path: Path) -> None:
+    folder = create(tmp_path, wrappers=[{FAULTS: {"fault": "nan"}}])
+    with pytest.raises(Diverged, match=r"reward of environment 0 is not finite"):
+        train(folder, first_birth(folder))
+
+
+def trained(algorithm: str, tmp_path: Path) -> tuple[Agent, PanelEvaluator, RunFolder, Birth]:
+    folder = create(tmp_path, algorithm)
+    birth = first_birth(folder)
+    report = train(folder, birth)
+    assert report.checkpoint is not None
+    env = make_env("CartPole-v1", 4)
+    agent = make_agent(algorithm, env, birth.hyperparameters, 0, "cpu")
+    arrays, _ = folder.blobs.get(report.checkpoint.core)
+    agent.load(
+        {n.removeprefix("agent/"): torch.from_numpy(a) for n, a in arrays.items()}
+    )
+    return agent, PanelEvaluator(lambda n: make_env("CartPole-v1", n)), folder, birth
+
+
+@both_algorithms
+def test_equal_weights_score_equal_returns_and_scoring_changes_nothing(
+    algorithm: str, tmp_path: Path
+) -> None:
+    agent, evaluator, _, birth = trained(algorithm, tmp_path)
+    before = agent.state()
+    first = evaluator.evaluate(agent, "a panel", episodes=16)
+    evaluator.evaluate(agent, "another panel", episodes=16)
+    assert evaluator.evaluate(agent, "a panel", episodes=16) == first
+    after = agent.state()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    twin = make_agent(algorithm, make_env("CartPole-v1", 4), birth.hyperparameters, 5, "cpu")
+    twin.load(before)
+    other = PanelEvaluator(lambda n: make_env("CartPole-v1", n))
+    assert other.evaluate(twin, "a panel", episodes=16) == first
+
+
+def test_each_seed_of_a_panel_is_one_episode(tmp_path: Path) -> None:
+    agent, evaluator, _, _ = trained("ppo", tmp_path)
+    returns = evaluator.evaluate(agent, "a panel", episodes=16)
+    assert len(returns) == 16
+    # CartPole gives 1 for each step of an episode of at most 500; one more episode would show.
+    assert max(returns) <= 500.0
+    env = make_env("CartPole-v1", 16)
+    from hpcpod.envs.vec_env import random_seeds
+
+    obs = env.reset(random_seeds("a panel", count=16))
+    lengths, alive = torch.zeros(16), torch.ones(16, dtype=torch.bool)
+    while alive.any():
+        step = env.step(agent.act(obs, explore=False))
+        lengths += alive
+        alive &= ~(step.terminated | step.truncated)
+        obs = step.obs
+    assert list(returns) == lengths.tolist()
+
+
+def test_the_pid_of_this_process_is_not_part_of_a_round(tmp_path: Path) -> None:
+    """A round trained here and in another process ends in the same bits."""
+    here, there = create(tmp_path / "here", "ppo"), create(tmp_path / "there", "ppo")
+    birth = first_birth(there)
+    order = json.dumps({"kind": "birth", "order": encode(birth)}) + "\n"
+    done = subprocess.run(
+        [sys.executable, "-c", SERVE, there.path], input=order.encode(),
+        capture_output=True, check=True, env=dict(os.environ),
+    )  # fmt: skip
+    report = train(here, birth)
+    assert report.checkpoint is not None
+    assert report.checkpoint.core in done.stdout.decode()

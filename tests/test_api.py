@@ -1,0 +1,127 @@
+"""The Python door."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import hpcpod
+from hpcpod.errors import ConfigError, RunExists, RunNotFound, UserError
+
+TINY = {
+    "name": "tiny",
+    "env": {"id": "CartPole-v1", "num_envs": 2},
+    "population": {"pods": {"min": 1, "max": 2}, "algorithms": {"ppo": 1}},
+    "round": {"env_steps": 64, "episodes": 2},
+    "agents": {"ppo": {"horizon": 8, "minibatch_size": 16, "epochs": 1}},
+    "stop": {"rounds": 2, "finalists": 1, "confirm_episodes": 2},
+}
+
+
+def test_launch_trains_in_the_background_and_wait_sees_the_end(tmp_path: Path) -> None:
+    run = hpcpod.launch(TINY, runs=tmp_path, name="overridden", stop={"rounds": 1})
+    assert run.name == "overridden"
+    status = run.wait(timeout=120)
+    assert (status.state, status.stop_reason) == ("finished", "rounds")
+    assert status.rounds == 3  # a round for each of two pods, and the finalist's score
+    assert len(run.leaderboard()) == 2
+    best = run.best()
+    assert best is not None
+    assert best.fresh
+    policy = hpcpod.load_policy(run)
+    assert policy(np.zeros(4)) in (0, 1)
+    assert hpcpod.open_run(run.path).lineage()[-1].id == best.pod
+    with pytest.raises(RunExists):
+        hpcpod.launch(TINY, runs=tmp_path, name="overridden")
+
+
+def test_stop_ends_a_run_from_outside(tmp_path: Path) -> None:
+    run = hpcpod.launch(TINY, runs=tmp_path, stop={"rounds": 100_000})
+    while run.board().reports == 0:
+        pass
+    run.stop()
+    status = run.wait(timeout=60)
+    assert (status.state, status.stop_reason) == ("finished", "user")
+    assert hpcpod.load_policy(run.path).about["pod"] == status.best.pod  # type: ignore[union-attr]
+
+
+def test_wait_gives_up_after_its_timeout(tmp_path: Path) -> None:
+    run = hpcpod.launch(TINY, runs=tmp_path, stop={"rounds": 100_000})
+    with pytest.raises(TimeoutError, match="tiny is still"):
+        run.wait(timeout=0.1)
+    run.stop()
+    run.wait(timeout=60)
+
+
+def test_train_returns_a_policy_and_a_curve(tmp_path: Path) -> None:
+    training = hpcpod.train(
+        "ppo", "Pendulum-v1", env_steps=512, seed=3, horizon=16, minibatch_size=32,
+        save_to=tmp_path / "pendulum.h5",
+    )  # fmt: skip
+    assert training.curve[-1].env_steps >= 512
+    obs = np.array([1.0, 0.0, 0.0], np.float32)
+    action = training.policy(obs)
+    assert action.shape == (1,)
+    assert -2.0 <= float(action[0]) <= 2.0
+    again = hpcpod.load_policy(tmp_path / "pendulum.h5")
+    np.testing.assert_array_equal(again(obs), action)
+    np.testing.assert_array_equal(again(np.stack([obs, obs]))[1], action)
+
+
+def test_train_is_deterministic_and_leaves_the_thread_count_alone() -> None:
+    threads = torch.get_num_threads()
+    runs = [
+        hpcpod.train("dqn", env_steps=600, seed=seed, learning_starts=100, horizon=16)
+        for seed in (0, 0, 1)
+    ]
+    assert torch.get_num_threads() == threads
+    curves = [[point.mean_return for point in run.curve] for run in runs]
+    assert curves[0] == curves[1]
+    obs = np.random.default_rng(0).normal(size=(64, 4))
+    np.testing.assert_array_equal(runs[0].policy(obs), runs[1].policy(obs))
+
+
+def test_train_refuses_what_cannot_be() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'learning_rate'"):
+        hpcpod.train("ppo", env_steps=10, learning_rat=0.1)
+    with pytest.raises(UserError, match="unknown agent 'poo'"):
+        hpcpod.train("poo", env_steps=10)
+    with pytest.raises(UserError, match="continuous action"):
+        hpcpod.train("dqn", "Pendulum-v1", env_steps=10)
+    with pytest.raises(ConfigError, match="env_steps must be at least 1"):
+        hpcpod.train("ppo", env_steps=0)
+
+
+def test_make_env_gives_a_batch_of_tensors() -> None:
+    env = hpcpod.make_env("CartPole-v1", num_envs=3)
+    obs = env.reset(torch.tensor([1, 2, 3]))
+    assert obs.shape == (3, 4)
+    step = env.step(torch.zeros(3, dtype=torch.int64))
+    assert step.reward.tolist() == [1.0, 1.0, 1.0]
+    env.close()
+
+
+def test_load_policy_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(RunNotFound, match="no run at"):
+        hpcpod.load_policy(tmp_path / "nothing")
+    run = hpcpod.launch(TINY, runs=tmp_path, stop={"rounds": 1})
+    run.wait(timeout=120)
+    policy = hpcpod.load_policy(run)
+    with pytest.raises(UserError, match=r"observes shape \(4,\)"):
+        policy(np.zeros(3))
+
+
+def test_the_notebook_runs(finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HPCPOD_RUN", str(finished_run))
+    notebook = Path(__file__).parents[1] / "analysis" / "look_at_a_run.ipynb"
+    cells = json.loads(notebook.read_text())["cells"]
+    assert all(not cell.get("outputs") for cell in cells)
+    names: dict[str, object] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)  # the notebook's own code
+    assert names["status"].state == "finished"  # type: ignore[attr-defined]

@@ -1,0 +1,262 @@
+"""The command line as a person meets it, bad input above all."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpcpod.cli import main
+from hpcpod.results import open_run
+
+GOOD = """\
+name: small
+env: {id: CartPole-v1, num_envs: 2}
+population: {pods: {min: 1, max: 1}, algorithms: {ppo: 1}}
+round: {env_steps: 64, episodes: 2}
+agents: {ppo: {horizon: 8, minibatch_size: 16, epochs: 1}}
+stop: {rounds: 1, finalists: 1, confirm_episodes: 2}
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HPCPOD_RUNS", raising=False)
+    (tmp_path / "good.yaml").write_text(GOOD)
+    return tmp_path
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a refused command says; it must exit with 2 and print no traceback."""
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("hpcpod: ")
+    assert "Traceback" not in said.err
+    return said.err
+
+
+BAD = {
+    "population.algorithms={pop: 1}": "agents.ppo has hyperparameters, but",
+    "env.id=CartPol-v1": "Did you mean: `CartPole`?",
+    "env.id=my_pkg.mod:Env": "'my_pkg.mod:Env' can't be imported",
+    "env.num_env=3": "env.num_env: unknown key; did you mean 'num_envs'?",
+    "round.env_steps=many": "round.env_steps: expected int, got 'many'",
+    "agents.ppo.learning_rate={log_uniform: [1.0e-2, 1.0e-5]}": "the range's ends are swapped",
+    "agents.ppo.gamma=1.7": "agents.ppo.gamma: must be in [0, 1], got 1.7",
+    "agents.ppo.learning_rat=0.1": "did you mean 'learning_rate'?",
+    "population.updater=paired_gat": "did you mean 'paired_gate'?",
+    "cluster.launcher=slrm": "did you mean 'slurm'?",
+    "pod.ranks=4": "pod.ranks: ",
+    "population.scheme=generational": "population.scheme: ",
+    "name=../escape": "name must be made of",
+    "stop.target=.nan": "stop.target",
+}
+
+
+@pytest.mark.parametrize("override", BAD)
+@pytest.mark.parametrize("verb", ["validate", "launch"])
+def test_a_bad_field_is_one_clear_sentence_and_leaves_nothing(
+    home: Path, capsys: pytest.CaptureFixture[str], verb: str, override: str
+) -> None:
+    said = refusal(capsys, verb, "good.yaml", "--set", override)
+    assert BAD[override] in said
+    assert said.startswith("hpcpod: good.yaml has 1 problem\n")
+    assert not (home / "runs").exists()
+
+
+def test_every_problem_is_said_at_once(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refusal(
+        capsys, "validate", "good.yaml",
+        "--set", "env.id=CartPol-v1", "--set", "cluster.launcher=slrm",
+        "--set", "population.generator=gentle",
+    )  # fmt: skip
+    assert "good.yaml has 3 problems" in said
+
+
+def test_an_algorithm_that_cannot_act_there_is_refused(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "dqn.yaml").write_text(
+        "name: x\nenv: {id: Pendulum-v1}\npopulation: {algorithms: {dqn: 1}}\n"
+    )
+    said = refusal(capsys, "launch", "dqn.yaml")
+    assert "dqn acts in discrete spaces only" in said
+    assert "use ppo" in said
+
+
+def test_a_syntax_error_names_line_and_column(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "broken.yaml").write_text("name: x\nenv: {id: a\n  b: ]")
+    assert "line 3, column 4: not valid YAML" in refusal(capsys, "validate", "broken.yaml")
+
+
+def test_a_missing_file_suggests_a_near_one(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "did you mean 'good.yaml'?" in refusal(capsys, "validate", "god.yaml")
+
+
+def test_a_run_that_exists_is_left_alone(
+    home: Path, capsys: pytest.CaptureFixture[str], finished_run: Path
+) -> None:
+    before = open_run(finished_run).board()
+    said = refusal(
+        capsys, "launch", "good.yaml", "--runs", str(finished_run.parent),
+        "--set", f"name={finished_run.name}",
+    )  # fmt: skip
+    assert "already" in said
+    assert open_run(finished_run).board() == before
+
+
+def test_a_folder_that_cannot_be_made_is_the_user_s_mistake(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "file").write_text("")
+    assert "file" in refusal(capsys, "launch", "good.yaml", "--runs", "file/runs")
+    assert "/proc/nowhere" in refusal(capsys, "launch", "good.yaml", "--runs", "/proc/nowhere")
+
+
+def test_a_scheduler_that_is_not_there_leaves_nothing(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    said = refusal(capsys, "launch", "good.yaml", "--cluster", "slurm")
+    assert "there is no sbatch on this machine" in said
+    assert not (home / "runs" / "small").exists()
+
+
+def test_validate_prints_config_quotas_and_disk(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", "good.yaml"]) == 0
+    said = capsys.readouterr().out
+    assert "name: small" in said
+    assert "# births: 1 ppo" in said
+    assert "# disk that the run will need: about" in said
+    assert not (home / "runs").exists()
+
+
+def test_what_validate_prints_is_a_configuration_again(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["validate", "good.yaml"])
+    first = capsys.readouterr().out
+    (home / "again.yaml").write_text(first)
+    main(["validate", "again.yaml"])
+    assert capsys.readouterr().out == first
+
+
+def test_validate_fields_is_the_manual(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "--fields"]) == 0
+    manual = capsys.readouterr().out
+    assert "stop.confirm_episodes" in manual
+    assert "Environment steps of the whole population." in manual
+
+
+def test_status_of_a_finished_run_as_json(
+    finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["status", str(finished_run), "--json"]) == 0
+    status = json.loads(capsys.readouterr().out)
+    assert status["state"] == "finished"
+    assert status["stop_reason"] == "rounds"
+    assert status["best"]["fresh"] is True
+    assert status["best"]["low"] <= status["best"]["mean"] <= status["best"]["high"]
+    assert status["rounds"] > 0
+    assert status["env_steps"] > 0
+    assert status["slots"] == {}
+
+
+def test_leaderboard_shows_rows_and_lineage(
+    finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["leaderboard", str(finished_run)]) == 0
+    said = capsys.readouterr().out
+    assert "(winner)" in said
+    assert "lineage of p0" in said
+    assert main(["leaderboard", str(finished_run), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows["winner"] == rows["lineage"][-1]["id"]
+
+
+def test_looking_at_no_run_is_a_sentence(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("status", "watch", "leaderboard", "logs", "stop", "resume", "tick", "export"):
+        assert "there is no run at nowhere" in refusal(capsys, verb, "nowhere")
+
+
+def test_status_without_a_run_lists_all(
+    finished_run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPCPOD_RUNS", str(finished_run.parent))
+    assert main(["status"]) == 0
+    assert finished_run.name in capsys.readouterr().out
+
+
+def test_a_finished_run_is_not_resumed(
+    finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "nothing to resume" in refusal(capsys, "resume", str(finished_run))
+
+
+def test_ticking_and_stopping_a_finished_run_changes_nothing(
+    finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = open_run(finished_run).board()
+    assert main(["tick", str(finished_run)]) == 0
+    assert main(["stop", str(finished_run)]) == 0
+    assert open_run(finished_run).board() == before
+    assert "finished (rounds)" in capsys.readouterr().out
+
+
+def test_export_writes_a_policy(finished_run: Path, tmp_path: Path) -> None:
+    import hpcpod
+
+    to = tmp_path / "policy.h5"
+    assert main(["export", str(finished_run), str(to)]) == 0
+    assert hpcpod.load_policy(to)([0.0, 0.0, 0.0, 0.0]) in (0, 1)
+
+
+def test_logs_shows_a_slot_s_log(
+    finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["logs", str(finished_run)]) == 0
+    assert "slot local-" in capsys.readouterr().out
+    assert "has 'nobody' in its name" in refusal(capsys, "logs", str(finished_run), "nobody")
+
+
+def test_help_of_every_verb_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert "hpcpod launch configs/cartpole.yaml --cluster slurm" in said
+    for verb in ("launch", "status", "leaderboard", "stop", "validate", "render", "train"):
+        with pytest.raises(SystemExit) as ended:
+            main([verb, "--help"])
+        assert ended.value.code == 0
+        assert verb in capsys.readouterr().out
+
+
+def test_a_reader_that_goes_away_is_no_error(finished_run: Path) -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m hpcpod leaderboard {finished_run} --json | head -c 1",
+        shell=True, capture_output=True, text=True, check=False, env=dict(os.environ),
+    )  # fmt: skip
+    assert done.stdout == "{"
+    assert done.stderr == ""
+
+
+def test_training_one_agent_prints_its_curve_and_writes_its_policy(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "good.yaml", "--env-steps", "128"]) == 0
+    said = capsys.readouterr().out
+    assert "env steps  return" in said
+    assert (home / "small.h5").exists()

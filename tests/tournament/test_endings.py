@@ -1,0 +1,243 @@
+"""How runs end: the target's test, the limits, the finals."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from hpcpod.config.schema import StopConfig
+from hpcpod.records import Board, Rescore
+from hpcpod.tournament.endings import FINALS_SECONDS
+from hpcpod.tournament.leaderboard import first_board, fold, leader, orders
+from hpcpod.tournament.rules import Rules
+from hpcpod.tournament.scores import t_quantile
+from tests.tournament.world import by_number, failed, flat, order_of, play_round, report, rules
+
+
+def rescores(board: Board) -> list[Rescore]:
+    return [order for order in orders(board) if isinstance(order, Rescore)]
+
+
+def play(game: Rules, rounds: int) -> Board:
+    board = first_board(game, 0.0)
+    for _ in range(rounds):
+        board = play_round(board, game, by_number)
+    return board
+
+
+def in_finals(finalists: int = 2) -> tuple[Rules, Board]:
+    """A run of four pods whose rounds are over: p0004 leads, then p0003."""
+    game = rules(4, stop=StopConfig(rounds=1, finalists=finalists))
+    return game, play(game, 1)
+
+
+# --- the target ----------------------------------------------------------------------------
+
+
+def test_the_best_candidate_is_confirmed_on_fresh_seeds() -> None:
+    board = play(rules(4, stop=StopConfig(target=3.0)), 1)
+    (rescore,) = rescores(board)
+    assert (rescore.id, rescore.number, rescore.round) == ("p0004-confirm1-1", 1, 1)
+    assert rescore.checkpoint.core == "core of p0004-00001-1"
+    assert (board.attempts, board.phase) == (1, "running")
+
+
+def test_nobody_is_confirmed_below_the_target() -> None:
+    board = play(rules(4, stop=StopConfig(target=99.0)), 3)
+    assert (rescores(board), board.attempts) == ([], 0)
+
+
+def test_a_confirmed_target_ends_the_run() -> None:
+    game = rules(4, stop=StopConfig(target=3.0))
+    board = play(game, 1)
+    board = fold(board, [report(rescores(board)[0], (3.5,) * 8)], game, now=7.0)
+    assert (board.phase, board.stop_reason, board.stopped, board.winner) == (
+        "finished", "target", 7.0, "p0004",
+    )  # fmt: skip
+    assert orders(board) == []
+    assert board.confirmed[0].passed
+    assert leader(board) == board.confirmed[0]
+
+
+def test_the_mean_over_the_target_is_not_enough() -> None:
+    game = rules(4, stop=StopConfig(target=3.0))
+    board = play(game, 1)
+    board = fold(board, [report(rescores(board)[0], (0.0, 8.0, 0.0, 8.0))], game, now=7.0)
+    (score,) = board.confirmed
+    assert (score.mean, score.passed, board.phase) == (4.0, False, "running")
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_attempt_k_spends_alpha_over_k_times_k_plus_1(k: int) -> None:
+    game = rules(4, stop=StopConfig(target=3.0, alpha=0.05))
+    board = play(game, 1)
+    sample = (0.0, 2.0, 1.0, 3.0)
+    for _ in range(k):
+        while not rescores(board):
+            board = play_round(board, game, by_number)
+        board = fold(board, [report(rescores(board)[0], sample)], game, now=1.0)
+    score = board.confirmed[k - 1]
+    # mean 1.5, sd 1.291, and one-sided level .05 / 2, .05 / 6, .05 / 12
+    quantile = t_quantile(1 - 0.05 / (k * (k + 1)), 3)
+    assert score.number == k
+    assert score.low == pytest.approx(1.5 - quantile * math.sqrt(5 / 3) / 2)
+
+
+def test_a_checkpoint_is_tried_only_once_and_one_at_a_time() -> None:
+    game = rules(4, stop=StopConfig(target=3.0))
+    board = play(game, 1)
+    tried = []
+    while rescores(board):
+        (order,) = rescores(board)
+        tried.append(order.checkpoint.core)
+        board = fold(board, [report(order, flat(0.0))], game, now=1.0)
+    # p0004 and p0003 reach 3; nobody else does
+    assert tried == ["core of p0004-00001-1", "core of p0003-00001-1"]
+    assert board.attempts == 2
+
+
+def test_a_rescore_that_fails_is_tried_again_and_then_given_up() -> None:
+    game = rules(4, stop=StopConfig(target=3.5), max_restarts=1)
+    board = play(game, 1)
+    board = fold(board, [failed(rescores(board)[0])], game, now=1.0)
+    assert rescores(board)[0].id == "p0004-confirm1-2"
+    board = fold(board, [failed(rescores(board)[0])], game, now=1.0)
+    assert rescores(board) == []
+    assert [(c.episodes, c.passed) for c in board.confirmed] == [(0, False)]
+
+
+def test_a_lost_rescore_is_given_out_again() -> None:
+    game = rules(4, stop=StopConfig(target=3.0))
+    board = play(game, 1)
+    board = fold(board, [], game, now=1.0, lost=[rescores(board)[0].id])
+    assert rescores(board)[0].id == "p0004-confirm1-2"
+
+
+def test_a_candidate_that_can_not_be_read_leaves_the_board() -> None:
+    game = rules(4, stop=StopConfig(target=3.5))
+    board = play(game, 1)
+    board = fold(board, [failed(rescores(board)[0], "corrupt")], game, now=1.0)
+    assert [entry.pod for entry in board.entries] == ["p0003", "p0002", "p0001"]
+
+
+# --- the limits ----------------------------------------------------------------------------
+
+
+def test_a_run_ends_when_all_have_trained_their_rounds() -> None:
+    game = rules(4, stop=StopConfig(rounds=2))
+    board = play(game, 1)
+    assert board.phase == "running"
+    board = play_round(board, game, by_number, now=9.0)
+    assert (board.phase, board.stop_reason, board.stopped) == ("finals", "rounds", 9.0)
+
+
+def test_a_run_ends_when_its_steps_are_spent() -> None:
+    game = rules(4, stop=StopConfig(env_steps=700))
+    assert play(game, 1).phase == "running"
+    board = play(game, 2)
+    assert (board.phase, board.stop_reason, board.env_steps) == ("finals", "env_steps", 800)
+
+
+def test_a_run_ends_when_its_time_is_up() -> None:
+    game = rules(4, stop=StopConfig(minutes=2))
+    board = play(game, 1)
+    assert fold(board, [], game, now=119.0).phase == "running"
+    board = fold(board, [], game, now=120.0)
+    assert (board.phase, board.stop_reason) == ("finals", "minutes")
+    assert all(pod.birth is None for pod in board.living)
+
+
+def test_a_run_without_a_single_result_ends_without_a_winner() -> None:
+    game = rules(4, stop=StopConfig(minutes=2))
+    board = fold(first_board(game, 0.0), [], game, now=120.0)
+    assert (board.phase, board.stop_reason, board.winner) == ("finished", "minutes", None)
+
+
+def test_a_run_in_which_everything_fails_has_failed() -> None:
+    game = rules(4, {"ppo": 1, "dqn": 1}, max_restarts=0)
+    board = first_board(game, 0.0)
+    merges = 0
+    while board.phase == "running":
+        board = fold(board, [failed(order) for order in orders(board)], game, now=1.0)
+        merges += 1
+    assert (board.phase, board.stop_reason, board.winner) == ("finished", "failed", None)
+    deaths = sum(pod.fate == "failed" for pod in board.pods.values())
+    assert 3 * 4 < deaths <= 5 * 4
+    assert merges < 10
+
+
+def test_one_success_keeps_a_run_that_fails_alive() -> None:
+    game = rules(2, max_restarts=0)
+    board = first_board(game, 0.0)
+    board = fold(board, [report(order_of(board, "p0001"))], game, now=1.0)
+    for _ in range(30):
+        board = fold(board, [failed(order) for order in orders(board)], game, now=1.0)
+    assert (board.phase, len(board.living)) == ("running", 2)
+
+
+def test_the_user_ends_a_run_at_once() -> None:
+    game = rules(4)
+    board = fold(play(game, 2), [], game, now=9.0, stop="user")
+    assert (board.phase, board.stop_reason, board.winner) == ("finished", "user", "p0004")
+    assert orders(board) == []
+
+
+def test_a_confirmation_that_is_open_at_the_limit_is_heard_first() -> None:
+    game = rules(4, stop=StopConfig(target=3.5, rounds=1, finalists=2))
+    board = play(game, 1)
+    assert (board.phase, [o.id for o in orders(board)]) == ("finals", ["p0004-confirm1-1"])
+    passed = fold(board, [report(orders(board)[0], flat(9.0, 16))], game, now=2.0)
+    assert (passed.phase, passed.stop_reason) == ("finished", "target")
+    missed = fold(board, [report(orders(board)[0], flat(0.0, 16))], game, now=2.0)
+    assert (missed.phase, missed.stop_reason) == ("finals", "rounds")
+    assert [o.id for o in orders(missed)] == ["p0003-final0-1", "p0004-final0-1"]
+
+
+# --- the finals ----------------------------------------------------------------------------
+
+
+def test_the_winner_is_the_best_on_fresh_seeds_not_on_the_board() -> None:
+    game, board = in_finals()
+    assert [order.id for order in orders(board)] == ["p0003-final0-1", "p0004-final0-1"]
+    board = fold(board, [report(order_of(board, "p0004"), flat(1.0))], game, now=2.0)
+    assert board.phase == "finals"
+    board = fold(board, [report(order_of(board, "p0003"), flat(2.0))], game, now=3.0)
+    assert (board.phase, board.stop_reason, board.winner) == ("finished", "rounds", "p0003")
+    assert board.stopped == 1.0
+    assert not any(score.passed for score in board.confirmed)
+
+
+def test_finals_decide_by_the_lower_bound() -> None:
+    game, board = in_finals()
+    lucky = report(order_of(board, "p0004"), (0.0, 100.0, 0.0, 100.0))
+    steady = report(order_of(board, "p0003"), (40.0, 41.0, 40.0, 41.0))
+    assert fold(board, [lucky, steady], game, now=2.0).winner == "p0003"
+
+
+def test_finals_that_nobody_plays_end_with_the_leaderboard() -> None:
+    game, board = in_finals()
+    assert fold(board, [], game, now=1.0 + FINALS_SECONDS) == board
+    board = fold(board, [], game, now=2.0 + FINALS_SECONDS)
+    assert (board.phase, board.winner) == ("finished", "p0004")
+
+
+def test_finals_that_are_overdue_end_with_the_scores_that_are_there() -> None:
+    game, board = in_finals()
+    board = fold(board, [report(order_of(board, "p0003"), flat(0.0))], game, now=2.0)
+    board = fold(board, [], game, now=2.0 + FINALS_SECONDS)
+    assert (board.phase, board.winner) == ("finished", "p0003")
+
+
+def test_finals_that_all_fail_end_with_the_leaderboard() -> None:
+    game, board = in_finals()
+    while board.phase == "finals":
+        board = fold(board, [failed(order) for order in orders(board)], game, now=2.0)
+    assert (board.winner, [c.episodes for c in board.confirmed]) == ("p0004", [0, 0])
+
+
+def test_the_user_ends_finals_with_the_scores_that_are_there() -> None:
+    game, board = in_finals()
+    board = fold(board, [report(order_of(board, "p0003"), flat(0.0))], game, now=2.0)
+    board = fold(board, [], game, now=3.0, stop="user")
+    assert (board.phase, board.stop_reason, board.winner) == ("finished", "rounds", "p0003")
