@@ -12,7 +12,7 @@ export PYTHON
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
-	@echo "  PYTHON=...    the Python to use (3.10 or newer); default: python3"
+	@echo "  PYTHON=...    the Python of a new .venv (3.10 or newer); default: python3"
 
 demo: .venv/.demo ## Train CartPole by a tournament on this machine
 	@$(BIN)/hpcpod launch configs/cartpole.yaml --set "name=$(NAME)"

@@ -164,7 +164,7 @@ class Orchestrator:
             after_merge(self._folder, board)
         slots = [job for job in observed.cluster.jobs if job.kind == "slots"]
         self.drained = observed.draining and not slots
-        self._prune(board)
+        self._prune()
         return board
 
     def observe(self, launcher: Launcher) -> Observed:
@@ -199,10 +199,22 @@ class Orchestrator:
             submit(self._folder, launcher, action.intent)
         return None
 
-    def _prune(self, board: Board) -> None:
+    def _prune(self) -> None:
         if time.monotonic() - self._pruned > PRUNE_SECONDS:
             self._pruned = time.monotonic()
-            self._folder.prune(needed_checkpoints(board), PRUNE_SECONDS)
+            self._folder.prune(needed_blobs(self._folder), PRUNE_SECONDS)
+
+
+def needed_blobs(folder: RunFolder) -> set[str]:
+    """The sha256 of every blob that must not be pruned: the board's, and those of open rounds."""
+    # First the rounds, then the board: what moves from there to here meanwhile is seen twice.
+    resumes = folder.resumes()
+    board = read_board(folder)
+    needed = needed_checkpoints(board)
+    for pod, checkpoints in resumes.items():
+        if pod in board.pods and board.pods[pod].birth is not None:
+            needed.update(blob for checkpoint in checkpoints for blob in checkpoint.blobs())
+    return needed
 
 
 def submit(folder: RunFolder, launcher: Launcher, intent: Intent) -> str | None:
@@ -271,7 +283,7 @@ def drive_here(
         LaunchError: another process does so already.
     """
     with file_lock(folder.path / "lease" / "local.lock", 0.0) as alone:
-        if not alone:
+        if alone is False:
             raise LaunchError(f"another process runs the slots of {folder.path} already")
         config = Resolved.from_document(folder.config).config
         launcher = LocalLauncher(folder.path, config, on_death)

@@ -54,6 +54,8 @@ def load(path: str) -> Any:
         UnknownPlugin: the module can't be imported or has no such attribute.
     """
     module_name, _, attribute = path.partition(":")
+    if not module_name or not attribute or module_name.startswith("."):
+        raise UnknownPlugin(f"'{path}' is not a path of the form 'pkg.mod:Attr'")
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:

@@ -34,6 +34,9 @@ log = logging.getLogger("hpcpod.slot")
 IDLE_SECONDS = (0.1, 5.0)
 """Shortest and longest pause between two looks at a board that has nothing to claim."""
 
+BROKEN = ("crash", "memory")
+"""Kinds of failure after which the training process is not used again."""
+
 STOP_GRACE_SECONDS = 60.0
 """How long a child that was asked to stop may take to checkpoint before it is killed."""
 
@@ -80,9 +83,12 @@ class Slot:
                     pause = min(2 * pause, IDLE_SECONDS[1])
                     continue
                 pause = IDLE_SECONDS[0]
+                if self._folder.has_report(order.id):  # a former life ended before its merge
+                    merge(self._folder, self._rules)
+                    continue
                 report = self.execute(order)
                 if report is None:
-                    break
+                    continue
                 self._folder.publish_report(report)
                 merge(self._folder, self._rules)
                 if self._gives_up(report):
@@ -125,13 +131,16 @@ class Slot:
         try:
             reply = self._converse(order)
         except ChildDied as death:
-            self._child = None
-            if self._stop or self._told_to_end():
+            self._end_child()
+            if self._stop or self._told_to_stop():
                 return None
             log.error("%s: %s", order.id, death)
             return _failed(order, self._owner.slot, str(death), death.kind)
         if "report" in reply:
             return decode(Report, reply["report"])
+        if reply.get("kind") in BROKEN or "stopped" in reply:
+            # Who knows what a simulator that raised is good for: the next order gets a new one.
+            self._end_child()
         if "failure" in reply:
             log.error("%s: %s", order.id, reply["failure"])
             return _failed(order, self._owner.slot, reply["failure"], reply["kind"])
@@ -139,6 +148,8 @@ class Slot:
 
     def _converse(self, order: Order) -> dict[str, Any]:
         """Send an order and wait for the reply that ends it, looking up at the slot's pace."""
+        if self._child is not None and self._child.ended:
+            self._end_child()
         if self._child is None:
             self._child = Child(self._folder.path, self._owner.slot, self._config.resources)
         self._child.send(order)
@@ -157,8 +168,7 @@ class Slot:
 
     def _gives_up(self, report: Report) -> bool:
         """A slot that fails again and again is on a bad node: it must not burn every pod."""
-        broken = report.failure_kind in ("crash", "memory")
-        self._failures = self._failures + 1 if broken else 0
+        self._failures = self._failures + 1 if report.failure_kind in BROKEN else 0
         if self._failures <= self._config.cluster.max_restarts:
             return False
         log.error("%d rounds failed in a row here; this slot gives up", self._failures)

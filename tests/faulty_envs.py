@@ -11,53 +11,66 @@ from typing import Any, Literal
 
 import gymnasium as gym
 
-Fault = Literal["none", "segfault", "kill", "raise", "nan", "hang_up"]
+Fault = Literal["none", "segfault", "kill", "orphan", "raise", "nan"]
 
 
 class Faulty(gym.Wrapper[Any, Any, Any, Any]):
-    """Fails at its ``at``-th step; with a ``once`` file, only as long as there is none."""
+    """Fails at its ``at``-th step, or takes ``slow`` seconds for each.
+
+    With a ``tally``, a file that counts the faults, it fails ``times`` times and no more.
+    """
 
     def __init__(
         self,
         env: gym.Env[Any, Any],
         fault: Fault = "none",
         at: int = 20,
-        once: str = "",
         slow: float = 0.0,
+        tally: str = "",
+        times: int = 1,
     ) -> None:
         super().__init__(env)
-        self._fault, self._at, self._once, self._slow = fault, at, once, slow
+        self._fault, self._at, self._slow = fault, at, slow
+        self._tally = Path(tally) if tally else None
+        self._times = times
         self._steps = 0
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, end, cut, info = self.env.step(action)
         self._steps += 1
         time.sleep(self._slow)
-        if self._steps == self._at and self._ripe():
-            if self._fault == "segfault":
-                ctypes.string_at(0)
-            elif self._fault == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            elif self._fault == "raise":
-                raise RuntimeError("the simulator lost its mind")
-            elif self._fault == "nan":
-                reward = float("nan")
-            elif self._fault == "hang_up":
-                _leave_a_grandchild()
-                os.kill(os.getpid(), signal.SIGKILL)
+        if self._steps == self._at and self._is_due():
+            reward = _fail(self._fault, reward, self._tally)
         return obs, reward, end, cut, info
 
-    def _ripe(self) -> bool:
-        if not self._once:
+    def _is_due(self) -> bool:
+        if self._tally is None:
             return True
-        if Path(self._once).exists():
-            return False
-        Path(self._once).touch()
-        return True
+        before = len(self._tally.read_text().splitlines()) if self._tally.exists() else 0
+        if before < self._times:
+            with self._tally.open("a") as file:
+                file.write(f"{self._fault}\n")
+        return before < self._times
 
 
-def _leave_a_grandchild() -> None:
-    """A process like a simulator's worker: it inherits every open file."""
-    if os.fork() == 0:
-        time.sleep(120)
+def _fail(fault: Fault, reward: Any, tally: Path | None) -> Any:
+    if fault == "segfault":
+        ctypes.string_at(0)
+    elif fault == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif fault == "orphan":
+        _leave_a_worker(tally)
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif fault == "raise":
+        raise RuntimeError("the simulator lost its mind")
+    return float("nan") if fault == "nan" else reward
+
+
+def _leave_a_worker(tally: Path | None) -> None:
+    """A process such as a simulator starts: it holds every file that this one has open."""
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(300)
         os._exit(0)
+    if tally is not None:
+        tally.with_suffix(".pid").write_text(str(pid))

@@ -97,9 +97,7 @@ def test_a_syntax_error_names_line_and_column(
     assert "line 3, column 4: not valid YAML" in refusal(capsys, "validate", "broken.yaml")
 
 
-def test_a_missing_file_suggests_a_near_one(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_file_suggests_a_near_one(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean 'good.yaml'?" in refusal(capsys, "validate", "god.yaml")
 
 
@@ -223,9 +221,7 @@ def test_export_writes_a_policy(finished_run: Path, tmp_path: Path) -> None:
     assert hpcpod.load_policy(to)([0.0, 0.0, 0.0, 0.0]) in (0, 1)
 
 
-def test_logs_shows_a_slot_s_log(
-    finished_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_logs_shows_a_slot_s_log(finished_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logs", str(finished_run)]) == 0
     assert "slot local-" in capsys.readouterr().out
     assert "has 'nobody' in its name" in refusal(capsys, "logs", str(finished_run), "nobody")

@@ -189,7 +189,7 @@ def _action_map(space: gym.Space[Any]) -> Callable[[Array], Array]:
     def rescale(action: Array) -> Array:
         if not np.isfinite(action).all():
             raise Diverged(f"an action is not finite: {action.tolist()}")
-        unit = (np.clip(action, -1.0, 1.0) + 1.0) / 2.0
+        unit = (action + 1.0) / 2.0
         scaled: Array = np.clip(low + unit * (high - low), low, high).astype(dtype)
         return scaled
 

@@ -10,6 +10,7 @@ One reply is one line of JSON: ``{"progress": {...}}`` while a round goes on, th
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import logging
 import os
@@ -20,7 +21,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcpod import plugins
 from hpcpod.config.resolved import Resolved
 from hpcpod.errors import Corrupt, Diverged
 from hpcpod.pod.signals import StopFlag, die_with_parent
@@ -29,6 +29,9 @@ from hpcpod.storage.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from hpcpod.pod.pod import Pod
+
+LONGEST_REASON = 300
+"""Letters of a failure's reason on the board."""
 
 Reply = Callable[[dict[str, Any]], None]
 
@@ -75,7 +78,7 @@ def serve(folder: RunFolder, slot: str, stop: StopFlag, reply: Reply) -> None:
         except Exception as error:
             traceback.print_exc()
             kind = "memory" if _out_of_memory(error) else "crash"
-            reply({"failure": f"{type(error).__name__}: {error}", "kind": kind})
+            reply({"failure": _sentence(error), "kind": kind})
         if stop:
             return
 
@@ -86,8 +89,9 @@ def prepare(folder: RunFolder) -> Pod:
     Some simulators (Isaac Gym) refuse to be imported once torch is there.
     """
     resolved = Resolved.from_document(folder.config)
-    if ":" in resolved.config.env.id:
-        plugins.load(resolved.config.env.id)
+    module, colon, _ = resolved.config.env.id.partition(":")
+    if colon:
+        importlib.import_module(module)
 
     import torch
 
@@ -110,6 +114,12 @@ def execute(pod: Pod, order: Order, slot: str, stop: StopFlag, reply: Reply) -> 
     except Stopped:
         return {"stopped": True}
     return {"report": encode(report)}
+
+
+def _sentence(error: Exception) -> str:
+    """One line of an error: torch's have dozens, and the log has the traceback."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 3] + "..."
 
 
 def _out_of_memory(error: Exception) -> bool:

@@ -11,7 +11,7 @@ from hpcpod.agents.base import Agent, Buffer
 from hpcpod.envs.vec_env import State
 from hpcpod.errors import Corrupt
 from hpcpod.records import Checkpoint, Segment
-from hpcpod.storage.blobs import Blobs
+from hpcpod.storage.blobs import Arrays, Blobs
 
 SEGMENT_ROWS_BYTES = 64 * 2**20
 """A segment holds about this many bytes at most, so that writing one needs little memory."""
@@ -48,9 +48,8 @@ class Checkpoints:
         Raises:
             Corrupt: a blob is missing or does not match its name.
         """
-        arrays, _ = self._blobs.get(checkpoint.core)
         parts: dict[str, State] = {}
-        for name, array in arrays.items():
+        for name, array in read_arrays(self._blobs, checkpoint.core).items():
             part, _, key = name.partition("/")
             parts.setdefault(part, {})[key] = torch.from_numpy(array)
         if "agent" not in parts:
@@ -62,7 +61,7 @@ class Checkpoints:
         return parts
 
     def _segment(self, segment: Segment) -> State:
-        arrays, _ = self._blobs.get(segment.sha256)
+        arrays = read_arrays(self._blobs, segment.sha256)
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def _save_rows(self, buffer: Buffer) -> None:
@@ -77,3 +76,16 @@ class Checkpoints:
             digest = self._blobs.put(arrays, {"kind": "segment", "start": start, "stop": stop})
             self._segments.append(Segment(start, stop, digest))
             start = stop
+
+
+def read_arrays(blobs: Blobs, sha256: str) -> Arrays:
+    """The arrays of a blob that a checkpoint names.
+
+    Raises:
+        Corrupt: it does not match its name, or it is gone: whoever found the damage first has
+            moved it into quarantine, and for those who come later it is just as lost.
+    """
+    if not blobs.has(sha256):
+        raise Corrupt(f"blob {sha256} is missing: there is no {blobs.path(sha256)}")
+    arrays, _ = blobs.get(sha256)
+    return arrays

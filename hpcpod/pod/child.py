@@ -17,6 +17,9 @@ from hpcpod.records import Order, Rescore, encode
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
+CLOSE_SECONDS = 5.0
+"""How long a process that has nothing more to do may take to end."""
+
 
 class ChildDied(Exception):
     """The training process ended in the middle of an order."""
@@ -34,7 +37,10 @@ class ChildDied(Exception):
 
 
 class Child:
-    """One training process, fed with orders one after another."""
+    """One training process, fed with orders one after another.
+
+    It leads a process group, so that whatever a simulator has started ends with it.
+    """
 
     def __init__(self, run: Path, slot: str, resources: ResourcesConfig) -> None:
         reading, writing = os.pipe()
@@ -47,14 +53,24 @@ class Child:
             stdin=subprocess.PIPE,
             pass_fds=(writing,),
             env={**os.environ, **threads},
+            start_new_session=True,
         )  # fmt: skip
         os.close(writing)
         os.set_blocking(reading, False)
         self._reading = reading
         self._received = b""
 
+    @property
+    def ended(self) -> bool:
+        """Whether the process is gone."""
+        return self._process.poll() is not None
+
     def send(self, order: Order) -> None:
-        """Give the process an order; it must not be busy with another."""
+        """Give the process an order; it must not be busy with another.
+
+        Raises:
+            ChildDied: there is nobody to take it.
+        """
         kind = "rescore" if isinstance(order, Rescore) else "birth"
         line = json.dumps({"kind": kind, "order": encode(order)}) + "\n"
         assert self._process.stdin is not None
@@ -65,19 +81,13 @@ class Child:
             raise ChildDied(self._process.wait()) from None
 
     def receive(self, seconds: float) -> dict[str, Any] | None:
-        """The next reply, or None if there is none within ``seconds`` or a signal came first.
+        """The next reply, or None if there is none within ``seconds``.
 
         Raises:
             ChildDied: the process has ended and nothing it said is left.
         """
         if b"\n" not in self._received:
-            ready, _, _ = select.select([self._reading], [], [], seconds)
-            if not ready:
-                return None
-            chunk = os.read(self._reading, 1 << 16)
-            if not chunk:
-                raise ChildDied(self._process.wait())
-            self._received += chunk
+            self._received += self._read(seconds)
         line, newline, rest = self._received.partition(b"\n")
         if not newline:
             return None
@@ -85,22 +95,32 @@ class Child:
         reply: dict[str, Any] = json.loads(line)
         return reply
 
+    def _read(self, seconds: float) -> bytes:
+        # Asked before reading, so that its last words are read. The pipe alone does not tell:
+        # a simulator's worker may outlive the process and hold the pipe open.
+        ended = self.ended
+        ready, _, _ = select.select([self._reading], [], [], 0.0 if ended else seconds)
+        chunk = os.read(self._reading, 1 << 16) if ready else b""
+        if not chunk and (ready or ended):
+            raise ChildDied(self._process.wait())
+        return chunk
+
     def ask_to_stop(self) -> None:
         """Have it checkpoint and end."""
         self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it now."""
-        self._process.kill()
+        """End it now, and all that it has started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """End the process, kindly first, and wait until it is gone."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
-        try:
-            self._process.wait(5.0)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(CLOSE_SECONDS)
+        self.kill()
+        self._process.wait()
         os.close(self._reading)

@@ -23,14 +23,14 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
 from hpcpod.envs.make import make_env
 from hpcpod.envs.vec_env import State, VecEnv, random_seeds
-from hpcpod.pod.checkpoint import Checkpoints
+from hpcpod.errors import Corrupt
+from hpcpod.pod.checkpoint import Checkpoints, read_arrays
 from hpcpod.pod.evaluator import Evaluator
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.policy import agent_state, policy_meta
 from hpcpod.pod.worker import Worker
 from hpcpod.records import Birth, Checkpoint, Order, Report, Rescore, stable_hash
 from hpcpod.storage.run_folder import RunFolder
-
 
 log = logging.getLogger(__name__)
 
@@ -130,8 +130,7 @@ class Pod:
 
     def _rescore(self, order: Rescore, slot: str) -> Report:
         agent = self._agent(order.algorithm, order.hyperparameters, 0)
-        arrays, _ = self._folder.blobs.get(order.checkpoint.core)
-        agent.load(agent_state(arrays))
+        agent.load(agent_state(read_arrays(self._folder.blobs, order.checkpoint.core)))
         returns = self._evaluator.evaluate(
             agent,
             self._config.seed, order.purpose, order.number,
@@ -160,37 +159,40 @@ class Pod:
 
     def _begin(self, birth: Birth) -> _Round:
         """Set a round up: from the last checkpoint inside it if there is one, else its start."""
-        agent = self._agent(birth.algorithm, birth.hyperparameters, birth.seed)
-        running = _Round(
-            birth,
-            agent,
-            agent.make_buffer(),
-            Worker(self.env),
-            Checkpoints(self._folder.blobs, self._meta(birth)),
-        )
         resume = self._folder.latest_resume(birth.pod, birth.round)
         if resume is not None:
-            self._resume(running, resume)
-            return running
+            try:
+                return self._resumed(birth, resume)
+            except Corrupt as error:
+                log.warning("%s goes back to the round's start: %s", birth.id, error)
+        running = self._empty(birth)
         if birth.checkpoint is not None:
-            running.checkpoints.load(birth.checkpoint, agent, running.buffer)
+            running.checkpoints.load(birth.checkpoint, running.agent, running.buffer)
             running.env_steps = birth.checkpoint.env_steps
         if birth.inherited:
-            running.inherited = self._panel(agent, birth.round - 1)
-        agent.reseed(stable_hash(birth.seed, "round", birth.round))
+            running.inherited = self._panel(running.agent, birth.round - 1)
+        running.agent.reseed(stable_hash(birth.seed, "round", birth.round))
         running.worker.reset(
             random_seeds(birth.seed, "train", birth.round, count=self.env.spec.num_envs)
         )
         return running
 
-    def _resume(self, running: _Round, checkpoint: Checkpoint) -> None:
+    def _empty(self, birth: Birth) -> _Round:
+        agent = self._agent(birth.algorithm, birth.hyperparameters, birth.seed)
+        checkpoints = Checkpoints(self._folder.blobs, self._meta(birth))
+        return _Round(birth, agent, agent.make_buffer(), Worker(self.env), checkpoints)
+
+    def _resumed(self, birth: Birth, checkpoint: Checkpoint) -> _Round:
+        running = self._empty(birth)
         parts = running.checkpoints.load(checkpoint, running.agent, running.buffer)
         running.worker.restore(parts["worker"])
         running.env_steps = checkpoint.env_steps
         running.trained = int(parts["round"]["trained"])
         running.inherited = tuple(parts["round"]["inherited"].tolist())
         running.train_seconds = float(parts["round"]["train_seconds"])
-        log.info("%s goes on at %d env steps", running.birth.id, running.env_steps)
+        running.metrics = {name: float(value) for name, value in parts["metrics"].items()}
+        log.info("%s goes on at %d env steps", birth.id, running.env_steps)
+        return running
 
     def _iterate(self, running: _Round, watch: Watch) -> None:
         """Collect and update until the round's steps are done."""
@@ -240,9 +242,13 @@ class Pod:
             "inherited": torch.tensor(running.inherited, dtype=torch.float64),
             "train_seconds": torch.tensor(running.train_seconds, dtype=torch.float64),
         }
+        metrics = {
+            name: torch.tensor(value, dtype=torch.float64)
+            for name, value in running.metrics.items()
+        }
         checkpoint = running.checkpoints.save(
             running.agent, running.buffer, running.env_steps,
-            {"worker": worker, "round": progress},
+            {"worker": worker, "round": progress, "metrics": metrics},
         )  # fmt: skip
         birth = running.birth
         self._folder.save_resume(birth.pod, birth.round, birth.attempt, checkpoint)

@@ -19,18 +19,18 @@ _log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def file_lock(path: Path, timeout: float) -> Iterator[bool]:
+def file_lock(path: Path, timeout: float) -> Iterator[bool | None]:
     """Hold a lock, waiting at most ``timeout`` seconds for it; whether it is held.
 
-    The body runs in any case: the holder may be a process that is stopped, and some
-    filesystems have no locks at all.
+    False says that somebody else holds it, None that this filesystem has no locks. The body
+    runs in any case: the holder may be a process that is stopped.
     """
     # Imported here: a look at the status of a run takes no lock, and filelock takes 60 ms.
     from filelock import FileLock, Timeout
 
     # Without a soft lock in its place: a node that dies with one would block all for ever.
     lock = FileLock(path, fallback_to_soft=False)
-    held = False
+    held: bool | None = False
     try:
         lock.acquire(timeout=timeout, poll_interval=0.02)
         held = True
@@ -38,6 +38,7 @@ def file_lock(path: Path, timeout: float) -> Iterator[bool]:
         _log.info("%s is held by somebody else for over %g s; going on without it", path, timeout)
     except (OSError, NotImplementedError) as error:
         _log.debug("%s can't be locked (%s); going on without it", path, error)
+        held = None
     try:
         yield held
     finally:

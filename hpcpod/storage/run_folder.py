@@ -269,6 +269,15 @@ class RunFolder:
                 found.append(resume.checkpoint)
         return max(found, key=lambda checkpoint: checkpoint.env_steps, default=None)
 
+    def resumes(self) -> dict[str, list[Checkpoint]]:
+        """By pod, the checkpoints that its unfinished rounds may go on from."""
+        found: dict[str, list[Checkpoint]] = {}
+        for path in sorted((self.path / "pods").glob("*/resume/*.json")):
+            resume = None if path.name.startswith(".") else self._sound(_Resume, path)
+            if resume is not None:
+                found.setdefault(resume.pod, []).append(resume.checkpoint)
+        return found
+
     def drop_resume(self, pod: str, round: int) -> None:
         """Forget where a round can go on: its report is on the board."""
         for path in self._resumes(pod, round):
@@ -311,7 +320,7 @@ class RunFolder:
 
     # Locks: efficiency, never correctness.
 
-    def merge_lock(self, timeout: float = 10.0) -> AbstractContextManager[bool]:
+    def merge_lock(self, timeout: float = 10.0) -> AbstractContextManager[bool | None]:
         """Hold this around a merge: it saves lost races. The body runs in any case."""
         return file_lock(self.path / "lease" / "merge.lock", timeout)
 

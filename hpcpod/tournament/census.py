@@ -66,7 +66,7 @@ class Census:
             for evaluation in pod.history:
                 self._rounds.setdefault(evaluation.round, {})[pod.id] = evaluation
         self._cohorts: dict[int, Cohort] = {}
-        self._quotas = quotas(config.population)
+        self._quotas = places(config.population)
         self._trained = {pod.algorithm for pod in board.pods.values() if pod.trained_steps > 0}
         self._deaths = Counter(p.algorithm for p in board.pods.values() if p.fate == "failed")
 
@@ -132,14 +132,14 @@ class Census:
         )
 
 
-def quotas(population: PopulationConfig) -> dict[str, int]:
+def places(population: PopulationConfig) -> dict[str, int]:
     """Places of each algorithm: its share by largest remainder, and at least one."""
-    places = population.pods.max
+    total = population.pods.max
     whole = sum(population.algorithms.values())
-    ideal = {name: places * share / whole for name, share in population.algorithms.items()}
+    ideal = {name: total * share / whole for name, share in population.algorithms.items()}
     quota = {name: max(1, int(exact)) for name, exact in ideal.items()}
-    while (open_places := places - sum(quota.values())) != 0:
-        if open_places > 0:
+    while (unfilled := total - sum(quota.values())) != 0:
+        if unfilled > 0:
             quota[max(quota, key=lambda name: ideal[name] - quota[name])] += 1
         else:
             several = [name for name in quota if quota[name] > 1]

@@ -13,7 +13,7 @@ from hpcpod.tournament.census import Census
 from hpcpod.tournament.mutation import mutate, sample, unmutated
 
 CONTROL_LIVES = 3
-"""Controls of one algorithm that may fail before their place goes to an ordinary pod."""
+"""Controls of one algorithm that may fail; the place of the last goes to an ordinary pod."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,10 @@ class Copy:
 
 
 class Generator(Protocol):
-    """Decides every birth. Pure: the same census and key, the same decision."""
+    """Decides every birth. Pure: the same census and key, the same decision.
+
+    A plugin is built with the run's ``PopulationConfig``.
+    """
 
     def founder(self, space: AlgorithmSpace, control: bool, key: int) -> Hyperparameters:
         """With what a pod of the first generation starts."""
@@ -95,11 +98,8 @@ class GentleTruncation:
         hopeful = census.hopeful()
         algorithm = dead.algorithm if dead.algorithm in hopeful else hopeful[0]
         space = census.algorithms[algorithm]
-        if (
-            dead.control
-            and algorithm == dead.algorithm
-            and _failed_controls(census, dead) <= (CONTROL_LIVES)
-        ):
+        again = dead.control and algorithm == dead.algorithm
+        if again and _failed_controls(census, algorithm) < CONTROL_LIVES:
             return Fresh(algorithm, self.founder(space, True, key), True, evidence)
         cohort = census.latest()
         last = census.members[dead.algorithm] == 0 and algorithm == dead.algorithm
@@ -122,8 +122,8 @@ def _over(census: Census, round_number: int) -> bool:
     return rounds is not None and round_number >= rounds
 
 
-def _failed_controls(census: Census, dead: PodState) -> int:
+def _failed_controls(census: Census, algorithm: str) -> int:
     return sum(
-        pod.control and pod.fate == "failed" and pod.algorithm == dead.algorithm
+        pod.control and pod.fate == "failed" and pod.algorithm == algorithm
         for pod in census.board.pods.values()
     )

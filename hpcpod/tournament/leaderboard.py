@@ -11,9 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from hpcpod.records import Birth, Board, Entry, Order, PodState, Report, stable_hash
-from hpcpod.tournament import census as population
 from hpcpod.tournament.births import Nursery, founder, pod_name
-from hpcpod.tournament.census import Census
+from hpcpod.tournament.census import Census, places
 from hpcpod.tournament.endings import advance, finish, leader, settle_rescores
 from hpcpod.tournament.generators import Fresh
 from hpcpod.tournament.outcomes import accept, entry_of, ranked, settle
@@ -32,24 +31,24 @@ __all__ = [
 
 def quotas(rules: Rules) -> dict[str, int]:
     """Places of each algorithm: its share by largest remainder, and at least one."""
-    return population.quotas(rules.config.population)
+    return places(rules.config.population)
 
 
 def first_board(rules: Rules, now: float) -> Board:
     """The first generation: controls first, founders drawn from every range after them."""
     quota = quotas(rules)
     # p0001 ppo, p0002 dqn, p0003 ppo: the first slots get different algorithms
-    places = [
+    turns = [
         (turn, name) for turn in range(max(quota.values())) for name in quota if turn < quota[name]
     ]
     pods: dict[str, PodState] = {}
-    for number, (turn, algorithm) in enumerate(places, start=1):
+    for number, (turn, algorithm) in enumerate(turns, start=1):
         control = turn < rules.config.population.controls
         key = stable_hash(rules.config.seed, pod_name(number), "founder")
         drawn = rules.generator.founder(rules.algorithms[algorithm], control, key)
         pod = founder(pod_name(number), Fresh(algorithm, drawn, control), rules)
         pods[pod.id] = pod
-    return Board(started=now, next_pod=len(places) + 1, pods=pods)
+    return Board(started=now, next_pod=len(turns) + 1, pods=pods)
 
 
 def fold(

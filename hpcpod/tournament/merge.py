@@ -6,6 +6,7 @@ compare-and-swap, so a crash in the middle, or two mergers at once, lose and dou
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import time
@@ -132,20 +133,37 @@ def best_checkpoint(board: Board) -> tuple[str, int, Checkpoint] | None:
 
 
 def export_best(folder: RunFolder, board: Board) -> dict[str, Any] | None:
-    """Write the best policy to ``best.h5`` with its provenance beside it in ``best.json``."""
+    """Write the best policy to ``best.h5`` with its provenance beside it in ``best.json``.
+
+    A checkpoint that is damaged or gone is passed over for the next best; None if none is left.
+    """
     best = best_checkpoint(board)
-    if best is None:
+    ranked = [(e.pod, e.round, e.checkpoint) for e in board.entries]
+    for pod, round_number, checkpoint in [*([best] if best else []), *ranked]:
+        data = _sound_blob(folder, checkpoint.core)
+        if data is None:
+            continue
+        about = {
+            "pod": pod,
+            "round": round_number,
+            "checkpoint": checkpoint.core,
+            "hyperparameters": dict(board.pods[pod].hyperparameters),
+            "algorithm": board.pods[pod].algorithm,
+        }
+        # Plain copies: a person may take them away, and pruning never looks here.
+        folder.disk.replace(folder.path / "best.h5", data)
+        folder.disk.replace(folder.path / "best.json", json.dumps(about, indent=2).encode())
+        return about
+    return None
+
+
+def _sound_blob(folder: RunFolder, sha256: str) -> bytes | None:
+    """A blob's bytes as they are: this side of the run does without numpy and h5py."""
+    path = blob_path(folder.path / "blobs", sha256)
+    data = folder.disk.read(path)
+    if data is None:
+        log.warning("blob %s is missing", path)
+    elif hashlib.sha256(data).hexdigest() != sha256:
+        folder.quarantine(path, f"blob {path} does not match its checksum")
         return None
-    pod, round_number, checkpoint = best
-    about = {
-        "pod": pod,
-        "round": round_number,
-        "checkpoint": checkpoint.core,
-        "hyperparameters": dict(board.pods[pod].hyperparameters),
-        "algorithm": board.pods[pod].algorithm,
-    }
-    # Plain copies: a person may take them away, and pruning never looks here.
-    blob = blob_path(folder.path / "blobs", checkpoint.core)
-    folder.disk.replace(folder.path / "best.h5", blob.read_bytes())
-    folder.disk.replace(folder.path / "best.json", json.dumps(about, indent=2).encode())
-    return about
+    return data

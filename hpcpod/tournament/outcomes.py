@@ -23,15 +23,20 @@ def accept(board: Board, reports: Collection[Report]) -> dict[str, Report]:
     """
     counted: dict[str, Report] = {}
     for report in reports:
-        pod = board.pods.get(report.pod)
-        order = pod.birth if pod is not None else None
-        rescore = board.rescores.get(report.pod)
-        if report.order not in {known.id for known in (order, rescore) if known is not None}:
-            continue
-        twin = counted.get(report.order)
-        if twin is None or repr(report) < repr(twin):
-            counted[report.order] = report
+        if _answers_open_order(board, report):
+            twin = counted.get(report.order)
+            if twin is None or repr(report) < repr(twin):
+                counted[report.order] = report
     return dict(sorted(counted.items()))
+
+
+def _answers_open_order(board: Board, report: Report) -> bool:
+    pod = board.pods.get(report.pod)
+    answered = (report.order, report.round, report.attempt)
+    return any(
+        order is not None and (order.id, order.round, order.attempt) == answered
+        for order in (pod and pod.birth, board.rescores.get(report.pod))
+    )
 
 
 def failure(report: Report) -> tuple[str, str]:
@@ -72,7 +77,7 @@ def settle(
         pods[pod.id] = _failed(pod, kind, why, config) if kind else _finished(pod, report, config)
     for name, pod in pods.items():
         birth = pod.birth
-        if birth is not None and birth.id in lost and birth.id not in reports:
+        if birth is not None and birth.id in lost:
             pods[name] = replace(pod, birth=replace(birth, attempt=birth.attempt + 1))
     return replace(board, pods=pods, env_steps=steps, reports=board.reports + len(reports))
 

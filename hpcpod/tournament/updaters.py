@@ -11,7 +11,10 @@ from hpcpod.tournament.scores import Difference, difference
 
 
 class Updater(Protocol):
-    """Judges each report that counts. Pure: the same census and report, the same verdict."""
+    """Judges every round that was finished. Pure: the same census and report, the same verdict.
+
+    A plugin is built with the run's ``PopulationConfig``.
+    """
 
     def judge(self, census: Census, report: Report) -> Verdict:
         """What a report means, on ``census.board``, which holds all reports of the merge."""

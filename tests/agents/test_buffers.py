@@ -95,6 +95,13 @@ def test_a_ring_restored_from_segments_is_the_same_ring(cuts: tuple[int, ...]) -
         fill(other, other.rows, other.rows + 1)
 
 
+def test_a_restored_ring_still_knows_its_invalid_rows() -> None:
+    buffer, other = ring(12), ReplayBuffer(spec(), 16)
+    other.restore(12, [(4, buffer.segment(4, 12))])
+    same_where_it_means_something(sample_all(buffer), sample_all(other))
+    assert 109.0 not in sample_all(other)["reward"].tolist()  # row 9 of environment 1
+
+
 def test_a_segment_is_the_same_whenever_it_is_taken() -> None:
     buffer = ring(0, capacity=30)
     early = []

@@ -51,6 +51,14 @@ class Counting(gym.Env[Floats, Floats]):
         self._steps = int(state["steps"])
 
 
+class Drawing(Counting):
+    """Its reward is drawn anew in every step."""
+
+    def step(self, action: Floats) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
+        obs, _, end, cut, info = super().step(action)
+        return obs, self.np_random.random(), end, cut, info
+
+
 class Unsound(Counting):
     """Gives NaN as observation or as reward at its third step."""
 

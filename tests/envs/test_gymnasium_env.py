@@ -133,7 +133,9 @@ def test_an_episode_seed_gives_the_same_episodes_in_a_batch_of_any_size() -> Non
             assert_equal([single], [Step(*(t[i : i + 1] for t in step))])
 
 
-@pytest.mark.parametrize("env_id", [*CLASSIC, "tests.envs.small_envs:Counting"])
+@pytest.mark.parametrize(
+    "env_id", [*CLASSIC, "tests.envs.small_envs:Counting", "tests.envs.small_envs:Drawing"]
+)
 def test_a_restored_environment_goes_on_bit_by_bit(env_id: str) -> None:
     env = PreprocessVecEnv(env_id, 3)
     env.reset(random_seeds(env_id, count=3))
@@ -248,3 +250,8 @@ def test_seeds_are_stable_and_well_spread() -> None:
     assert torch.equal(seeds[:10], random_seeds("run", 3, count=10))
     assert not torch.equal(seeds, random_seeds("run", "3", count=1000))
     assert random_seeds("a", count=2).tolist() == PINNED  # old runs must stay reproducible
+
+
+def test_every_episode_of_an_environment_has_a_seed_of_its_own() -> None:
+    assert episode_seed(5, 0) == 5
+    assert len({episode_seed(seed, k) for seed in (5, 6) for k in range(50)}) == 100

@@ -54,9 +54,7 @@ def _after(iterations: int) -> Callable[[], bool]:
 
 def onward(birth: Birth, report: Report) -> Birth:
     """The pod's next round."""
-    return replace(
-        birth, round=birth.round + 1, checkpoint=report.checkpoint, inherited=False
-    )
+    return replace(birth, round=birth.round + 1, checkpoint=report.checkpoint, inherited=False)
 
 
 def copy_of(parent: Birth, report: Report, **hyperparameters: float) -> Birth:

@@ -32,7 +32,10 @@ def coordinators(shell: Shell) -> list[int]:
             command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"hpcpod.orchestrator" in command and b"python" in Path(command[0].decode()).name.encode():
+        if (
+            b"hpcpod.orchestrator" in command
+            and b"python" in Path(command[0].decode()).name.encode()
+        ):
             found.append(pid)
     return found
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,17 @@ from hpcpod.storage.run_folder import RunFolder
 from tests.storage.faults import NoLinks
 
 WEIRD = ["plain", "two words", 'it\'s "quoted"', "a;b && c $HOME *", "größe-模型-🚀", "-rf"]
+
+
+@pytest.fixture(autouse=True)
+def unsynced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No waiting for the disk where nothing depends on it.
+
+    A killed process loses nothing that is in the page cache, so that syncing proves nothing
+    here, and takes minutes on a busy disk. Two modules sync for real.
+    """
+    if request.module.__name__.rpartition(".")[2] not in {"test_chaos", "test_disk"}:
+        monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture(params=WEIRD)

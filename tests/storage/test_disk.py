@@ -134,6 +134,29 @@ def test_the_probe_finds_what_the_filesystem_can_do(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_content_is_on_the_disk_before_its_name_and_the_name_before_success(
+    tmp_path: Path, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Told(WatchedDisk):
+        def operate(self, name: str, path: Path, operation: Callable[[], None]) -> None:
+            operation()
+            said.append(name)
+
+    said: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: said.append("fsync"))
+    disk = disk_of(scheme, Told())
+    disk.publish(tmp_path / "name", b"x")
+    named = said.index("link" if scheme == "link" else "rename")
+    assert said[:named].count("fsync") == (1 if scheme == "link" else 2)
+    assert said[-2:] == ["fsync", "sync"]
+    said.clear()
+    disk.replace(tmp_path / "file", b"x")
+    assert said == ["fsync", "write_new", "rename", "fsync", "sync"]
+    said.clear()
+    disk.replace(tmp_path / "file", b"x", durable=False)
+    assert said == ["write_new", "rename"]
+
+
 def test_folders_that_cannot_be_synced_are_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,7 +92,7 @@ def test_a_merge_waits_for_the_one_before_and_then_goes_on(run: RunFolder) -> No
         time.sleep(0.01)
     started = time.monotonic()
     with run.merge_lock(0.3) as held:
-        assert not held
+        assert held is False
     assert time.monotonic() - started >= 0.25
     os.kill(pid, signal.SIGKILL)
     finish(pid)
@@ -103,7 +103,7 @@ def test_a_merge_waits_for_the_one_before_and_then_goes_on(run: RunFolder) -> No
 def test_where_there_are_no_locks_one_goes_on_without(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with file_lock(tmp_path / "file" / "lock", 1) as held:
-        assert not held
+        assert held is None
     with Lease(tmp_path / "file" / "lease", 1).taken() as held:
         assert held
 

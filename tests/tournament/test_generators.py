@@ -181,7 +181,7 @@ def test_defaults_that_always_diverge_lose_their_control() -> None:
         controls = [pod.id for pod in board.living if pod.control]
         board = fold(board, [failed(order_of(board, c), "diverged") for c in controls], game, now=1)
     assert not any(pod.control for pod in board.living)
-    assert sum(pod.control for pod in board.pods.values()) == 4
+    assert sum(pod.control for pod in board.pods.values()) == 3
 
 
 def test_an_algorithm_that_only_ever_fails_gives_its_places_to_the_others() -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
-from hpcpod.records import Board, Verdict
+from hpcpod.records import Board, Report, Verdict
 from hpcpod.tournament.census import Census
-from hpcpod.tournament.leaderboard import first_board
+from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.outcomes import accept, settle
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.updaters import PairedGate
-from tests.tournament.world import order_of, report, rules
+from tests.tournament.world import failed, order_of, report, rules
 
 
 def judge(game: Rules, returns: Mapping[str, tuple[float, ...]], pod: str) -> Verdict:
@@ -70,3 +71,20 @@ def test_only_the_worst_are_tested_and_only_against_the_best() -> None:
 def test_the_leaderboard_admits_a_pods_best_evaluation() -> None:
     game = rules(2, controls=0)
     assert judge(game, {"p0001": (1.0, 2.0)}, "p0001") == Verdict(admit=True)
+
+
+def test_every_finished_round_is_judged_and_nothing_else() -> None:
+    class Listening(PairedGate):
+        def judge(self, census: Census, report: Report) -> Verdict:
+            heard.append(report.order)
+            return super().judge(census, report)
+
+    heard: list[str] = []
+    game = rules(4, max_restarts=9)
+    game = replace(game, updater=Listening(game.config.population))
+    board = first_board(game, 0.0)
+    one, two, three, _ = orders(board)
+    board = fold(board, [report(two), failed(one), failed(three, "diverged")], game, now=1.0)
+    assert heard == [two.id]
+    board = fold(board, [failed(order_of(board, two.pod))], game, now=2.0)
+    assert heard == [two.id]

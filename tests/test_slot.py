@@ -1,0 +1,262 @@
+"""A slot loses nothing: not to signals, not to a dying trainer, not to damaged files."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcpod.config.resolved import Resolved
+from hpcpod.records import Intent, Report
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.merge import merge, read_board
+from hpcpod.tournament.rules import Rules
+from tests.pod.rounds import first_birth, train
+from tests.slots import SlotProcess, gone
+from tests.small_runs import FAULTS, create, wait_for
+
+LONG: dict[str, Any] = {
+    "round": {"env_steps": 40_000, "episodes": 8},
+    "stop": {"rounds": 1},
+    "pod": {"checkpoint_seconds": 0.2},
+}
+"""A round of some seconds with many checkpoints, so that something can happen in it."""
+
+ORDER = "p0001-00001-1"
+
+
+def report_of(folder: RunFolder, order: str = ORDER) -> Report:
+    report = folder.read_report(order)
+    assert report is not None
+    return report
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """The report of a long round that nothing happened to."""
+    folder = create(tmp_path_factory.mktemp("undisturbed"), **LONG)
+    return train(folder, first_birth(folder))
+
+
+def assert_finished(folder: RunFolder, slot: SlotProcess, reason: str = "rounds") -> None:
+    assert slot.end() == 0, slot.log
+    board = read_board(folder)
+    assert (board.phase, board.stop_reason) == ("finished", reason), slot.log
+    assert (folder.path / "best.h5").exists() == (reason != "failed")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+def test_a_slot_told_to_go_asks_to_be_requeued_and_its_next_life_ends_the_round_the_same(
+    number: signal.Signals, undisturbed: Report, tmp_path: Path
+) -> None:
+    folder = create(tmp_path, **LONG)
+    first = SlotProcess(folder)
+    first.until_in_mid_round()
+    child = first.child().pid
+    first.process.send_signal(number)
+    assert first.end() == 75, first.log
+    assert gone(child)
+    assert folder.latest_resume("p0001", 1) is not None
+    assert folder.read_report(ORDER) is None and first.status() == {}
+    second = SlotProcess(folder)
+    assert_finished(folder, second)
+    assert "goes on at" in second.log
+    report = report_of(folder)
+    assert report.checkpoint == undisturbed.checkpoint
+    assert report.returns == undisturbed.returns
+
+
+def test_a_killed_slot_takes_its_trainer_along_and_its_next_life_goes_on_from_the_checkpoint(
+    undisturbed: Report, tmp_path: Path
+) -> None:
+    folder = create(tmp_path, **LONG)
+    first = SlotProcess(folder)
+    first.until_checkpointed()
+    child = first.child().pid
+    first.process.kill()
+    assert first.end() == -signal.SIGKILL
+    wait_for("the end of the trainer", lambda: gone(child))
+    assert folder.read_report(ORDER) is None
+    second = SlotProcess(folder)
+    assert_finished(folder, second)
+    assert "goes on at" in second.log
+    assert report_of(folder).checkpoint == undisturbed.checkpoint
+
+
+def test_a_killed_trainer_is_a_failure_of_memory_and_the_slot_goes_on(tmp_path: Path) -> None:
+    folder = create(tmp_path, **LONG)
+    slot = SlotProcess(folder)
+    slot.until_in_mid_round()
+    slot.child().kill()
+    assert_finished(folder, slot)
+    report = report_of(folder)
+    assert report.failure_kind == "memory" and "SIGKILL" in report.failure
+    assert report_of(folder, "p0001-00001-2").failure == ""
+
+
+def test_a_trainer_that_is_asked_to_stop_by_a_stranger_does_not_end_the_slot(
+    undisturbed: Report, tmp_path: Path
+) -> None:
+    folder = create(tmp_path, **LONG)
+    slot = SlotProcess(folder)
+    slot.until_in_mid_round()
+    slot.child().terminate()
+    assert_finished(folder, slot)
+    assert report_of(folder).checkpoint == undisturbed.checkpoint
+
+
+def faulty(tmp_path: Path, fault: str, times: int = 1, **more: Any) -> list[Any]:
+    tally = str(tmp_path / "tally")
+    return [{FAULTS: {"fault": fault, "tally": tally, "times": times, **more}}]
+
+
+@pytest.mark.parametrize("fault", ["segfault", "raise", "orphan"])
+def test_a_crash_costs_one_attempt_at_a_round(fault: str, tmp_path: Path) -> None:
+    folder = create(tmp_path, wrappers=faulty(tmp_path, fault))
+    slot = SlotProcess(folder)
+    assert_finished(folder, slot)
+    report = report_of(folder)
+    assert report.failure_kind == ("memory" if fault == "orphan" else "crash")
+    assert report_of(folder, "p0001-00001-2").failure == ""
+    if fault == "raise":
+        assert "Traceback (most recent call last)" in slot.log
+        assert report.failure == "RuntimeError: the simulator lost its mind"
+    if fault == "orphan":
+        worker = int((tmp_path / "tally.pid").read_text())
+        wait_for("the end of the simulator's worker", lambda: gone(worker))
+
+
+def test_a_pod_that_keeps_crashing_dies_with_its_cause_and_the_slot_gives_up(
+    tmp_path: Path,
+) -> None:
+    wrappers = faulty(tmp_path, "segfault", times=2)
+    folder = create(tmp_path, "ppo", "dqn", wrappers=wrappers, cluster={"max_restarts": 1})
+    first = SlotProcess(folder)
+    assert first.end() == 1, first.log
+    assert "this slot gives up" in first.log
+    dead = read_board(folder).pods["p0001"]
+    assert dead.fate == "failed" and "SIGSEGV" in dead.fate_reason
+    assert_finished(folder, SlotProcess(folder, job="another"))
+    assert {pod.fate for pod in read_board(folder).living} == {"alive"}
+
+
+def test_a_run_in_which_everything_crashes_fails(tmp_path: Path) -> None:
+    folder = create(tmp_path, wrappers=[{FAULTS: {"fault": "kill"}}], cluster={"max_restarts": 1})
+    for life in range(4):
+        slot = SlotProcess(folder, job=f"j{life}")
+        if slot.end() == 0:
+            break
+    assert_finished(folder, slot, "failed")
+
+
+def test_a_diverged_pod_is_dead_and_the_run_goes_on(tmp_path: Path) -> None:
+    folder = create(tmp_path, "ppo", "dqn", wrappers=faulty(tmp_path, "nan"))
+    slot = SlotProcess(folder)
+    assert_finished(folder, slot)
+    dead = [pod for pod in read_board(folder).pods.values() if pod.fate == "failed"]
+    assert len(dead) == 1
+    assert dead[0].fate_reason.startswith("diverged: CartPole-v1: the reward of environment 0")
+
+
+def test_a_run_in_which_every_pod_diverges_fails(tmp_path: Path) -> None:
+    folder = create(tmp_path, wrappers=[{FAULTS: {"fault": "nan"}}])
+    assert_finished(folder, SlotProcess(folder), "failed")
+
+
+def test_the_slot_of_a_duplicate_submission_ends_at_once(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    folder.publish_intent(Intent(0, "t0k3n", "slots"))
+    folder.record_submission(0, "the first")
+    late = SlotProcess(folder, job="the second", token="t0k3n")
+    assert late.end() == 0
+    assert "submitted as job the first already" in late.log
+    assert folder.claim_owner(ORDER) is None
+    stranger = SlotProcess(folder, job="x", token="unheard of")
+    assert stranger.end() == 0
+    assert "no intent of this run has the token" in stranger.log
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def settle(folder: RunFolder, *rounds: int) -> None:
+    """Train rounds in this process and merge them."""
+    resolved = Resolved.from_document(folder.config)
+    for _ in rounds:
+        folder.publish_report(train(folder, first_birth(folder)))
+        merge(folder, Rules.of(resolved.config, resolved.algorithms))
+
+
+def test_a_damaged_checkpoint_is_named_and_the_pod_goes_back_to_the_one_before(
+    tmp_path: Path,
+) -> None:
+    folder = create(tmp_path, stop={"rounds": 3})
+    settle(folder, 1, 2)
+    checkpoint = first_birth(folder).checkpoint
+    assert checkpoint is not None
+    flip(folder.blobs.path(checkpoint.core))
+    slot = SlotProcess(folder)
+    assert_finished(folder, slot)
+    assert f"{checkpoint.core}.h5 does not match its checksum" in slot.log
+    assert [checkpoint.core in damaged.name for damaged in folder.quarantined()] == [True]
+    assert read_board(folder).pods["p0001"].history[-1].round == 3
+    assert folder.blobs.has(checkpoint.core)  # the same round, trained again, is the same blob
+
+
+def test_a_winner_whose_checkpoint_is_damaged_in_the_end_leaves_the_next_best(
+    tmp_path: Path,
+) -> None:
+    folder = create(tmp_path, "ppo", "dqn", stop={"rounds": 1})
+    settle(folder, 1)
+    best = read_board(folder).entries[0]
+    flip(folder.blobs.path(best.checkpoint.core))
+    slot = SlotProcess(folder)
+    assert_finished(folder, slot)
+    assert best.checkpoint.core in folder.quarantined()[0].name
+
+
+def test_a_damaged_report_is_set_aside_and_its_round_given_out_again(tmp_path: Path) -> None:
+    folder = create(tmp_path, stop={"rounds": 1})
+    folder.publish_report(train(folder, first_birth(folder)))
+    (report,) = (folder.path / "reports").glob("*/*.json")
+    flip(report)
+    slot = SlotProcess(folder)
+    assert_finished(folder, slot)
+    assert "its round is given out again" in slot.log
+    assert "reports+" in folder.quarantined()[0].name
+    assert report_of(folder, "p0001-00001-2").failure == ""
+
+
+def test_a_report_that_was_not_merged_is_not_trained_again(tmp_path: Path) -> None:
+    folder = create(tmp_path, stop={"rounds": 1})
+    report = train(folder, first_birth(folder))
+    folder.publish_report(report)
+    assert_finished(folder, SlotProcess(folder))
+    assert report_of(folder).slot == report.slot
+    assert read_board(folder).pods["p0001"].history[0].checkpoint == report.checkpoint
+
+
+def test_a_stopped_run_ends_a_slot_in_mid_round(tmp_path: Path) -> None:
+    folder = create(tmp_path, **LONG)
+    slot = SlotProcess(folder)
+    slot.until_in_mid_round()
+    folder.request("stop")
+    assert slot.end() == 0
+    assert folder.read_report(ORDER) is None
+
+
+def test_a_draining_slot_finishes_its_round_and_begins_no_other(tmp_path: Path) -> None:
+    folder = create(tmp_path, **{**LONG, "stop": {"rounds": 5}})
+    slot = SlotProcess(folder)
+    slot.until_in_mid_round()
+    folder.request("drain")
+    assert slot.end() == 0, slot.log
+    assert report_of(folder).failure == ""
+    board = read_board(folder)
+    assert (board.phase, board.reports) == ("running", 1)
+    assert folder.claim_owner("p0001-00002-1") is None
