@@ -32,10 +32,10 @@ def accept(board: Board, reports: Collection[Report]) -> dict[str, Report]:
 
 def _answers_open_order(board: Board, report: Report) -> bool:
     pod = board.pods.get(report.pod)
+    orders = (None if pod is None else pod.birth, board.rescores.get(report.pod))
     answered = (report.order, report.round, report.attempt)
     return any(
-        order is not None and (order.id, order.round, order.attempt) == answered
-        for order in (pod and pod.birth, board.rescores.get(report.pod))
+        order is not None and (order.id, order.round, order.attempt) == answered for order in orders
     )
 
 
