@@ -196,7 +196,7 @@ def show_leaderboard(run: Run, board: Board) -> None:
     ancestors = run.lineage(board=board)
     if ancestors:
         say(f"lineage of {ancestors[-1].id}:")
-        for line in lineage_lines(board, ancestors):
+        for line in lineage_lines(board, ancestors, run.searched):
             say(f"  {line}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from hpcpod.records import Board, PodState
@@ -151,14 +151,24 @@ def _value(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def lineage_lines(board: Board, ancestors: list[PodState]) -> Iterator[str]:
-    """The winner's way from its founder, a line a generation."""
+def lineage_lines(
+    board: Board, ancestors: list[PodState], searched: Mapping[str, Collection[str]]
+) -> Iterator[str]:
+    """The winner's way from its founder, a line a generation.
+
+    ``searched`` names, by algorithm, the hyperparameters that have a range: the others are
+    the same for every pod.
+    """
     for depth, pod in enumerate(ancestors):
         lead = "  " * depth
         if pod.parent is None:
             kind = "control with the defaults" if pod.control else "fresh draw"
-            values = ", ".join(f"{k}={_value(v)}" for k, v in sorted(pod.hyperparameters.items()))
-            yield f"{lead}{pod.id} {pod.algorithm}, {kind}: {values}"
+            values = ", ".join(
+                f"{name}={_value(value)}"
+                for name, value in sorted(pod.hyperparameters.items())
+                if name in searched.get(pod.algorithm, ())
+            )
+            yield f"{lead}{pod.id} {pod.algorithm}, {kind}: {values or 'nothing to search'}"
         else:
             exact = {True: "weights moved exactly", False: "weights did NOT move exactly"}
             moved = exact.get(pod.transfer_exact) if pod.transfer_exact is not None else None

@@ -32,7 +32,9 @@ class Live:
             from rich.console import Console
             from rich.live import Live as RichLive
 
-            self._rich = RichLive(console=Console(highlight=False), refresh_per_second=4)
+            self._rich = RichLive(
+                console=Console(highlight=False), refresh_per_second=4, transient=True
+            )
             self._rich.start()
         return self
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hpcpod.config.resolved import Resolved
-from hpcpod.config.space import Scalar
+from hpcpod.config.space import Range, Scalar
 from hpcpod.errors import HpcpodError, RunNotFound
 from hpcpod.orchestrator import Orchestrator, launcher_of
 from hpcpod.records import Board, Entry, PodState
@@ -98,6 +98,14 @@ class Run:
     def local(self) -> bool:
         """Its slots are processes of one machine."""
         return self._resolved.config.cluster.launcher == "local"
+
+    @property
+    def searched(self) -> dict[str, tuple[str, ...]]:
+        """By algorithm, the hyperparameters that have a range."""
+        return {
+            name: tuple(key for key, value in space.values.items() if isinstance(value, Range))
+            for name, space in self._resolved.algorithms.items()
+        }
 
     def board(self) -> Board:
         """The latest generation of the board, whole."""

@@ -15,7 +15,7 @@ Fault = Literal["none", "segfault", "kill", "orphan", "raise", "nan"]
 
 
 class Faulty(gym.Wrapper[Any, Any, Any, Any]):
-    """Fails at its ``at``-th step, or takes ``slow`` seconds for each.
+    """Fails from its ``at``-th step on, or takes ``slow`` seconds for each.
 
     With a ``tally``, a file that counts the faults, it fails ``times`` times and no more.
     """
@@ -39,7 +39,7 @@ class Faulty(gym.Wrapper[Any, Any, Any, Any]):
         obs, reward, end, cut, info = self.env.step(action)
         self._steps += 1
         time.sleep(self._slow)
-        if self._steps == self._at and self._is_due():
+        if self._steps >= self._at and self._is_due():
             reward = _fail(self._fault, reward, self._tally)
         return obs, reward, end, cut, info
 

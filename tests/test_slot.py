@@ -18,7 +18,7 @@ from tests.slots import SlotProcess, gone
 from tests.small_runs import FAULTS, create, wait_for
 
 LONG: dict[str, Any] = {
-    "round": {"env_steps": 40_000, "episodes": 8},
+    "round": {"env_steps": 20_000, "episodes": 8},
     "stop": {"rounds": 1},
     "pod": {"checkpoint_seconds": 0.2},
 }
@@ -47,22 +47,22 @@ def assert_finished(folder: RunFolder, slot: SlotProcess, reason: str = "rounds"
     assert (folder.path / "best.h5").exists() == (reason != "failed")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
-def test_a_slot_told_to_go_asks_to_be_requeued_and_its_next_life_ends_the_round_the_same(
-    number: signal.Signals, undisturbed: Report, tmp_path: Path
+def test_a_slot_told_to_go_asks_to_be_requeued_and_its_last_life_ends_the_round_the_same(
+    undisturbed: Report, tmp_path: Path
 ) -> None:
     folder = create(tmp_path, **LONG)
-    first = SlotProcess(folder)
-    first.until_in_mid_round()
-    child = first.child().pid
-    first.process.send_signal(number)
-    assert first.end() == 75, first.log
-    assert gone(child)
-    assert folder.latest_resume("p0001", 1) is not None
-    assert folder.read_report(ORDER) is None and first.status() == {}
-    second = SlotProcess(folder)
-    assert_finished(folder, second)
-    assert "goes on at" in second.log
+    for number in (signal.SIGTERM, signal.SIGUSR2):
+        slot = SlotProcess(folder)
+        slot.until_in_mid_round()
+        child = slot.child().pid
+        slot.process.send_signal(number)
+        assert slot.end() == 75, slot.log
+        assert gone(child)
+        assert folder.latest_resume("p0001", 1) is not None
+        assert folder.read_report(ORDER) is None and slot.status() == {}
+    last = SlotProcess(folder)
+    assert_finished(folder, last)
+    assert last.log.count("goes on at") == 2
     report = report_of(folder)
     assert report.checkpoint == undisturbed.checkpoint
     assert report.returns == undisturbed.returns

@@ -66,7 +66,7 @@ class Census:
             for evaluation in pod.history:
                 self._rounds.setdefault(evaluation.round, {})[pod.id] = evaluation
         self._cohorts: dict[int, Cohort] = {}
-        self._quotas = places(config.population)
+        self._quotas = quotas(config.population)
         self._trained = {pod.algorithm for pod in board.pods.values() if pod.trained_steps > 0}
         self._deaths = Counter(p.algorithm for p in board.pods.values() if p.fate == "failed")
 
@@ -132,7 +132,7 @@ class Census:
         )
 
 
-def places(population: PopulationConfig) -> dict[str, int]:
+def quotas(population: PopulationConfig) -> dict[str, int]:
     """Places of each algorithm: its share by largest remainder, and at least one."""
     total = population.pods.max
     whole = sum(population.algorithms.values())

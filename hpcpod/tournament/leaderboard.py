@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from hpcpod.records import Birth, Board, Entry, Order, PodState, Report, stable_hash
 from hpcpod.tournament.births import Nursery, founder, pod_name
-from hpcpod.tournament.census import Census, places
+from hpcpod.tournament.census import Census, quotas
 from hpcpod.tournament.endings import advance, finish, leader, settle_rescores
 from hpcpod.tournament.generators import Fresh
 from hpcpod.tournament.outcomes import accept, entry_of, ranked, settle
@@ -25,18 +25,12 @@ __all__ = [
     "lineage",
     "needed_checkpoints",
     "orders",
-    "quotas",
 ]
-
-
-def quotas(rules: Rules) -> dict[str, int]:
-    """Places of each algorithm: its share by largest remainder, and at least one."""
-    return places(rules.config.population)
 
 
 def first_board(rules: Rules, now: float) -> Board:
     """The first generation: controls first, founders drawn from every range after them."""
-    quota = quotas(rules)
+    quota = quotas(rules.config.population)
     # p0001 ppo, p0002 dqn, p0003 ppo: the first slots get different algorithms
     turns = [
         (turn, name) for turn in range(max(quota.values())) for name in quota if turn < quota[name]

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from hpcpod.config.schema import StopConfig
 from hpcpod.records import Board, Report, Rescore
+from hpcpod.tournament.census import quotas
 from hpcpod.tournament.leaderboard import (
     first_board,
     fold,
     lineage,
     needed_checkpoints,
     orders,
-    quotas,
 )
 from hpcpod.tournament.outcomes import HISTORY
 from hpcpod.tournament.rules import Rules
@@ -82,13 +82,15 @@ def test_the_first_slots_get_different_algorithms() -> None:
 def test_quotas_go_by_largest_remainder_with_at_least_one_each() -> None:
     # ideal 6.4, 1.4 and .2 of 8: the last is lifted to 1, so 6.4 -> 6
     game = rules(8, {"ppo": 32, "dqn": 7, "sac": 1})
-    assert quotas(game) == {"ppo": 6, "dqn": 1, "sac": 1}
+    assert quotas(game.config.population) == {"ppo": 6, "dqn": 1, "sac": 1}
     board = first_board(game, 0.0)
-    assert Counter(pod.algorithm for pod in board.living) == quotas(game)
+    assert Counter(pod.algorithm for pod in board.living) == quotas(game.config.population)
 
 
 def test_quotas_take_back_what_the_floor_gave_away() -> None:
-    assert quotas(rules(4, {"a": 97, "b": 1, "c": 1, "d": 1})) == dict.fromkeys("abcd", 1)
+    assert quotas(rules(4, {"a": 97, "b": 1, "c": 1, "d": 1}).config.population) == dict.fromkeys(
+        "abcd", 1
+    )
 
 
 def test_one_control_of_each_algorithm_has_the_defaults() -> None:
