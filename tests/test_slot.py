@@ -142,15 +142,6 @@ def test_a_pod_that_keeps_crashing_dies_with_its_cause_and_the_slot_gives_up(
     assert {pod.fate for pod in read_board(folder).living} == {"alive"}
 
 
-def test_a_run_in_which_everything_crashes_fails(tmp_path: Path) -> None:
-    folder = create(tmp_path, wrappers=[{FAULTS: {"fault": "kill"}}], cluster={"max_restarts": 1})
-    for life in range(4):
-        slot = SlotProcess(folder, job=f"j{life}")
-        if slot.end() == 0:
-            break
-    assert_finished(folder, slot, "failed")
-
-
 def test_a_diverged_pod_is_dead_and_the_run_goes_on(tmp_path: Path) -> None:
     folder = create(tmp_path, "ppo", "dqn", wrappers=faulty(tmp_path, "nan"))
     slot = SlotProcess(folder)

@@ -80,10 +80,13 @@ class Census:
         return max((r for r in rounds if r > after and self._quorum(r)), default=None)
 
     def latest(self) -> Cohort | None:
-        """The cohort of the latest round that has a quorum, past the warm-up."""
-        warmup = self.config.population.warmup_rounds
-        rounds = (r for r in self._rounds if r > warmup and self._quorum(r))
-        newest = max(rounds, default=None)
+        """The cohort of the latest round that has a quorum and is worth copying.
+
+        It is past the warm-up, and leaves a copy something to train.
+        """
+        first, end = self.config.population.warmup_rounds + 1, self.config.stop.rounds
+        rounds = (r for r in self._rounds if r >= first and (end is None or r < end))
+        newest = max(filter(self._quorum, rounds), default=None)
         return None if newest is None else self.cohort(newest)
 
     def cohort(self, round_number: int) -> Cohort:

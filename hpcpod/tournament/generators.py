@@ -65,8 +65,8 @@ class GentleTruncation:
     updater's verdict. A control is never replaced, nor is the last pod of an algorithm. The
     child is of its parent's family always; its other hyperparameters are mutated.
 
-    A pod that failed is replaced by a copy of a leader, or by a fresh pod of its algorithm
-    during the warm-up, for a control, and for the last of an algorithm.
+    A pod that failed is replaced by a copy of a leader; during the warm-up, and if it was the
+    last of its algorithm, by a fresh pod, which is a control if the dead one was.
     """
 
     def __init__(self, config: PopulationConfig) -> None:
@@ -92,22 +92,23 @@ class GentleTruncation:
         return _copy(census, parent, verdict.round, verdict.evidence.get(parent, ""), rng)
 
     def replace(self, census: Census, dead: PodState, key: int) -> Copy | Fresh:
-        """A control, a copy of a leader, or a fresh pod: see the class."""
+        """A copy of a leader, or a fresh pod: see the class."""
         rng = Random(key)
         evidence = f"in place of {dead.id}, which failed: {dead.fate_reason}"
         hopeful = census.hopeful()
         algorithm = dead.algorithm if dead.algorithm in hopeful else hopeful[0]
-        space = census.algorithms[algorithm]
-        again = dead.control and algorithm == dead.algorithm
-        if again and _failed_controls(census, algorithm) < CONTROL_LIVES:
-            return Fresh(algorithm, self.founder(space, True, key), True, evidence)
         cohort = census.latest()
-        last = census.members[dead.algorithm] == 0 and algorithm == dead.algorithm
-        if cohort is not None and not last and not _over(census, cohort.round):
-            donors = [donor for donor in cohort.best if donor in census.living]
-            if donors:
-                return _copy(census, rng.choice(donors), cohort.round, evidence, rng)
-        return Fresh(algorithm, self.founder(space, False, key), False, evidence)
+        last = census.members[algorithm] == 0
+        donors = [pod for pod in cohort.best if pod in census.living] if cohort else []
+        if cohort is not None and donors and not last:
+            return _copy(census, rng.choice(donors), cohort.round, evidence, rng)
+        control = (
+            dead.control
+            and algorithm == dead.algorithm
+            and _failed_controls(census, algorithm) < CONTROL_LIVES
+        )
+        founded = self.founder(census.algorithms[algorithm], control, key)
+        return Fresh(algorithm, founded, control, evidence)
 
 
 def _copy(census: Census, parent: str, at: int, evidence: str, rng: Random) -> Copy:

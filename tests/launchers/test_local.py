@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -202,16 +202,13 @@ def test_a_script_launches_and_waits(shell: Shell) -> None:
     wait_for("the end of every process", lambda: shell.orphans() == [])
 
 
-@pytest.mark.parametrize("end", [subprocess.Popen.kill, subprocess.Popen.terminate])
-def test_a_script_that_dies_takes_its_run_along(
-    shell: Shell, end: Callable[[subprocess.Popen[bytes]], None]
-) -> None:
+def test_a_script_that_dies_takes_its_run_along(shell: Shell) -> None:
     shell.write(**LONG, stop={"rounds": 5})
     process = subprocess.Popen(script(shell, str(shell.home / "runs"), "sleep"), cwd=ROOT)
     shell.processes.append(process)
     (shell.home / "0.out").touch()
     shell.until_in_mid_round(process)
-    end(process)
+    process.kill()
     process.wait(60)
     wait_for("the end of every process", lambda: shell.orphans() == [])
     assert shell.run.folder.latest_resume("p0001", 1) is not None

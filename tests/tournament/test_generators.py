@@ -70,14 +70,40 @@ def test_a_parent_is_copied_at_the_compared_round_though_it_has_trained_on() -> 
     assert child.birth.checkpoint.core == "core of p0004-00001-1"
 
 
-def test_one_round_replaces_no_more_than_its_places_however_reports_come() -> None:
-    game = rules(8, warmup_rounds=0, controls=0)
+@pytest.mark.parametrize(("pods", "places"), [(8, 1), (9, 2), (16, 2), (17, 3)])
+@pytest.mark.parametrize("at_once", [1, 3, 20])
+def test_one_round_replaces_no_more_than_its_places_however_reports_come(
+    pods: int, places: int, at_once: int
+) -> None:
+    game = rules(pods, warmup_rounds=0, controls=0)
     board = first_board(game, 0.0)
     # the best report first, so that each later reporter is the worst so far
-    for order in reversed(orders(board)):
-        board = fold(board, [report(order, flat(by_number(order)))], game, now=1.0)
-    copies = Counter(pod.parent_round for pod in board.pods.values() if pod.cause == "copy")
-    assert copies == {1: 1}
+    waiting = orders(board)[::-1]
+    for start in range(0, pods, at_once):
+        merged = [report(order, flat(by_number(order))) for order in waiting[start:][:at_once]]
+        board = fold(board, merged, game, now=1.0)
+    assert len(exploited(board)) == places
+
+
+def test_the_last_two_of_an_algorithm_do_not_go_in_the_same_merge() -> None:
+    game = rules(16, {"ppo": 7, "dqn": 1}, controls=0)
+    board = first_board(game, 0.0)
+    for _ in range(2):
+        board = play_round(board, game, lambda order: float(order.algorithm == "ppo"))
+    assert Counter(pod.algorithm for pod in board.living) == {"ppo": 15, "dqn": 1}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_parent_has_beaten_the_pod_beyond_doubt(seed: int) -> None:
+    game = rules(8, seed=seed, controls=0, warmup_rounds=0)
+    # p0007 and p0008 lead, but against p0001 only p0008 is sure
+    level = {"p0008": (9.0, 9.0, 9.0, 9.0), "p0007": (90.0, -30.0, 90.0, -30.0)}
+    board = first_board(game, 0.0)
+    reports = [
+        report(order, level.get(order.pod, (by_number(order) / 2,) * 4)) for order in orders(board)
+    ]
+    board = fold(board, reports, game, now=1.0)
+    assert exploited(board) == {"p0001": "p0008"}
 
 
 def test_families_never_mix_though_slots_may_cross() -> None:
@@ -165,18 +191,54 @@ def test_a_pod_that_dies_later_is_replaced_by_a_copy_of_a_leader() -> None:
     assert (child.cause, child.parent, child.parent_round) == ("copy", "p0004", 2)
 
 
-def test_a_control_that_dies_is_replaced_by_a_control() -> None:
+def test_a_control_that_dies_in_the_warm_up_is_replaced_by_a_control() -> None:
     game = rules(4)
-    board = after_warmup(game)
+    board = first_board(game, 0.0)
     board = fold(board, [failed(order_of(board, "p0001"), "diverged")], game, now=1.0)
     child = next(pod for pod in board.living if pod.replaces == "p0001")
     assert (child.cause, child.control) == ("fresh", True)
     assert child.hyperparameters == board.pods["p0001"].hyperparameters
 
 
-def test_defaults_that_always_diverge_lose_their_control() -> None:
+def test_a_control_that_dies_later_is_replaced_as_any_other_pod() -> None:
+    # from scratch it would hold up the end of a run that waits for everybody's rounds
     game = rules(4)
     board = after_warmup(game)
+    board = fold(board, [failed(order_of(board, "p0001"), "diverged")], game, now=1.0)
+    child = next(pod for pod in board.living if pod.replaces == "p0001")
+    assert (child.cause, child.control) == ("copy", False)
+
+
+def test_a_pod_that_dies_in_the_last_round_is_replaced_by_a_copy_of_the_one_before() -> None:
+    game = rules(4, stop=StopConfig(rounds=3))
+    board = after_warmup(game)
+    reports = [
+        failed(order, "diverged") if order.pod == "p0003" else report(order, flat(1.0))
+        for order in orders(board)
+    ]
+    board = fold(board, reports, game, now=1.0)
+    child = next(pod for pod in board.living if pod.replaces == "p0003")
+    assert (child.parent_round, [order.id for order in orders(board)]) == (
+        2,
+        [f"{child.id}-00003-1"],
+    )
+
+
+def test_when_all_of_an_algorithm_die_at_once_one_of_it_starts_afresh() -> None:
+    game = rules(8, {"ppo": 3, "dqn": 1}, controls=0)
+    board = after_warmup(game)
+    both = [pod.id for pod in board.living if pod.algorithm == "dqn"]
+    assert len(both) == 2
+    board = fold(board, [failed(order_of(board, p), "diverged") for p in both], game, now=1.0)
+    children = [pod for pod in board.living if pod.replaces in both]
+    assert sorted((pod.cause, pod.algorithm) for pod in children) == [
+        ("copy", "ppo"), ("fresh", "dqn"),
+    ]  # fmt: skip
+
+
+def test_defaults_that_always_diverge_lose_their_control() -> None:
+    game = rules(4)
+    board = first_board(game, 0.0)
     for _ in range(6):
         controls = [pod.id for pod in board.living if pod.control]
         board = fold(board, [failed(order_of(board, c), "diverged") for c in controls], game, now=1)

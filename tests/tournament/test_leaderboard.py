@@ -88,9 +88,8 @@ def test_quotas_go_by_largest_remainder_with_at_least_one_each() -> None:
 
 
 def test_quotas_take_back_what_the_floor_gave_away() -> None:
-    assert quotas(rules(4, {"a": 97, "b": 1, "c": 1, "d": 1}).config.population) == dict.fromkeys(
-        "abcd", 1
-    )
+    population = rules(4, {"a": 97, "b": 1, "c": 1, "d": 1}).config.population
+    assert quotas(population) == dict.fromkeys("abcd", 1)
 
 
 def test_one_control_of_each_algorithm_has_the_defaults() -> None:

@@ -85,6 +85,13 @@ def test_a_report_that_answers_no_open_order_is_ignored(stranger: str) -> None:
     assert fold(board, [odd], game, now=1.0) == board
 
 
+@pytest.mark.parametrize("odd", [{"round": 2}, {"attempt": 2}], ids=str)
+def test_a_report_that_contradicts_its_own_name_is_ignored(odd: dict[str, Any]) -> None:
+    game = rules(2)
+    board = first_board(game, 0.0)
+    assert fold(board, [replace(report(order_of(board, "p0001")), **odd)], game, now=1.0) == board
+
+
 def test_a_report_that_is_there_wins_over_the_loss_of_its_slot() -> None:
     game = rules(2)
     board = first_board(game, 0.0)

@@ -95,6 +95,13 @@ def test_two_pods_never_beat_each_other(one: list[float], other: list[float]) ->
         assert not (there.low > 0 and back.low > 0)
 
 
+@given(returns=RETURNS, lead=st.floats(0.01, 1e3))
+def test_a_constant_lead_is_a_lead(returns: list[float], lead: float) -> None:
+    test = difference([value + lead for value in returns], returns)
+    assert test is not None
+    assert test.low == pytest.approx(lead, abs=1e-3 * max(1, *map(abs, returns)))
+
+
 @given(RETURNS)
 def test_a_mean_lies_inside_its_interval(returns: list[float]) -> None:
     low, high = interval(returns)

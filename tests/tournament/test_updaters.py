@@ -73,6 +73,16 @@ def test_the_leaderboard_admits_a_pods_best_evaluation() -> None:
     assert judge(game, {"p0001": (1.0, 2.0)}, "p0001") == Verdict(admit=True)
 
 
+def test_the_leaderboard_admits_nothing_worse_than_a_pods_best() -> None:
+    game = rules(2)
+    board = first_board(game, 0.0)
+    board = fold(board, [report(order_of(board, "p0001"), (3.0, 4.0))], game, now=1.0)
+    worse = report(order_of(board, "p0001"), (1.0, 2.0))
+    board = settle(board, accept(board, [worse]), (), game.config)
+    census = Census(board, game.config, game.algorithms)
+    assert PairedGate(game.config.population).judge(census, worse) == Verdict(admit=False)
+
+
 def test_every_finished_round_is_judged_and_nothing_else() -> None:
     class Listening(PairedGate):
         def judge(self, census: Census, report: Report) -> Verdict:
