@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hpcpod import __version__, commands
+from hpcpod import __version__, commands, plugins
 from hpcpod.errors import exit_code
 
 EPILOG = """\
@@ -129,6 +129,7 @@ def _add_doers(add: Add) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; return the exit code."""
     options = parser().parse_args(arguments)
+    plugins.look_in([str(Path.cwd())])
     logging.basicConfig(level=logging.WARNING, format="hpcpod: %(message)s")
     try:
         return exit_code(

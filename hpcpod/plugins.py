@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import sys
+from collections.abc import Iterable
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -24,6 +26,11 @@ def suggest(name: str, candidates: list[str]) -> str:
     """A clause that proposes the nearest candidate, or an empty string."""
     close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
     return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def look_in(folders: Iterable[str]) -> None:
+    """Find modules in these folders too, after everywhere else."""
+    sys.path += [folder for folder in folders if folder not in sys.path]
 
 
 def resolve(group: str, name: str) -> Any:

@@ -34,6 +34,9 @@ log = logging.getLogger("hpcpod.slot")
 IDLE_SECONDS = (0.1, 5.0)
 """Shortest and longest pause between two looks at a board that has nothing to claim."""
 
+GLANCE_SECONDS = 0.1
+"""Between two glances at the stop flag while the child works: a grace period may be short."""
+
 BROKEN = ("crash", "memory")
 """Kinds of failure after which the training process is not used again."""
 
@@ -46,7 +49,7 @@ class Pace:
     """How often a slot looks up from its work, in seconds."""
 
     look: float
-    """Between two looks for a stop request."""
+    """Between two looks into the run folder for a stop request."""
     tell: float
     """Between two status files, for those who watch."""
 
@@ -66,7 +69,7 @@ class Slot:
         self._child: Child | None = None
         self._pod: str | None = None
         self._failures = 0
-        self._told = 0.0
+        self._told = self._looked = 0.0
 
     def run(self) -> int:
         """Work until the run ends, a stop is asked for, or this slot keeps failing."""
@@ -155,12 +158,12 @@ class Slot:
         self._child.send(order)
         asked_at: float | None = None
         while True:
-            reply = self._child.receive(self._pace.look)
+            reply = self._child.receive(GLANCE_SECONDS)
             if reply is not None and "progress" not in reply:
                 return reply
             if reply is not None:
                 self._tell({**_status(order), **reply["progress"]})
-            if asked_at is None and (self._stop or self._told_to_stop()):
+            if asked_at is None and (self._stop or self._sees_a_stop()):
                 asked_at = time.monotonic()
                 self._child.ask_to_stop()
             if asked_at is not None and time.monotonic() - asked_at > STOP_GRACE_SECONDS:
@@ -173,6 +176,14 @@ class Slot:
             return False
         log.error("%d rounds failed in a row here; this slot gives up", self._failures)
         return True
+
+    def _sees_a_stop(self) -> bool:
+        """Whether a stop was requested, as of the last look: thousands of slots share a disk."""
+        now = time.monotonic()
+        if now - self._looked < self._pace.look:
+            return False
+        self._looked = now
+        return self._told_to_stop()
 
     def _told_to_stop(self) -> bool:
         return self._folder.requested("stop") is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +17,15 @@ from tests.slurm_cluster import Options, SlurmCluster, SlurmUnavailable
 # Tests share their cores with real Slurm daemons and training runs: no example has a deadline.
 settings.register_profile("hpcpod", deadline=None)
 settings.load_profile("hpcpod")
+
+
+@pytest.fixture(autouse=True)
+def denormal_numbers() -> Iterator[None]:
+    """Training in this process flushes denormal numbers to zero; other tests need them."""
+    yield
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_flush_denormal(False)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""A wrapper that makes an environment fail in a chosen way. It can't save its state."""
+"""Environments that fail in a chosen way, or take their time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,30 @@ from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
+Array = npt.NDArray[Any]
 Fault = Literal["none", "segfault", "kill", "orphan", "raise", "nan"]
 
 
+class Slow(CartPoleEnv):
+    """A CartPole of at most 1700 steps a second on any machine, which can save its state."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        time.sleep(0.0006)
+        return super().step(action)
+
+    def save_state(self) -> dict[str, Array]:
+        return {"state": np.asarray(self.state)}
+
+    def load_state(self, state: dict[str, Array]) -> None:
+        self.state = state["state"]
+
+
 class Faulty(gym.Wrapper[Any, Any, Any, Any]):
-    """Fails from its ``at``-th step on, or takes ``slow`` seconds for each.
+    """Fails from its ``at``-th step on. It can't save its state, whatever it wraps.
 
     With a ``tally``, a file that counts the faults, it fails ``times`` times and no more.
     """
@@ -25,12 +43,11 @@ class Faulty(gym.Wrapper[Any, Any, Any, Any]):
         env: gym.Env[Any, Any],
         fault: Fault = "none",
         at: int = 20,
-        slow: float = 0.0,
         tally: str = "",
         times: int = 1,
     ) -> None:
         super().__init__(env)
-        self._fault, self._at, self._slow = fault, at, slow
+        self._fault, self._at = fault, at
         self._tally = Path(tally) if tally else None
         self._times = times
         self._steps = 0
@@ -38,7 +55,6 @@ class Faulty(gym.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, end, cut, info = self.env.step(action)
         self._steps += 1
-        time.sleep(self._slow)
         if self._steps >= self._at and self._is_due():
             reward = _fail(self._fault, reward, self._tally)
         return obs, reward, end, cut, info

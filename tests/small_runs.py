@@ -14,6 +14,16 @@ from hpcpod.storage.run_folder import RunFolder
 
 FAULTS = "tests.faulty_envs:Faulty"
 
+SLOW: dict[str, Any] = {
+    "env": {
+        "id": "tests.faulty_envs:Slow",
+        "wrappers": [{"gymnasium.wrappers:TimeLimit": {"max_episode_steps": 200}}],
+    },
+    "round": {"env_steps": 4096, "episodes": 8},
+    "pod": {"checkpoint_seconds": 0.2},
+}
+"""Rounds of three seconds or more on any machine, so that something can happen in one."""
+
 AGENTS: dict[str, dict[str, Any]] = {
     "ppo": {"horizon": 32, "minibatch_size": 64, "epochs": 2, "hidden": 16},
     # Learns early, and its ring is smaller than two rounds: it wraps.

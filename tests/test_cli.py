@@ -256,3 +256,21 @@ def test_training_one_agent_prints_its_curve_and_writes_its_policy(
     said = capsys.readouterr().out
     assert "env steps  return" in said
     assert (home / "small.h5").exists()
+
+
+def test_a_plugin_beside_the_configuration_is_found_by_slots_and_later_from_anywhere(
+    home: Path,
+) -> None:
+    (home / "beside.py").write_text(
+        "from hpcpod.agents.ppo import PPO\n\n\nclass Mine(PPO):\n    pass\n"
+    )
+    (home / "mine.yaml").write_text(GOOD.replace("ppo", "beside:Mine"))
+    hpcpod = [sys.executable, "-m", "hpcpod"]
+    done = subprocess.run([*hpcpod, "launch", "mine.yaml"], cwd=home, check=False)
+    assert done.returncode == 0
+    load = "import sys, hpcpod; print(hpcpod.load_policy(sys.argv[1]).about['agent'])"
+    done = subprocess.run(
+        [sys.executable, "-c", load, str(home / "runs" / "small")],
+        cwd="/", capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "beside:Mine"

@@ -15,14 +15,10 @@ from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
 from tests.pod.rounds import first_birth, train
 from tests.slots import SlotProcess, gone
-from tests.small_runs import FAULTS, create, wait_for
+from tests.small_runs import FAULTS, SLOW, create, wait_for
 
-LONG: dict[str, Any] = {
-    "round": {"env_steps": 20_000, "episodes": 8},
-    "stop": {"rounds": 1},
-    "pod": {"checkpoint_seconds": 0.2},
-}
-"""A round of some seconds with many checkpoints, so that something can happen in it."""
+LONG: dict[str, Any] = {**SLOW, "stop": {"rounds": 1}}
+"""One round of some seconds."""
 
 ORDER = "p0001-00001-1"
 
@@ -242,7 +238,7 @@ def test_a_stopped_run_ends_a_slot_in_mid_round(tmp_path: Path) -> None:
 
 
 def test_a_draining_slot_finishes_its_round_and_begins_no_other(tmp_path: Path) -> None:
-    folder = create(tmp_path, **{**LONG, "stop": {"rounds": 5}})
+    folder = create(tmp_path, **SLOW)
     slot = SlotProcess(folder)
     slot.until_in_mid_round()
     folder.request("drain")

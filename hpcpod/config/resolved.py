@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import platform
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
+from hpcpod import plugins
 from hpcpod.config.loading import from_mapping, plain_value, to_mapping, value_from_plain
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace
@@ -35,11 +38,17 @@ class Resolved:
                 for name, space in self.algorithms.items()
             },
             "versions": versions(),
+            "modules": module_folders(),
         }
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Resolved:
-        """The inverse of ``document``."""
+        """The inverse of ``document``; the run's own modules can be imported from now on.
+
+        A run's plugins may lie beside its configuration. Whoever opens the run, in whatever
+        folder, finds them where they were when it was launched.
+        """
+        plugins.look_in(document.get("modules", ()))
         algorithms = {
             name: AlgorithmSpace(
                 agent=space["agent"],
@@ -51,6 +60,11 @@ class Resolved:
             for name, space in document["algorithms"].items()
         }
         return cls(from_mapping(document["config"]), algorithms)
+
+
+def module_folders() -> list[str]:
+    """Where a user's modules may be: the working directory, and the script's own folder."""
+    return list(dict.fromkeys([str(Path.cwd()), str(Path(sys.path[0]).absolute())]))
 
 
 def versions() -> dict[str, str]:

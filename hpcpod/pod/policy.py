@@ -51,12 +51,15 @@ class Policy:
         """
         space = self.spec.observation
         shape = space.shape if isinstance(space, Box) else ()
-        array = np.asarray(obs, dtype=space.dtype if isinstance(space, Box) else np.int64)
+        wanted = f"{self.spec.id} observes shape {shape}, or a batch of them {_batch(shape)}"
+        try:
+            # A copy: torch takes no reversed and no read-only memory.
+            dtype = space.dtype if isinstance(space, Box) else np.int64
+            array = np.array(obs, dtype=dtype, order="C")
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{wanted}; this observation is no array: {error}") from error
         if array.shape[array.ndim - len(shape) :] != shape or array.ndim > len(shape) + 1:
-            raise UserError(
-                f"{self.spec.id} observes shape {shape}, or (batch, *{shape});"
-                f" this observation has shape {array.shape}"
-            )
+            raise UserError(f"{wanted}; this observation has shape {array.shape}")
         single = array.ndim == len(shape)
         batch = torch.from_numpy(array[None] if single else array).to(self.spec.device)
         action = self._agent.act(batch, explore=False).cpu().numpy()
@@ -75,6 +78,10 @@ class Policy:
         unit = (np.clip(action, -1.0, 1.0) + 1.0) / 2.0
         scaled: npt.NDArray[Any] = np.clip(low + unit * (high - low), low, high)
         return scaled.astype(np.float32)
+
+
+def _batch(shape: tuple[int, ...]) -> str:
+    return f"({', '.join(['batch', *map(str, shape)])})"
 
 
 def load_policy_file(path: Path) -> Policy:

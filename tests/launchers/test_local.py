@@ -16,14 +16,9 @@ import pytest
 
 from hpcpod.results import Run, open_run
 from tests.slots import ROOT
-from tests.small_runs import FAULTS, mapping, wait_for
+from tests.small_runs import FAULTS, SLOW, mapping, wait_for
 
-LONG: dict[str, Any] = {
-    "round": {"env_steps": 20_000, "episodes": 8},
-    "pod": {"checkpoint_seconds": 0.2},
-    "cluster": {"slots": 1},
-}
-"""Rounds of some seconds, so that something can happen in the middle of one."""
+LONG: dict[str, Any] = {**SLOW, "cluster": {"slots": 1}}
 
 
 class Shell:
