@@ -269,8 +269,8 @@ def test_a_plugin_beside_the_configuration_is_found_by_slots_and_later_from_anyw
     done = subprocess.run([*hpcpod, "launch", "mine.yaml"], cwd=home, check=False)
     assert done.returncode == 0
     load = "import sys, hpcpod; print(hpcpod.load_policy(sys.argv[1]).about['agent'])"
-    done = subprocess.run(
+    loaded = subprocess.run(
         [sys.executable, "-c", load, str(home / "runs" / "small")],
         cwd="/", capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout.strip() == "beside:Mine"
+    assert loaded.stdout.strip() == "beside:Mine"
