@@ -120,7 +120,11 @@ class Report:
     trained_steps: int = 0
     """Environment steps trained for this order."""
     wall_seconds: float = 0.0
+    """Of the order, in the training process."""
     train_seconds: float = 0.0
+    """Of these, collecting and learning."""
+    evaluate_seconds: float = 0.0
+    """Of these, evaluating."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     engine: str = ""
     """The simulator and its version."""

@@ -23,7 +23,9 @@ class Slow(CartPoleEnv):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         time.sleep(0.0006)
-        return super().step(action)
+        step: Any = super().step
+        obs, reward, end, cut, info = step(action)
+        return obs, reward, end, cut, info
 
     def save_state(self) -> dict[str, Array]:
         return {"state": np.asarray(self.state)}

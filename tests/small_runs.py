@@ -19,10 +19,10 @@ SLOW: dict[str, Any] = {
         "id": "tests.faulty_envs:Slow",
         "wrappers": [{"gymnasium.wrappers:TimeLimit": {"max_episode_steps": 200}}],
     },
-    "round": {"env_steps": 4096, "episodes": 8},
+    "round": {"env_steps": 3072, "episodes": 2},
     "pod": {"checkpoint_seconds": 0.2},
 }
-"""Rounds of three seconds or more on any machine, so that something can happen in one."""
+"""Rounds of two seconds or more on any machine, so that something can happen in one."""
 
 AGENTS: dict[str, dict[str, Any]] = {
     "ppo": {"horizon": 32, "minibatch_size": 64, "epochs": 2, "hidden": 16},
@@ -47,7 +47,7 @@ def mapping(*algorithms: str, wrappers: Any = (), **sections: Any) -> dict[str, 
         },
         "round": {"env_steps": 512, "episodes": 8},
         "agents": {name: AGENTS[name] for name in names},
-        "stop": {"rounds": 2, "finalists": 1, "confirm_episodes": 8},
+        "stop": {"rounds": 2, "finalists": 1, "confirm_episodes": 2},
         "cluster": {"tick_seconds": 0.2},
     }
     for name, section in sections.items():

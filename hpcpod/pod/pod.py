@@ -94,6 +94,7 @@ class Pod:
         evaluator = plugins.resolve("evaluators", config.pod.evaluator)
         self._make_env = env_factory(config, self._device)
         self._evaluator: Evaluator = evaluator(self._make_env)
+        self._evaluate_seconds = 0.0
 
     def execute(self, order: Order, slot: str, watch: Watch) -> Report:
         """Train the round of a birth, or score the checkpoint of a rescore.
@@ -104,12 +105,17 @@ class Pod:
             Corrupt: a checkpoint can't be read.
         """
         began = time.monotonic()
+        self._evaluate_seconds = 0.0
         report = (
             self._rescore(order, slot) if isinstance(order, Rescore)
             else self._train(order, slot, watch)
         )  # fmt: skip
-        wall = time.monotonic() - began
-        return replace(report, wall_seconds=wall, engine=self.env.spec.engine)
+        return replace(
+            report,
+            wall_seconds=time.monotonic() - began,
+            evaluate_seconds=self._evaluate_seconds,
+            engine=self.env.spec.engine,
+        )
 
     @property
     def env(self) -> VecEnv:
@@ -131,17 +137,19 @@ class Pod:
     def _rescore(self, order: Rescore, slot: str) -> Report:
         agent = self._agent(order.algorithm, order.hyperparameters, 0)
         agent.load(agent_state(read_arrays(self._folder.blobs, order.checkpoint.core)))
-        returns = self._evaluator.evaluate(
-            agent,
-            self._config.seed, order.purpose, order.number,
-            episodes=self._config.stop.confirm_episodes,
-        )  # fmt: skip
+        panel = self._config.seed, order.purpose, order.number
+        returns = self._score(agent, *panel, episodes=self._config.stop.confirm_episodes)
         return Report(order.id, order.pod, order.round, order.attempt, slot, returns)
 
     def _panel(self, agent: Agent, round_number: int) -> tuple[float, ...]:
-        return self._evaluator.evaluate(
-            agent, self._config.seed, "panel", round_number, episodes=self._config.round.episodes
-        )
+        panel = self._config.seed, "panel", round_number
+        return self._score(agent, *panel, episodes=self._config.round.episodes)
+
+    def _score(self, agent: Agent, *panel: int | str, episodes: int) -> tuple[float, ...]:
+        began = time.monotonic()
+        returns = self._evaluator.evaluate(agent, *panel, episodes=episodes)
+        self._evaluate_seconds += time.monotonic() - began
+        return returns
 
     def _train(self, birth: Birth, slot: str, watch: Watch) -> Report:
         running = self._begin(birth)

@@ -271,3 +271,9 @@ def test_each_seed_of_a_panel_is_one_episode(tmp_path: Path) -> None:
         alive &= ~(step.terminated | step.truncated)
         obs = step.obs
     assert list(returns) == lengths.tolist()
+
+
+def test_a_gymnasium_id_may_name_the_module_that_registers_it(tmp_path: Path) -> None:
+    named = {"id": "gymnasium.envs.classic_control:CartPole-v1"}
+    folder = create(tmp_path, env=named)
+    assert train(folder, first_birth(folder)).trained_steps == 512
