@@ -20,6 +20,9 @@ Wrapper = str | Mapping[str, Mapping[str, object]]
 
 _log = logging.getLogger(__name__)
 
+# One environment serves every pod that a slot trains: nothing may leak from one to the next.
+_RUNNING_STATISTICS = (gym.wrappers.NormalizeObservation, gym.wrappers.NormalizeReward)
+
 
 def build(
     source: str | Callable[..., Env],
@@ -169,7 +172,13 @@ def _wrap(env: Env, wrapper: Wrapper) -> Env:
     if isinstance(wrapper, str):
         wrapper = {wrapper: {}}
     for path, arguments in wrapper.items():
-        env = plugins.load(path)(env, **arguments)
+        kind = plugins.load(path)
+        if kind in _RUNNING_STATISTICS:
+            raise UserError(
+                f"wrapper {path} keeps statistics beyond an episode, which no checkpoint holds;"
+                " leave it out: agents normalise observations themselves"
+            )
+        env = kind(env, **arguments)
         if not isinstance(env, gym.Env):
             raise UserError(f"wrapper {path} gave a {type(env).__name__}, not a gymnasium.Env")
     return env
