@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -72,4 +73,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     run = hpcpod.launch(config, runs=tmp_path_factory.mktemp("runs"))
     assert run.wait(timeout=300).state == "finished"
+    end = time.monotonic() + 60
+    while run.status().slots and time.monotonic() < end:
+        time.sleep(0.1)  # the last slots are on their way out
     return run.path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -242,7 +243,7 @@ def test_help_of_every_verb_teaches(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_reader_that_goes_away_is_no_error(finished_run: Path) -> None:
     done = subprocess.run(
-        f"{sys.executable} -m hpcpod leaderboard {finished_run} --json | head -c 1",
+        f"{shlex.quote(sys.executable)} -m hpcpod leaderboard {finished_run} --json | head -c 1",
         shell=True, capture_output=True, text=True, check=False, env=dict(os.environ),
     )  # fmt: skip
     assert done.stdout == "{"

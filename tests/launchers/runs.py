@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,6 @@ def run_config(
 
 
 STAND_IN = """\
-#!{python}
 # Says that it lives, then does as it is ordered: a job's process, with no hpcpod in it.
 import json, os, pathlib, signal, sys, time
 folder = pathlib.Path(sys.argv[3])
@@ -58,9 +58,8 @@ sys.exit(75)
 def stand_in(folder: Path) -> str:
     """The command that stands in for Python: it ignores ``-m hpcpod.slot``, not the rest."""
     path = folder / "stand-in"
-    path.write_text(STAND_IN.format(python=sys.executable))
-    path.chmod(0o755)
-    return str(path)
+    path.write_text(STAND_IN)
+    return f"{shlex.quote(sys.executable)} {shlex.quote(str(path))}"
 
 
 class Lives:

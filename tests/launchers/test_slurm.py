@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ class Bench:
         self.cluster = cluster
         self.folder = folder
         self.lives = Lives(folder)
-        self.python = shlex.quote(stand_in(folder))
+        self.python = stand_in(folder)
 
     def launcher(self, **config: Any) -> SlurmLauncher:
         return SlurmLauncher(self.folder, run_config(**config), self.python)

@@ -237,11 +237,24 @@ def test_a_read_only_filesystem_can_be_looked_at(small: Path, report: Report) ->
         assert not held
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
 def test_a_folder_without_permission_is_the_users_mistake(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(UserError, match="permission is denied"):
-        RunFolder.create(tmp_path / "run", {})
+    tmp_path.chmod(0o555)
+    if os.geteuid() != 0:
+        with pytest.raises(UserError, match="permission is denied"):
+            RunFolder.create(tmp_path / "run", {})
+        return
+    for folder in tmp_path.parents[:-2]:  # pytest's own are private; nobody must get this far
+        folder.chmod(folder.stat().st_mode | 0o011)
+    pid = os.fork()
+    if pid == 0:  # nothing is forbidden to root: ask as somebody else
+        os.setuid(65534)
+        try:
+            RunFolder.create(tmp_path / "run", {})
+        except UserError as error:
+            os._exit(0 if "permission is denied" in str(error) else 3)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def test_a_run_below_a_file_is_the_users_mistake(tmp_path: Path) -> None:
