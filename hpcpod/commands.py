@@ -37,7 +37,8 @@ def launch(options: Namespace) -> int:
     if config.cluster.launcher == "local":
         return follow_here(run)
     jobs = launching.start(folder, config)
-    say(f"{run.name}: submitted the coordinator as job {jobs[0]} and the slots as job {jobs[1]}")
+    names = zip(("the coordinator as job", "the slots as job"), jobs, strict=False)
+    say(f"{run.name}: submitted " + " and ".join(f"{what} {job}" for what, job in names))
     _say_how_to_follow(run)
     return 0
 

@@ -102,15 +102,16 @@ def plan(observed: Observed, token: Callable[[], str]) -> list[Action]:
     actions: list[Action] = [*_cancel(doubles, "its intent was submitted twice")]
     unrecorded = [i for i in observed.intents if i.number not in observed.submitted]
     in_queue = {job.token: job.submission for job in observed.cluster.jobs}
+    missing = min(observed.places, len(orders(observed.board))) - len(slots) + len(doubles)
     for intent in unrecorded:
         if intent.token in in_queue:
             actions.append(Record(intent.number, in_queue[intent.token]))
-        elif intent.kind == "slots":
+        elif intent.kind == "slots" and intent.count <= missing:
             actions.append(Submit(intent))
-    coming = sum(i.count for i in unrecorded if i.kind == "slots" and i.token not in in_queue)
-    missing = min(observed.places, len(orders(observed.board))) - len(slots) - coming
-    missing += len(doubles)
+            missing -= intent.count
     if missing > 0 and _in_vain(observed) > observed.max_restarts:
+        if slots:  # they may still bring a report; more of what dies will not
+            return [*actions, Merge(gone)]
         why = f"{_in_vain(observed)} submissions in a row brought no report"
         log.error("%s: the run is given up", why)
         return [*actions, Merge(gone, stop="failed")]
@@ -151,6 +152,10 @@ class Orchestrator:
         self._pruned = time.monotonic()
         self.drained = False
         """A drain was asked for, and at the last tick no slot was left."""
+
+    def board(self) -> Board:
+        """The board as it is, without a tick."""
+        return read_board(self._folder)
 
     def tick(self) -> Board:
         """Observe, plan, act; return the board as it is then."""
@@ -261,9 +266,10 @@ def drive(
             on_tick(board)
         except LaunchError as error:
             log.warning("%s; trying again at the next tick", error)
-        ended = board is not None and (board.phase == "finished" or orchestrator.drained)
-        if board is not None and (ended or stop()):
+        if board is not None and (board.phase == "finished" or orchestrator.drained):
             return board
+        if stop():
+            return board if board is not None else orchestrator.board()
         end = time.monotonic() + seconds
         while not stop() and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, 0.2))

@@ -65,8 +65,9 @@ def load(path: str) -> Any:
         raise UnknownPlugin(f"'{path}' is not a path of the form 'pkg.mod:Attr'")
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise UnknownPlugin(f"'{path}' can't be imported: {error}") from error
+    except Exception as error:  # a user's module may raise whatever it likes
+        why = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise UnknownPlugin(f"'{path}' can't be imported: {why}") from error
     try:
         found: Any = module
         for part in attribute.split("."):

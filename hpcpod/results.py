@@ -14,11 +14,11 @@ from hpcpod.config.resolved import Resolved
 from hpcpod.config.space import Range, Scalar
 from hpcpod.errors import HpcpodError, RunNotFound
 from hpcpod.orchestrator import Orchestrator, launcher_of
-from hpcpod.records import Board, Entry, PodState
+from hpcpod.records import Board, Confirmed, Entry, PodState
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.tournament.leaderboard import lineage
-from hpcpod.tournament.merge import best_checkpoint, export_best, merge, read_board
+from hpcpod.tournament.leaderboard import leader, lineage
+from hpcpod.tournament.merge import export_best, merge, read_board
 from hpcpod.tournament.rules import Rules
 
 RunState = Literal["running", "finals", "draining", "paused", "waiting", "finished"]
@@ -150,25 +150,22 @@ class Run:
     def best(self, board: Board | None = None) -> Best | None:
         """The winner, or the leader so far; None before the first report."""
         board = board or self.board()
-        found = best_checkpoint(board)
-        if found is None:
+        score = leader(board)
+        if score is None:
             return None
-        pod, round_number, checkpoint = found
-        fresh = [s for s in board.confirmed if (s.pod, s.round) == (pod, round_number)]
-        score: Any = fresh[-1] if fresh else next(e for e in board.entries if e.pod == pod)
         exported = self.path / "best.h5"
-        blob = blob_path(self.path / "blobs", checkpoint.core)
+        blob = blob_path(self.path / "blobs", score.checkpoint.core)
         return Best(
-            pod=pod,
-            algorithm=board.pods[pod].algorithm,
-            round=round_number,
+            pod=score.pod,
+            algorithm=board.pods[score.pod].algorithm,
+            round=score.round,
             mean=score.mean,
             low=score.low,
             high=score.high,
             episodes=score.episodes,
-            fresh=bool(fresh),
+            fresh=isinstance(score, Confirmed),
             checkpoint=exported if board.phase == "finished" and exported.exists() else blob,
-            hyperparameters=dict(board.pods[pod].hyperparameters),
+            hyperparameters=dict(board.pods[score.pod].hyperparameters),
         )
 
     def lineage(self, pod: str | None = None, board: Board | None = None) -> list[PodState]:

@@ -275,3 +275,31 @@ def test_a_plugin_beside_the_configuration_is_found_by_slots_and_later_from_anyw
         cwd="/", capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert loaded.stdout.strip() == "beside:Mine"
+
+
+RAISING = """\
+import gymnasium
+
+
+class Raising(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self):
+        if {where!r} == "init":
+            raise KeyError("a missing file")
+
+    def reset(self, *, seed=None, options=None):
+        raise RuntimeError("the simulator is gone")
+"""
+
+
+@pytest.mark.parametrize("where", ["init", "reset", "import"])
+def test_an_environment_that_raises_is_a_sentence(
+    home: Path, capsys: pytest.CaptureFixture[str], where: str
+) -> None:
+    text = RAISING.format(where=where) if where != "import" else "1 / 0\n"
+    (home / f"raises_{where}.py").write_text(text)
+    said = refusal(capsys, "validate", "good.yaml", "--set", f"env.id=raises_{where}:Raising")
+    reason = {"init": "KeyError", "reset": "RuntimeError: the simulator is gone", "import": "Zero"}
+    assert reason[where] in said

@@ -144,6 +144,8 @@ def test_submitting_in_vain_fails_the_run() -> None:
     in_vain = observed([], intents, range(4), on=board(reports=5), max_restarts=3)
     assert planned(in_vain) == [Merge(stop="failed")]
     assert planned(replace(in_vain, board=board(reports=6)))[-1] == Merge()
+    at_work = replace(in_vain, cluster=ClusterView((job(3, 0),)))
+    assert planned(at_work) == [Merge()]  # it may still report, and is not thrown away
     still_there = replace(in_vain, cluster=ClusterView((job(3, 0), job(3, 1), job(3, 2))))
     assert planned(still_there) == [Merge()]
 

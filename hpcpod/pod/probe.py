@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hpcpod import plugins
+from hpcpod.agents.base import Agent
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
-from hpcpod.envs.vec_env import State
+from hpcpod.envs.vec_env import State, VecEnv
 from hpcpod.errors import ConfigError, UnsupportedSpace, UserError
 from hpcpod.pod.pod import env_factory, make_agent
 
@@ -43,6 +44,9 @@ def probe(
         env = env_factory(config, "cpu")(config.env.num_envs)
     except UserError as error:
         raise ConfigError("the configuration", [f"env.id: {error}"]) from error
+    except Exception as error:  # an environment of a user's own may raise whatever it likes
+        said = f"env.id: {config.env.id} can't be made: {_in_words(error)}"
+        raise ConfigError("the configuration", [said]) from error
     try:
         plugins.resolve("evaluators", config.pod.evaluator)
     except UserError as error:
@@ -52,19 +56,30 @@ def probe(
     for name, space in algorithms.items():
         try:
             agent = make_agent(space.agent, env, hyperparameters[name], 0, "cpu")
+            footprints[name] = _first_step(agent, env)
         except UnsupportedSpace as error:
             problems.append(f"population.algorithms.{name}: {error}")
-            continue
-        buffer = agent.make_buffer()
-        obs = env.reset()
-        action = agent.act(obs, explore=True)
-        buffer.add(obs, action, env.step(action))
-        row = _bytes(buffer.segment(0, 1))
-        footprints[name] = Footprint(_bytes(agent.state()), row * buffer.capacity)
+        except Exception as error:  # an agent or environment of a user's own
+            problems.append(
+                f"population.algorithms.{name}: its first step in {config.env.id} raised"
+                f" {_in_words(error)}"
+            )
     env.close()
     if problems:
         raise ConfigError("the configuration", problems)
     return footprints
+
+
+def _first_step(agent: Agent, env: VecEnv) -> Footprint:
+    buffer = agent.make_buffer()
+    obs = env.reset()
+    action = agent.act(obs, explore=True)
+    buffer.add(obs, action, env.step(action))
+    return Footprint(_bytes(agent.state()), _bytes(buffer.segment(0, 1)) * buffer.capacity)
+
+
+def _in_words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _bytes(state: State) -> int:

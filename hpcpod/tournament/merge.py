@@ -18,7 +18,7 @@ from hpcpod.records import Board, Checkpoint, Report
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.tournament.leaderboard import fold, orders
+from hpcpod.tournament.leaderboard import fold, leader, orders
 from hpcpod.tournament.rules import Rules
 
 log = logging.getLogger(__name__)
@@ -123,13 +123,8 @@ def after_merge(folder: RunFolder, board: Board) -> None:
 
 def best_checkpoint(board: Board) -> tuple[str, int, Checkpoint] | None:
     """Pod, round and checkpoint of the winner, or of the leader while there is no winner."""
-    for score in reversed(board.confirmed):
-        if score.pod == board.winner:
-            return score.pod, score.round, score.checkpoint
-    if not board.entries:
-        return None
-    entry = next((e for e in board.entries if e.pod == board.winner), board.entries[0])
-    return entry.pod, entry.round, entry.checkpoint
+    best = leader(board)
+    return None if best is None else (best.pod, best.round, best.checkpoint)
 
 
 def export_best(folder: RunFolder, board: Board) -> dict[str, Any] | None:

@@ -99,8 +99,12 @@ def test_a_tick_by_hand_replaces_slots_when_there_is_no_coordinator(shell: Shell
     shell.cluster.run("scancel", *shell.jobs("--name", coordinator_name(shell)))
     run = shell.run("by-hand")
     shell.cluster.wait("slots at work", lambda: len(run.status().slots) == 2, 60)
-    shell.cluster.run("scancel", *run.status().slots)
-    shell.cluster.drained(60)
+    end = time.monotonic() + 90
+    while (left := shell.jobs()) and time.monotonic() < end:
+        # More than once: a cancel that meets a slot on its way to a requeue comes too early.
+        shell.cluster.run("scancel", *left, check=False)
+        time.sleep(2)
+    assert left == []
     assert run.board().phase == "running"
     assert run.status().state == "waiting"
     shell.hpcpod("tick", "by-hand")
