@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import signal
 import sys
 import time
@@ -11,9 +12,9 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from hpcpod.errors import UserError
+from hpcpod.errors import HpcpodError, UserError
 from hpcpod.records import Board, encode
-from hpcpod.results import Run, open_run, runs_home
+from hpcpod.results import Run, Status, open_run, runs_home
 
 
 def say(text: str = "") -> None:
@@ -50,8 +51,6 @@ def _say_how_to_follow(run: Run) -> None:
 
 
 def _word(run: Run) -> str:
-    import shlex
-
     return shlex.quote(str(run.path))
 
 
@@ -63,12 +62,13 @@ def render(options: Namespace) -> int:
         options.config, options.cluster or "slurm", set_options=options.overrides
     )
     resolved = preparing.resolve(config, source=options.config, probe=not options.no_probe)
+    launching.scripts(config, _runs(options))  # refuses what can't be rendered, before a folder
     folder = launching.create_run(resolved, _runs(options))
     run = Run(folder)
     say(f"run folder: {run.path}")
     say("submit it with")
     for path in launching.write_scripts(folder):
-        say(f"    sbatch {path}")
+        say(f"    sbatch {shlex.quote(str(path))}")
     return 0
 
 
@@ -139,7 +139,7 @@ def status(options: Namespace) -> int:
 
     if options.run is None:
         found = sorted(path.parent for path in runs_home().glob("*/config.json"))
-        statuses = [open_run(path).status() for path in found]
+        statuses = [status for path in found for status in _readable(path)]
         if options.json:
             say_json([encode(status) for status in statuses])
         else:
@@ -166,6 +166,15 @@ def status(options: Namespace) -> int:
     if now.quarantined:
         say(f"{now.quarantined} damaged files were set aside in {run.path / 'quarantine'}")
     return 0
+
+
+def _readable(path: Path) -> list[Status]:
+    """The run's status; a damaged run is named, and does not hide the others."""
+    try:
+        return [open_run(path).status()]
+    except HpcpodError as error:
+        sys.stderr.write(f"hpcpod: {error}\n")
+        return []
 
 
 def leaderboard(options: Namespace) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hpcpod import plugins
 from hpcpod.config.resolved import Resolved
-from hpcpod.errors import LaunchError, exit_code
+from hpcpod.errors import LaunchError, StorageError, exit_code
 from hpcpod.launchers.admission import REQUEUE, admitted, alive, identity
 from hpcpod.launchers.base import ClusterView, JobView, Launcher
 from hpcpod.launchers.local import LocalLauncher
@@ -257,14 +257,14 @@ def drive(
 ) -> Board:
     """Tick until the run has ended or is drained, or ``stop`` says so; return the last board.
 
-    A scheduler that refuses is asked again at the next tick.
+    A scheduler or a disk that refuses is asked again at the next tick.
     """
     while True:
         board = None
         try:
             board = orchestrator.tick()
             on_tick(board)
-        except LaunchError as error:
+        except (LaunchError, StorageError) as error:
             log.warning("%s; trying again at the next tick", error)
         if board is not None and (board.phase == "finished" or orchestrator.drained):
             return board

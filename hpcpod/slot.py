@@ -9,6 +9,7 @@ Exit codes: 0 there is nothing more to do, 1 this slot keeps failing, 75 requeue
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import signal
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod.config.resolved import Resolved
-from hpcpod.errors import exit_code
+from hpcpod.errors import StorageError, exit_code
 from hpcpod.launchers.admission import REQUEUE, admitted, identity
 from hpcpod.pod.child import Child, ChildDied
 from hpcpod.pod.signals import StopFlag, die_with_parent
@@ -40,9 +41,6 @@ GLANCE_SECONDS = 0.1
 BROKEN = ("crash", "memory")
 """Kinds of failure after which the training process is not used again."""
 
-STOP_GRACE_SECONDS = 60.0
-"""How long a child that was asked to stop may take to checkpoint before it is killed."""
-
 
 @dataclass(frozen=True)
 class Pace:
@@ -52,6 +50,9 @@ class Pace:
     """Between two looks into the run folder for a stop request."""
     tell: float
     """Between two status files, for those who watch."""
+    grace: float
+    """How long a child that was asked to stop may take before it is killed: less than whoever
+    ends this slot gives it."""
 
 
 class Slot:
@@ -65,7 +66,7 @@ class Slot:
         self._config = resolved.config
         self._rules = Rules.of(resolved.config, resolved.algorithms)
         here = resolved.config.cluster.launcher == "local"
-        self._pace = Pace(0.5, 0.5) if here else Pace(5.0, 30.0)
+        self._pace = Pace(0.5, 0.5, 15.0) if here else Pace(5.0, 30.0, 60.0)
         self._child: Child | None = None
         self._pod: str | None = None
         self._failures = 0
@@ -166,7 +167,7 @@ class Slot:
             if asked_at is None and (self._stop or self._sees_a_stop()):
                 asked_at = time.monotonic()
                 self._child.ask_to_stop()
-            if asked_at is not None and time.monotonic() - asked_at > STOP_GRACE_SECONDS:
+            if asked_at is not None and time.monotonic() - asked_at > self._pace.grace:
                 self._child.kill()
 
     def _gives_up(self, report: Report) -> bool:
@@ -203,10 +204,9 @@ class Slot:
         now = time.monotonic()
         if force or now - self._told >= self._pace.tell:
             self._told = now
-            self._folder.write_slot(
-                self._owner.slot,
-                {**status, "job": self._owner.job, "host": self._owner.host, "pid": os.getpid()},
-            )
+            place = {"job": self._owner.job, "host": self._owner.host, "pid": os.getpid()}
+            with contextlib.suppress(StorageError):  # a full disk must not end a round for this
+                self._folder.write_slot(self._owner.slot, {**status, **place})
 
     def _end_child(self) -> None:
         if self._child is not None:

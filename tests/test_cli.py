@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,7 @@ BAD = {
     "population.updater=paired_gat": "did you mean 'paired_gate'?",
     "cluster.launcher=slrm": "did you mean 'slurm'?",
     "pod.ranks=4": "pod.ranks: ",
+    "pod.device=quantum": "pod.device: ",
     "population.scheme=generational": "population.scheme: ",
     "name=../escape": "name must be made of",
     "stop.target=.nan": "stop.target",
@@ -303,3 +305,25 @@ def test_an_environment_that_raises_is_a_sentence(
     said = refusal(capsys, "validate", "good.yaml", "--set", f"env.id=raises_{where}:Raising")
     reason = {"init": "KeyError", "reset": "RuntimeError: the simulator is gone", "import": "Zero"}
     assert reason[where] in said
+
+
+def test_a_damaged_run_does_not_hide_the_others(
+    finished_run: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = home / "runs"
+    (runs / "damaged").mkdir(parents=True)
+    (runs / "damaged" / "config.json").write_text("{")
+    shutil.copytree(finished_run, runs / "sound")
+    assert main(["status"]) == 0
+    said = capsys.readouterr()
+    assert "looked-at" in said.out
+    assert "damaged" in said.err
+
+
+def test_render_refuses_before_it_makes_anything(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "submits no scripts" in refusal(capsys, "render", "good.yaml", "--cluster", "local")
+    bad = ("render", "good.yaml", "--set", "cluster.sbatch={array: '1'}")
+    assert "can't be set here" in refusal(capsys, *bad)
+    assert not (home / "runs").exists()

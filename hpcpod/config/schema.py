@@ -128,7 +128,7 @@ class PodConfig:
     """Fusion of the ranks' learners."""
     pipeline: Literal[False] = False
     """Whether collecting and learning overlap. This version takes turns."""
-    device: str = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     """``cpu``, ``cuda``, or ``auto``: a GPU when ``resources.gpus_per_pod`` is above 0."""
     evaluator: str = "panel"
     """What scores a pod at the end of a round: a name or a path."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection
 from typing import Any
 
-from hpcpod.errors import Corrupt, StorageError
+from hpcpod.errors import Corrupt, RunNotFound, StorageError
 from hpcpod.records import Board, Checkpoint, Report
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.layout import blob_path
@@ -34,8 +34,11 @@ def read_board(folder: RunFolder) -> Board:
     """The latest generation of the run's board.
 
     Raises:
+        RunNotFound: the folder is gone.
         StorageError: the run has no board.
     """
+    if not (folder.path / "config.json").exists():
+        raise RunNotFound(f"the run folder {folder.path} is gone")
     found = folder.board.read()
     if found is None:
         raise StorageError(f"{folder.path} has no board; was its launch interrupted?")
