@@ -14,7 +14,7 @@ from typing import Any
 
 from hpcpod.errors import HpcpodError, UserError
 from hpcpod.records import Board, encode
-from hpcpod.results import Run, Status, open_run, runs_home
+from hpcpod.results import Best, Run, Status, open_run, runs_home
 
 
 def say(text: str = "") -> None:
@@ -152,13 +152,7 @@ def status(options: Namespace) -> int:
         return 0
     say(headline(now))
     if now.best is not None:
-        best = now.best
-        seeds = "fresh seeds" if best.fresh else "the panel"
-        say(
-            f"best: {best.pod} {best.algorithm} round {best.round}: {best.mean:.1f}"
-            f" [{best.low:.1f}, {best.high:.1f}] on {best.episodes} episodes of {seeds}"
-        )
-        say(f"policy: {best.checkpoint}")
+        _say_best(now.best)
     for name, slot in now.slots.items():
         say(f"slot {name}: {slot.get('state')} {slot.get('order', '')}")
     if now.state == "waiting":
@@ -166,6 +160,15 @@ def status(options: Namespace) -> int:
     if now.quarantined:
         say(f"{now.quarantined} damaged files were set aside in {run.path / 'quarantine'}")
     return 0
+
+
+def _say_best(best: Best) -> None:
+    seeds = "fresh seeds" if best.fresh else "the panel"
+    say(
+        f"best: {best.pod} {best.algorithm} round {best.round}: {best.mean:.1f}"
+        f" [{best.low:.1f}, {best.high:.1f}] on {best.episodes} episodes of {seeds}"
+    )
+    say(f"policy: {best.checkpoint}")
 
 
 def _readable(path: Path) -> list[Status]:
@@ -256,14 +259,8 @@ def conclude(run: Run) -> int:
     now = run.status(board)
     say()
     show_leaderboard(run, board)
-    best = now.best
-    if best is not None:
-        seeds = "fresh seeds" if best.fresh else "the panel"
-        say(
-            f"best: {best.pod} {best.algorithm} round {best.round}: {best.mean:.1f}"
-            f" [{best.low:.1f}, {best.high:.1f}] on {best.episodes} episodes of {seeds}"
-        )
-        say(f"policy: {best.checkpoint}")
+    if now.best is not None:
+        _say_best(now.best)
     say(f"run folder: {run.path}")
     if board.phase != "finished":
         say(f"paused; go on with: hpcpod resume {_word(run)}")

@@ -115,12 +115,13 @@ class Slot:
         def preference(order: Order) -> tuple[bool, bool]:
             return not isinstance(order, Rescore), order.pod != self._pod or order.round > least
 
+        open_orders.sort(key=preference)
         owners = {}
-        for order in sorted(open_orders, key=preference):
+        for order in open_orders:
             owners[order.id] = owner = self._folder.claim_owner(order.id)
             if owner is not None and (owner.slot, owner.job) == (self._owner.slot, self._owner.job):
                 return self._took(order)
-        for order in sorted(open_orders, key=preference):
+        for order in open_orders:
             if owners[order.id] is None and self._folder.claim(order.id, self._owner):
                 return self._took(order)
         return None
