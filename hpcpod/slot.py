@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from hpcpod.launchers.admission import REQUEUE, admitted, identity
 from hpcpod.pod.child import Child, ChildDied
 from hpcpod.pod.signals import StopFlag, die_with_parent
 from hpcpod.records import Board, Order, Owner, Report, Rescore, decode
+from hpcpod.storage.patience import patiently, sleep
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, read_board
@@ -73,33 +75,52 @@ class Slot:
         self._told = self._looked = 0.0
 
     def run(self) -> int:
-        """Work until the run ends, a stop is asked for, or this slot keeps failing."""
-        pause = IDLE_SECONDS[0]
+        """Work until the run ends, a stop is asked for, or this slot keeps failing.
+
+        Raises:
+            StorageError: the filesystem refused for longer than ``patiently`` waits.
+        """
         try:
-            while not self._ending():
-                board = read_board(self._folder)
-                if board.phase == "finished":
-                    return 0
-                order = self.claim(board)
-                if order is None:
-                    self._tell({"state": "idle"}, force=True)
-                    self._sleep(pause)
-                    pause = min(2 * pause, IDLE_SECONDS[1])
-                    continue
-                pause = IDLE_SECONDS[0]
-                if self._folder.has_report(order.id):  # a former life ended before its merge
-                    merge(self._folder, self._rules)
-                    continue
-                report = self.execute(order)
-                if report is None:
-                    continue
-                self._folder.publish_report(report)
-                merge(self._folder, self._rules)
-                if self._gives_up(report):
-                    return 1
+            return self._work()
+        except StorageError as error:
+            if not self._stopping():
+                raise
+            log.error("%s; what was not saved is done again", error)
+            return self._farewell()
         finally:
             self._end_child()
-            self._folder.drop_slot(self._owner.slot)
+            with contextlib.suppress(StorageError):
+                self._folder.drop_slot(self._owner.slot)
+
+    def _work(self) -> int:
+        pause = IDLE_SECONDS[0]
+        while not self._ending():
+            board = patiently(partial(read_board, self._folder), self._ending)
+            if board.phase == "finished":
+                return 0
+            order = patiently(partial(self.claim, board), self._ending)
+            if order is None:
+                self._tell({"state": "idle"}, force=True)
+                sleep(pause, self._ending)
+                pause = min(2 * pause, IDLE_SECONDS[1])
+                continue
+            pause = IDLE_SECONDS[0]
+            if self._folder.has_report(order.id):  # a former life ended before its merge
+                merge(self._folder, self._rules)
+                continue
+            report = patiently(partial(self.execute, order), self._stopping)
+            if report is None:
+                continue
+            patiently(partial(self._publish, report), self._stopping)
+            if self._gives_up(report):
+                return 1
+        return self._farewell()
+
+    def _publish(self, report: Report) -> None:
+        self._folder.publish_report(report)
+        merge(self._folder, self._rules)
+
+    def _farewell(self) -> int:
         return REQUEUE if self._stop and not self._told_to_end() else 0
 
     def claim(self, board: Board) -> Order | None:
@@ -131,13 +152,17 @@ class Slot:
         return order
 
     def execute(self, order: Order) -> Report | None:
-        """Have the child execute an order; None if it was stopped instead."""
+        """Have the child execute an order; None if it was stopped instead.
+
+        Raises:
+            StorageError: the child could not read or write what it had to: no fault of its pod.
+        """
         self._tell(_status(order), force=True)
         try:
             reply = self._converse(order)
         except ChildDied as death:
             self._end_child()
-            if self._stop or self._told_to_stop():
+            if self._stopping():
                 return None
             log.error("%s: %s", order.id, death)
             return _failed(order, self._owner.slot, str(death), death.kind)
@@ -146,6 +171,8 @@ class Slot:
         if reply.get("kind") in BROKEN or "stopped" in reply:
             # Who knows what a simulator that raised is good for: the next order gets a new one.
             self._end_child()
+        if reply.get("kind") == "storage":
+            raise StorageError(reply["failure"])
         if "failure" in reply:
             log.error("%s: %s", order.id, reply["failure"])
             return _failed(order, self._owner.slot, reply["failure"], reply["kind"])
@@ -193,13 +220,11 @@ class Slot:
     def _told_to_end(self) -> bool:
         return self._told_to_stop() or self._folder.requested("drain") is not None
 
+    def _stopping(self) -> bool:
+        return bool(self._stop) or self._told_to_stop()
+
     def _ending(self) -> bool:
         return bool(self._stop) or self._told_to_end()
-
-    def _sleep(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while not self._ending() and (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, 0.2))
 
     def _tell(self, status: dict[str, Any], *, force: bool = False) -> None:
         now = time.monotonic()

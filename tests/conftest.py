@@ -14,6 +14,7 @@ from hypothesis import settings
 
 import hpcpod
 from tests.slurm_cluster import Options, SlurmCluster, SlurmUnavailable
+from tests.small_disks import small_disk
 
 # Tests share their cores with real Slurm daemons and training runs: no example has a deadline.
 settings.register_profile("hpcpod", deadline=None)
@@ -51,6 +52,13 @@ def start_slurm() -> Iterator[Callable[[Options], SlurmCluster]]:
 def slurm_cluster(start_slurm: Callable[[Options], SlurmCluster]) -> SlurmCluster:
     """A real Slurm of four nodes, shared by all tests: leave no job behind."""
     return start_slurm(Options())
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A filesystem of its own with 512 KiB."""
+    with small_disk(tmp_path / "small", 512) as home:
+        yield home
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 Array = npt.NDArray[Any]
-Fault = Literal["none", "segfault", "kill", "orphan", "raise", "nan"]
+Fault = Literal["none", "segfault", "kill", "orphan", "hang", "raise", "nan"]
 
 
 class Slow(CartPoleEnv):
@@ -79,6 +79,9 @@ def _fail(fault: Fault, reward: Any, tally: Path | None) -> Any:
     elif fault == "orphan":
         _leave_a_worker(tally)
         os.kill(os.getpid(), signal.SIGKILL)
+    elif fault == "hang":
+        _leave_a_worker(tally)
+        ctypes.PyDLL(None).sleep(300)  # unlike CDLL, it keeps the interpreter's lock
     elif fault == "raise":
         raise RuntimeError("the simulator lost its mind")
     return float("nan") if fault == "nan" else reward

@@ -19,11 +19,16 @@ class SlotProcess:
     """``python -m hpcpod.slot`` on a run; its output goes to a file beside the run."""
 
     def __init__(
-        self, folder: RunFolder, slot: str = "s", job: str = "j", token: str | None = None
+        self,
+        folder: RunFolder,
+        slot: str = "s",
+        job: str = "j",
+        token: str | None = None,
+        logs: Path | None = None,
     ) -> None:
         self.folder = folder
         self.slot = slot
-        self._log = folder.path.parent / f"{slot}-{job}.log"
+        self._log = (logs or folder.path.parent) / f"{slot}-{job}.log"
         words = ["--slot", slot, "--job", job, *(["--token", token] if token else [])]
         with self._log.open("ab") as output:
             self.process = subprocess.Popen(

@@ -32,7 +32,8 @@ from hpcpod.orchestrator import (
     plan,
 )
 from hpcpod.pod.__main__ import prepare
-from hpcpod.pod.pod import Stopped, Watch
+from hpcpod.pod.evaluator import Stopped
+from hpcpod.pod.pod import Watch
 from hpcpod.records import Birth, Board, Intent, Owner, PodState
 from tests.pod.rounds import first_birth, onward, train
 from tests.slots import ROOT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
 from tests.pod.rounds import first_birth, train
 from tests.slots import SlotProcess, gone
+from tests.small_disks import filled, small_disk
 from tests.small_runs import FAULTS, SLOW, create, wait_for
 
 LONG: dict[str, Any] = {**SLOW, "stop": {"rounds": 1}}
@@ -122,6 +124,35 @@ def test_a_crash_costs_one_attempt_at_a_round(fault: str, tmp_path: Path) -> Non
     if fault == "orphan":
         worker = int((tmp_path / "tally.pid").read_text())
         wait_for("the end of the simulator's worker", lambda: gone(worker))
+
+
+def test_a_killed_slot_leaves_no_process_of_a_simulator_that_hangs(tmp_path: Path) -> None:
+    folder = create(tmp_path, wrappers=faulty(tmp_path, "hang"))
+    slot = SlotProcess(folder)
+    note = tmp_path / "tally.pid"
+    wait_for("the simulator's worker", lambda: note.exists() and note.read_text() != "")
+    left = [slot.child(), *slot.child().children(recursive=True)]
+    assert int(note.read_text()) in [process.pid for process in left]
+    slot.process.kill()
+    assert slot.end() == -signal.SIGKILL
+    for process in left:
+        wait_for(f"the end of {process}", partial(gone, process.pid))
+
+
+def test_a_full_disk_is_waited_for_and_charged_to_nobody(
+    undisturbed: Report, tmp_path: Path
+) -> None:
+    with small_disk(tmp_path / "small", 4096) as home:
+        folder = create(home, **LONG)
+        slot = SlotProcess(folder, logs=tmp_path)
+        slot.until_checkpointed()
+        with filled(home):
+            wait_for("a wait", lambda: slot.log.count("free some space and try again; trying") > 1)
+            assert "has no new checkpoint to resume from" in slot.log
+        assert_finished(folder, slot)
+        report = report_of(folder)
+        assert (report.returns, report.checkpoint) == (undisturbed.returns, undisturbed.checkpoint)
+        assert "goes on at" not in slot.log
 
 
 def test_a_pod_that_keeps_crashing_dies_with_its_cause_and_the_slot_gives_up(

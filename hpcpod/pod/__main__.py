@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcpod.config.resolved import Resolved
-from hpcpod.errors import Corrupt, Diverged
-from hpcpod.pod.signals import StopFlag, die_with_parent
+from hpcpod.errors import Corrupt, Diverged, StorageError
+from hpcpod.pod.signals import StopFlag, die_with_parent, end_group_with
 from hpcpod.records import Birth, Order, Rescore, decode, encode
 from hpcpod.storage.run_folder import RunFolder
 
@@ -48,6 +48,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     stop = StopFlag((signal.SIGTERM, signal.SIGUSR2))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_group_with(options.reply)
     die_with_parent(options.parent)
     replies = os.fdopen(options.reply, "w", buffering=1)
 
@@ -72,6 +73,8 @@ def serve(folder: RunFolder, slot: str, stop: StopFlag, reply: Reply) -> None:
         except Corrupt as error:
             traceback.print_exc()
             reply({"failure": str(error), "kind": "corrupt"})
+        except StorageError as error:
+            reply({"failure": str(error), "kind": "storage"})
         except Diverged as error:
             traceback.print_exc()
             reply({"failure": str(error), "kind": "diverged"})
@@ -104,7 +107,8 @@ def prepare(folder: RunFolder) -> Pod:
 
 def execute(pod: Pod, order: Order, slot: str, stop: StopFlag, reply: Reply) -> dict[str, Any]:
     """Execute one order; return the reply that ends it."""
-    from hpcpod.pod.pod import Progress, Stopped, Watch
+    from hpcpod.pod.evaluator import Stopped
+    from hpcpod.pod.pod import Progress, Watch
 
     def tell(progress: Progress) -> None:
         reply({"progress": encode(progress)})

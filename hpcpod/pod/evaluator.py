@@ -14,11 +14,30 @@ LONGEST_EPISODE = 100_000
 """Steps after which an episode without a time limit of its own is cut."""
 
 
+class Stopped(Exception):
+    """An order was stopped on request; what it can resume from is in the run folder."""
+
+
+def never() -> bool:
+    """Nobody asks to stop."""
+    return False
+
+
 class Evaluator(Protocol):
     """Scores an agent; what it scores is decided by the seeds alone."""
 
-    def evaluate(self, agent: Agent, *panel: int | str, episodes: int) -> tuple[float, ...]:
-        """Undiscounted return of each episode, in the order of the panel's seeds."""
+    def evaluate(
+        self,
+        agent: Agent,
+        *panel: int | str,
+        episodes: int,
+        should_stop: Callable[[], bool] = never,
+    ) -> tuple[float, ...]:
+        """Undiscounted return of each episode, in the order of the panel's seeds.
+
+        Raises:
+            Stopped: ``should_stop``, which is asked at every step, became true.
+        """
         ...
 
 
@@ -33,7 +52,13 @@ class PanelEvaluator:
         self._make = make
         self._envs: dict[int, VecEnv] = {}
 
-    def evaluate(self, agent: Agent, *panel: int | str, episodes: int) -> tuple[float, ...]:
+    def evaluate(
+        self,
+        agent: Agent,
+        *panel: int | str,
+        episodes: int,
+        should_stop: Callable[[], bool] = never,
+    ) -> tuple[float, ...]:
         """Score ``episodes`` episodes whose seeds are a hash of ``panel``."""
         if episodes not in self._envs:
             self._envs[episodes] = self._make(episodes)
@@ -42,6 +67,8 @@ class PanelEvaluator:
         returns = torch.zeros(episodes, dtype=torch.float64)
         running = torch.ones(episodes, dtype=torch.bool)
         for _ in range(env.spec.max_episode_steps or LONGEST_EPISODE):
+            if should_stop():
+                raise Stopped
             step = env.step(agent.act(obs, explore=False))
             returns += torch.where(running, step.reward.cpu().double(), 0.0)
             running &= ~(step.terminated | step.truncated).cpu()

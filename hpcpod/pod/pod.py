@@ -23,20 +23,17 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
 from hpcpod.envs.make import make_env
 from hpcpod.envs.vec_env import State, VecEnv, random_seeds
-from hpcpod.errors import Corrupt
+from hpcpod.errors import Corrupt, StorageError
 from hpcpod.pod.checkpoint import Checkpoints, read_arrays
-from hpcpod.pod.evaluator import Evaluator
+from hpcpod.pod.evaluator import Evaluator, Stopped, never
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.policy import agent_state, policy_meta
 from hpcpod.pod.worker import Worker
 from hpcpod.records import Birth, Checkpoint, Order, Report, Rescore, stable_hash
+from hpcpod.storage.patience import patiently
 from hpcpod.storage.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
-
-
-class Stopped(Exception):
-    """The round was stopped on request; what it can resume from is in the run folder."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ class Progress:
 class Watch:
     """How a round is followed and stopped from outside."""
 
-    should_stop: Callable[[], bool] = lambda: False
+    should_stop: Callable[[], bool] = never
     on_progress: Callable[[Progress], None] = lambda progress: None
 
 
@@ -100,14 +97,15 @@ class Pod:
         """Train the round of a birth, or score the checkpoint of a rescore.
 
         Raises:
-            Stopped: ``watch.should_stop`` became true; the round can be resumed.
+            Stopped: ``watch.should_stop`` became true; the round can be resumed. Training
+                stops between two iterations: only there is a state that is worth saving.
             Diverged: the agent's numbers are not finite.
             Corrupt: a checkpoint can't be read.
         """
         began = time.monotonic()
         self._evaluate_seconds = 0.0
         report = (
-            self._rescore(order, slot) if isinstance(order, Rescore)
+            self._rescore(order, slot, watch) if isinstance(order, Rescore)
             else self._train(order, slot, watch)
         )  # fmt: skip
         return replace(
@@ -134,28 +132,39 @@ class Pod:
         meta = policy_meta(self.env.spec, self._config.env, agent, order.hyperparameters)
         return {**meta, "pod": order.pod, "round": order.round}
 
-    def _rescore(self, order: Rescore, slot: str) -> Report:
+    def _rescore(self, order: Rescore, slot: str, watch: Watch) -> Report:
         agent = self._agent(order.algorithm, order.hyperparameters, 0)
         agent.load(agent_state(read_arrays(self._folder.blobs, order.checkpoint.core)))
         panel = self._config.seed, order.purpose, order.number
-        returns = self._score(agent, *panel, episodes=self._config.stop.confirm_episodes)
+        returns = self._score(agent, watch, *panel, episodes=self._config.stop.confirm_episodes)
         return Report(order.id, order.pod, order.round, order.attempt, slot, returns)
 
-    def _panel(self, agent: Agent, round_number: int) -> tuple[float, ...]:
+    def _panel(self, agent: Agent, watch: Watch, round_number: int) -> tuple[float, ...]:
         panel = self._config.seed, "panel", round_number
-        return self._score(agent, *panel, episodes=self._config.round.episodes)
+        return self._score(agent, watch, *panel, episodes=self._config.round.episodes)
 
-    def _score(self, agent: Agent, *panel: int | str, episodes: int) -> tuple[float, ...]:
+    def _score(
+        self, agent: Agent, watch: Watch, *panel: int | str, episodes: int
+    ) -> tuple[float, ...]:
         began = time.monotonic()
-        returns = self._evaluator.evaluate(agent, *panel, episodes=episodes)
+        returns = self._evaluator.evaluate(
+            agent, *panel, episodes=episodes, should_stop=watch.should_stop
+        )
         self._evaluate_seconds += time.monotonic() - began
         return returns
 
     def _train(self, birth: Birth, slot: str, watch: Watch) -> Report:
-        running = self._begin(birth)
+        running = self._begin(birth, watch)
         self._iterate(running, watch)
-        returns = self._panel(running.agent, birth.round)
-        checkpoint = running.checkpoints.save(running.agent, running.buffer, running.env_steps)
+        try:
+            returns = self._panel(running.agent, watch, birth.round)
+        except Stopped:
+            self._save_resume(running)
+            raise
+        checkpoint = patiently(
+            lambda: running.checkpoints.save(running.agent, running.buffer, running.env_steps),
+            watch.should_stop,
+        )
         return Report(
             birth.id, birth.pod, birth.round, birth.attempt, slot, returns,
             inherited_returns=running.inherited,
@@ -165,7 +174,7 @@ class Pod:
             metrics=running.metrics,
         )  # fmt: skip
 
-    def _begin(self, birth: Birth) -> _Round:
+    def _begin(self, birth: Birth, watch: Watch) -> _Round:
         """Set a round up: from the last checkpoint inside it if there is one, else its start."""
         resume = self._folder.latest_resume(birth.pod, birth.round)
         if resume is not None:
@@ -178,7 +187,7 @@ class Pod:
             running.checkpoints.load(birth.checkpoint, running.agent, running.buffer)
             running.env_steps = birth.checkpoint.env_steps
         if birth.inherited:
-            running.inherited = self._panel(running.agent, birth.round - 1)
+            running.inherited = self._panel(running.agent, watch, birth.round - 1)
         running.agent.reseed(stable_hash(birth.seed, "round", birth.round))
         running.worker.reset(
             random_seeds(birth.seed, "train", birth.round, count=self.env.spec.num_envs)
@@ -193,7 +202,8 @@ class Pod:
     def _resumed(self, birth: Birth, checkpoint: Checkpoint) -> _Round:
         running = self._empty(birth)
         parts = running.checkpoints.load(checkpoint, running.agent, running.buffer)
-        running.worker.restore(parts["worker"])
+        if "worker" in parts:
+            running.worker.restore(parts["worker"])
         running.env_steps = checkpoint.env_steps
         running.trained = int(parts["round"]["trained"])
         running.inherited = tuple(parts["round"]["inherited"].tolist())
@@ -205,7 +215,7 @@ class Pod:
     def _iterate(self, running: _Round, watch: Watch) -> None:
         """Collect and update until the round's steps are done."""
         birth, config = running.birth, self._config
-        target = birth.round * config.round.env_steps
+        target = self._target(birth)
         learner = Learner(running.agent)
         began, before, saved = time.monotonic(), running.env_steps, time.monotonic()
         told = 0.0
@@ -231,20 +241,27 @@ class Pod:
             stop = watch.should_stop() and running.env_steps < target
             if stop or now - saved > config.pod.checkpoint_seconds:
                 running.train_seconds += now - began
-                began, before, saved = now, running.env_steps, now
-                self._save_resume(running)
+                began, before = now, running.env_steps
+                saved = now if self._save_resume(running) else saved
             if stop:
                 raise Stopped
         running.train_seconds += time.monotonic() - began
 
-    def _save_resume(self, running: _Round) -> None:
-        """Checkpoint inside the round; without the environment's state there is nothing to save.
+    def _target(self, birth: Birth) -> int:
+        """Steps of experience at which a round's training is done."""
+        return birth.round * self._config.round.env_steps
 
-        Such a round is done again from its start, with the same seeds and the same end.
+    def _save_resume(self, running: _Round) -> bool:
+        """Checkpoint inside the round; False if the environment's state can't be saved.
+
+        Such a round is done again from its start, with the same seeds and the same end; but
+        once its training is done, and it has only to be scored, that state is not needed.
+        A disk that refuses costs this checkpoint, not the round.
         """
-        worker = running.worker.state()
+        trained = running.env_steps >= self._target(running.birth)
+        worker = {} if trained else running.worker.state()
         if worker is None:
-            return
+            return False
         progress: State = {
             "trained": torch.tensor(running.trained),
             "inherited": torch.tensor(running.inherited, dtype=torch.float64),
@@ -254,12 +271,16 @@ class Pod:
             name: torch.tensor(value, dtype=torch.float64)
             for name, value in running.metrics.items()
         }
-        checkpoint = running.checkpoints.save(
-            running.agent, running.buffer, running.env_steps,
-            {"worker": worker, "round": progress, "metrics": metrics},
-        )  # fmt: skip
         birth = running.birth
-        self._folder.save_resume(birth.pod, birth.round, birth.attempt, checkpoint)
+        try:
+            checkpoint = running.checkpoints.save(
+                running.agent, running.buffer, running.env_steps,
+                {"worker": worker, "round": progress, "metrics": metrics},
+            )  # fmt: skip
+            self._folder.save_resume(birth.pod, birth.round, birth.attempt, checkpoint)
+        except StorageError as error:
+            log.warning("%s has no new checkpoint to resume from: %s", birth.id, error)
+        return True
 
     def close(self) -> None:
         """Close the environments."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterable
@@ -45,3 +46,23 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:
         raise SystemExit(75)
+
+
+def end_group_with(pipe: int) -> None:
+    """Have this process group killed once nobody reads a pipe any more. Call before any thread.
+
+    The kernel's parent-death signal reaches one process; the workers of a simulator would stay
+    behind. The one that waits is a process, not a thread: a simulator may hold the
+    interpreter's lock for ever.
+
+    Args:
+        pipe: file descriptor of the writing end.
+    """
+    if os.fork() > 0:
+        return
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+    hangup = select.poll()
+    hangup.register(pipe, 0)  # asks for nothing; an error, the reader's end, is always told
+    hangup.poll()
+    os.killpg(0, signal.SIGKILL)

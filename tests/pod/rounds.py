@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hpcpod.pod.__main__ import prepare
-from hpcpod.pod.pod import Pod, Stopped, Watch
+from hpcpod.pod.evaluator import Stopped
+from hpcpod.pod.pod import Pod, Watch
 from hpcpod.records import Birth, Report
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board

@@ -18,8 +18,8 @@ from hpcpod.envs.make import make_env
 from hpcpod.envs.vec_env import State, random_seeds
 from hpcpod.errors import Corrupt, Diverged
 from hpcpod.pod.__main__ import prepare
-from hpcpod.pod.evaluator import PanelEvaluator
-from hpcpod.pod.pod import Stopped, Watch, make_agent
+from hpcpod.pod.evaluator import PanelEvaluator, Stopped
+from hpcpod.pod.pod import Progress, Watch, make_agent
 from hpcpod.records import Birth, Checkpoint, Report, encode
 from hpcpod.storage.run_folder import RunFolder
 from tests.pod.rounds import copy_of, execute, first_birth, onward, train
@@ -75,6 +75,24 @@ def test_a_round_that_was_stopped_ends_as_one_that_was_not(
         assert (resumed is not None) == (wrappers is SAVEABLE)
         assert_same_end(one, other, calm, torn)
         birth, torn_birth = onward(birth, one), onward(torn_birth, other)
+
+
+@both_algorithms
+@both_kinds
+def test_a_round_that_was_stopped_while_it_was_scored_is_not_trained_again(
+    algorithm: str, wrappers: tuple[Any, ...], tmp_path: Path
+) -> None:
+    calm = create(tmp_path / "calm", algorithm, wrappers=wrappers)
+    torn = create(tmp_path / "torn", algorithm, wrappers=wrappers)
+    birth = first_birth(calm)
+    iterations = 512 // (32 * 4)
+    scored = train(torn, birth, iterations + 3)  # it is asked again at each step of the panel
+    resumed = torn.latest_resume(birth.pod, birth.round)
+    assert resumed is not None and resumed.env_steps == 512
+    assert_same_end(train(calm, birth), scored, calm, torn)
+    told: list[Progress] = []
+    prepare(torn).execute(birth, "here", Watch(on_progress=told.append))
+    assert told == []
 
 
 SERVE = """

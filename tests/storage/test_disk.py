@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from hpcpod.errors import RunExists, StorageError, UserError
 from hpcpod.records import Owner, Report
 from hpcpod.storage.disk import TEMPORARY, Disk, probe
 from hpcpod.storage.run_folder import RunFolder
+from tests.small_disks import filled
 from tests.storage.faults import LostReply, NoLinks, RefusingDisk, WatchedDisk
 
 
@@ -169,30 +170,11 @@ def test_folders_that_cannot_be_synced_are_no_failure(
         Disk().replace(tmp_path / "file", b"x")
 
 
-# Real filesystems, where mounting is permitted.
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[Path]:
-    """A filesystem of its own with 512 KiB."""
-    home = tmp_path / "small"
-    home.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=512k,nr_inodes=1000", "tmpfs", str(home)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("may not mount a filesystem here")
-    yield home
-    subprocess.run(["umount", "-l", str(home)], check=True)
-
-
 def test_a_full_disk_loses_nothing_and_goes_on_when_there_is_space(
     small: Path, report: Report, owner: Owner
 ) -> None:
     run = RunFolder.create(small / "run", {})
     assert run.board.publish(-1, {}, {"rows": {"a": 1}}, "w")
-    filler = small / "filler"
-    with pytest.raises(OSError, match="No space"), filler.open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(512))
     failures: list[Callable[[], object]] = [
         lambda: run.publish_report(report),
         lambda: run.claim("p-1-0", owner),
@@ -201,18 +183,18 @@ def test_a_full_disk_loses_nothing_and_goes_on_when_there_is_space(
         lambda: run.request("stop", {}),
         lambda: RunFolder.create(small / "other", {}),
     ]
-    for fail in failures:
-        with pytest.raises(StorageError, match="is full; free some space"):
-            fail()
-    assert temporaries(small) == []
-    assert run.read_report(report.order) is None
-    assert run.claim_owner("p-1-0") is None
-    assert run.board.read() == (0, {"rows": {"a": 1}})
-    assert not (small / "other").exists()
-    with run.merge_lock(0.1):
-        pass
+    with filled(small):
+        for fail in failures:
+            with pytest.raises(StorageError, match="is full; free some space"):
+                fail()
+        assert temporaries(small) == []
+        assert run.read_report(report.order) is None
+        assert run.claim_owner("p-1-0") is None
+        assert run.board.read() == (0, {"rows": {"a": 1}})
+        assert not (small / "other").exists()
+        with run.merge_lock(0.1):
+            pass
 
-    filler.unlink()
     assert run.publish_report(report)
     assert run.claim("p-1-0", owner)
     assert run.board.publish(0, {"rows": {"a": 1}}, {"rows": {"a": 2}}, "w")
