@@ -1,0 +1,41 @@
+"""What ``make demo`` shows is a tournament, and not one lucky agent."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpcpod.results import open_run
+
+CONFIG = Path(__file__).parents[1] / "configs" / "cartpole.yaml"
+
+
+@pytest.mark.slow
+def test_the_demo_reaches_its_target_by_gated_and_mutated_copies(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hpcpod", "launch", str(CONFIG)],
+        cwd=tmp_path, text=True, capture_output=True, check=False, timeout=500,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = open_run(tmp_path / "runs" / "cartpole")
+    status, board = run.status(), run.board()
+    assert (status.state, status.stop_reason) == ("finished", "target")
+    assert status.best is not None and status.best.fresh and status.best.low >= 475
+
+    founders = [pod for pod in board.pods.values() if pod.cause == "fresh"]
+    assert [pod.algorithm for pod in founders].count("ppo") == 4
+    assert [pod.algorithm for pod in founders].count("dqn") == 4
+    assert "replaced" in {pod.fate for pod in founders}
+
+    line = run.lineage()
+    assert line[0] in founders and line[-1].id == board.winner
+    for child in line[1:]:
+        assert child.mutated == ("learning_rate",) and child.transfer_exact
+        assert "common seeds" in child.evidence and child.replaces is not None
+    copies = re.findall(r"^ *(p\d+) copy of p\d+ at round", done.stdout, re.MULTILINE)
+    assert copies == [pod.id for pod in line[1:]] and len(copies) > 0
+    assert f"run folder: {run.path}" in done.stdout
