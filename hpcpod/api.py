@@ -12,7 +12,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.errors import ConfigError, UserError
 from hpcpod.launching import create_run, start
-from hpcpod.preparing import Config, read_config, resolve, source_of
+from hpcpod.preparing import Config, read_config, resolve, resolve_task, source_of
 from hpcpod.results import Run, open_run, runs_home
 from hpcpod.tournament.mutation import unmutated
 
@@ -91,6 +91,7 @@ def train_config(
     env_steps: int | None = None,
     save_to: str | Path | None = None,
     on_progress: Callable[[Any], None] = lambda progress: None,
+    source: str = "the configuration",
 ) -> Training:
     """Train the first algorithm of a configuration, with no tournament.
 
@@ -104,8 +105,8 @@ def train_config(
     if steps is None:
         steps = config.stop.env_steps or _steps_of_rounds(config)
     if steps is None:
-        raise ConfigError("train", ["nothing says how long to train: give env_steps"])
-    resolved = resolve(config)
+        raise ConfigError(source, ["nothing says how long to train: give env_steps"])
+    resolved = resolve_task(config, source=source)
     space = resolved.algorithms[next(iter(config.population.algorithms))]
     work = plugins.load("hpcpod.pod.vanilla:train")
     training: Training = work(

@@ -62,15 +62,19 @@ def _json(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--json", action="store_true", help="print JSON, for scripts")
 
 
-def _placed(verb: argparse.ArgumentParser) -> None:
+def _checked(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--cluster", metavar="NAME", help="local or slurm: overrides cluster.launcher"
     )
-    verb.add_argument("--runs", type=Path, metavar="DIR", help="where runs are (default: runs)")
     verb.add_argument(
         "--no-probe", action="store_true",
         help="do not make the environment here first: a login node may be unable to",
     )  # fmt: skip
+
+
+def _placed(verb: argparse.ArgumentParser) -> None:
+    _checked(verb)
+    verb.add_argument("--runs", type=Path, metavar="DIR", help="where runs are (default: runs)")
 
 
 def _add_makers(add: Add) -> None:
@@ -86,6 +90,7 @@ def _add_makers(add: Add) -> None:
     verb = add("validate", commands.validate, "check a configuration and print it resolved")
     verb.add_argument("config", metavar="CONFIG", nargs="?", help="a YAML file")
     verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
+    _checked(verb)
     verb.add_argument("--fields", action="store_true", help="print the manual of every field")
     verb = add("train", commands.train, "train one agent with no tournament")
     _config(verb)

@@ -30,7 +30,7 @@ def launch(options: Namespace) -> int:
     config = preparing.read_config(options.config, options.cluster, set_options=options.overrides)
     resolved = preparing.resolve(config, source=options.config, probe=not options.no_probe)
     if options.dry_run:
-        for text in launching.scripts(config, _runs(options)):
+        for text in preparing.scripts(config, _runs(options)):
             say(text)
         return 0
     folder = launching.create_run(resolved, _runs(options))
@@ -62,7 +62,7 @@ def render(options: Namespace) -> int:
         options.config, options.cluster or "slurm", set_options=options.overrides
     )
     resolved = preparing.resolve(config, source=options.config, probe=not options.no_probe)
-    launching.scripts(config, _runs(options))  # refuses what can't be rendered, before a folder
+    preparing.scripts(config, _runs(options))  # refuses what can't be rendered, before a folder
     folder = launching.create_run(resolved, _runs(options))
     run = Run(folder)
     say(f"run folder: {run.path}")
@@ -83,8 +83,8 @@ def validate(options: Namespace) -> int:
         return 0
     if options.config is None:
         raise UserError("validate needs a CONFIG file, or --fields for the manual")
-    config = preparing.read_config(options.config, set_options=options.overrides)
-    checked = preparing.check(config, source=options.config)
+    config = preparing.read_config(options.config, options.cluster, set_options=options.overrides)
+    checked = preparing.check(config, source=options.config, probe=not options.no_probe)
     say(dump_yaml(config).rstrip())
     say()
     quotas = ", ".join(f"{n} {name}" for name, n in checked.quotas.items())
@@ -94,7 +94,8 @@ def validate(options: Namespace) -> int:
             f"# {name}: checkpoint {_size(footprint.core)}"
             + (f", replay up to {_size(footprint.replay)}" if footprint.replay else "")
         )
-    say(f"# disk that the run will need: about {_size(checked.disk)}")
+    if checked.footprints:
+        say(f"# disk that the run will need: about {_size(checked.disk)}")
     return 0
 
 
@@ -110,6 +111,7 @@ def train(options: Namespace) -> int:
     """``hpcpod train``: one agent, no tournament."""
     from hpcpod import api, preparing
     from hpcpod.display import count, number
+    from hpcpod.live import lasting_output
 
     config = preparing.read_config(options.config, set_options=options.overrides)
     to = options.save_to or Path(f"{config.name}.h5")
@@ -126,16 +128,23 @@ def train(options: Namespace) -> int:
                 f" training return {'-' if math.isnan(mean) else number(mean)}"
             )
 
-    training = api.train_config(config, env_steps=options.env_steps, save_to=to, on_progress=tell)
-    for point in training.curve:
-        say(f"{point.env_steps:>12} env steps  return {number(point.mean_return):>9}")
-    say(f"policy: {to}")
+    with lasting_output():
+        training = api.train_config(
+            config,
+            env_steps=options.env_steps,
+            save_to=to,
+            on_progress=tell,
+            source=options.config,
+        )
+        for point in training.curve:
+            say(f"{point.env_steps:>12} env steps  return {number(point.mean_return):>9}")
+        say(f"policy: {to}")
     return 0
 
 
 def status(options: Namespace) -> int:
     """``hpcpod status``: one run, or all of them in a line each."""
-    from hpcpod.display import headline
+    from hpcpod.display import headline, queue_line
 
     if options.run is None:
         found = sorted(path.parent for path in runs_home().glob("*/config.json"))
@@ -146,7 +155,7 @@ def status(options: Namespace) -> int:
             say("\n".join(map(headline, statuses)) or f"no runs in {runs_home()}/")
         return 0
     run = open_run(options.run)
-    now = run.status()
+    now = run.status(ask_scheduler=True)
     if options.json:
         say_json(encode(now))
         return 0
@@ -155,8 +164,12 @@ def status(options: Namespace) -> int:
         _say_best(now.best)
     for name, slot in now.slots.items():
         say(f"slot {name}: {slot.get('state')} {slot.get('order', '')}")
-    if now.state == "waiting":
-        say("nobody works on it here and now: its slots are queued, or `hpcpod resume` goes on")
+    if now.queue:
+        say(queue_line(now.queue))
+    elif now.state == "waiting":
+        say("nobody works on it now: its slots are starting, or `hpcpod resume` goes on")
+    elif now.state == "interrupted":
+        say(f"nobody runs it any more; go on with: hpcpod resume {_word(run)}")
     if now.quarantined:
         say(f"{now.quarantined} damaged files were set aside in {run.path / 'quarantine'}")
     return 0
@@ -221,9 +234,9 @@ def watch(options: Namespace) -> int:
     seconds = 1.0 if run.local else 10.0
     with Live(run) as live:
         while True:
-            board = run.board()
-            live.update(board)
-            if board.phase == "finished" or run.status(board).state == "paused":
+            state = run.status().state
+            live.update(run.board())
+            if state in ("finished", "paused", "interrupted"):
                 break
             time.sleep(seconds)
     return conclude(run)
@@ -235,22 +248,22 @@ def follow_here(run: Run) -> int:
     Ctrl-C lets every slot finish its round and pauses; a second one has them checkpoint and
     end now. Either way the run can be resumed.
     """
-    from hpcpod.live import Live
+    from hpcpod.live import Live, lasting_output
     from hpcpod.orchestrator import drive_here
 
     asked: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda got, frame: asked.append(got))
 
-    with Live(run) as live:
+    def stop() -> bool:
+        if asked and signal.SIGTERM not in asked and run.drain():
+            live.say("draining: every slot finishes its round; Ctrl-C again to stop now")
+        return len(asked) > 1 or signal.SIGTERM in asked
 
-        def stop() -> bool:
-            if asked and signal.SIGTERM not in asked and run.drain():
-                live.say("draining: every slot finishes its round; Ctrl-C again to stop now")
-            return len(asked) > 1 or signal.SIGTERM in asked
-
-        drive_here(run.folder, stop, live.update, live.say)
-    return conclude(run)
+    with lasting_output():
+        with Live(run) as live:
+            drive_here(run.folder, stop, live.update, live.say)
+        return conclude(run)
 
 
 def conclude(run: Run) -> int:

@@ -43,6 +43,13 @@ def headline(status: Status) -> str:
     return " | ".join(parts)
 
 
+def queue_line(queue: Mapping[str, int]) -> str:
+    """Why slots wait, in the scheduler's words: ``5 slots wait: Resources (4), Priority (1)``."""
+    total = sum(queue.values())
+    reasons = ", ".join(f"{reason} ({slots})" for reason, slots in queue.items())
+    return f"{total} slot{'s wait' if total > 1 else ' waits'}: {reasons}"
+
+
 def interval(mean: float, low: float, high: float) -> str:
     """A score with its confidence interval."""
     return f"{number(mean)} [{number(low)}, {number(high)}]"
@@ -162,7 +169,7 @@ def lineage_lines(
     for depth, pod in enumerate(ancestors):
         lead = "  " * depth
         if pod.parent is None:
-            kind = "control with the defaults" if pod.control else "fresh draw"
+            kind = "control" if pod.control else "fresh draw"
             values = ", ".join(
                 f"{name}={_value(value)}"
                 for name, value in sorted(pod.hyperparameters.items())

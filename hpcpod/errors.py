@@ -5,7 +5,9 @@
     HpcpodError
     ├── UserError                 what was asked for can't be done as written: exit code 2
     │   ├── ConfigError           a configuration file or an override
-    │   ├── UnknownPlugin         a name that no plugin answers to
+    │   ├── UnusablePlugin        what answers to a plugin's name will not do
+    │   │   └── UnknownPlugin     nothing answers to a plugin's name
+    │   ├── UnusableWrapper       a gymnasium wrapper that can't be put around its environment
     │   ├── UnsupportedSpace      an algorithm on a space that it can't act in
     │   ├── RunExists             the run's folder is there already
     │   ├── RunNotFound           there is no run there
@@ -38,8 +40,16 @@ class ConfigError(UserError):
         super().__init__("\n".join([f"{source} has {count}", *(f"  {p}" for p in problems)]))
 
 
-class UnknownPlugin(UserError):
+class UnusablePlugin(UserError):
+    """A plugin that can't be called, that raises, or that gives something else than is needed."""
+
+
+class UnknownPlugin(UnusablePlugin):
     """A plugin name that nothing answers to; the message lists the names that are known."""
+
+
+class UnusableWrapper(UserError):
+    """A gymnasium wrapper that can't be put around its environment."""
 
 
 class UnsupportedSpace(UserError):
@@ -68,6 +78,17 @@ class Corrupt(StorageError):
 
 class Diverged(HpcpodError):
     """A loss, an observation or a reward is not finite; the pod that met it is dead."""
+
+
+def in_words(error: BaseException) -> str:
+    """An exception of somebody else's in one line, its type first."""
+    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that memory ran out: Python's own, torch's, or CUDA's."""
+    said = in_words(error).lower()
+    return any(word in said for word in ("memoryerror", "out of memory", "can't allocate memory"))
 
 
 def exit_code(work: Callable[[], int], say: Callable[[str], object]) -> int:

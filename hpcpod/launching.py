@@ -11,12 +11,11 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from hpcpod import plugins
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
-from hpcpod.errors import HpcpodError, UserError
+from hpcpod.errors import HpcpodError
+from hpcpod.launchers.base import with_scripts
 from hpcpod.orchestrator import launcher_of, submit
 from hpcpod.records import Intent
 from hpcpod.storage.board import writer_id
@@ -32,7 +31,7 @@ _BACKGROUND: list[subprocess.Popen[bytes]] = []
 @atexit.register
 def _end_background() -> None:
     """Have the coordinators end their slots, kindly. Should this process be killed instead,
-    the kernel tells them."""
+    they notice."""
     for process in _BACKGROUND:
         if process.poll() is None:
             process.terminate()
@@ -85,22 +84,13 @@ def start(folder: RunFolder, config: RunConfig) -> list[str]:
     return jobs
 
 
-def scripts(config: RunConfig, runs: Path) -> list[str]:
-    """The sbatch texts of a run as ``launch`` would submit them; nothing is made."""
-    launcher: Any = plugins.resolve("launchers", config.cluster.launcher)(
-        (runs / config.name).absolute(), config
-    )
-    if not hasattr(launcher, "script"):
-        raise UserError(
-            f"the launcher '{config.cluster.launcher}' submits no scripts; add --cluster slurm"
-        )
-    kinds = Intent(0, "TOKEN", "coordinator"), Intent(1, "TOKEN", "slots", launcher.places)
-    return [launcher.script(intent) for intent in kinds]
-
-
 def write_scripts(folder: RunFolder) -> list[Path]:
-    """Write a run's sbatch scripts for a person to submit; each counts once, like a launch's."""
-    launcher: Any = launcher_of(folder)
+    """Write a run's sbatch scripts for a person to submit; each counts once, like a launch's.
+
+    Raises:
+        UserError: the run's launcher submits no scripts.
+    """
+    launcher = with_scripts(launcher_of(folder))
     paths = []
     for intent in new_intents(folder, launcher.places):
         folder.publish_intent(intent)
@@ -114,7 +104,11 @@ def write_scripts(folder: RunFolder) -> list[Path]:
 def restart(folder: RunFolder) -> list[str]:
     """Submit what a run on a cluster lacks: its coordinator, and slots; the jobs' ids."""
     launcher = launcher_of(folder)
-    present = {job.kind for job in launcher.observe().jobs}
+    # A coordinator that runs may be on its way out; one of a name runs at a time, so another
+    # does no harm.
+    present = {
+        job.kind for job in launcher.observe().jobs if job.kind == "slots" or job.state == "pending"
+    }
     wanted = [i for i in new_intents(folder, launcher.places) if i.kind not in present]
     jobs = []
     for intent in wanted:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import sys
 import time
+from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpcpod.display import events, headline, screen
 from hpcpod.records import Board
@@ -16,6 +19,28 @@ if TYPE_CHECKING:
 
 PLAIN_SECONDS = 10.0
 """Between two headlines where there is no terminal."""
+
+
+@contextlib.contextmanager
+def lasting_output() -> Iterator[None]:
+    """Go on when standard output can't be written any more, as after ``| head``: it is dropped."""
+    try:
+        raw = _Lasting(sys.stdout.fileno(), "w", closefd=False)
+    except io.UnsupportedOperation:  # a notebook's, or a test's: nothing to lose
+        yield
+        return
+    sys.stdout.flush()
+    text = io.TextIOWrapper(io.BufferedWriter(raw), sys.stdout.encoding, sys.stdout.errors)
+    with text, contextlib.redirect_stdout(text):
+        yield
+
+
+class _Lasting(io.FileIO):
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
 
 
 class Live:

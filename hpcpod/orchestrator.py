@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import secrets
 import signal
 import sys
@@ -18,19 +19,22 @@ from pathlib import Path
 
 from hpcpod import plugins
 from hpcpod.config.resolved import Resolved
+from hpcpod.config.schema import RunConfig
 from hpcpod.errors import LaunchError, StorageError, exit_code
-from hpcpod.launchers.admission import REQUEUE, admitted, alive, identity
+from hpcpod.launchers.admission import BY_HAND, REQUEUE, admitted, alive, identity
 from hpcpod.launchers.base import ClusterView, JobView, Launcher
 from hpcpod.launchers.local import LocalLauncher
-from hpcpod.pod.signals import StopFlag, die_with_parent
+from hpcpod.pod.signals import StopFlag
 from hpcpod.records import Board, Intent, Owner
-from hpcpod.storage.locks import file_lock
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import needed_checkpoints, orders
-from hpcpod.tournament.merge import after_merge, merge, read_board
+from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
 
 log = logging.getLogger("hpcpod.orchestrator")
+
+RESUMED = "resumed"
+"""The request by which a person says that the run goes on from here, whatever was before."""
 
 PRUNE_SECONDS = 600.0
 """Age at which a checkpoint that nothing needs any more is removed."""
@@ -46,9 +50,13 @@ class Observed:
     """Slots wanted at once."""
     claims: Mapping[str, Owner] = field(default_factory=dict)
     """Owners of open orders, read *before* the scheduler was asked."""
+    silence: Mapping[str, float] = field(default_factory=dict)
+    """Seconds for which an owner that was started by hand has shown nothing, by its slot."""
     intents: tuple[Intent, ...] = ()
     submitted: Mapping[int, str] = field(default_factory=dict)
     """The job that counts for an intent, by the intent's number."""
+    resumed: int = 0
+    """Intents that there were when a person last resumed the run."""
     draining: bool = False
     max_restarts: int = 3
 
@@ -93,7 +101,9 @@ def plan(observed: Observed, token: Callable[[], str]) -> list[Action]:
     if observed.board.phase == "finished":
         return [Merge(), *_cancel(slots, "the run has ended")]
     gone = tuple(
-        order for order, owner in observed.claims.items() if not alive(owner, observed.cluster)
+        order
+        for order, owner in observed.claims.items()
+        if not alive(owner, observed.cluster, observed.silence)
     )
     if observed.draining:
         waiting = [job for job in slots if job.state == "pending"]
@@ -135,9 +145,11 @@ def _doubles(observed: Observed, slots: list[JobView]) -> list[JobView]:
 
 
 def _in_vain(observed: Observed) -> int:
-    """Submissions of slots since the last report that counted."""
+    """Submissions of slots since the last report that counted, and since a person resumed the
+    run: what a drain or a Ctrl-C has ended did not fail."""
     made = [i for i in observed.intents if i.kind == "slots" and i.number in observed.submitted]
-    return sum(1 for i in made if i.reports == observed.board.reports)
+    recent = [i for i in made if i.number >= observed.resumed]
+    return sum(1 for i in recent if i.reports == observed.board.reports)
 
 
 class Orchestrator:
@@ -165,8 +177,6 @@ class Orchestrator:
         board = observed.board
         for action in plan(observed, lambda: secrets.token_hex(8)):
             board = self._act(action, self._launcher) or board
-        if board.phase == "finished":
-            after_merge(self._folder, board)
         slots = [job for job in observed.cluster.jobs if job.kind == "slots"]
         self.drained = observed.draining and not slots
         self._prune()
@@ -176,16 +186,20 @@ class Orchestrator:
         """Read the run folder, then ask the scheduler once: in this order (see ``alive``)."""
         folder = self._folder
         board = read_board(folder)
-        claims = {order.id: folder.claim_owner(order.id) for order in orders(board)}
+        owners = {order.id: folder.claim_owner(order.id) for order in orders(board)}
+        claims = {order: owner for order, owner in owners.items() if owner is not None}
+        by_hand = [o.slot for o in claims.values() if o.slot.startswith(BY_HAND)]
         intents = tuple(folder.intents())
         submitted = {i.number: folder.submission(i.number) for i in intents}
         return Observed(
             board=board,
             cluster=launcher.observe(),
             places=launcher.places,
-            claims={order: owner for order, owner in claims.items() if owner is not None},
+            claims=claims,
+            silence={slot: folder.silence(slot) for slot in by_hand},
             intents=intents,
             submitted={number: job for number, job in submitted.items() if job is not None},
+            resumed=(folder.requested(RESUMED) or {}).get("intents", 0),
             draining=folder.requested("drain") is not None,
             max_restarts=self._config.cluster.max_restarts,
         )
@@ -242,11 +256,19 @@ def submit(folder: RunFolder, launcher: Launcher, intent: Intent) -> str | None:
     return None
 
 
-def launcher_of(folder: RunFolder) -> Launcher:
-    """The launcher that the run's configuration names."""
-    config = Resolved.from_document(folder.config).config
-    launcher: Launcher = plugins.resolve("launchers", config.cluster.launcher)(folder.path, config)
+def make_launcher(path: Path, config: RunConfig) -> Launcher:
+    """The launcher that a configuration names, for the run folder at ``path``.
+
+    Raises:
+        UserError: there is none of this name, or this machine lacks what it needs.
+    """
+    launcher: Launcher = plugins.make(Launcher, "launchers", config.cluster.launcher, path, config)
     return launcher
+
+
+def launcher_of(folder: RunFolder) -> Launcher:
+    """The launcher of a run."""
+    return make_launcher(folder.path, Resolved.from_document(folder.config).config)
 
 
 def drive(
@@ -288,7 +310,7 @@ def drive_here(
     Raises:
         LaunchError: another process does so already.
     """
-    with file_lock(folder.path / "lease" / "local.lock", 0.0) as alone:
+    with folder.driver_lock() as alone:
         if alone is False:
             raise LaunchError(f"another process runs the slots of {folder.path} already")
         config = Resolved.from_document(folder.config).config
@@ -308,31 +330,34 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, help="end when this process ends")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    stop = StopFlag((signal.SIGTERM, signal.SIGUSR2))
-    if options.parent is not None:
-        die_with_parent(options.parent, signal.SIGTERM)
+    told = StopFlag((signal.SIGTERM, signal.SIGUSR2))
+
+    def stop() -> bool:
+        # The kernel's parent-death signal comes when the *thread* that started this ends.
+        return bool(told) or options.parent not in (None, os.getppid())
+
     return exit_code(lambda: _coordinate(options.run, options.token, stop), log.error)
 
 
-def _coordinate(run: Path, token: str | None, stop: StopFlag) -> int:
+def _coordinate(run: Path, token: str | None, stop: Callable[[], bool]) -> int:
     folder = RunFolder.open(run)
     cluster = Resolved.from_document(folder.config).config.cluster
     if cluster.launcher == "local":
-        board = drive_here(folder, lambda: bool(stop))
-        return 0 if board.phase == "finished" or not stop else REQUEUE
+        board = drive_here(folder, stop)
+        return 0 if board.phase == "finished" or not stop() else REQUEUE
     if not admitted(folder, token, identity()):
         return 0
     orchestrator = Orchestrator(folder, launcher_of(folder))
-    while not stop:
+    while not stop():
         with folder.coordinator_lease() as leading:
             if leading:
-                board = drive(orchestrator, lambda: bool(stop), cluster.tick_interval)
+                board = drive(orchestrator, stop, cluster.tick_interval)
                 if board.phase == "finished" or orchestrator.drained:
                     log.info("the run has ended: %s", board.stop_reason or "drained")
                     return 0
             elif read_board(folder).phase == "finished":
                 return 0
-        if not stop:
+        if not stop():
             time.sleep(1.0)
     return REQUEUE
 

@@ -12,9 +12,13 @@ import importlib
 import sys
 from collections.abc import Iterable
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
-from hpcpod.errors import UnknownPlugin
+from hpcpod.errors import HpcpodError, UnknownPlugin, UnusablePlugin, in_words
+
+_LOOKED_IN: list[str] = []
+"""Folders that this process was told to find modules in, beside Python's own."""
 
 
 def known(group: str) -> list[str]:
@@ -30,7 +34,16 @@ def suggest(name: str, candidates: list[str]) -> str:
 
 def look_in(folders: Iterable[str]) -> None:
     """Find modules in these folders too, after everywhere else."""
-    sys.path += [folder for folder in folders if folder not in sys.path]
+    new = [folder for folder in dict.fromkeys(folders) if folder not in sys.path]
+    sys.path += new
+    _LOOKED_IN.extend(new)
+
+
+def module_folders() -> list[str]:
+    """Where a user's modules may be: the working directory, the script's own folder, and
+    wherever this process was told to look."""
+    here = [str(Path.cwd()), str(Path(sys.path[0]).absolute())]
+    return list(dict.fromkeys([*here, *_LOOKED_IN]))
 
 
 def resolve(group: str, name: str) -> Any:
@@ -51,6 +64,38 @@ def resolve(group: str, name: str) -> Any:
     )
 
 
+def make(kind: type[Any], group: str, name: str, *arguments: Any) -> Any:
+    """A part: what is behind its name, called with these arguments.
+
+    Args:
+        kind: the protocol that the part must keep; every public member of it must be there.
+        group: as for ``resolve``.
+        name: as for ``resolve``.
+        arguments: what this group's parts are made with.
+
+    Raises:
+        UnknownPlugin: nothing answers to ``name``.
+        UnusablePlugin: what does can't be called, raises, or gives something else.
+        HpcpodError: whatever the part itself raises on purpose.
+    """
+    part = resolve(group, name)
+    if not callable(part):
+        raise UnusablePlugin(f"{name} is a {type(part).__name__}, not a class or a function")
+    try:
+        made = part(*arguments)
+        missing = [m for m in vars(kind) if not m.startswith("_") and not hasattr(made, m)]
+    except (HpcpodError, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:  # a user's class may raise whatever it likes
+        raise UnusablePlugin(f"{name} can't be made: {in_words(error)}") from error
+    if missing:
+        raise UnusablePlugin(
+            f"{name} gives something of type {type(made).__name__}, which is no {kind.__name__}:"
+            f" it lacks {', '.join(missing)}"
+        )
+    return made
+
+
 def load(path: str) -> Any:
     """Import ``"pkg.mod:Attr"``.
 
@@ -65,8 +110,8 @@ def load(path: str) -> Any:
         raise UnknownPlugin(f"'{path}' is not a path of the form 'pkg.mod:Attr'")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # a user's module may raise whatever it likes
-        why = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:  # a user's module may raise whatever it likes
+        why = str(error) if isinstance(error, ImportError) else in_words(error)
         raise UnknownPlugin(f"'{path}' can't be imported: {why}") from error
     try:
         found: Any = module

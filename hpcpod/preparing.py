@@ -12,14 +12,23 @@ from hpcpod.config.algorithms import resolve_algorithms
 from hpcpod.config.loading import from_mapping, load_file
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
-from hpcpod.errors import ConfigError, UnknownPlugin
+from hpcpod.config.space import AlgorithmSpace, extremes
+from hpcpod.errors import ConfigError, UnusablePlugin, UserError
+from hpcpod.launchers.base import ScriptLauncher, with_scripts
+from hpcpod.orchestrator import make_launcher
+from hpcpod.records import Intent
 from hpcpod.tournament.census import quotas
+from hpcpod.tournament.generators import Generator
 from hpcpod.tournament.mutation import unmutated
+from hpcpod.tournament.updaters import Updater
 
 if TYPE_CHECKING:
     from hpcpod.pod.probe import Footprint
 
 Config = str | Path | Mapping[str, Any] | RunConfig
+
+_NOWHERE = Path("/nowhere")
+"""The runs of a launcher that is only made to see whether it can be."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,8 @@ def read_config(
 ) -> RunConfig:
     """A configuration from wherever it is, with overrides merged in.
 
+    Plugins may lie beside a file: from now on, modules are found in its folder too.
+
     Args:
         config: a file's path, a mapping, or a configuration.
         cluster: the launcher, if it is not to be the configuration's.
@@ -55,6 +66,7 @@ def read_config(
     changes = dict(overrides or {})
     if isinstance(config, (str, Path)):
         loaded: Mapping[str, Any] | RunConfig = load_file(config, set_options)
+        plugins.look_in([str(Path(config).absolute().parent)])
     else:
         loaded = config
     read = from_mapping(loaded, changes, source=source_of(config))
@@ -82,49 +94,131 @@ def resolve(
 def check(config: RunConfig, *, source: str = "the configuration", probe: bool = True) -> Checked:
     """Check everything that can be checked, and estimate what the run needs.
 
+    The updater, the generator and the launcher are made once, and batch scripts are rendered.
+
     Args:
         config: the configuration.
         source: what to call it in a message.
         probe: make the environment and each agent once. A login node that can't run the
-            simulator may go without.
+            simulator may go without: then a round is only compared with the hyperparameter
+            ``horizon``, and an agent that has another one, or does not fit, fails in a slot.
 
     Raises:
         ConfigError: says every problem that was found.
     """
-    problems: list[str] = []
-    for path, group, name in (
-        ("cluster.launcher", "launchers", config.cluster.launcher),
-        ("population.updater", "updaters", config.population.updater),
-        ("population.generator", "generators", config.population.generator),
-    ):
-        try:
-            plugins.resolve(group, name)
-        except UnknownPlugin as error:
-            problems.append(f"{path}: {error}")
+    problems = [*_unusable_parts(config), *_endless(config)]
+    algorithms: Mapping[str, AlgorithmSpace] = {}
     footprints: Mapping[str, Footprint] = {}
     try:
-        resolved = Resolved(config, resolve_algorithms(config))
-        if probe:
-            footprints = probe_task(resolved)
+        algorithms = resolve_algorithms(config)
+        footprints = _probe(config, algorithms) if probe else {}
     except ConfigError as error:
         problems += error.problems
+    problems += _short_rounds(config, algorithms, footprints)
+    problems += [] if probe else _unknown_env(config)
     if problems:
         raise ConfigError(source, problems)
     share = quotas(config.population)
     # A pod keeps a core per round of its history, its best and the one it is working on; its
     # replay is shared between them but for the rows that were overwritten in between.
     disk = sum(share[name] * (7 * f.core + 2 * f.replay) for name, f in footprints.items())
-    return Checked(resolved, share, footprints, disk)
+    return Checked(Resolved(config, algorithms), share, footprints, disk)
 
 
-def probe_task(resolved: Resolved) -> Mapping[str, Footprint]:
+def resolve_task(config: RunConfig, *, source: str = "the configuration") -> Resolved:
+    """Check the agents and the environment alone: training one agent needs no tournament.
+
+    Its rounds may be shorter than an iteration: they only say how often it is scored.
+
+    Raises:
+        ConfigError: says every problem that was found.
+    """
+    try:
+        algorithms = resolve_algorithms(config)
+        _probe(config, algorithms)
+    except ConfigError as error:
+        raise ConfigError(source, error.problems) from error
+    return Resolved(config, algorithms)
+
+
+def scripts(config: RunConfig, runs: Path) -> list[str]:
+    """The batch scripts of a run as ``launch`` would submit them; nothing is made.
+
+    Returns:
+        The coordinator's and the slots'.
+
+    Raises:
+        UnusablePlugin: the launcher.
+        UserError: it submits no scripts, or a template or an option can't be used as written.
+    """
+    launcher = with_scripts(make_launcher((runs / config.name).absolute(), config))
+    kinds = Intent(0, "TOKEN", "coordinator"), Intent(1, "TOKEN", "slots", launcher.places)
+    return [launcher.script(intent) for intent in kinds]
+
+
+def _unusable_parts(config: RunConfig) -> list[str]:
+    problems = []
+    population = config.population
+    for path, kind, group, name in (
+        ("population.updater", Updater, "updaters", population.updater),
+        ("population.generator", Generator, "generators", population.generator),
+    ):
+        try:
+            plugins.make(kind, group, name, population)
+        except UserError as error:
+            problems.append(f"{path}: {error}")
+    try:
+        if isinstance(make_launcher(_NOWHERE, config), ScriptLauncher):
+            scripts(config, _NOWHERE)
+    except UnusablePlugin as error:
+        problems.append(f"cluster.launcher: {error}")
+    except UserError as error:
+        problems.append(str(error))
+    return problems
+
+
+def _endless(config: RunConfig) -> list[str]:
+    stop = config.stop
+    if any(end is not None for end in (stop.target, stop.env_steps, stop.minutes, stop.rounds)):
+        return []
+    return ["stop: nothing ends this run; give it a target, env_steps, minutes or rounds"]
+
+
+def _short_rounds(
+    config: RunConfig,
+    algorithms: Mapping[str, AlgorithmSpace],
+    footprints: Mapping[str, Footprint],
+) -> list[str]:
+    """A round that is shorter than an iteration would leave the next ones nothing to train."""
+    problems = []
+    for name, space in algorithms.items():
+        horizons = [v for v in extremes(space.values.get("horizon", 1)) if isinstance(v, int)]
+        horizons += [footprints[name].horizon] if name in footprints else []
+        longest, num_envs = max(horizons, default=1), config.env.num_envs
+        if config.round.env_steps < longest * num_envs:
+            problems.append(
+                f"round.env_steps: must be at least {longest * num_envs} for {name}, which updates"
+                f" after {longest} steps of {num_envs} environments, got {config.round.env_steps}"
+            )
+    return problems
+
+
+def _unknown_env(config: RunConfig) -> list[str]:
+    try:
+        plugins.load("hpcpod.envs.make:check_known")(config.env.id, config.env.backend)
+    except UserError as error:
+        return [f"env.id: {error}"]
+    return []
+
+
+def _probe(config: RunConfig, algorithms: Mapping[str, AlgorithmSpace]) -> Mapping[str, Footprint]:
     """Make the environment and each agent once; what a pod of each keeps on the disk.
 
     Raises:
         ConfigError: the environment can't be made, or an agent can't act in it.
     """
-    defaults = {name: unmutated(space) for name, space in resolved.algorithms.items()}
+    defaults = {name: unmutated(space) for name, space in algorithms.items()}
     found: Mapping[str, Footprint] = plugins.load("hpcpod.pod.probe:probe")(
-        resolved.config, resolved.algorithms, defaults
+        config, algorithms, defaults
     )
     return found

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
-import socket
+import shlex
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,19 +15,26 @@ from typing import Any, Literal
 
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.space import Range, Scalar
-from hpcpod.errors import HpcpodError, RunNotFound
-from hpcpod.orchestrator import Orchestrator, launcher_of
+from hpcpod.errors import HpcpodError, LaunchError, RunNotFound, StorageError, UserError
+from hpcpod.launchers.admission import lives
+from hpcpod.orchestrator import RESUMED, Orchestrator, launcher_of
 from hpcpod.records import Board, Confirmed, Entry, PodState
+from hpcpod.storage.disk import check_writable
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import leader, lineage
-from hpcpod.tournament.merge import export_best, merge, read_board
+from hpcpod.tournament.merge import after_merge, export_best, merge, read_board
 from hpcpod.tournament.rules import Rules
 
-RunState = Literal["running", "finals", "draining", "paused", "waiting", "finished"]
+log = logging.getLogger(__name__)
 
-STALE_SECONDS = 180.0
-"""A slot on another host that has shown nothing for so long is not counted as working."""
+RunState = Literal["running", "finals", "draining", "paused", "waiting", "interrupted", "finished"]
+
+STARTING_SECONDS = 30.0
+"""A new run that nobody drives yet is only starting."""
+
+QUEUE_SECONDS = 5.0
+"""How long a look at a run waits for the scheduler's answer."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +62,16 @@ class Status:
     run: str
     path: str
     state: RunState
-    """``waiting``: nobody works on it now; its slots are queued, or nothing was launched."""
+    """``waiting``: nobody works on it now; its slots are queued or starting. ``paused``: it was
+    drained. ``interrupted``: the process that ran it on this machine is gone. ``hpcpod resume``
+    goes on with the last two."""
     stop_reason: str | None
     target: float | None
     best: Best | None
     slots: Mapping[str, Mapping[str, Any]]
     """The slots at work, each with what it showed last."""
+    queue: Mapping[str, int]
+    """Slots that wait, by the scheduler's reason; empty unless it was asked."""
     pods: int
     """Pods alive."""
     born: int
@@ -111,19 +125,28 @@ class Run:
         """The latest generation of the board, whole."""
         return read_board(self.folder)
 
-    def status(self, board: Board | None = None) -> Status:
-        """Where the run stands."""
+    def status(self, board: Board | None = None, *, ask_scheduler: bool = False) -> Status:
+        """Where the run stands.
+
+        Args:
+            board: a board that was read before, to look at; by default the latest.
+            ask_scheduler: if the run waits on a cluster, ask why.
+        """
+        # Before the board is read: a run that ends meanwhile has ended there.
+        driven = not self.local or self.folder.driven() is not False
         board = board or self.board()
         slots = {name: s for name, s in self.folder.slots().items() if _at_work(s)}
+        state = self._state(board, bool(slots), driven)
         end = board.stopped if board.stopped is not None else time.time()
         return Status(
             run=self.name,
             path=str(self.path),
-            state=self._state(board, bool(slots)),
+            state=state,
             stop_reason=board.stop_reason,
             target=self._resolved.config.stop.target,
             best=self.best(board),
             slots=slots,
+            queue=self._queue() if ask_scheduler and state == "waiting" else {},
             pods=len(board.living),
             born=len(board.pods),
             copies=sum(pod.cause == "copy" for pod in board.pods.values()),
@@ -134,14 +157,26 @@ class Run:
             quarantined=len(self.folder.quarantined()),
         )
 
-    def _state(self, board: Board, at_work: bool) -> RunState:
+    def _state(self, board: Board, at_work: bool, driven: bool) -> RunState:
         if board.phase == "finished":
             return "finished"
         if self.folder.requested("drain") is not None:
             return "draining" if at_work else "paused"
-        if not at_work:
-            return "waiting"
-        return "finals" if board.phase == "finals" else "running"
+        if at_work:
+            return "finals" if board.phase == "finals" else "running"
+        starting = time.time() - board.started < STARTING_SECONDS
+        return "waiting" if driven or starting else "interrupted"
+
+    def _queue(self) -> dict[str, int]:
+        if self.local:
+            return {}
+        try:
+            jobs = launcher_of(self.folder).observe(QUEUE_SECONDS).jobs
+        except LaunchError as error:
+            log.warning("why %s waits is not known: %s", self.name, error)
+            return {}
+        slots = [job for job in jobs if job.kind == "slots" and job.state == "pending"]
+        return dict(Counter(job.reason or "no reason yet" for job in slots))
 
     def leaderboard(self, board: Board | None = None) -> tuple[Entry, ...]:
         """The rows, best first."""
@@ -187,12 +222,21 @@ class Run:
 
         Raises:
             TimeoutError: it is still going on.
+            HpcpodError: nobody goes on with it: the process that ran it here is gone.
         """
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             status = self.status()
+            if status.state == "finished":
+                with contextlib.suppress(StorageError):  # a looker may have no right to write
+                    after_merge(self.folder, self.board())
             if status.state in ("finished", "paused"):
                 return status
+            if status.state == "interrupted":
+                word = shlex.quote(str(self.path))
+                raise HpcpodError(
+                    f"nobody runs {self.name} any more; `hpcpod resume {word}` goes on"
+                )
             if end is not None and time.monotonic() > end:
                 raise TimeoutError(f"{self.name} is still {status.state} after {timeout:g} s")
             time.sleep(poll)
@@ -222,7 +266,9 @@ class Run:
         return True
 
     def undrain(self) -> None:
-        """Take the wish to drain back."""
+        """Take the wish to drain back; what was submitted before did not fail, it was ended."""
+        self.folder.withdraw(RESUMED)
+        self.folder.request(RESUMED, {"intents": self.folder.intent_count()})
         self.folder.withdraw("drain")
 
     def tick(self) -> Status:
@@ -235,10 +281,16 @@ class Run:
         return self.status()
 
     def export(self, to: Path | None = None) -> Path:
-        """Write the best policy so far to a file; by default ``best.h5`` in the run folder."""
+        """Write the best policy so far to a file; by default ``best.h5`` in the run folder.
+
+        Raises:
+            UserError: the file can't be written.
+        """
+        if to is not None:
+            check_writable(to)
         board = self.board()
         if export_best(self.folder, board) is None:
-            raise HpcpodError(f"{self.name} has no policy yet: no round was reported")
+            raise UserError(f"{self.name} has no policy yet: no round was reported")
         exported = self.path / "best.h5"
         if to is None:
             return exported
@@ -251,15 +303,8 @@ class Run:
 
 def _at_work(status: Mapping[str, Any]) -> bool:
     """Whether a slot's last word is from a slot that still lives, as far as can be seen here."""
-    if status.get("host") == socket.gethostname():
-        try:
-            os.kill(int(status["pid"]), 0)
-        except (ProcessLookupError, KeyError):
-            return False
-        except PermissionError:
-            pass
-        return True
-    return bool(time.time() - status["mtime"] < STALE_SECONDS)
+    silence = time.time() - status["mtime"]
+    return lives(status.get("host", ""), status.get("pid", 0), silence)
 
 
 def runs_home() -> Path:

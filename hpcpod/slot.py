@@ -185,14 +185,16 @@ class Slot:
         if self._child is None:
             self._child = Child(self._folder.path, self._owner.slot, self._config.resources)
         self._child.send(order)
+        shown = _status(order)
         asked_at: float | None = None
         while True:
             reply = self._child.receive(GLANCE_SECONDS)
             if reply is not None and "progress" not in reply:
                 return reply
             if reply is not None:
-                self._tell({**_status(order), **reply["progress"]})
-            if asked_at is None and (self._stop or self._sees_a_stop()):
+                shown = {**shown, **reply["progress"]}
+            self._tell(shown)  # also while it evaluates: whoever is silent is taken for dead
+            if asked_at is None and (self._stop or self._sees_a_stop(order)):
                 asked_at = time.monotonic()
                 self._child.ask_to_stop()
             if asked_at is not None and time.monotonic() - asked_at > self._pace.grace:
@@ -206,13 +208,17 @@ class Slot:
         log.error("%d rounds failed in a row here; this slot gives up", self._failures)
         return True
 
-    def _sees_a_stop(self) -> bool:
-        """Whether a stop was requested, as of the last look: thousands of slots share a disk."""
+    def _sees_a_stop(self, order: Order) -> bool:
+        """Whether an order is to be stopped, as of the last look: thousands of slots share a disk.
+
+        Once the finals have begun, a round that is still being trained counts for nothing.
+        """
         now = time.monotonic()
         if now - self._looked < self._pace.look:
             return False
         self._looked = now
-        return self._told_to_stop()
+        void = not isinstance(order, Rescore) and self._folder.requested("finals") is not None
+        return void or self._told_to_stop()
 
     def _told_to_stop(self) -> bool:
         return self._folder.requested("stop") is not None

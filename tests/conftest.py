@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 import hpcpod
+from tests.command_line import GOOD
 from tests.slurm_cluster import Options, SlurmCluster, SlurmUnavailable
 from tests.small_disks import small_disk
 
@@ -28,6 +29,15 @@ def denormal_numbers() -> Iterator[None]:
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_flush_denormal(False)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: an empty folder but for a ``good.yaml``."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HPCPOD_RUNS", raising=False)
+    (tmp_path / "good.yaml").write_text(GOOD)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

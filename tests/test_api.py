@@ -10,7 +10,9 @@ import pytest
 import torch
 
 import hpcpod
-from hpcpod.errors import ConfigError, RunExists, RunNotFound, UserError
+from hpcpod import launching, results
+from hpcpod.errors import ConfigError, HpcpodError, RunExists, RunNotFound, UserError
+from tests.small_runs import wait_for
 
 TINY = {
     "name": "tiny",
@@ -41,12 +43,24 @@ def test_launch_trains_in_the_background_and_wait_sees_the_end(tmp_path: Path) -
 
 def test_stop_ends_a_run_from_outside(tmp_path: Path) -> None:
     run = hpcpod.launch(TINY, runs=tmp_path, stop={"rounds": 100_000})
-    while run.board().reports == 0:
-        pass
+    wait_for("a report", lambda: run.board().reports > 0)
     run.stop()
     status = run.wait(timeout=60)
     assert (status.state, status.stop_reason) == ("finished", "user")
     assert hpcpod.load_policy(run.path).about["pod"] == status.best.pod  # type: ignore[union-attr]
+
+
+def test_wait_ends_when_the_coordinator_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = hpcpod.launch(TINY, runs=tmp_path, stop={"rounds": 100_000})
+    wait_for("a report", lambda: run.board().reports > 0)
+    monkeypatch.setattr(results, "STARTING_SECONDS", 0.0)
+    assert run.status().state in ("running", "waiting")
+    launching._BACKGROUND[-1].kill()
+    with pytest.raises(HpcpodError, match="nobody runs tiny any more"):
+        run.wait(timeout=120)
+    assert run.status().state == "interrupted"
 
 
 def test_wait_gives_up_after_its_timeout(tmp_path: Path) -> None:
@@ -81,6 +95,7 @@ def test_train_is_deterministic_and_leaves_the_thread_count_alone() -> None:
     assert torch.get_num_threads() == threads
     curves = [[point.mean_return for point in run.curve] for run in runs]
     assert curves[0] == curves[1]
+    assert curves[0] != curves[2]
     obs = np.random.default_rng(0).normal(size=(64, 4))
     np.testing.assert_array_equal(runs[0].policy(obs), runs[1].policy(obs))
 

@@ -14,34 +14,8 @@ import pytest
 
 from hpcpod.cli import main
 from hpcpod.results import open_run
-
-GOOD = """\
-name: small
-env: {id: CartPole-v1, num_envs: 2}
-population: {pods: {min: 1, max: 1}, algorithms: {ppo: 1}}
-round: {env_steps: 64, episodes: 2}
-agents: {ppo: {horizon: 8, minibatch_size: 16, epochs: 1}}
-stop: {rounds: 1, finalists: 1, confirm_episodes: 2}
-"""
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("HPCPOD_RUNS", raising=False)
-    (tmp_path / "good.yaml").write_text(GOOD)
-    return tmp_path
-
-
-def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """What a refused command says; it must exit with 2 and print no traceback."""
-    assert main(words) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("hpcpod: ")
-    assert "Traceback" not in said.err
-    return said.err
-
+from hpcpod.storage.disk import check_writable
+from tests.command_line import GOOD, refusal
 
 BAD = {
     "population.algorithms={pop: 1}": "agents.ppo has hyperparameters, but",
@@ -222,6 +196,28 @@ def test_export_writes_a_policy(finished_run: Path, tmp_path: Path) -> None:
     to = tmp_path / "policy.h5"
     assert main(["export", str(finished_run), str(to)]) == 0
     assert hpcpod.load_policy(to)([0.0, 0.0, 0.0, 0.0]) in (0, 1)
+
+
+UNWRITABLE = ["/proc/nowhere.h5", "good.yaml/x.h5", "folder", f"{'a' * 300}.h5"]
+
+
+@pytest.mark.parametrize("to", UNWRITABLE)
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(
+    home: Path, capsys: pytest.CaptureFixture[str], finished_run: Path, to: str
+) -> None:
+    (home / "folder").mkdir()
+    before = sorted(home.rglob("*"))
+    said = refusal(capsys, "train", "good.yaml", "--env-steps", "64", "--save-to", to)
+    assert said.startswith(f"hpcpod: can't write {to}: ")
+    said = refusal(capsys, "export", str(finished_run), to)
+    assert said.startswith(f"hpcpod: can't write {to}: ")
+    assert sorted(home.rglob("*")) == before
+
+
+def test_looking_whether_a_file_can_be_written_makes_nothing(home: Path) -> None:
+    check_writable(home / "new" / "folder" / "policy.h5")
+    check_writable(home / "good.yaml")
+    assert sorted(home.rglob("*")) == [home / "good.yaml"]
 
 
 def test_logs_shows_a_slot_s_log(finished_run: Path, capsys: pytest.CaptureFixture[str]) -> None:

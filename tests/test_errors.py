@@ -60,6 +60,30 @@ def test_an_error_that_nobody_meant_keeps_its_traceback() -> None:
         errors.exit_code(lambda: 1 // 0, lambda _: None)
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (KeyError("x"), "KeyError: 'x'"),
+        (RuntimeError("two\n  lines"), "RuntimeError: two lines"),
+        (MemoryError(), "MemoryError"),
+        (RuntimeError("says: "), "RuntimeError: says"),
+    ],
+)
+def test_an_exception_of_somebody_else_s_is_one_line(error: Exception, words: str) -> None:
+    assert errors.in_words(error) == words
+
+
+def test_memory_runs_out_in_many_words() -> None:
+    for error in (
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes"),
+        RuntimeError("CUDA out of memory."),
+        UserError("ppo can't be made: MemoryError"),
+    ):
+        assert errors.out_of_memory(error)
+    assert not errors.out_of_memory(RuntimeError("the simulator remembers nothing"))
+
+
 def test_a_users_mistake_is_told_from_a_broken_promise() -> None:
     assert issubclass(ConfigError, UserError)
     assert not issubclass(Corrupt, UserError)

@@ -147,6 +147,8 @@ def test_submitting_in_vain_fails_the_run() -> None:
     assert planned(replace(in_vain, board=board(reports=6)))[-1] == Merge()
     at_work = replace(in_vain, cluster=ClusterView((job(3, 0),)))
     assert planned(at_work) == [Merge()]  # it may still report, and is not thrown away
+    resumed = replace(in_vain, resumed=3)  # what a person has ended before did not fail
+    assert planned(resumed)[0] == Submit(Intent(4, "new", "slots", 3, 5))
     still_there = replace(in_vain, cluster=ClusterView((job(3, 0), job(3, 1), job(3, 2))))
     assert planned(still_there) == [Merge()]
 
@@ -240,7 +242,7 @@ class SleepingLauncher:
             (self._queue / name).touch()
         return submission
 
-    def observe(self) -> ClusterView:
+    def observe(self, patience: float | None = None) -> ClusterView:
         return ClusterView(tuple(self._view(path) for path in sorted(self._queue.iterdir())))
 
     def cancel(self, jobs: Sequence[str]) -> None:

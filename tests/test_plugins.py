@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import importlib.metadata
 import math
+import sys
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from hpcpod import plugins
-from hpcpod.errors import UnknownPlugin
+from hpcpod.errors import UnknownPlugin, UnsupportedSpace, UnusablePlugin
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +75,75 @@ def test_what_can_not_be_found_is_one_sentence(group: str, name: str, message: s
 def test_a_malformed_path_is_a_user_error_never_a_traceback(path: str) -> None:
     with pytest.raises(UnknownPlugin):
         plugins.resolve("agents", path)
+
+
+class Root(Protocol):
+    """What a square root must have."""
+
+    def is_integer(self) -> bool: ...
+
+
+class Part(Protocol):
+    """What no number has."""
+
+    def judge(self) -> bool: ...
+
+    def report(self) -> bool: ...
+
+
+def test_a_part_is_made_of_what_is_behind_its_name() -> None:
+    assert plugins.make(Root, "generators", "square_root", 9) == 3.0
+
+
+def test_a_part_s_own_refusals_pass() -> None:
+    with pytest.raises(UnsupportedSpace, match="no images"):
+        plugins.make(Part, "agents", "tests.test_plugins:refuse")
+
+
+def refuse() -> None:
+    raise UnsupportedSpace("no images")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("math:pi", (), "math:pi is a float, not a class or a function"),
+        ("square_root", ("x",), "square_root can't be made: TypeError: must be real number,"),
+        ("square_root", (-1,), "square_root can't be made: ValueError: "),
+        ("sys:exit", (), "sys:exit can't be made: SystemExit"),
+        (
+            "square_root",
+            (9,),
+            "square_root gives something of type float, which is no Part: it lacks judge, report",
+        ),
+    ],
+)
+def test_what_will_not_do_as_a_part_is_one_sentence(
+    name: str, arguments: tuple[object, ...], message: str
+) -> None:
+    with pytest.raises(UnusablePlugin) as caught:
+        plugins.make(Part, "generators", name, *arguments)
+    assert str(caught.value).startswith(message)
+
+
+def test_a_script_that_ends_python_when_imported_is_no_plugin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ends_python.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UnknownPlugin, match="can't be imported: SystemExit: 3"):
+        plugins.load("ends_python:X")
+
+
+def test_a_folder_that_was_looked_in_is_one_of_the_module_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(plugins, "_LOOKED_IN", [])
+    plugins.look_in([str(tmp_path), str(tmp_path)])
+    assert sys.path[-1] == str(tmp_path)
+    folders = plugins.module_folders()
+    assert (folders[0], folders.count(str(tmp_path))) == (str(Path.cwd()), 1)
 
 
 def test_the_nearest_name_is_suggested_and_none_if_none_is_near() -> None:

@@ -4,11 +4,29 @@ from __future__ import annotations
 
 import math
 
+WIDEST = 8192
+"""Units of a hidden layer: twice as many take eight times as long to be made orthogonal."""
+DEEPEST = 64
+"""Hidden layers."""
+
 
 def at_least(name: str, value: float, least: float) -> None:
     """Refuse less than ``least``, infinity and NaN (ValueError)."""
     if not (math.isfinite(value) and value >= least):
         raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
+def at_most(name: str, value: float, most: float) -> None:
+    """Refuse more than ``most`` (ValueError)."""
+    if value > most:
+        raise ValueError(f"{name} must be at most {most}, got {value}")
+
+
+def shape(hidden: int, layers: int) -> None:
+    """Refuse a network of no size, or of one that takes minutes to make (ValueError)."""
+    for name, value, most in (("hidden", hidden, WIDEST), ("layers", layers, DEEPEST)):
+        at_least(name, value, 1)
+        at_most(name, value, most)
 
 
 def positive(name: str, value: float) -> None:

@@ -76,8 +76,8 @@ class DQNConfig:
             checks.fraction(name, getattr(self, name))
         for name in ("buffer_size", "batch_size", "horizon", "updates_per_iteration"):
             checks.at_least(name, getattr(self, name), 1)
-        for name in ("target_interval", "hidden", "layers"):
-            checks.at_least(name, getattr(self, name), 1)
+        checks.at_least("target_interval", self.target_interval, 1)
+        checks.shape(self.hidden, self.layers)
         for name in ("learning_starts", "epsilon_steps"):
             checks.at_least(name, getattr(self, name), 0)
 

@@ -74,8 +74,9 @@ class PPOConfig:
             checks.fraction(name, getattr(self, name))
         for name in ("value_clip", "entropy", "value_coef", "target_kl"):
             checks.at_least(name, getattr(self, name), 0)
-        for name in ("epochs", "minibatch_size", "horizon", "hidden", "layers"):
+        for name in ("epochs", "minibatch_size", "horizon"):
             checks.at_least(name, getattr(self, name), 1)
+        checks.shape(self.hidden, self.layers)
         if not math.isfinite(self.log_std_init):
             raise ValueError(f"log_std_init must be finite, got {self.log_std_init}")
 

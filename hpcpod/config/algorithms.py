@@ -15,8 +15,8 @@ from typing import Annotated, Any
 from hpcpod.config.building import INVALID, Builder, describe
 from hpcpod.config.limits import hints
 from hpcpod.config.schema import RunConfig
-from hpcpod.config.space import AlgorithmSpace, Choice, Int, Range, Scalar, Value
-from hpcpod.errors import ConfigError, UnknownPlugin
+from hpcpod.config.space import AlgorithmSpace, Choice, Int, Range, Scalar, Value, extremes
+from hpcpod.errors import ConfigError, UnknownPlugin, in_words
 from hpcpod.plugins import resolve, suggest
 
 
@@ -26,7 +26,7 @@ def resolve_algorithms(
     """The space of every algorithm of the population, by name.
 
     Every single value, both ends of every range and every choice must pass the agent's own
-    validation: construct its ``Config``, and see whether it raises ``ValueError``.
+    validation: construct its ``Config``, and see whether it raises.
 
     Raises:
         ConfigError: says every problem of every algorithm.
@@ -55,8 +55,9 @@ def _space(name: str, given: Mapping[str, Value], builder: Builder) -> Algorithm
     fields = dataclasses.fields(cls)
     try:
         defaults = {field.name: getattr(cls(), field.name) for field in fields}
-    except (TypeError, ValueError) as error:
-        builder.problem(path, f"the agent's defaults are no configuration: {error}")
+        hints(cls)
+    except Exception as error:  # an agent of a user's own may raise whatever it likes
+        builder.problem(path, f"the agent's defaults are no configuration: {in_words(error)}")
         return None
     for key, value in defaults.items():
         if not isinstance(value, (bool, int, float, str)):
@@ -119,10 +120,10 @@ def _check(
     and also alone, with the defaults, is to blame itself, unless the complaint is about
     another that was given; else it is how they go together.
     """
-    first = {**defaults, **{name: _samples(value)[0] for name, value in values.items()}}
+    first = {**defaults, **{name: extremes(value)[0] for name, value in values.items()}}
     to_blame, together = False, ""
     for name, value in values.items():
-        for sample in _samples(value):
+        for sample in extremes(value):
             complaint = _complaint(cls, {**first, name: sample})
             alone = complaint and _complaint(cls, {**defaults, name: sample})
             others = "|".join(re.escape(other) for other in values if other != name)
@@ -134,16 +135,11 @@ def _check(
         builder.problem(path, together)
 
 
-def _samples(value: Value) -> tuple[Scalar, ...]:
-    """A single value, both ends of a range, or every choice."""
-    if isinstance(value, Choice):
-        return value.values
-    return (value.low, value.high) if isinstance(value, Range) else (value,)
-
-
 def _complaint(cls: Any, values: Mapping[str, Scalar]) -> str:
     try:
         cls(**values)
     except ValueError as error:
         return str(error)
+    except Exception as error:  # an agent of a user's own may raise whatever it likes
+        return in_words(error)
     return ""

@@ -38,6 +38,21 @@ class AtLeast:
 
 
 @dataclass(frozen=True)
+class AtMost:
+    """``value <= most``."""
+
+    most: float
+    """Largest value."""
+
+    def complaint(self, value: float) -> str | None:
+        """See ``Limit``."""
+        return None if value <= self.most else f"must be {self}, got {value}"
+
+    def __str__(self) -> str:
+        return f"at most {self.most}"
+
+
+@dataclass(frozen=True)
 class Above:
     """``value > bound``."""
 

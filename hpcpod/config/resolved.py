@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import platform
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from hpcpod import plugins
@@ -38,7 +36,7 @@ class Resolved:
                 for name, space in self.algorithms.items()
             },
             "versions": versions(),
-            "modules": module_folders(),
+            "modules": plugins.module_folders(),
         }
 
     @classmethod
@@ -60,11 +58,6 @@ class Resolved:
             for name, space in document["algorithms"].items()
         }
         return cls(from_mapping(document["config"]), algorithms)
-
-
-def module_folders() -> list[str]:
-    """Where a user's modules may be: the working directory, and the script's own folder."""
-    return list(dict.fromkeys([str(Path.cwd()), str(Path(sys.path[0]).absolute())]))
 
 
 def versions() -> dict[str, str]:

@@ -10,14 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from hpcpod.config.limits import Above, AtLeast, Between, check_limits
+from hpcpod.config.limits import Above, AtLeast, AtMost, Between, check_limits
 from hpcpod.config.space import Value
 
 Wrapper = str | dict[str, dict[str, object]]
 Natural = Annotated[int, AtLeast(0)]
 Count = Annotated[int, AtLeast(1)]
-Several = Annotated[int, AtLeast(2)]
 Positive = Annotated[float, Above(0)]
+
+LONGEST_NAME = 200
+"""Bytes of a run's name: a filesystem takes 255, and names such as ``<name>.h5`` are longer."""
+MANY = 2**17
+"""More pods or environments than this are a slip of the pen; making them would take minutes."""
+Crowd = Annotated[int, AtLeast(1), AtMost(MANY)]
+Panel = Annotated[int, AtLeast(2), AtMost(MANY)]
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,7 @@ class EnvConfig:
 
     id: str
     """A gymnasium id (``CartPole-v1``) or the path of an environment class (``pkg.mod:MyEnv``)."""
-    num_envs: Count = 8
+    num_envs: Crowd = 8
     """Environments that one pod steps as one batch."""
     backend: str = "auto"
     """Which batched environment to use: ``auto``, ``gymnasium`` or the path of another."""
@@ -48,8 +54,9 @@ class PodsConfig:
     """How many pods the population may hold."""
 
     min: Count = 2
-    """The population is never allowed to fall below this many pods."""
-    max: Count = 8
+    """The population never falls below this. In this version it always is ``max``, and a run whose
+    dead can't be replaced has failed: all that ``min`` does is to refuse a smaller ``max``."""
+    max: Crowd = 8
     """Pods in the population; with fewer slots than pods they take turns, fewest steps first."""
 
     def __post_init__(self) -> None:
@@ -98,7 +105,7 @@ class RoundConfig:
 
     env_steps: Count = 20_000
     """Environment steps that a pod trains in one round, over all its environments."""
-    episodes: Several = 32
+    episodes: Panel = 32
     """Episodes of the panel on which every pod of a round is compared (common seeds)."""
 
     def __post_init__(self) -> None:
@@ -153,10 +160,11 @@ class StopConfig:
     """Rounds that each pod trains."""
     alpha: Annotated[float, Between(0, 1)] = 0.05
     """Error level of the target's test; attempt k spends alpha / (k (k + 1))."""
-    confirm_episodes: Several = 64
+    confirm_episodes: Panel = 64
     """Episodes on fresh seeds at each attempt to confirm the target, and for the finalists."""
     finalists: Count = 3
-    """Leaders that are scored again on fresh seeds when a run ends without its target."""
+    """Leaders that are scored again on fresh seeds when a run ends without its target; it waits
+    for their scores."""
 
     def __post_init__(self) -> None:
         check_limits(self)
@@ -232,7 +240,7 @@ class RunConfig:
     pod: PodConfig = field(default_factory=PodConfig)
     """Inside a pod."""
     stop: StopConfig = field(default_factory=StopConfig)
-    """When the run ends."""
+    """When the run ends: a tournament needs a target or one of the three limits."""
     resources: ResourcesConfig = field(default_factory=ResourcesConfig)
     """What a pod needs."""
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
@@ -245,6 +253,9 @@ class RunConfig:
                 f"name must be made of letters, digits, '.', '_', '-', '+' and spaces,"
                 f" and not start with '.' or '-', got {self.name!r}"
             )
+        size = len(self.name.encode())
+        if size > LONGEST_NAME:
+            raise ValueError(f"name must be at most {LONGEST_NAME} bytes long, got {size}")
         for algorithm in self.agents:
             if algorithm not in self.population.algorithms:
                 raise ValueError(

@@ -91,6 +91,13 @@ RANGES: Mapping[str, type[Range]] = {
 """The word for each range in a configuration: ``{log_uniform: [1.0e-4, 1.0e-2]}``."""
 
 
+def extremes(value: Value) -> tuple[Scalar, ...]:
+    """A single value, both ends of a range, or every choice."""
+    if isinstance(value, Choice):
+        return value.values
+    return (value.low, value.high) if isinstance(value, Range) else (value,)
+
+
 @dataclass(frozen=True)
 class AlgorithmSpace:
     """An algorithm as the tournament sees it, free of torch: what it may be born with.

@@ -13,7 +13,7 @@ import numpy as np
 
 from hpcpod import plugins
 from hpcpod.envs.vec_env import Bound, Box, Discrete, MultiDiscrete, Space
-from hpcpod.errors import UnknownPlugin, UnsupportedSpace, UserError
+from hpcpod.errors import UnknownPlugin, UnsupportedSpace, UnusableWrapper, UserError, in_words
 
 Env = gym.Env[Any, Any]
 Wrapper = str | Mapping[str, Mapping[str, object]]
@@ -39,6 +39,7 @@ def build(
         options: keyword arguments of the environment.
 
     Raises:
+        UnusableWrapper: a wrapper can't be put around it.
         UserError: it can't be made; the sentence says what to do.
     """
     name = name_of(source)
@@ -55,9 +56,25 @@ def build(
             raise UserError(f"{name} can't be made: {_one_line(error)}") from error
         except TypeError as error:
             raise UserError(f"{name} refused its arguments: {_one_line(error)}") from error
+        except (UserError, MemoryError):
+            raise
+        except (Exception, SystemExit) as error:  # an environment may raise whatever it likes
+            raise UserError(f"{name} can't be made: {in_words(error)}") from error
     for message in dict.fromkeys(_one_line(warning.message) for warning in caught):
         _log.warning("%s: %s", name, message)
     return envs
+
+
+def check_registered(env: str) -> None:
+    """See that gymnasium knows an id; nothing is made and no module imported.
+
+    Raises:
+        UserError: it doesn't.
+    """
+    try:
+        gym.spec(env)
+    except gym.error.Error as error:
+        raise UserError(f"{env} can't be made: {_one_line(error)}") from error
 
 
 def name_of(source: str | Callable[..., Env]) -> str:
@@ -93,7 +110,7 @@ def observation_space(name: str, space: gym.Space[Any]) -> Space:
         UnsupportedSpace: naming the wrapper that makes it a supported one.
     """
     if isinstance(space, gym.spaces.Discrete):
-        return Discrete(int(space.n))
+        return Discrete(int(space.n), int(space.start))
     if isinstance(space, gym.spaces.Box):
         dtype = "uint8" if space.dtype == np.uint8 else "float32"
         return Box(space.shape, _bound(space.low), _bound(space.high), dtype)
@@ -112,9 +129,10 @@ def action_space(name: str, space: gym.Space[Any]) -> Space:
         UnsupportedSpace: naming what would make it a supported one.
     """
     if isinstance(space, gym.spaces.Discrete):
-        return Discrete(int(space.n))
+        return Discrete(int(space.n), int(space.start))
     if isinstance(space, gym.spaces.MultiDiscrete) and space.nvec.ndim == 1:
-        return MultiDiscrete(tuple(int(n) for n in space.nvec))
+        start = tuple(int(first) for first in space.start)
+        return MultiDiscrete(tuple(int(n) for n in space.nvec), start if any(start) else 0)
     if isinstance(space, gym.spaces.MultiBinary) and len(space.shape) == 1:
         return MultiDiscrete((2,) * space.shape[0])
     if isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating):
@@ -172,15 +190,26 @@ def _wrap(env: Env, wrapper: Wrapper) -> Env:
     if isinstance(wrapper, str):
         wrapper = {wrapper: {}}
     for path, arguments in wrapper.items():
-        kind = plugins.load(path)
+        try:
+            kind = plugins.load(path)
+        except UnknownPlugin as error:
+            raise UnusableWrapper(f"wrapper {error}") from error
         if kind in _RUNNING_STATISTICS:
-            raise UserError(
+            raise UnusableWrapper(
                 f"wrapper {path} keeps statistics beyond an episode, which no checkpoint holds;"
                 " leave it out: agents normalise observations themselves"
             )
-        env = kind(env, **arguments)
-        if not isinstance(env, gym.Env):
-            raise UserError(f"wrapper {path} gave a {type(env).__name__}, not a gymnasium.Env")
+        try:
+            wrapped: Any = kind(env, **arguments)
+        except MemoryError:
+            raise
+        except (Exception, SystemExit) as error:  # a wrapper may raise whatever it likes
+            said = f"wrapper {path} can't be made: {in_words(error)}"
+            raise UnusableWrapper(said) from error
+        if not isinstance(wrapped, gym.Env):
+            gave = type(wrapped).__name__
+            raise UnusableWrapper(f"wrapper {path} gave a {gave}, not a gymnasium.Env")
+        env = wrapped
     return env
 
 

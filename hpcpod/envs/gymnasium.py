@@ -85,7 +85,7 @@ class PreprocessVecEnv:
         self._episodes = [-1] * len(self._envs)
         obs = np.empty(self._shape, self._dtype)
         for i in range(len(self._envs)):
-            obs[i] = self._next_episode(i)
+            self._next_episode(i, obs)
         self._check_finite("observation", obs)
         return self._tensor(obs)
 
@@ -101,7 +101,11 @@ class PreprocessVecEnv:
         truncated = np.zeros(n, np.bool_)
         ended = []
         for i, env in enumerate(self._envs):
-            next_obs[i], reward[i], end, cut, _ = env.step(actions[i])
+            answer = env.step(actions[i])
+            try:
+                next_obs[i], reward[i], end, cut, _ = answer
+            except (TypeError, ValueError) as error:
+                raise self._refused("step", "reward, terminated, truncated, info", error) from error
             if end or cut:
                 terminated[i] = end
                 truncated[i] = not end
@@ -112,7 +116,7 @@ class PreprocessVecEnv:
         self._check_finite("reward", reward)
         obs = next_obs.copy()
         for i in ended:
-            obs[i] = self._next_episode(i)
+            self._next_episode(i, obs)
         if ended:
             self._check_finite("observation", obs)
         return Step(
@@ -161,10 +165,22 @@ class PreprocessVecEnv:
         for env in self._envs:
             env.close()
 
-    def _next_episode(self, i: int) -> Any:
+    def _next_episode(self, i: int, into: Array) -> None:
         self._episodes[i] += 1
-        obs, _ = self._envs[i].reset(seed=episode_seed(self._seeds[i], self._episodes[i]))
-        return obs - self._start if self._start else obs
+        answer = self._envs[i].reset(seed=episode_seed(self._seeds[i], self._episodes[i]))
+        try:
+            obs, info = answer
+            if not isinstance(info, Mapping):  # the two elements of a bare observation
+                raise TypeError(f"its info is a {type(info).__name__}")
+            into[i] = obs - self._start if self._start else obs
+        except (TypeError, ValueError) as error:
+            raise self._refused("reset", "info", error) from error
+
+    def _refused(self, method: str, rest: str, error: Exception) -> UserError:
+        return UserError(
+            f"{self.spec.id} does not keep the API of gymnasium: its {method}() must return"
+            f" (observation, {rest}) with an observation of shape {self._shape[1:]}; {error}"
+        )
 
     def _check_finite(self, field: str, values: Array) -> None:
         if values.dtype == np.float32 and not np.isfinite(values).all():

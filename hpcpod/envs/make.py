@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hpcpod import plugins
+from hpcpod.envs import construct
 from hpcpod.envs.construct import Env, Wrapper
 from hpcpod.envs.vec_env import VecEnv
 
@@ -27,8 +28,25 @@ def make_env(
         wrappers: innermost first, each ``"pkg.mod:Wrapper"`` or ``{"pkg.mod:Wrapper": {...}}``.
 
     Raises:
-        UserError: the environment or the backend can't be had; the sentence says what to do.
+        UnusablePlugin: the backend can't be had.
+        UnusableWrapper: a wrapper can't be had.
+        UserError: the environment can't be had; the sentence says what to do.
     """
-    factory = plugins.resolve("envs", "gymnasium" if backend == "auto" else backend)
-    made: VecEnv = factory(env, num_envs, device, wrappers)
+    made: VecEnv = plugins.make(VecEnv, "envs", _named(backend), env, num_envs, device, wrappers)
     return made
+
+
+def check_known(env: str, backend: str = "auto") -> None:
+    """See that an environment exists, as far as that can be seen without making it.
+
+    Of a path, and of what another backend makes, nothing can be seen.
+
+    Raises:
+        UserError: gymnasium knows no such environment.
+    """
+    if _named(backend) == "gymnasium" and ":" not in env:
+        construct.check_registered(env)
+
+
+def _named(backend: str) -> str:
+    return "gymnasium" if backend == "auto" else backend

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hpcpod.errors import UserError
+from hpcpod.records import stable_hash
 
 State = dict[str, Tensor]
 """Everything that must be saved has this one type: named tensors.
@@ -39,6 +39,9 @@ class Discrete:
     """One of ``n`` choices, 0 to n - 1, int64."""
 
     n: int
+    start: int = 0
+    """What the environment itself calls choice 0: adapters add it to actions and subtract it
+    from observations."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class MultiDiscrete:
     """Several choices at once; the i-th is one of ``nvec[i]``, int64."""
 
     nvec: tuple[int, ...]
+    start: int | tuple[int, ...] = 0
+    """As for ``Discrete``: of all choices, or of each."""
 
 
 Space = Box | Discrete | MultiDiscrete
@@ -129,21 +134,19 @@ class VecEnv(Protocol):
         ...
 
 
-def stable_hash(*parts: int | str) -> int:
-    """A number in [0, 2**31) that depends on the parts alone: not on process, machine, version."""
-    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big") >> 1
-
-
 def random_seeds(*parts: int | str, count: int) -> Tensor:
     """``count`` seeds, int64 in [0, 2**31), hashed from the parts; the first ones don't depend
     on ``count``."""
-    return torch.tensor([stable_hash(*parts, i) for i in range(count)], dtype=torch.int64)
+    return torch.tensor([_seed(*parts, i) for i in range(count)], dtype=torch.int64)
 
 
 def episode_seed(seed: int, k: int) -> int:
     """The seed of an environment's k-th episode after a reset on ``seed``; k = 0 is ``seed``."""
-    return seed if k == 0 else stable_hash("episode", seed, k)
+    return seed if k == 0 else _seed("episode", seed, k)
+
+
+def _seed(*parts: int | str) -> int:
+    return stable_hash(*parts) % 2**31
 
 
 def check_env(env: VecEnv, steps: int = 1000) -> None:

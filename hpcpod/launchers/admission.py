@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
+from hpcpod.errors import UserError
 from hpcpod.launchers.base import ClusterView
 from hpcpod.records import Owner
 from hpcpod.storage.run_folder import RunFolder
@@ -18,6 +20,9 @@ REQUEUE = 75
 
 BY_HAND = "hand-"
 """Slots that a person started without a launcher have names that begin so."""
+
+STALE_SECONDS = 180.0
+"""A slot on another host that has shown nothing for so long is not taken for alive."""
 
 
 def identity(slot: str | None = None, job: str | None = None) -> Owner:
@@ -35,27 +40,45 @@ def admitted(folder: RunFolder, token: str | None, owner: Owner) -> bool:
 
     Two coordinators may both submit an intent. The first job that is recorded wins; the
     processes of the other one end at once, so the population never doubles.
+
+    Raises:
+        UserError: no intent of this run has the token.
     """
     if token is None:
         return True
     intent = next((i for i in folder.intents() if i.token == token), None)
     if intent is None:
-        log.error("no intent of this run has the token %s; was it made for another run?", token)
-        return False
+        raise UserError(
+            f"no submission of this run is called {token}: a script that was printed by"
+            " `hpcpod launch --dry-run`, or made for another run, does nothing here;"
+            " `hpcpod render` writes scripts to submit by hand"
+        )
     winner = folder.record_submission(intent.number, owner.job)
     if winner != owner.job:
         log.warning("intent %d was submitted as job %s already; ending", intent.number, winner)
     return winner == owner.job
 
 
-def alive(owner: Owner, view: ClusterView) -> bool:
+def alive(owner: Owner, view: ClusterView, silence: Mapping[str, float]) -> bool:
     """Whether the owner of a claim may still come back to it.
 
     ``view`` must have been observed *after* the claim was read: a claim is made by a process
-    that runs, so one that is not in a later view is gone.
+    that runs, so one that is not in a later view is gone. No scheduler knows of slots that
+    were started by hand: ``silence`` says for how many seconds each has shown nothing.
     """
     if any(job.slot == owner.slot for job in view.jobs):
         return True
-    if not owner.slot.startswith(BY_HAND):
-        return False
-    return owner.host != socket.gethostname() or Path(f"/proc/{owner.pid}").exists()
+    return owner.slot in silence and lives(owner.host, owner.pid, silence[owner.slot])
+
+
+def lives(host: str, pid: int, silence: float) -> bool:
+    """Whether a slot's process lives, as far as can be seen from here.
+
+    Args:
+        host: where it runs.
+        pid: its process id there.
+        silence: seconds since it last showed something.
+    """
+    if host == socket.gethostname():
+        return Path(f"/proc/{pid}").exists()
+    return silence < STALE_SECONDS

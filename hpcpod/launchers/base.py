@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
+from hpcpod.errors import UserError
 from hpcpod.records import Intent
 
 
@@ -50,8 +51,15 @@ class Launcher(Protocol):
         """
         ...
 
-    def observe(self) -> ClusterView:
-        """What is there now: one question to the scheduler."""
+    def observe(self, patience: float | None = None) -> ClusterView:
+        """What is there now: one question to the scheduler.
+
+        Args:
+            patience: seconds to wait for an answer; None waits as long as it takes.
+
+        Raises:
+            LaunchError: there is no answer.
+        """
         ...
 
     def cancel(self, jobs: Sequence[str]) -> None:
@@ -61,3 +69,27 @@ class Launcher(Protocol):
     def close(self) -> None:
         """Let go: what lives only as long as this process is ended; Slurm's jobs live on."""
         ...
+
+
+@runtime_checkable
+class ScriptLauncher(Launcher, Protocol):
+    """A launcher that submits texts, which a person may read, or submit by hand."""
+
+    def script(self, intent: Intent) -> str:
+        """The exact text that ``submit`` hands to the scheduler.
+
+        Raises:
+            UserError: the configuration can't be put into one.
+        """
+        ...
+
+
+def with_scripts(launcher: Launcher) -> ScriptLauncher:
+    """The launcher itself.
+
+    Raises:
+        UserError: it submits no scripts.
+    """
+    if isinstance(launcher, ScriptLauncher):
+        return launcher
+    raise UserError(f"a {type(launcher).__name__} submits no scripts; add --cluster slurm")

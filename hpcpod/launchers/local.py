@@ -1,4 +1,4 @@
-"""Slots as processes of this machine, as many at once as its cores allow.
+"""Slots as processes of this machine, as many at once as its cores and its GPUs allow.
 
 Plain processes rather than submitit's local executor: that one has no limit on how many
 run at once and reruns a job by a rule of its own, six times at most.
@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcpod.config.schema import RunConfig
+from hpcpod.errors import LaunchError
 from hpcpod.launchers.base import ClusterView, JobView
+from hpcpod.launchers.gpus import visible_gpus
 from hpcpod.records import Intent
 
 log = logging.getLogger(__name__)
@@ -31,6 +33,7 @@ class _Process:
     popen: subprocess.Popen[bytes]
     token: str
     log: Path
+    gpus: list[str]
 
 
 class LocalLauncher:
@@ -39,18 +42,31 @@ class LocalLauncher:
     def __init__(
         self, folder: Path, config: RunConfig, on_death: Callable[[str], object] = log.error
     ) -> None:
-        """``on_death`` is told of each slot that ended with an error, with its log's end."""
+        """``on_death`` is told of each slot that ended with an error, with its log's end.
+
+        Raises:
+            LaunchError: a slot needs more GPUs than there are.
+        """
         self._folder = folder
         self._config = config
         self._on_death = on_death
         self._processes: dict[str, _Process] = {}
+        self._each = config.resources.gpus_per_pod
+        self._gpus = visible_gpus() if self._each else []
+        if len(self._gpus) < self._each:
+            raise LaunchError(
+                f"resources.gpus_per_pod is {self._each}, but this machine has {len(self._gpus)}"
+                " to offer (by CUDA_VISIBLE_DEVICES, else nvidia-smi): give pods fewer; with 0"
+                " they train on the CPU"
+            )
 
     @property
     def places(self) -> int:
-        """What the configuration says, else as many as the cores allow."""
+        """What the configuration says, else as many as the cores allow; a slot has its own GPUs."""
         cores = len(os.sched_getaffinity(0))
         fitting = max(1, cores // self._config.resources.cpus_per_pod)
-        return min(self._config.cluster.slots or fitting, self._config.population.pods.max)
+        wanted = min(self._config.cluster.slots or fitting, self._config.population.pods.max)
+        return min(wanted, len(self._gpus) // self._each) if self._each else wanted
 
     def submit(self, intent: Intent) -> str:
         """Start ``intent.count`` slots."""
@@ -61,6 +77,9 @@ class LocalLauncher:
     def _start(self, slot: str, token: str) -> None:
         path = self._folder / "logs" / f"{slot}.log"
         path.parent.mkdir(exist_ok=True)
+        taken = {gpu for process in self._processes.values() for gpu in process.gpus}
+        gpus = [gpu for gpu in self._gpus if gpu not in taken][: self._each]
+        devices = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
         with path.open("ab") as output:
             popen = subprocess.Popen(
                 [
@@ -71,12 +90,13 @@ class LocalLauncher:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                env={**os.environ, **devices},
                 start_new_session=True,  # a Ctrl-C at the terminal is for the launcher alone
             )  # fmt: skip
-        self._processes[slot] = _Process(popen, token, path)
+        self._processes[slot] = _Process(popen, token, path, gpus)
 
-    def observe(self) -> ClusterView:
-        """The slots that still run."""
+    def observe(self, patience: float | None = None) -> ClusterView:
+        """The slots that still run; there is nobody to wait for."""
         for slot, process in list(self._processes.items()):
             code = process.popen.poll()
             if code is None:

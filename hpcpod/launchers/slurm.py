@@ -134,13 +134,13 @@ class SlurmLauncher:
         unset = [word for name in leaking for word in ("-u", name)]
         return _submit(scripts, text, ["env", *unset, "sbatch"])
 
-    def observe(self) -> ClusterView:
+    def observe(self, patience: float | None = None) -> ClusterView:
         """One squeue: the jobs of this run that are pending or running.
 
         Raises:
             LaunchError: there is no squeue, or the controller does not answer.
         """
-        answer = self._ask("squeue", "--me", "-h", "-r", "-o", QUEUE_FORMAT)
+        answer = self._ask("squeue", "--me", "-h", "-r", "-o", QUEUE_FORMAT, patience=patience)
         return read_queue(answer, self.run_id)
 
     def cancel(self, jobs: Sequence[str]) -> None:
@@ -224,9 +224,13 @@ class SlurmLauncher:
     def _max_array_size(self) -> int | None:
         return max_array_size(self._ask("scontrol", "show", "config"))
 
-    def _ask(self, *command: str) -> str:
-        """What a Slurm command prints; asked again, with pauses, while the controller is busy."""
-        for pause in (*self.pauses, None):
+    def _ask(self, *command: str, patience: float | None = None) -> str:
+        """What a Slurm command prints.
+
+        While the controller is busy it is asked again after a pause, by the patient.
+        """
+        pauses = self.pauses if patience is None else ()
+        for pause in (*pauses, None):
             try:
                 done = subprocess.run(
                     command,
@@ -235,10 +239,13 @@ class SlurmLauncher:
                     capture_output=True,
                     text=True,
                     errors="replace",
+                    timeout=patience,
                     check=False,
                 )
             except FileNotFoundError:
                 raise LaunchError(_missing(command[0])) from None
+            except subprocess.TimeoutExpired:
+                raise LaunchError(f"{command[0]} did not answer within {patience:g} s") from None
             if done.returncode == 0:
                 return done.stdout
             if pause is None or not any(words in done.stderr for words in _TRANSIENT):

@@ -10,7 +10,7 @@ One reply is one line of JSON: ``{"progress": {...}}`` while a round goes on, th
 from __future__ import annotations
 
 import argparse
-import importlib
+import contextlib
 import json
 import logging
 import os
@@ -21,8 +21,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpcpod import plugins
 from hpcpod.config.resolved import Resolved
-from hpcpod.errors import Corrupt, Diverged, StorageError
+from hpcpod.errors import (
+    Corrupt,
+    Diverged,
+    StorageError,
+    UnknownPlugin,
+    in_words,
+    out_of_memory,
+)
 from hpcpod.pod.signals import StopFlag, die_with_parent, end_group_with
 from hpcpod.records import Birth, Order, Rescore, decode, encode
 from hpcpod.storage.run_folder import RunFolder
@@ -80,7 +88,7 @@ def serve(folder: RunFolder, slot: str, stop: StopFlag, reply: Reply) -> None:
             reply({"failure": str(error), "kind": "diverged"})
         except Exception as error:
             traceback.print_exc()
-            kind = "memory" if _out_of_memory(error) else "crash"
+            kind = "memory" if out_of_memory(error) else "crash"
             reply({"failure": _sentence(error), "kind": kind})
         if stop:
             return
@@ -92,9 +100,8 @@ def prepare(folder: RunFolder) -> Pod:
     Some simulators (Isaac Gym) refuse to be imported once torch is there.
     """
     resolved = Resolved.from_document(folder.config)
-    module, colon, _ = resolved.config.env.id.partition(":")
-    if colon:
-        importlib.import_module(module)
+    with contextlib.suppress(UnknownPlugin):  # making the environment says why
+        plugins.load(resolved.config.env.id)
 
     import torch
 
@@ -122,12 +129,8 @@ def execute(pod: Pod, order: Order, slot: str, stop: StopFlag, reply: Reply) -> 
 
 def _sentence(error: Exception) -> str:
     """One line of an error: torch's have dozens, and the log has the traceback."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
+    text = in_words(error)
     return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 3] + "..."
-
-
-def _out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or "out of memory" in str(error).lower()
 
 
 if __name__ == "__main__":

@@ -88,9 +88,10 @@ class Pod:
         self._algorithms = algorithms
         self._device = device_of(config)
         self._env: VecEnv | None = None
-        evaluator = plugins.resolve("evaluators", config.pod.evaluator)
         self._make_env = env_factory(config, self._device)
-        self._evaluator: Evaluator = evaluator(self._make_env)
+        self._evaluator: Evaluator = plugins.make(
+            Evaluator, "evaluators", config.pod.evaluator, self._make_env
+        )
         self._evaluate_seconds = 0.0
 
     def execute(self, order: Order, slot: str, watch: Watch) -> Report:
@@ -292,8 +293,12 @@ def device_of(config: RunConfig) -> str:
     """Where a pod of this run trains: ``cpu`` or ``cuda``."""
     if config.pod.device != "auto":
         return config.pod.device
-    wanted = config.resources.gpus_per_pod > 0
-    return "cuda" if wanted and torch.cuda.is_available() else "cpu"
+    if config.resources.gpus_per_pod == 0:
+        return "cpu"
+    if torch.cuda.is_available():
+        return "cuda"
+    log.warning("torch %s sees no GPU here: this pod trains on the CPU", torch.__version__)
+    return "cpu"
 
 
 def env_factory(config: RunConfig, device: str) -> Callable[[int], VecEnv]:
@@ -306,6 +311,6 @@ def make_agent(
     name: str, env: VecEnv, hyperparameters: Mapping[str, Scalar], seed: int, device: str
 ) -> Agent:
     """Build an agent by its plugin name for an environment."""
-    cls = plugins.resolve("agents", name)
-    agent: Agent = cls(env.spec, cls.Config(**hyperparameters), seed % 2**63, device)
+    config = plugins.resolve("agents", name).Config(**hyperparameters)
+    agent: Agent = plugins.make(Agent, "agents", name, env.spec, config, seed % 2**63, device)
     return agent

@@ -56,6 +56,8 @@ class Policy:
             # A copy: torch takes no reversed and no read-only memory.
             dtype = space.dtype if isinstance(space, Box) else np.int64
             array = np.array(obs, dtype=dtype, order="C")
+            if not isinstance(space, Box):
+                array -= np.asarray(space.start)
         except (TypeError, ValueError) as error:
             raise UserError(f"{wanted}; this observation is no array: {error}") from error
         if array.shape[array.ndim - len(shape) :] != shape or array.ndim > len(shape) + 1:
@@ -63,11 +65,15 @@ class Policy:
         single = array.ndim == len(shape)
         batch = torch.from_numpy(array[None] if single else array).to(self.spec.device)
         action = self._agent.act(batch, explore=False).cpu().numpy()
-        scaled = self._scaled(action)
-        result: npt.NDArray[Any] = scaled[0] if single else scaled
+        translated = self._translated(action)
+        result: npt.NDArray[Any] = translated[0] if single else translated
         return result
 
-    def _scaled(self, action: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _translated(self, action: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The policy's actions as the environment itself takes them."""
+        if not isinstance(self.spec.action, Box):
+            shifted: npt.NDArray[Any] = action + np.asarray(self.spec.action.start)
+            return shifted
         if self.spec.action_bounds is None:
             return action
         shape = action.shape[1:]
@@ -89,19 +95,22 @@ def load_policy_file(path: Path) -> Policy:
 
     Raises:
         UserError: there is no such file, or it is not a policy of this version.
-        Corrupt: it can't be read.
+        Corrupt: it is one, but its agent can't be made of it.
     """
     if not path.is_file():
         raise UserError(f"there is no checkpoint at {path}")
-    arrays, meta = read_blob_file(path)
+    try:
+        arrays, meta = read_blob_file(path)
+    except Corrupt as error:
+        raise UserError(f"{path} is damaged, or is no policy: give a run or its .h5") from error
     if meta.get("format") != FORMAT:
         raise UserError(f"{path} is no policy that hpcpod {__version__} can read")
     spec = spec_from_plain(meta["spec"])
     cls = plugins.resolve("agents", meta["agent"])
-    agent: Agent = cls(spec, cls.Config(**meta["hyperparameters"]), 0, "cpu")
     try:
+        agent: Agent = cls(spec, cls.Config(**meta["hyperparameters"]), 0, "cpu")
         agent.load(agent_state(arrays))
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise Corrupt(f"{path} does not fit its own description: {error}") from error
     about = {k: v for k, v in meta.items() if k not in ("format", "spec")}
     return Policy(agent, spec, about)

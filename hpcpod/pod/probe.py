@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import resource
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+import torch
 
 from hpcpod import plugins
 from hpcpod.agents.base import Agent
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
-from hpcpod.envs.vec_env import State, VecEnv
-from hpcpod.errors import ConfigError, UnsupportedSpace, UserError
+from hpcpod.envs.vec_env import State, VecEnv, tensor_form
+from hpcpod.errors import (
+    ConfigError,
+    HpcpodError,
+    UnusablePlugin,
+    UnusableWrapper,
+    in_words,
+    out_of_memory,
+)
+from hpcpod.pod.evaluator import Evaluator
 from hpcpod.pod.pod import env_factory, make_agent
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """What one pod of an algorithm keeps on the disk, in bytes."""
+    """What one pod of an algorithm keeps on the disk, in bytes, and how often it updates."""
 
     core: int
     """Weights, optimizer, counters: written anew at every checkpoint."""
     replay: int
     """The replay buffer when it is full: written once, in segments."""
+    horizon: int
+    """Rows that it collects between two updates."""
 
 
 def probe(
@@ -29,58 +44,105 @@ def probe(
     algorithms: Mapping[str, AlgorithmSpace],
     hyperparameters: Mapping[str, Mapping[str, Scalar]],
 ) -> dict[str, Footprint]:
-    """Make the environment and each algorithm's agent once; return what a pod of each needs.
+    """Make the environment, the evaluator and each algorithm's agent once, and take a step.
+
+    Meanwhile no more memory can be had than is free: what asks for more is refused, where
+    otherwise the kernel would end this process, or another.
 
     Args:
         config: the run.
         algorithms: which agents.
         hyperparameters: of each algorithm, complete.
 
+    Returns:
+        What a pod of each algorithm needs.
+
     Raises:
-        ConfigError: the environment can't be made or an algorithm can't act in it; all
-            problems at once.
+        ConfigError: something can't be made, or an algorithm can't act in the environment;
+            all problems at once.
     """
-    try:
-        env = env_factory(config, "cpu")(config.env.num_envs)
-    except UserError as error:
-        raise ConfigError("the configuration", [f"env.id: {error}"]) from error
-    except Exception as error:  # an environment of a user's own may raise whatever it likes
-        said = f"env.id: {config.env.id} can't be made: {_in_words(error)}"
-        raise ConfigError("the configuration", [said]) from error
-    try:
-        plugins.resolve("evaluators", config.pod.evaluator)
-    except UserError as error:
-        raise ConfigError("the configuration", [f"pod.evaluator: {error}"]) from error
     problems: list[str] = []
     footprints: dict[str, Footprint] = {}
-    for name, space in algorithms.items():
+    factory = env_factory(config, "cpu")
+    with _free_memory_alone() as free:
         try:
-            agent = make_agent(space.agent, env, hyperparameters[name], 0, "cpu")
-            footprints[name] = _first_step(agent, env)
-        except UnsupportedSpace as error:
-            problems.append(f"population.algorithms.{name}: {error}")
-        except Exception as error:  # an agent or environment of a user's own
-            problems.append(
-                f"population.algorithms.{name}: its first step in {config.env.id} raised"
-                f" {_in_words(error)}"
-            )
-    env.close()
+            plugins.make(Evaluator, "evaluators", config.pod.evaluator, factory)
+        except Exception as error:
+            problems.append(f"pod.evaluator: {_complaint('it', error, free)}")
+        try:
+            env = factory(config.env.num_envs)
+            _step(env)
+        except Exception as error:
+            said = f"{_blamed(error)}: {_complaint(config.env.id, error, free)}"
+            raise ConfigError("the configuration", [*problems, said]) from error
+        for name, space in algorithms.items():
+            try:
+                agent = make_agent(space.agent, env, hyperparameters[name], 0, "cpu")
+                footprints[name] = _footprint(agent, env)
+            except Exception as error:
+                said = _complaint(f"its first step in {config.env.id}", error, free)
+                problems.append(f"population.algorithms.{name}: {said}")
+        env.close()
     if problems:
         raise ConfigError("the configuration", problems)
     return footprints
 
 
-def _first_step(agent: Agent, env: VecEnv) -> Footprint:
+def _step(env: VecEnv) -> None:
+    """What fails here is the environment's fault: its first step, without an agent."""
+    env.reset()
+    shape, dtype = tensor_form(env.spec.action)
+    env.step(torch.zeros((env.spec.num_envs, *shape), dtype=dtype))
+
+
+def _footprint(agent: Agent, env: VecEnv) -> Footprint:
+    """What an agent needs, seen at its first step."""
     buffer = agent.make_buffer()
     obs = env.reset()
     action = agent.act(obs, explore=True)
     buffer.add(obs, action, env.step(action))
-    return Footprint(_bytes(agent.state()), _bytes(buffer.segment(0, 1)) * buffer.capacity)
+    replay = _bytes(buffer.segment(0, 1)) * buffer.capacity
+    return Footprint(_bytes(agent.state()), replay, agent.horizon)
 
 
-def _in_words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+def _blamed(error: Exception) -> str:
+    """The field that an environment which can't be had is due to."""
+    if out_of_memory(error):
+        return "env.num_envs"
+    if isinstance(error, UnusableWrapper):
+        return "env.wrappers"
+    return "env.backend" if isinstance(error, UnusablePlugin) else "env.id"
+
+
+def _complaint(what: str, error: Exception, free: int) -> str:
+    """What an error says; one that was not raised on purpose is told to be ``what``'s."""
+    if out_of_memory(error):
+        return (
+            f"more memory is needed than the {free / 1e9:.3g} GB that are free here; make it"
+            " smaller, or go without the probe (--no-probe) if slots have more"
+        )
+    return str(error) if isinstance(error, HpcpodError) else f"{what} raised {in_words(error)}"
 
 
 def _bytes(state: State) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in state.values())
+
+
+@contextlib.contextmanager
+def _free_memory_alone() -> Iterator[int]:
+    """Let this process have what memory is free now, in bytes, and refuse it any more."""
+    free = _kilobytes("/proc/meminfo", "MemAvailable") * 1024
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = _kilobytes("/proc/self/status", "VmData") * 1024 + free
+    limits = [limit for limit in (soft, most) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+    try:
+        yield free
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _kilobytes(path: str, field: str) -> int:
+    """A line of Linux's own report, such as ``MemAvailable:  1024 kB``."""
+    lines = dict(line.split(":", 1) for line in Path(path).read_text().splitlines())
+    return int(lines[field].split()[0])

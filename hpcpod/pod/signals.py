@@ -26,10 +26,6 @@ class StopFlag:
         self._set = True
         self.signal = number
 
-    def set(self) -> None:
-        """Ask to stop, without a signal."""
-        self._set = True
-
     def __bool__(self) -> bool:
         return self._set
 

@@ -21,6 +21,7 @@ from hpcpod.pod.policy import Policy, policy_meta
 from hpcpod.pod.worker import Worker
 from hpcpod.records import stable_hash
 from hpcpod.storage.blobs import write_blob_file
+from hpcpod.storage.disk import check_writable
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,13 @@ def train(
         on_progress: told after every update.
 
     Raises:
+        UserError: ``save_to`` can't be written; said before the training.
         Diverged: the agent's numbers stopped being finite.
     """
     if env_steps < 1:
         raise ConfigError("train", [f"env_steps must be at least 1, got {env_steps}"])
+    if save_to is not None:
+        check_writable(save_to)
     before = torch.get_num_threads()
     torch.set_num_threads(config.resources.cpus_per_pod)
     try:
@@ -87,7 +91,7 @@ def _train(
     device = device_of(config)
     make_env = env_factory(config, device)
     env = make_env(config.env.num_envs)
-    evaluator: Evaluator = plugins.resolve("evaluators", config.pod.evaluator)(make_env)
+    evaluator: Evaluator = plugins.make(Evaluator, "evaluators", config.pod.evaluator, make_env)
     agent = make_agent(space.agent, env, hyperparameters, config.seed, device)
     buffer, worker, learner = agent.make_buffer(), Worker(env), Learner(agent)
     agent.reseed(stable_hash(config.seed, "train"))

@@ -18,11 +18,12 @@ import contextlib
 import errno
 import os
 import socket
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from hpcpod.errors import StorageError
+from hpcpod.errors import RunNotFound, StorageError, UserError
 
 Scheme = Literal["link", "directory"]
 """How a name is published: by a hard link, or by renaming a non-empty folder onto it."""
@@ -75,6 +76,8 @@ class Disk:
 
     def __init__(self, scheme: Scheme = "link") -> None:
         self.scheme: Scheme = scheme
+        self.root: Path | None = None
+        """A folder that is never made again: a run that was deleted stays deleted."""
 
     # The operations: each changes the filesystem once, and raises OSError.
 
@@ -269,6 +272,8 @@ class Disk:
     def _make_folder(self, path: Path) -> None:
         if path.is_dir():
             return
+        if path == self.root:
+            raise RunNotFound(f"the run folder {path} is gone")
         self._make_folder(path.parent)
         with contextlib.suppress(FileExistsError):
             self.mkdir(path)
@@ -291,6 +296,22 @@ class Disk:
         # Taken: the name was, but what held it is gone already.
         with explained(action, path):
             return _again({errno.ENOENT, errno.ESTALE, *_TAKEN}, attempt)
+
+
+def check_writable(path: Path) -> None:
+    """See whether a file could be written, before the work whose result it is for.
+
+    Raises:
+        UserError: it could not.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise UserError(f"can't write {path}: it is there already, and is no file")
+        folder = next(folder for folder in path.absolute().parents if folder.exists())
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(f"can't write {path}: {explain(error)}") from error
 
 
 def _whole(path: Path) -> bytes | None:

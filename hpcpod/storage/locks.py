@@ -7,7 +7,9 @@ nothing may go on all the same: compare-and-swap decides what counts.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +34,7 @@ def file_lock(path: Path, timeout: float) -> Iterator[bool | None]:
     lock = FileLock(path, fallback_to_soft=False)
     held: bool | None = False
     try:
+        path.parent.stat()  # filelock would make it, and so bring a deleted run back
         lock.acquire(timeout=timeout, poll_interval=0.02)
         held = True
     except Timeout:
@@ -45,6 +48,30 @@ def file_lock(path: Path, timeout: float) -> Iterator[bool | None]:
         if held:
             with contextlib.suppress(OSError):
                 lock.release()
+
+
+def is_held(path: Path) -> bool | None:
+    """Whether somebody holds a file lock; None where that can't be told.
+
+    Only looks: it makes no file, and needs no right to write one. It shares the lock for an
+    instant, so whoever takes it for good should try for longer than that.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return False
 
 
 class Lease:
@@ -78,6 +105,7 @@ class Lease:
         if self._lease is None:
             self._lease = SoftFileLease(self._path, lease_duration=self._seconds)
         try:
+            self._path.parent.stat()  # as in ``file_lock``
             self._lease.acquire(blocking=False)
         except (Timeout, LeaseSettingsMismatch):
             return False

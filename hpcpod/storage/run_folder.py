@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import itertools
-import os
+import math
 import time
 from collections.abc import Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hpcpod.errors import Corrupt, RunNotFound, StorageError
 from hpcpod.records import Checkpoint, Intent, Owner, Report, decode, encode
 from hpcpod.storage.board import BoardFile
 from hpcpod.storage.creation import FORMAT, create_folder
-from hpcpod.storage.disk import Disk
+from hpcpod.storage.disk import Disk, explained
 from hpcpod.storage.layout import blob_path, plain, sharded
-from hpcpod.storage.locks import Lease, file_lock
+from hpcpod.storage.locks import Lease, file_lock, is_held
 from hpcpod.storage.quarantine import Quarantine, Quarantined
 from hpcpod.storage.sealed import seal, unseal
 from hpcpod.storage.sweep import sweep
@@ -46,7 +46,8 @@ class RunFolder:
     place, and whatever a process had finished before it was killed counts. Damaged files
     are found by their checksums, go into quarantine, and are never trusted.
 
-    ``StorageError`` is what any method raises when the filesystem refuses.
+    ``StorageError`` is what any method raises when the filesystem refuses, ``RunNotFound``
+    what a write raises once the folder was deleted: it is never made again.
     """
 
     def __init__(self, path: Path, config: dict[str, Any], disk: Disk) -> None:
@@ -54,6 +55,7 @@ class RunFolder:
         self.config = config
         """The resolved configuration of the run, as it was at its creation."""
         self.disk = disk
+        disk.root = path
         self._quarantine = Quarantine(disk, path)
         self.board = BoardFile(disk, path / "board", self._quarantine)
         self._lease = Lease(path / "lease" / "coordinator", LEASE_SECONDS)
@@ -173,19 +175,6 @@ class RunFolder:
         leaves an intent without jobs, which is found by its token in the queue.
         """
         return self.disk.publish(self._intent(intent.number), seal(encode(intent)))
-
-    def next_intent(
-        self, kind: Literal["slots", "coordinator"], count: int = 1, reports: int = 0
-    ) -> Intent:
-        """Announce a submission under the next free number.
-
-        Two coordinators that call this get two intents. Where only one of them may submit,
-        take the number first and ``publish_intent``.
-        """
-        while True:
-            intent = Intent(self.intent_count(), os.urandom(8).hex(), kind, count, reports)
-            if self.publish_intent(intent):
-                return intent
 
     def intents(self) -> list[Intent]:
         """Every intent that was announced, by number; damaged ones are left out."""
@@ -311,6 +300,15 @@ class RunFolder:
                 continue
         return shown
 
+    def silence(self, slot: str) -> float:
+        """Seconds since a slot showed something; infinite if it never did, or is gone."""
+        path = self._slot(slot)
+        with explained("look at", path):
+            try:
+                return time.time() - path.stat().st_mtime
+            except FileNotFoundError:
+                return math.inf
+
     def drop_slot(self, slot: str) -> None:
         """Forget a slot that is gone."""
         self.disk.remove(self._slot(slot))
@@ -323,6 +321,18 @@ class RunFolder:
     def merge_lock(self, timeout: float = 10.0) -> AbstractContextManager[bool | None]:
         """Hold this around a merge: it saves lost races. The body runs in any case."""
         return file_lock(self.path / "lease" / "merge.lock", timeout)
+
+    def driver_lock(self) -> AbstractContextManager[bool | None]:
+        """Hold this while running the slots of a local run: one process does at a time."""
+        return file_lock(self._driver, 1.0)
+
+    def driven(self) -> bool | None:
+        """Whether a process runs the slots of this local run; None where that can't be told."""
+        return is_held(self._driver)
+
+    @property
+    def _driver(self) -> Path:
+        return self.path / "lease" / "local.lock"
 
     def coordinator_lease(self) -> AbstractContextManager[bool]:
         """Try to be the coordinator, without waiting: whether this process is it.

@@ -3,8 +3,12 @@
 ::
 
     running ──confirm passed──────────────────────────> finished (target)
-       └──env_steps, minutes, rounds──> finals ──scored, or overdue──> finished
-       └──user, failed───────────────────────────────> finished
+       └──env_steps, minutes, rounds──> finals ──scored──> finished
+       └──user, failed──────────────────────┴────────────> finished
+
+Finals have no deadline: an evaluation may be long, and slots may wait in a queue. They are
+orders like births, given out again when a slot is lost; whoever can't wait ends them with the
+scores that are there, by ``hpcpod stop``.
 """
 
 from __future__ import annotations
@@ -27,9 +31,6 @@ from hpcpod.tournament.outcomes import entry_of, failure, strike
 from hpcpod.tournament.scores import interval, lower_bound, mean, spent
 
 Purpose = Literal["confirm", "final"]
-
-FINALS_SECONDS = 600.0
-"""After this the finals are over with the scores that are there: slots may all be gone."""
 
 
 def settle_rescores(
@@ -82,8 +83,6 @@ def advance(
         return finish(board, board.stop_reason or stop, now)
     if board.phase == "running":
         return _run_on(board, config, now)
-    if board.stopped is not None and now - board.stopped > FINALS_SECONDS:
-        return finish(board, None, now)
     if board.rescores:
         return board
     waited = any(order.purpose == "confirm" for order in before.rescores.values())

@@ -60,15 +60,12 @@ def merge(
         StorageError: the run has no board, or the filesystem refuses.
     """
     with folder.merge_lock(LOCK_SECONDS):
-        board, changed = _merge(folder, rules, lost, stop)
-    if changed:
-        after_merge(folder, board)
+        board = _merge(folder, rules, lost, stop)
+    after_merge(folder, board)
     return board
 
 
-def _merge(
-    folder: RunFolder, rules: Rules, lost: Collection[str], stop: str | None
-) -> tuple[Board, bool]:
+def _merge(folder: RunFolder, rules: Rules, lost: Collection[str], stop: str | None) -> Board:
     writer = writer_id()
     while True:
         found = folder.board.read()
@@ -79,12 +76,12 @@ def _merge(
         reports, broken = pending_reports(folder, old)
         new = fold(old, reports, rules, now=time.time(), lost={*lost, *broken}, stop=stop)
         if new == old:
-            return old, False
+            return old
         if folder.board.publish(generation, document, new.document(), writer):
             _drop_resumes(folder, reports)
             if generation % COMPACT_EVERY == 0:
                 folder.board.compact()
-            return new, True
+            return new
 
 
 def pending_reports(folder: RunFolder, board: Board) -> tuple[list[Report], list[str]]:
@@ -116,12 +113,17 @@ def _drop_resumes(folder: RunFolder, reports: list[Report]) -> None:
 def after_merge(folder: RunFolder, board: Board) -> None:
     """What follows from a board that is published: export the winner, tell slots to end.
 
-    Everything here may be done twice, and is done again by the next one if interrupted.
+    Everything here may be done twice, and is done by the next one that merges if interrupted:
+    the request comes last, and says that all is done.
     """
-    if board.phase != "finished":
+    if board.phase == "running":
         return
-    export_best(folder, board)
-    folder.request("stop", {"reason": board.stop_reason})
+    request = "stop" if board.phase == "finished" else "finals"
+    if folder.requested(request) is not None:
+        return
+    if board.phase == "finished":
+        export_best(folder, board)
+    folder.request(request, {"reason": board.stop_reason})
 
 
 def best_checkpoint(board: Board) -> tuple[str, int, Checkpoint] | None:

@@ -27,9 +27,9 @@ class Rules:
         ``config.population``.
 
         Raises:
-            UnknownPlugin: no such updater or generator.
+            UnusablePlugin: no such updater or generator.
         """
         population = config.population
-        updater: Updater = plugins.resolve("updaters", population.updater)(population)
-        generator: Generator = plugins.resolve("generators", population.generator)(population)
+        updater = plugins.make(Updater, "updaters", population.updater, population)
+        generator = plugins.make(Generator, "generators", population.generator, population)
         return cls(config, algorithms, updater, generator)

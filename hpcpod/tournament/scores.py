@@ -1,7 +1,11 @@
 """What a sample of episode returns says: means, intervals, and tests on common seeds.
 
 Every interval is Student's: exact for normal returns at any number of episodes, and the
-usual approximation for others.
+usual approximation for others. A sample of equal returns has no spread to learn from, and its
+interval is a point. That is right where the return is at its ceiling or can't vary; where a
+rare episode ends otherwise, ``n`` equal returns can't show it: by the rule of three, up to 3 / n
+of all episodes may be of that kind. More episodes are the remedy (``stop.confirm_episodes``),
+not a wider interval: how far such an episode would fall, no sample without one can say.
 """
 
 from __future__ import annotations

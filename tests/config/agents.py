@@ -54,3 +54,39 @@ class Required:
         """Hyperparameters."""
 
         learning_rate: float
+
+
+class RaisesAsItLikes:
+    """An agent whose author raises what comes to hand."""
+
+    @dataclass(frozen=True)
+    class Config:
+        """Hyperparameters."""
+
+        learning_rate: float = 1e-3
+
+        def __post_init__(self) -> None:
+            raise KeyError("a file")
+
+
+class RaisesAtSome:
+    """An agent that divides by a hyperparameter."""
+
+    @dataclass(frozen=True)
+    class Config:
+        """Hyperparameters."""
+
+        batches: int = 1
+
+        def __post_init__(self) -> None:
+            assert 1 // self.batches >= 0
+
+
+class Untyped:
+    """An agent whose hyperparameter has a type that is not there."""
+
+    @dataclass(frozen=True)
+    class Config:
+        """Hyperparameters."""
+
+        batches: Nothing = 1  # type: ignore[name-defined] # noqa: F821

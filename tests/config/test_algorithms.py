@@ -147,11 +147,18 @@ def test_every_algorithm_says_its_problems_at_once() -> None:
     [
         ("Nested", ".hidden: the agent's default is no single value: (64, 64)"),
         ("Required", ": the agent's defaults are no configuration"),
+        ("RaisesAsItLikes", ": the agent's defaults are no configuration: KeyError: 'a file'"),
+        ("Untyped", ": the agent's defaults are no configuration: NameError: name 'Nothing'"),
     ],
 )
 def test_an_agent_whose_config_has_no_plain_defaults_is_refused(agent: str, problem: str) -> None:
     [found] = problems({}, f"tests.config.agents:{agent}")
     assert found.startswith(problem)
+
+
+def test_an_agent_that_raises_as_it_likes_at_a_value_is_refused() -> None:
+    [found] = problems({"batches": {"int": [0, 2]}}, "tests.config.agents:RaisesAtSome")
+    assert found.startswith(".batches: ZeroDivisionError: ")
 
 
 def test_a_family_is_an_algorithm_and_its_structure() -> None:

@@ -62,6 +62,7 @@ def test_nested_dataclasses_are_taken_as_they_are() -> None:
             "round.env_steps: expected int, got '1e6'; write 1000000, without quotes",
         ),
         ({"round": {"env_steps": 0}}, "round.env_steps: must be at least 1, got 0"),
+        ({"env": {"num_envs": 2**20}}, "env.num_envs: must be at most 131072, got 1048576"),
         ({"stop": {"alpha": 1}}, "stop.alpha: must be between 0 and 1, got 1.0"),
         (
             {"stop": {"target": "3e-4"}},
@@ -266,6 +267,11 @@ def test_limits_hold_for_what_is_built_in_python_too() -> None:
 @pytest.mark.parametrize("name", ["", " ", ".hidden", "-x", "a/b", "a\nb", ".."])
 def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
     assert "name must be made of" in problems({"name": name})[0]
+
+
+def test_a_name_is_measured_in_bytes() -> None:
+    assert from_mapping(LEAST, {"name": "a" * 200}).name
+    assert problems({"name": "é" * 101}) == ["name must be at most 200 bytes long, got 202"]
 
 
 def test_build_works_for_any_dataclass_below_any_path() -> None:

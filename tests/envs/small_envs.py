@@ -51,6 +51,48 @@ class Counting(gym.Env[Floats, Floats]):
         self._steps = int(state["steps"])
 
 
+class Bare(Counting):
+    """Keeps the old API: reset gives the observation alone, here one of two elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        self._obs = np.zeros(2, np.float32)
+
+    def reset(self, **_: Any) -> Any:
+        return self._obs
+
+
+class FourTuple(Counting):
+    """Keeps the old API: step gives one ``done``."""
+
+    def step(self, action: Floats) -> Any:
+        obs, reward, end, cut, info = super().step(action)
+        return obs, reward, end or cut, info
+
+
+class Starting(gym.Env[Any, Any]):
+    """Counts observations from 5 and takes actions from 7, or from 7 and from -1, on."""
+
+    def __init__(self, many: bool = False) -> None:
+        self.observation_space = gym.spaces.Discrete(3, start=5)
+        one = gym.spaces.Discrete(2, start=7)
+        self.action_space = gym.spaces.MultiDiscrete([2, 3], start=[7, -1]) if many else one
+        self._steps = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._steps = 0
+        return 5, {}
+
+    def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), action
+        self._steps += 1
+        return 5 + self._steps % 3, float(np.sum(action)), False, self._steps > 9, {}
+
+
 class Drawing(Counting):
     """Its reward is drawn anew in every step."""
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from hpcpod.envs.construct import Wrapper
 from hpcpod.envs.gymnasium import PreprocessVecEnv
-from hpcpod.envs.make import make_env
+from hpcpod.envs.make import check_known, make_env
 from hpcpod.envs.vec_env import (
     Box,
     Discrete,
@@ -20,14 +21,20 @@ from hpcpod.envs.vec_env import (
     episode_seed,
     random_seeds,
 )
-from hpcpod.errors import Diverged, UnknownPlugin, UnsupportedSpace, UserError
-from tests.envs.small_envs import Counting, Unsound, WithAction, WithObservation
+from hpcpod.errors import (
+    Diverged,
+    UnknownPlugin,
+    UnsupportedSpace,
+    UnusableWrapper,
+    UserError,
+)
+from tests.envs.small_envs import Counting, Starting, Unsound, WithAction, WithObservation
 
 CLASSIC = ["CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1"]
 
 
 LIMIT: dict[str, object] = {"max_episode_steps": 9}
-PINNED = [574095320, 393219068]
+PINNED = [1202735956, 1025900841]
 
 
 def some_actions(env: PreprocessVecEnv, count: int) -> list[torch.Tensor]:
@@ -203,6 +210,77 @@ def test_an_environment_that_cannot_be_made_is_one_clear_sentence(
 def test_wrong_options_are_one_clear_sentence() -> None:
     with pytest.raises(UserError, match=r"refused its arguments: .*gravitas"):
         PreprocessVecEnv("CartPole-v1", options={"gravitas": 3})
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        (
+            "Bare",
+            r"its reset\(\) must return \(observation, info\) with an observation of shape \(2,\);"
+            r" its info is a float32",
+        ),
+        (
+            "FourTuple",
+            r"its step\(\) must return \(observation, reward, terminated, truncated, info\) with an"
+            r" observation of shape \(1,\); not enough values to unpack",
+        ),
+    ],
+)
+def test_the_api_of_old_is_refused_by_what_is_to_be_changed(source: str, sentence: str) -> None:
+    env = PreprocessVecEnv(f"tests.envs.small_envs:{source}", 2)
+    with pytest.raises(UserError, match=f"{source} does not keep the API of gymnasium: {sentence}"):
+        env.reset()
+        env.step(torch.zeros(2, 1))
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_choices_are_counted_from_0_whatever_the_environment_calls_them(many: bool) -> None:
+    env = PreprocessVecEnv(lambda: Starting(many), 2)
+    assert env.spec.observation == Discrete(3, start=5)
+    assert env.reset().tolist() == [0, 0]
+    if many:
+        assert env.spec.action == MultiDiscrete((2, 3), start=(7, -1))
+        step = env.step(torch.tensor([[0, 0], [1, 2]]))
+        assert step.reward.tolist() == [6.0, 9.0]
+    else:
+        assert env.spec.action == Discrete(2, start=7)
+        step = env.step(torch.tensor([0, 1]))
+        assert step.reward.tolist() == [7.0, 8.0]
+    assert step.obs.tolist() == [1, 1]
+
+
+class Raising(Counting):
+    def __init__(self) -> None:
+        raise KeyError("a file")
+
+
+def test_whatever_an_environment_raises_when_made_is_one_clear_sentence() -> None:
+    with pytest.raises(UserError, match=r"Raising can't be made: KeyError: 'a file'"):
+        PreprocessVecEnv(Raising)
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "sentence"),
+    [
+        ("math:pi", "wrapper math:pi can't be made: TypeError: "),
+        ("nowhere:X", "wrapper 'nowhere:X' can't be imported"),
+        ({"gymnasium.wrappers:TimeLimit": {"most": 3}}, "TimeLimit can't be made: TypeError: "),
+        ("builtins:type", "wrapper builtins:type gave a type, not a gymnasium.Env"),
+    ],
+)
+def test_a_wrapper_that_will_not_do_is_one_clear_sentence(wrapper: Wrapper, sentence: str) -> None:
+    with pytest.raises(UnusableWrapper, match=sentence):
+        PreprocessVecEnv("CartPole-v1", wrappers=[wrapper])
+
+
+def test_an_id_is_known_or_not_before_anything_is_made() -> None:
+    check_known("CartPole-v1")
+    check_known("Ant-v5")
+    check_known("nowhere:Env")
+    check_known("Anything", backend="pkg.mod:Simulator")
+    with pytest.raises(UserError, match=r"CartPol-v1 can't be made: .* Did you mean: `CartPole`"):
+        check_known("CartPol-v1")
 
 
 def test_gymnasium_warnings_are_logged_once_and_do_not_crash(

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from hpcpod import results
 from hpcpod.results import Run, open_run
 from tests.slots import ROOT
 from tests.small_runs import FAULTS, SLOW, mapping, wait_for
@@ -115,14 +116,15 @@ def test_a_run_ends_with_its_winner_and_leaves_no_process(shell: Shell) -> None:
 
 
 def test_a_killed_launcher_leaves_no_process_and_its_run_is_resumed_in_mid_round(
-    shell: Shell,
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(results, "STARTING_SECONDS", 0.0)
     launched = shell.launch(**LONG, stop={"rounds": 1})
     shell.until_in_mid_round(launched)
     launched.kill()
     shell.end(launched, -signal.SIGKILL)
     wait_for("the end of every process", lambda: shell.orphans() == [])
-    assert shell.run.status().state == "waiting"
+    assert shell.run.status().state == "interrupted"
     resumed = shell.resume()
     shell.until_in_mid_round(resumed)
     second = shell.resume()
@@ -160,6 +162,28 @@ def test_a_second_ctrl_c_ends_at_once_and_loses_no_more_than_that(shell: Shell) 
     assert "goes on at" in shell.logs()
 
 
+def test_a_run_outlives_the_reader_of_its_progress_and_ends_as_it_would(shell: Shell) -> None:
+    shell.write(**LONG, stop={"rounds": 2})
+    words = ["launch", "small.yaml", "--runs", "runs", "--no-probe"]
+    launched = subprocess.Popen(
+        [sys.executable, "-m", "hpcpod", *words],
+        cwd=shell.home, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    shell.processes.append(launched)
+    assert launched.stdout is not None and launched.stderr is not None
+    (shell.home / "0.out").write_bytes(launched.stdout.readline())
+    launched.stdout.close()
+    wait_for("a report", lambda: shell.run.board().reports > 0)
+    shell.until_in_mid_round(launched)
+    launched.send_signal(signal.SIGINT)
+    assert launched.wait(180) == 75
+    assert launched.stderr.read() == b""
+    launched.stderr.close()
+    assert shell.run.status().state == "paused"
+    assert shell.run.board().reports == 2
+
+
 def test_a_slot_that_gives_up_shows_its_last_words_and_is_replaced(shell: Shell) -> None:
     fault = {"fault": "raise", "tally": str(shell.home / "tally"), "times": 2}
     launched = shell.launch(
@@ -176,9 +200,18 @@ def test_a_slot_that_gives_up_shows_its_last_words_and_is_replaced(shell: Shell)
 
 SCRIPT = """
 import sys, time
+from concurrent.futures import ThreadPoolExecutor
 import hpcpod
-if __name__ == "__main__":
+
+def launch():
     run = hpcpod.launch(sys.argv[1], runs=sys.argv[2])
+    while not run.status().slots:
+        time.sleep(0.1)
+    return run
+
+if __name__ == "__main__":
+    with ThreadPoolExecutor(1) as pool:  # its thread ends, and the run goes on
+        run = pool.submit(launch).result()
     print(run.wait().stop_reason if sys.argv[3] == "wait" else time.sleep(300))
 """
 
@@ -187,7 +220,7 @@ def script(shell: Shell, *words: str) -> list[str]:
     return [sys.executable, "-c", SCRIPT, str(shell.home / "small.yaml"), *words]
 
 
-def test_a_script_launches_and_waits(shell: Shell) -> None:
+def test_a_script_launches_from_a_thread_and_waits(shell: Shell) -> None:
     shell.write(stop={"rounds": 1})
     done = subprocess.run(
         script(shell, str(shell.home / "runs"), "wait"),

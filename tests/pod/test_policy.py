@@ -26,6 +26,7 @@ from hpcpod.pod.policy import (
     spec_to_plain,
 )
 from hpcpod.storage.blobs import write_blob_file
+from tests.envs.small_envs import Starting
 from tests.pod.rounds import first_birth, train
 from tests.small_runs import create
 
@@ -89,6 +90,31 @@ def test_a_continuous_action_is_within_the_bounds_of_the_environment(tmp_path: P
     np.testing.assert_allclose(actions, 2.0 * np.clip(raw, -1, 1), atol=1e-6)
 
 
+@pytest.mark.parametrize(("many", "algorithm"), [(False, "ppo"), (False, "dqn"), (True, "ppo")])
+def test_a_policy_speaks_of_choices_as_the_environment_does(
+    many: bool, algorithm: str, tmp_path: Path
+) -> None:
+    env = make_env(lambda: Starting(many), 2)
+    agent = small(env, algorithm)
+    policy = load_policy_file(saved(agent, env, tmp_path / "p.h5", algorithm))
+    assert policy.spec == env.spec
+    raw = Starting(many)
+    obs, _ = raw.reset()
+    for _ in range(9):
+        obs, *_ = raw.step(policy(obs))
+    choices = agent.act(torch.arange(3), explore=False).numpy()
+    start = [7, -1] if many else 7
+    assert policy([5, 6, 7]).tolist() == (choices + start).tolist()
+
+
+def test_a_checkpoint_that_says_nothing_of_a_start_counts_from_0() -> None:
+    plain = spec_to_plain(make_env(Starting, 2).spec)
+    for field in ("observation", "action"):
+        del plain[field]["start"]
+    spec = spec_from_plain(plain)
+    assert (spec.observation, spec.action) == (Discrete(3), Discrete(2))
+
+
 class Loud:
     """An agent that wants more than it can have."""
 
@@ -142,10 +168,11 @@ def boxes() -> st.SearchStrategy[Box]:
     return st.builds(Box, st.just((2,)), bounds, bounds, st.sampled_from(["float32", "uint8"]))
 
 
+several = st.lists(st.integers(1, 9), min_size=1).map(tuple)
 spaces = (
     boxes()
-    | st.builds(Discrete, st.integers(1, 9))
-    | st.builds(MultiDiscrete, st.lists(st.integers(1, 9), min_size=1).map(tuple))
+    | st.builds(Discrete, st.integers(1, 9), st.integers())
+    | st.builds(MultiDiscrete, several, st.just(0) | several)
 )
 
 
@@ -162,7 +189,7 @@ def test_what_is_not_a_policy_is_refused_in_one_sentence(tmp_path: Path) -> None
         load_policy_file(tmp_path / "nothing.h5")
     text = tmp_path / "text.h5"
     text.write_text("not HDF5")
-    with pytest.raises(Corrupt, match="is not a blob of hpcpod"):
+    with pytest.raises(UserError, match=r"text.h5 is damaged, or is no policy: give a run or"):
         load_policy_file(text)
     segment = tmp_path / "segment.h5"
     write_blob_file(segment, {"obs": np.zeros(3)}, {"kind": "segment"})
@@ -172,3 +199,6 @@ def test_what_is_not_a_policy_is_refused_in_one_sentence(tmp_path: Path) -> None
     other = PPO(env.spec, PPOConfig(hidden=8), 0)
     with pytest.raises(Corrupt, match="does not fit its own description"):
         load_policy_file(saved(other, env, tmp_path / "other.h5"))
+    renamed = saved(small(env), env, tmp_path / "renamed.h5", hyperparameters={"width": 16})
+    with pytest.raises(Corrupt, match=r"does not fit its own description: .*'width'"):
+        load_policy_file(renamed)

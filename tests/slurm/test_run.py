@@ -109,9 +109,12 @@ def test_a_tick_by_hand_replaces_slots_when_there_is_no_coordinator(shell: Shell
     assert run.status().state == "waiting"
     shell.hpcpod("tick", "by-hand")
     assert len(shell.jobs()) == 2
-    while run.board().phase != "finished":
+
+    def ended() -> bool:
         shell.hpcpod("tick", "by-hand")
-        time.sleep(1)
+        return run.board().phase == "finished"
+
+    shell.cluster.wait("its end by ticks alone", ended, 180)
     assert shell.finished("by-hand")["stop_reason"] == "rounds"
 
 
@@ -194,12 +197,39 @@ def test_two_coordinators_at_once_never_double_the_population(shell: Shell) -> N
     try:
         most = 0
         run = shell.run("doubled")
+        end = time.monotonic() + 240
         while run.board().phase != "finished":
+            assert time.monotonic() < end, shell.logs("doubled")
             most = max(most, len(run.status().slots))
             time.sleep(0.2)
         assert most <= 3
         assert run.board().stop_reason == "rounds"
     finally:
         for process in processes:
+            process.terminate()
             process.wait(60)
+    shell.cluster.drained(60)
+
+
+def test_names_and_folders_may_have_spaces(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
+    home = tmp_path / "home of a person"
+    home.mkdir()
+    shell = Shell(slurm_cluster, home)
+    shell.hpcpod("launch", str(shell.small("two words", rounds=1)))
+    assert shell.finished("two words")["stop_reason"] == "rounds"
+    assert (shell.run("two words").path / "best.h5").exists()
+    assert "slot" in shell.hpcpod("logs", "two words", "slot-")
+
+
+def test_status_says_why_slots_wait(shell: Shell) -> None:
+    shell.cluster.run("sbatch", "-p", "high", "-N4", "--exclusive", "-o", "/dev/null",
+                      "--wrap", "sleep 300")  # fmt: skip
+    shell.hpcpod("launch", str(shell.small("waiting")))
+    known = {"Resources", "Priority"}
+    shell.cluster.wait("reasons", lambda: set(shell.status("waiting")["queue"]) <= known, 60)
+    status = shell.status("waiting")
+    assert status["state"] == "waiting"
+    assert sum(status["queue"].values()) == 2
+    assert "2 slots wait: " in shell.hpcpod("status", "waiting")
+    shell.hpcpod("stop", "waiting")
     shell.cluster.drained(60)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.storage.locks import Lease, file_lock
+from hpcpod.storage.locks import Lease, file_lock, is_held
 from hpcpod.storage.run_folder import RunFolder
 from tests.storage.faults import finish, start
 
@@ -118,3 +118,28 @@ def test_an_error_in_the_body_comes_out_and_frees_the_lock(tmp_path: Path) -> No
         with pytest.raises(ValueError, match="mine"), lease.taken() as held:
             assert held
             raise ValueError("mine")
+
+
+def test_a_look_at_a_lock_tells_whether_it_is_held_and_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert is_held(path) is False
+    assert not path.exists()
+    with file_lock(path, 0) as held:
+        assert held
+        path.chmod(0o444)
+        assert [is_held(path) for _ in range(3)] == [True] * 3
+        with file_lock(path, 0) as again:
+            assert not again, "it was looked at, not freed"
+    assert is_held(path) is False
+    path.chmod(0o644)
+    with file_lock(path, 0) as held:
+        assert held
+    assert is_held(tmp_path / "lock" / "below a file") is None
+
+
+def test_a_lock_makes_no_folder(tmp_path: Path) -> None:
+    with file_lock(tmp_path / "gone" / "lock", 0) as held:
+        assert held is None
+    with Lease(tmp_path / "gone" / "lease", 9).taken():
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -123,6 +128,43 @@ def test_slots_show_what_they_do(run: RunFolder) -> None:
     run.drop_slot("12_3")
     assert list(run.slots()) == ["12_4"]
     assert run.quarantined() == []
+
+
+def test_a_slot_s_silence_is_the_age_of_its_last_word(run: RunFolder) -> None:
+    assert run.silence("12_3") == math.inf
+    run.write_slot("12_3", {"state": "training"})
+    assert abs(run.silence("12_3")) < 60
+    long_ago = (run.path / "slots" / "12_3.json").stat().st_mtime - 1000
+    os.utime(run.path / "slots" / "12_3.json", (long_ago, long_ago))
+    assert run.silence("12_3") > 900
+    run.drop_slot("12_3")
+    assert run.silence("12_3") == math.inf
+
+
+def test_a_run_that_was_deleted_does_not_come_back(
+    run: RunFolder, report: Report, owner: Owner
+) -> None:
+    run.board.publish(-1, {}, {"rows": {"a": 1}}, "w")
+    shutil.rmtree(run.path)
+    writes: list[Callable[[], Any]] = [
+        lambda: run.publish_report(report),
+        lambda: run.claim(report.order, owner),
+        lambda: run.blobs.put({"x": np.ones(3)}, {}),
+        lambda: run.save_resume("p1", 1, 0, Checkpoint("ab" * 32, 5)),
+        lambda: run.write_slot("12_3", {}),
+        lambda: run.request("stop"),
+        lambda: run.board.publish(0, {"rows": {"a": 1}}, {"rows": {"a": 2}}, "w"),
+        lambda: run.disk.replace(run.path / "best.h5", b""),
+    ]
+    for write in writes:
+        with pytest.raises(RunNotFound, match=r"the run folder .* is gone"):
+            write()
+    run.drop_slot("12_3")
+    with contextlib.ExitStack() as locks:
+        locks.enter_context(run.merge_lock(0.1))
+        locks.enter_context(run.driver_lock())
+        locks.enter_context(run.coordinator_lease())
+    assert not run.path.exists()
 
 
 def test_thousands_of_reports_stay_a_few_hundred_per_folder(run: RunFolder) -> None:

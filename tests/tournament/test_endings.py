@@ -8,7 +8,6 @@ import pytest
 
 from hpcpod.config.schema import StopConfig
 from hpcpod.records import Board, Rescore
-from hpcpod.tournament.endings import FINALS_SECONDS
 from hpcpod.tournament.leaderboard import first_board, fold, leader, orders
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.scores import t_quantile
@@ -215,18 +214,16 @@ def test_finals_decide_by_the_lower_bound() -> None:
     assert fold(board, [lucky, steady], game, now=2.0).winner == "p0003"
 
 
-def test_finals_that_nobody_plays_end_with_the_leaderboard() -> None:
+def test_finals_wait_for_their_scores_through_a_full_queue_and_lost_slots() -> None:
     game, board = in_finals()
-    assert fold(board, [], game, now=1.0 + FINALS_SECONDS) == board
-    board = fold(board, [], game, now=2.0 + FINALS_SECONDS)
-    assert (board.phase, board.winner) == ("finished", "p0004")
-
-
-def test_finals_that_are_overdue_end_with_the_scores_that_are_there() -> None:
-    game, board = in_finals()
-    board = fold(board, [report(order_of(board, "p0003"), flat(0.0))], game, now=2.0)
-    board = fold(board, [], game, now=2.0 + FINALS_SECONDS)
-    assert (board.phase, board.winner) == ("finished", "p0003")
+    month = 30 * 24 * 3600.0
+    assert fold(board, [], game, now=month) == board
+    board = fold(board, [], game, now=month, lost=[order_of(board, "p0003").id])
+    assert order_of(board, "p0003").id == "p0003-final0-2"
+    board = fold(board, [report(order_of(board, "p0003"), flat(9.0))], game, now=2 * month)
+    assert board.phase == "finals"
+    board = fold(board, [report(order_of(board, "p0004"), flat(1.0))], game, now=3 * month)
+    assert (board.phase, board.winner, board.stopped) == ("finished", "p0003", 1.0)
 
 
 def test_finals_that_all_fail_end_with_the_leaderboard() -> None:

@@ -55,7 +55,7 @@ def test_a_lower_bound_is_one_sided() -> None:
     assert lower_bound(sample, 0.05) > lower_bound(sample, 0.025)
 
 
-def test_returns_that_are_all_equal_leave_no_doubt() -> None:
+def test_returns_that_are_all_equal_have_no_spread_to_doubt_by() -> None:
     assert interval([500.0] * 32) == (500.0, 500.0)
     assert lower_bound([500.0] * 32, 1e-9) == 500.0
 

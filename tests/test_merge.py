@@ -1,0 +1,125 @@
+"""What a merge leaves in the run folder, whoever dies meanwhile: the best policy, told ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpcpod.config.resolved import Resolved
+from hpcpod.records import Birth, Board, Checkpoint, Order, Rescore
+from hpcpod.results import Run
+from hpcpod.storage.board import writer_id
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.leaderboard import fold, orders
+from hpcpod.tournament.merge import after_merge, merge, read_board
+from hpcpod.tournament.rules import Rules
+from tests.slots import SlotProcess
+from tests.small_runs import SLOW, create, wait_for
+from tests.tournament.world import flat, report
+
+
+def rules_of(folder: RunFolder) -> Rules:
+    resolved = Resolved.from_document(folder.config)
+    return Rules.of(resolved.config, resolved.algorithms)
+
+
+def answer(folder: RunFolder, order: Order, returns: tuple[float, ...]) -> Board:
+    """Report on an order, with a checkpoint that is there, and merge."""
+    core = folder.blobs.put({"weights": np.ones(3)}, {"of": order.id})
+    checkpoint = Checkpoint(core, 512 * order.round)
+    folder.publish_report(report(order, returns, checkpoint=checkpoint))
+    return merge(folder, rules_of(folder))
+
+
+def the_order(board: Board, kind: type[Birth] | type[Rescore]) -> Order:
+    (order,) = [order for order in orders(board) if isinstance(order, kind)]
+    return order
+
+
+def publish(folder: RunFolder, change: Callable[[Board], Board]) -> Board:
+    """A generation by a merger that dies right after."""
+    found = folder.board.read()
+    assert found is not None
+    generation, old = found
+    new = change(Board.from_document(old))
+    assert folder.board.publish(generation, old, new.document(), writer_id())
+    return new
+
+
+@pytest.mark.parametrize("finish", [Run.tick, Run.wait, Run.stop])
+def test_an_end_whose_merger_died_is_finished_by_the_next(
+    finish: Callable[[Run], object], tmp_path: Path
+) -> None:
+    folder = create(tmp_path)
+    answer(folder, orders(read_board(folder))[0], flat(1.0))
+    publish(folder, lambda board: fold(board, [], rules_of(folder), now=1.0, stop="user"))
+    assert not (folder.path / "best.h5").exists()
+    finish(Run(folder))
+    assert (folder.path / "best.h5").exists()
+    assert folder.requested("stop") == {"reason": "user"}
+
+
+def test_an_end_is_exported_once(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    answer(folder, orders(read_board(folder))[0], flat(1.0))
+    merge(folder, rules_of(folder), stop="user")
+    (folder.path / "best.h5").unlink()  # taken away by a person
+    merge(folder, rules_of(folder))
+    assert not (folder.path / "best.h5").exists()
+
+
+def exported(folder: RunFolder) -> tuple[str, int, bytes]:
+    about = json.loads((folder.path / "best.json").read_text())
+    return about["pod"], about["round"], (folder.path / "best.h5").read_bytes()
+
+
+def test_a_winner_that_missed_an_older_attempt_is_exported_as_it_won(tmp_path: Path) -> None:
+    folder = create(tmp_path, stop={"target": 5.0, "rounds": 3})
+    board = answer(folder, the_order(read_board(folder), Birth), flat(6.0))
+    board = answer(folder, the_order(board, Rescore), flat(0.0))
+    board = answer(folder, the_order(board, Birth), flat(9.0))
+    winning = the_order(board, Rescore)
+    board = answer(folder, winning, flat(8.0, 16))
+    assert (board.phase, board.stop_reason) == ("finished", "target")
+    assert [score.passed for score in board.confirmed] == [False, True]
+    assert isinstance(winning, Rescore)
+    blob = folder.blobs.path(winning.checkpoint.core).read_bytes()
+    assert exported(folder) == ("p0001", 2, blob)
+    best = Run(folder).best()
+    assert best is not None
+    assert (best.round, best.mean, best.fresh) == (2, 8.0, True)
+
+
+def test_a_finalist_that_missed_the_target_is_exported_by_its_final(tmp_path: Path) -> None:
+    folder = create(tmp_path, stop={"target": 5.0, "rounds": 2})
+    board = answer(folder, the_order(read_board(folder), Birth), flat(6.0))
+    board = answer(folder, the_order(board, Rescore), flat(0.0))
+    board = answer(folder, the_order(board, Birth), flat(4.0))
+    final = the_order(board, Rescore)
+    assert isinstance(final, Rescore) and (final.purpose, final.round) == ("final", 1)
+    board = answer(folder, final, flat(2.0))
+    assert (board.phase, board.stop_reason) == ("finished", "rounds")
+    blob = folder.blobs.path(final.checkpoint.core).read_bytes()
+    assert exported(folder) == ("p0001", 1, blob)
+    best = Run(folder).best()
+    assert best is not None and best.mean == 2.0
+
+
+def test_a_round_that_the_finals_have_made_void_is_not_trained_to_its_end(tmp_path: Path) -> None:
+    long = {**SLOW, "round": {"env_steps": 6144, "episodes": 2}}
+    folder = create(tmp_path, **long, stop={"minutes": 600.0, "rounds": 9})
+    slot = SlotProcess(folder)
+    wait_for("the second round", lambda: slot.status().get("round") == 2)
+    slot.until_in_mid_round()
+    late = read_board(folder).started + 36_000
+    finals = publish(folder, lambda board: fold(board, [], rules_of(folder), now=late))
+    assert finals.phase == "finals"
+    after_merge(folder, finals)
+    assert slot.end() == 0, slot.log
+    board = read_board(folder)
+    assert (board.phase, board.stop_reason) == ("finished", "minutes")
+    assert folder.read_report("p0001-00002-1") is None
