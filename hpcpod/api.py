@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from hpcpod.results import Run, open_run, runs_home
 from hpcpod.tournament.mutation import unmutated
 
 if TYPE_CHECKING:
+    from hpcpod.envs.construct import Wrapper
     from hpcpod.envs.vec_env import VecEnv
     from hpcpod.pod.policy import Policy
     from hpcpod.pod.vanilla import Training
@@ -58,9 +60,13 @@ def train(
     env_steps: int,
     seed: int = 0,
     save_to: str | Path | None = None,
+    wrappers: Sequence[Wrapper] = (),
+    env_kwargs: Mapping[str, object] | None = None,
     **hyperparameters: Scalar,
 ) -> Training:
     """Train one agent with no tournament; return its policy and its learning curve.
+
+    The agent is scored about ten times on its way.
 
     Args:
         agent: ``ppo``, ``dqn``, or the path of an agent class.
@@ -68,6 +74,9 @@ def train(
         env_steps: environment steps to train, over all environments of the batch.
         seed: of everything random.
         save_to: a file for the policy, which ``load_policy`` reads.
+        wrappers: of gymnasium, as ``env.wrappers`` of a configuration: innermost first, each
+            ``"pkg.mod:Wrapper"`` or ``{"pkg.mod:Wrapper": {argument: value}}``.
+        env_kwargs: keyword arguments of the environment itself.
         hyperparameters: of the agent; its defaults stand where nothing is given.
 
     Raises:
@@ -77,12 +86,14 @@ def train(
         {
             "name": "train",
             "seed": seed,
-            "env": {"id": env},
+            "env": {"id": env, "wrappers": wrappers, "kwargs": env_kwargs or {}},
+            "stop": {"env_steps": env_steps},
             "population": {"algorithms": {agent: 1}, "pods": {"min": 1, "max": 1}},
             "agents": {agent: hyperparameters} if hyperparameters else {},
         }
     )
-    return train_config(config, env_steps=env_steps, save_to=save_to)
+    scored = replace(config.round, env_steps=max(1, (config.stop.env_steps or 1) // 10))
+    return train_config(replace(config, round=scored), save_to=save_to)
 
 
 def train_config(
@@ -136,16 +147,23 @@ def load_policy(source: str | Path | Run) -> Policy:
     Raises:
         UserError: there is nothing there, or the run has no policy yet.
     """
-    path = source
-    if not isinstance(path, Run) and not Path(path).is_file():
-        path = open_run(path)
-    if isinstance(path, Run):
-        best = path.best()
+    found = source if isinstance(source, Run) else _file_or_run(source)
+    if isinstance(found, Run):
+        best = found.best()
         if best is None:
-            raise UserError(f"{path.name} has no policy yet: no round was reported")
-        path = best.checkpoint
-    policy: Policy = plugins.load("hpcpod.pod.policy:load_policy_file")(Path(path))
+            raise UserError(f"{found.name} has no policy yet: no round was reported")
+        found = best.checkpoint
+    policy: Policy = plugins.load("hpcpod.pod.policy:load_policy_file")(found)
     return policy
+
+
+def _file_or_run(source: str | Path) -> Path | Run:
+    try:
+        path = Path(source)
+    except TypeError as error:
+        said = f"expected a Run, a run's folder or name, or a .h5 file, got {source!r}"
+        raise UserError(said) from error
+    return path if path.is_file() else open_run(source)
 
 
 def make_env(
@@ -153,6 +171,8 @@ def make_env(
     num_envs: int = 1,
     backend: str = "auto",
     device: str = "cpu",
+    wrappers: Sequence[Wrapper] = (),
+    kwargs: Mapping[str, object] | None = None,
 ) -> VecEnv:
     """A batched environment: tensors in, tensors out (see ``hpcpod.envs.vec_env.VecEnv``).
 
@@ -161,9 +181,12 @@ def make_env(
         num_envs: environments in the batch.
         backend: ``auto``, a name of the group ``hpcpod.envs``, or the path of a class.
         device: where the tensors live.
+        wrappers: of gymnasium, as for ``train``.
+        kwargs: keyword arguments of the environment itself.
 
     Raises:
         UserError: the environment can't be made.
     """
-    env: VecEnv = plugins.load("hpcpod.envs.make:make_env")(id, num_envs, backend, device)
+    make = plugins.load("hpcpod.envs.make:make_env")
+    env: VecEnv = make(id, num_envs, backend, device, wrappers, kwargs)
     return env

@@ -62,7 +62,13 @@ def _json(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--json", action="store_true", help="print JSON, for scripts")
 
 
-def _checked(verb: argparse.ArgumentParser) -> None:
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number, at least 1, got '{text}'")
+    return int(text)
+
+
+def _placed(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--cluster", metavar="NAME", help="local or slurm: overrides cluster.launcher"
     )
@@ -70,10 +76,6 @@ def _checked(verb: argparse.ArgumentParser) -> None:
         "--no-probe", action="store_true",
         help="do not make the environment here first: a login node may be unable to",
     )  # fmt: skip
-
-
-def _placed(verb: argparse.ArgumentParser) -> None:
-    _checked(verb)
     verb.add_argument("--runs", type=Path, metavar="DIR", help="where runs are (default: runs)")
 
 
@@ -90,12 +92,15 @@ def _add_makers(add: Add) -> None:
     verb = add("validate", commands.validate, "check a configuration and print it resolved")
     verb.add_argument("config", metavar="CONFIG", nargs="?", help="a YAML file")
     verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
-    _checked(verb)
+    _placed(verb)
     verb.add_argument("--fields", action="store_true", help="print the manual of every field")
     verb = add("train", commands.train, "train one agent with no tournament")
     _config(verb)
-    verb.add_argument("--env-steps", type=int, metavar="N", help="environment steps to train")
-    verb.add_argument("--save-to", type=Path, metavar="FILE", help="where the policy goes (.h5)")
+    verb.add_argument("--env-steps", type=_count, metavar="N", help="environment steps to train")
+    verb.add_argument(
+        "--save-to", type=Path, metavar="FILE",
+        help="where the policy goes; by default NAME.h5, unless that is there already",
+    )  # fmt: skip
 
 
 def _add_lookers(add: Add) -> None:
@@ -104,13 +109,16 @@ def _add_lookers(add: Add) -> None:
     _json(verb)
     verb = add("watch", commands.watch, "follow a run until it ends")
     _run(verb)
-    verb = add("leaderboard", commands.leaderboard, "who leads, and the winner's lineage")
+    verb = add(
+        "leaderboard", commands.leaderboard,
+        "who leads, with Student intervals of the mean return, and the winner's lineage",
+    )  # fmt: skip
     _run(verb)
     _json(verb)
     verb = add("logs", commands.logs, "the end of the logs of a run's slots and coordinator")
     _run(verb)
     verb.add_argument("name", metavar="NAME", nargs="?", default="", help="part of a log's name")
-    verb.add_argument("-n", "--lines", type=int, default=20, help="lines of each (default: 20)")
+    verb.add_argument("-n", "--lines", type=_count, default=20, help="lines of each (default: 20)")
     verb.add_argument("-f", "--follow", action="store_true", help="go on as they grow")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from hpcpod.errors import HpcpodError, UserError
 from hpcpod.records import Board, encode
-from hpcpod.results import Best, Run, Status, open_run, runs_home
+from hpcpod.results import ENDED, Run, Status, open_run, runs_home
 
 
 def say(text: str = "") -> None:
@@ -46,12 +46,8 @@ def launch(options: Namespace) -> int:
 
 def _say_how_to_follow(run: Run) -> None:
     say(f"run folder: {run.path}")
-    say(f"follow it:  hpcpod watch {_word(run)}    hpcpod status {_word(run)}    squeue --me")
-    say(f"end it:     hpcpod stop {_word(run)}")
-
-
-def _word(run: Run) -> str:
-    return shlex.quote(str(run.path))
+    say(f"follow it:  hpcpod watch {run.word}    hpcpod status {run.word}    squeue --me")
+    say(f"end it:     hpcpod stop {run.word}")
 
 
 def render(options: Namespace) -> int:
@@ -67,7 +63,7 @@ def render(options: Namespace) -> int:
     run = Run(folder)
     say(f"run folder: {run.path}")
     say("submit it with")
-    for path in launching.write_scripts(folder):
+    for path in launching.write_scripts(folder, config):
         say(f"    sbatch {shlex.quote(str(path))}")
     return 0
 
@@ -77,6 +73,7 @@ def validate(options: Namespace) -> int:
     from hpcpod import preparing
     from hpcpod.config.loading import dump_yaml
     from hpcpod.config.manual import field_manual
+    from hpcpod.storage.creation import check_creatable
 
     if options.fields:
         say(field_manual())
@@ -96,6 +93,10 @@ def validate(options: Namespace) -> int:
         )
     if checked.footprints:
         say(f"# disk that the run will need: about {_size(checked.disk)}")
+    try:
+        check_creatable(_runs(options) / config.name)
+    except UserError as error:
+        say(f"# launch would refuse: {error}")
     return 0
 
 
@@ -115,6 +116,9 @@ def train(options: Namespace) -> int:
 
     config = preparing.read_config(options.config, set_options=options.overrides)
     to = options.save_to or Path(f"{config.name}.h5")
+    if options.save_to is None and to.exists():
+        word = shlex.quote(str(to))
+        raise UserError(f"{to} is there already; overwrite it with --save-to {word}")
     told = 0.0
 
     def tell(progress: Any) -> None:
@@ -160,22 +164,27 @@ def status(options: Namespace) -> int:
         say_json(encode(now))
         return 0
     say(headline(now))
-    if now.best is not None:
-        _say_best(now.best)
+    _say_outcome(now)
     for name, slot in now.slots.items():
         say(f"slot {name}: {slot.get('state')} {slot.get('order', '')}")
     if now.queue:
         say(queue_line(now.queue))
     elif now.state == "waiting":
-        say("nobody works on it now: its slots are starting, or `hpcpod resume` goes on")
+        say("nobody works on it now: its slots are starting")
     elif now.state == "interrupted":
-        say(f"nobody runs it any more; go on with: hpcpod resume {_word(run)}")
+        say(f"nobody runs it; go on with: hpcpod resume {run.word}")
     if now.quarantined:
         say(f"{now.quarantined} damaged files were set aside in {run.path / 'quarantine'}")
     return 0
 
 
-def _say_best(best: Best) -> None:
+def _say_outcome(now: Status) -> None:
+    """Why the run was given up, if it was, and its best policy, if it has one."""
+    if now.failure:
+        say(f"given up: {now.failure}")
+    best = now.best
+    if best is None:
+        return
     seeds = "fresh seeds" if best.fresh else "the panel"
     say(
         f"best: {best.pod} {best.algorithm} round {best.round}: {best.mean:.1f}"
@@ -233,12 +242,10 @@ def watch(options: Namespace) -> int:
     run = open_run(options.run)
     seconds = 1.0 if run.local else 10.0
     with Live(run) as live:
-        while True:
-            state = run.status().state
+        for state in run.states(seconds):
             live.update(run.board())
-            if state in ("finished", "paused", "interrupted"):
+            if state in ENDED:
                 break
-            time.sleep(seconds)
     return conclude(run)
 
 
@@ -272,14 +279,16 @@ def conclude(run: Run) -> int:
     now = run.status(board)
     say()
     show_leaderboard(run, board)
-    if now.best is not None:
-        _say_best(now.best)
+    _say_outcome(now)
     say(f"run folder: {run.path}")
     if board.phase != "finished":
-        say(f"paused; go on with: hpcpod resume {_word(run)}")
+        say(f"{now.state}; go on with: hpcpod resume {run.word}")
         return 75
     say(f"finished: {board.stop_reason}, after {now.minutes:.1f} minutes")
-    return 1 if board.stop_reason == "failed" else 0
+    if now.best is None:
+        say(f"no policy: no round was reported; `hpcpod logs {run.word}` may say why")
+    fruitless = now.best is None and board.stop_reason != "user"
+    return 1 if fruitless or board.stop_reason == "failed" else 0
 
 
 def logs(options: Namespace) -> int:
@@ -287,27 +296,31 @@ def logs(options: Namespace) -> int:
     from hpcpod.launchers.local import tail
 
     folder = open_run(options.run).path / "logs"
-    files = sorted(p for p in folder.glob("*.log") if options.name in p.name)
+    files = _logs(folder, options.name)
     if not files:
         raise UserError(f"no log in {folder} has '{options.name}' in its name")
+    places = {path: path.stat().st_size for path in files}
     for path in files:
         say(f"==> {path}")
         say(tail(path, options.lines))
-    if options.follow:
-        _follow(files)
+    while options.follow:
+        time.sleep(0.5)
+        for path in _logs(folder, options.name):
+            places[path] = _say_rest(path, places.get(path, 0))
     return 0
 
 
-def _follow(files: list[Path]) -> None:
-    places = {path: path.stat().st_size for path in files}
-    while True:
-        for path in files:
-            with path.open(errors="replace") as file:
-                file.seek(places[path])
-                for line in file:
-                    say(f"{path.stem}: {line.rstrip()}")
-                places[path] = file.tell()
-        time.sleep(0.5)
+def _logs(folder: Path, name: str) -> list[Path]:
+    return sorted(path for path in folder.glob("*.log") if name in path.name)
+
+
+def _say_rest(path: Path, place: int) -> int:
+    """Print what a log has from this place on; return where it ends."""
+    with path.open(errors="replace") as file:
+        file.seek(place)
+        for line in file:
+            say(f"{path.stem}: {line.rstrip()}")
+        return file.tell()
 
 
 def stop(options: Namespace) -> int:
@@ -325,12 +338,14 @@ def resume(options: Namespace) -> int:
     run = open_run(options.run)
     if run.board().phase == "finished":
         raise UserError(f"{run.name} is finished: there is nothing to resume")
-    run.undrain()
+    if run.local and run.folder.driven():
+        raise UserError(f"another process runs {run.name} already; see `hpcpod status`")
+    paused = run.undrain()
     if run.local:
         return follow_here(run)
     from hpcpod import launching
 
-    jobs = launching.restart(run.folder)
+    jobs = launching.restart(run.folder, paused=paused)
     say(f"{run.name}: submitted {' and '.join(jobs) or 'nothing: its jobs are in the queue'}")
     return 0
 

@@ -77,24 +77,32 @@ def slots_table(status: Status) -> Table:
 
 
 def leaderboard_table(board: Board, rows: int | None = None) -> Table:
-    """The leaderboard, best first, with 95 % confidence intervals."""
-    from rich.table import Table
+    """The leaderboard, best first, with Student's 95 % intervals of the mean return.
 
-    table = Table(title="leaderboard", title_justify="left", pad_edge=False)
-    table.add_column("#", justify="right")
-    for column in ("pod", "algorithm"):
-        table.add_column(column)
-    for column in ("round", "mean return", "95 % interval", "episodes"):
-        table.add_column(column, justify="right")
-    table.add_column("origin")
-    table.add_column("fate")
+    A row is one line, of 80 columns if the terminal has no more: an agent's path is cut to fit.
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title="leaderboard", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
+        show_edge=False, pad_edge=False,
+    )  # fmt: skip
+    table.add_column("#", justify="right", no_wrap=True)
+    table.add_column("pod", no_wrap=True)
+    table.add_column("algorithm")
+    for column in ("round", "return ± 95 %", "episodes"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for column in ("origin", "fate"):
+        table.add_column(column, no_wrap=True)
     for place, entry in enumerate(board.entries[:rows], start=1):
         pod = board.pods[entry.pod]
         table.add_row(
-            str(place), entry.pod + (" (winner)" if entry.pod == board.winner else ""),
-            entry.algorithm, str(entry.round), number(entry.mean),
-            f"[{number(entry.low)}, {number(entry.high)}]".replace("[", r"\["),
-            str(entry.episodes), origin(pod), pod.fate,
+            str(place), entry.pod, Text(entry.algorithm, no_wrap=True, overflow="ellipsis"),
+            str(entry.round), f"{number(entry.mean)} ± {number(entry.high - entry.mean)}",
+            str(entry.episodes), origin(pod),
+            "winner" if entry.pod == board.winner else pod.fate,
         )  # fmt: skip
     return table
 
@@ -115,8 +123,9 @@ def screen(run: Run, board: Board) -> RenderableType:
     return Group(Text(headline(status)), slots_table(status), leaderboard_table(board, 10))
 
 
-def events(old: Board | None, new: Board) -> Iterator[str]:
-    """What happened between two boards, a line each."""
+def events(old: Board | None, new: Board, run: str) -> Iterator[str]:
+    """What happened between two boards of ``run``, a word of a command line, a line each."""
+    logs = f"`hpcpod logs {run}` has the traceback"
     before = old.pods if old is not None else {}
     for name, pod in sorted(new.pods.items()):
         was = before.get(name)
@@ -131,7 +140,9 @@ def events(old: Board | None, new: Board) -> Iterator[str]:
                 mean = sum(evaluation.returns) / len(evaluation.returns)
                 yield f"{name} {pod.algorithm} round {evaluation.round}: return {number(mean)}"
         if pod.fate == "failed" and (was is None or was.fate != "failed"):
-            yield f"{name} {pod.algorithm} failed: {pod.fate_reason}"
+            yield f"{name} {pod.algorithm} failed: {pod.fate_reason}; {logs}"
+        elif pod.failure and (was is None or was.failure != pod.failure):
+            yield f"{name} {pod.algorithm} {pod.failure}; {logs}"
         if pod.transfer_exact is not None and (was is None or was.transfer_exact is None):
             how = "exactly as" if pod.transfer_exact else "NOT as"
             yield f"{name} scored its parent's panel {how} its parent did before it trained"

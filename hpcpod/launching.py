@@ -18,7 +18,6 @@ from hpcpod.errors import HpcpodError
 from hpcpod.launchers.base import with_scripts
 from hpcpod.orchestrator import launcher_of, submit
 from hpcpod.records import Intent
-from hpcpod.storage.board import writer_id
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import first_board
 from hpcpod.tournament.merge import read_board
@@ -49,13 +48,7 @@ def create_run(resolved: Resolved, runs: Path) -> RunFolder:
     rules = Rules.of(resolved.config, resolved.algorithms)
     board = first_board(rules, time.time())
     document = {**resolved.document(), "source": source_state()}
-    folder = RunFolder.create(runs / resolved.config.name, document)
-    try:
-        folder.board.publish(-1, {}, board.document(), writer_id())
-    except BaseException:
-        remove_run(folder)
-        raise
-    return folder
+    return RunFolder.create(runs / resolved.config.name, document, board=board.document())
 
 
 def remove_run(folder: RunFolder) -> None:
@@ -84,13 +77,13 @@ def start(folder: RunFolder, config: RunConfig) -> list[str]:
     return jobs
 
 
-def write_scripts(folder: RunFolder) -> list[Path]:
+def write_scripts(folder: RunFolder, config: RunConfig) -> list[Path]:
     """Write a run's sbatch scripts for a person to submit; each counts once, like a launch's.
 
     Raises:
         UserError: the run's launcher submits no scripts.
     """
-    launcher = with_scripts(launcher_of(folder))
+    launcher = with_scripts(launcher_of(folder), config.cluster.launcher)
     paths = []
     for intent in new_intents(folder, launcher.places):
         folder.publish_intent(intent)
@@ -101,14 +94,18 @@ def write_scripts(folder: RunFolder) -> list[Path]:
     return paths
 
 
-def restart(folder: RunFolder) -> list[str]:
-    """Submit what a run on a cluster lacks: its coordinator, and slots; the jobs' ids."""
+def restart(folder: RunFolder, *, paused: bool) -> list[str]:
+    """Submit what a run on a cluster lacks: its coordinator, and slots; the jobs' ids.
+
+    Args:
+        folder: the run.
+        paused: it was drained: a coordinator that still runs is on its way out. One of a name
+            runs at a time, so another does no harm.
+    """
     launcher = launcher_of(folder)
-    # A coordinator that runs may be on its way out; one of a name runs at a time, so another
-    # does no harm.
-    present = {
-        job.kind for job in launcher.observe().jobs if job.kind == "slots" or job.state == "pending"
-    }
+    leaving = {("coordinator", "running")} if paused else set()
+    jobs_now = launcher.observe().jobs
+    present = {job.kind for job in jobs_now if (job.kind, job.state) not in leaving}
     wanted = [i for i in new_intents(folder, launcher.places) if i.kind not in present]
     jobs = []
     for intent in wanted:

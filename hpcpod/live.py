@@ -82,7 +82,7 @@ class Live:
 
     def update(self, board: Board) -> None:
         """Show what is new on the board."""
-        for line in events(self._seen, board):
+        for line in events(self._seen, board, self._run.word):
             self.say(line)
         self._seen = board
         if self._rich is not None:

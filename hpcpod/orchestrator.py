@@ -26,6 +26,7 @@ from hpcpod.launchers.base import ClusterView, JobView, Launcher
 from hpcpod.launchers.local import LocalLauncher
 from hpcpod.pod.signals import StopFlag
 from hpcpod.records import Board, Intent, Owner
+from hpcpod.storage.patience import PAUSES
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import needed_checkpoints, orders
 from hpcpod.tournament.merge import merge, read_board
@@ -37,7 +38,10 @@ RESUMED = "resumed"
 """The request by which a person says that the run goes on from here, whatever was before."""
 
 PRUNE_SECONDS = 600.0
-"""Age at which a checkpoint that nothing needs any more is removed."""
+"""Between two sweeps for checkpoints that nothing needs any more."""
+
+DUST_SECONDS = 2 * sum(PAUSES)
+"""Age of what is swept: no report names a checkpoint yet while its slot waits for the disk."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class Observed:
     claims: Mapping[str, Owner] = field(default_factory=dict)
     """Owners of open orders, read *before* the scheduler was asked."""
     silence: Mapping[str, float] = field(default_factory=dict)
-    """Seconds for which an owner that was started by hand has shown nothing, by its slot."""
+    """Seconds for which an owner that no scheduler knows has shown nothing, by its slot."""
     intents: tuple[Intent, ...] = ()
     submitted: Mapping[int, str] = field(default_factory=dict)
     """The job that counts for an intent, by the intent's number."""
@@ -66,7 +70,8 @@ class Merge:
     """Fold reports into the board; the slots of these orders are gone."""
 
     lost: tuple[str, ...] = ()
-    stop: str | None = None
+    failure: str = ""
+    """Why the run is given up, in one sentence; empty if it goes on."""
 
 
 @dataclass(frozen=True)
@@ -112,19 +117,21 @@ def plan(observed: Observed, token: Callable[[], str]) -> list[Action]:
     actions: list[Action] = [*_cancel(doubles, "its intent was submitted twice")]
     unrecorded = [i for i in observed.intents if i.number not in observed.submitted]
     in_queue = {job.token: job.submission for job in observed.cluster.jobs}
+    in_vain = _in_vain(observed)
+    hopeless = in_vain > observed.max_restarts
     missing = min(observed.places, len(orders(observed.board))) - len(slots) + len(doubles)
     for intent in unrecorded:
         if intent.token in in_queue:
             actions.append(Record(intent.number, in_queue[intent.token]))
-        elif intent.kind == "slots" and intent.count <= missing:
+        elif intent.kind == "slots" and intent.count <= missing and not hopeless:
             actions.append(Submit(intent))
             missing -= intent.count
-    if missing > 0 and _in_vain(observed) > observed.max_restarts:
+    if missing > 0 and hopeless:
         if slots:  # they may still bring a report; more of what dies will not
             return [*actions, Merge(gone)]
-        why = f"{_in_vain(observed)} submissions in a row brought no report"
-        log.error("%s: the run is given up", why)
-        return [*actions, Merge(gone, stop="failed")]
+        row = "1 submission" if in_vain == 1 else f"{in_vain} submissions in a row"
+        why = f"{row} brought no report; see `hpcpod logs`"
+        return [*actions, Merge(gone, why)]
     if missing > 0:
         number = max((i.number + 1 for i in observed.intents), default=0)
         actions.append(Submit(Intent(number, token(), "slots", missing, observed.board.reports)))
@@ -188,7 +195,9 @@ class Orchestrator:
         board = read_board(folder)
         owners = {order.id: folder.claim_owner(order.id) for order in orders(board)}
         claims = {order: owner for order, owner in owners.items() if owner is not None}
-        by_hand = [o.slot for o in claims.values() if o.slot.startswith(BY_HAND)]
+        # Slots that no scheduler knows: by hand, and those of another driver of a local run.
+        here = self._config.cluster.launcher == "local"
+        strangers = [o.slot for o in claims.values() if here or o.slot.startswith(BY_HAND)]
         intents = tuple(folder.intents())
         submitted = {i.number: folder.submission(i.number) for i in intents}
         return Observed(
@@ -196,7 +205,7 @@ class Orchestrator:
             cluster=launcher.observe(),
             places=launcher.places,
             claims=claims,
-            silence={slot: folder.silence(slot) for slot in by_hand},
+            silence={slot: folder.silence(slot) for slot in strangers},
             intents=intents,
             submitted={number: job for number, job in submitted.items() if job is not None},
             resumed=(folder.requested(RESUMED) or {}).get("intents", 0),
@@ -208,7 +217,12 @@ class Orchestrator:
         if isinstance(action, Merge):
             for order in action.lost:
                 log.info("%s: its slot is gone, it is given out again", order)
-            return merge(self._folder, self._rules, lost=action.lost, stop=action.stop)
+            if action.failure:
+                log.error("the run is given up: %s", action.failure)
+            stop = "failed" if action.failure else None
+            return merge(
+                self._folder, self._rules, lost=action.lost, stop=stop, failure=action.failure
+            )
         if isinstance(action, Record):
             self._folder.record_submission(action.number, action.job)
         elif isinstance(action, Cancel):
@@ -221,7 +235,7 @@ class Orchestrator:
     def _prune(self) -> None:
         if time.monotonic() - self._pruned > PRUNE_SECONDS:
             self._pruned = time.monotonic()
-            self._folder.prune(needed_blobs(self._folder), PRUNE_SECONDS)
+            self._folder.prune(needed_blobs(self._folder), DUST_SECONDS)
 
 
 def needed_blobs(folder: RunFolder) -> set[str]:

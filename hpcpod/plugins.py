@@ -26,9 +26,9 @@ def known(group: str) -> list[str]:
     return sorted({point.name for point in entry_points(group=f"hpcpod.{group}")})
 
 
-def suggest(name: str, candidates: list[str]) -> str:
-    """A clause that proposes the nearest candidate, or an empty string."""
-    close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
+def suggest(name: str, candidates: list[str], likeness: float = 0.5) -> str:
+    """A clause that proposes the nearest candidate, or an empty string if none is near."""
+    close = difflib.get_close_matches(name, candidates, n=1, cutoff=likeness)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 

@@ -106,16 +106,9 @@ def check(config: RunConfig, *, source: str = "the configuration", probe: bool =
     Raises:
         ConfigError: says every problem that was found.
     """
-    problems = [*_unusable_parts(config), *_endless(config)]
-    algorithms: Mapping[str, AlgorithmSpace] = {}
-    footprints: Mapping[str, Footprint] = {}
-    try:
-        algorithms = resolve_algorithms(config)
-        footprints = _probe(config, algorithms) if probe else {}
-    except ConfigError as error:
-        problems += error.problems
+    algorithms, footprints, problems = _task(config, probe=probe)
+    problems += [*_unusable_parts(config), *_endless(config), *_no_gpu(config)]
     problems += _short_rounds(config, algorithms, footprints)
-    problems += [] if probe else _unknown_env(config)
     if problems:
         raise ConfigError(source, problems)
     share = quotas(config.population)
@@ -133,11 +126,9 @@ def resolve_task(config: RunConfig, *, source: str = "the configuration") -> Res
     Raises:
         ConfigError: says every problem that was found.
     """
-    try:
-        algorithms = resolve_algorithms(config)
-        _probe(config, algorithms)
-    except ConfigError as error:
-        raise ConfigError(source, error.problems) from error
+    algorithms, _, problems = _task(config, probe=True)
+    if problems:
+        raise ConfigError(source, problems)
     return Resolved(config, algorithms)
 
 
@@ -151,9 +142,30 @@ def scripts(config: RunConfig, runs: Path) -> list[str]:
         UnusablePlugin: the launcher.
         UserError: it submits no scripts, or a template or an option can't be used as written.
     """
-    launcher = with_scripts(make_launcher((runs / config.name).absolute(), config))
-    kinds = Intent(0, "TOKEN", "coordinator"), Intent(1, "TOKEN", "slots", launcher.places)
-    return [launcher.script(intent) for intent in kinds]
+    launcher = make_launcher((runs / config.name).absolute(), config)
+    submitting = with_scripts(launcher, config.cluster.launcher)
+    kinds = Intent(0, "TOKEN", "coordinator"), Intent(1, "TOKEN", "slots", submitting.places)
+    return [submitting.script(intent) for intent in kinds]
+
+
+def _task(
+    config: RunConfig, *, probe: bool
+) -> tuple[Mapping[str, AlgorithmSpace], Mapping[str, Footprint], list[str]]:
+    """The agents' spaces, what their pods keep on the disk, and every problem of them and of
+    the environment; no agent is tried while one of the spaces is wrong."""
+    algorithms: Mapping[str, AlgorithmSpace] = {}
+    footprints: Mapping[str, Footprint] = {}
+    problems: list[str] = []
+    try:
+        algorithms = resolve_algorithms(config)
+    except ConfigError as error:
+        problems += error.problems
+    try:
+        footprints = _probe(config, algorithms) if probe else {}
+    except ConfigError as error:
+        problems += error.problems
+    problems += [] if probe else _unknown_env(config)
+    return algorithms, footprints, problems
 
 
 def _unusable_parts(config: RunConfig) -> list[str]:
@@ -182,6 +194,15 @@ def _endless(config: RunConfig) -> list[str]:
     if any(end is not None for end in (stop.target, stop.env_steps, stop.minutes, stop.rounds)):
         return []
     return ["stop: nothing ends this run; give it a target, env_steps, minutes or rounds"]
+
+
+def _no_gpu(config: RunConfig) -> list[str]:
+    if config.pod.device != "cuda" or config.resources.gpus_per_pod > 0:
+        return []
+    return [
+        "pod.device: cuda needs a GPU, but resources.gpus_per_pod is 0; set it to 1,"
+        " or pod.device to auto"
+    ]
 
 
 def _short_rounds(

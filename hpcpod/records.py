@@ -202,6 +202,8 @@ class PodState:
     """The last round at which it was compared with its cohort."""
     failures: int = 0
     """Failed attempts in a row."""
+    failure: str = ""
+    """The last of these, and why: ``round 1, attempt 2 on local-0-0 failed: ...``; else empty."""
     trained_steps: int = 0
     """Environment steps trained under this name."""
     history: tuple[Evaluation, ...] = ()
@@ -264,16 +266,23 @@ class Board:
 
     started: float
     """Unix time of the first generation, in seconds."""
+    began: float | None = None
+    """Unix time at which the first slot began to work, in seconds: ``stop.minutes`` count from
+    then, and a queue costs none."""
     phase: Phase = "running"
     stop_reason: str | None = None
     """``target``, ``env_steps``, ``minutes``, ``rounds``, ``user`` or ``failed``."""
+    failure: str = ""
+    """Empty, or why the run was given up, in one sentence."""
     stopped: float | None = None
     """Unix time at which the phase left ``running``, in seconds."""
     winner: str | None = None
     env_steps: int = 0
     """Environment steps trained by the whole population."""
     reports: int = 0
-    """Reports that counted."""
+    """Reports that counted, of failures and of scores too."""
+    rounds: int = 0
+    """Rounds that pods have finished."""
     next_pod: int = 1
     attempts: int = 0
     """Attempts made at the target so far."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import shlex
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -32,6 +33,12 @@ RunState = Literal["running", "finals", "draining", "paused", "waiting", "interr
 
 STARTING_SECONDS = 30.0
 """A new run that nobody drives yet is only starting."""
+
+ENDED: tuple[RunState, ...] = ("finished", "paused", "interrupted")
+"""States in which nothing more happens by itself."""
+
+SCHEDULER_SECONDS = 60.0
+"""Between two questions to the scheduler, from those who wait."""
 
 QUEUE_SECONDS = 5.0
 """How long a look at a run waits for the scheduler's answer."""
@@ -63,9 +70,11 @@ class Status:
     path: str
     state: RunState
     """``waiting``: nobody works on it now; its slots are queued or starting. ``paused``: it was
-    drained. ``interrupted``: the process that ran it on this machine is gone. ``hpcpod resume``
-    goes on with the last two."""
+    drained. ``interrupted``: the process that ran it on this machine is gone, or it has no job
+    in the queue. ``hpcpod resume`` goes on with the last two."""
     stop_reason: str | None
+    failure: str
+    """Empty, or why the run was given up, in one sentence."""
     target: float | None
     best: Best | None
     slots: Mapping[str, Mapping[str, Any]]
@@ -79,13 +88,13 @@ class Status:
     copies: int
     """Of these, copies of another."""
     rounds: int
-    """Rounds reported, over all pods."""
+    """Rounds finished, over all pods."""
     env_steps: int
     """Environment steps trained, over all pods."""
     attempts: int
     """Attempts made at the target."""
     minutes: float
-    """Wall time from the first generation to the end, or to now."""
+    """Wall time since the first slot began to work, to the end or to now."""
     quarantined: int
     """Damaged files that were set aside."""
 
@@ -102,6 +111,11 @@ class Run:
     def path(self) -> Path:
         """The run folder."""
         return self.folder.path
+
+    @property
+    def word(self) -> str:
+        """The run as a word of a command line."""
+        return shlex.quote(str(self.path))
 
     @property
     def name(self) -> str:
@@ -130,30 +144,35 @@ class Run:
 
         Args:
             board: a board that was read before, to look at; by default the latest.
-            ask_scheduler: if the run waits on a cluster, ask why.
+            ask_scheduler: if the run waits on a cluster, ask whether, and why.
         """
         # Before the board is read: a run that ends meanwhile has ended there.
         driven = not self.local or self.folder.driven() is not False
         board = board or self.board()
         slots = {name: s for name, s in self.folder.slots().items() if _at_work(s)}
         state = self._state(board, bool(slots), driven)
+        queue: dict[str, int] = {}
+        if state == "waiting" and ask_scheduler and not self.local:
+            state, queue = self._ask_scheduler(board)
         end = board.stopped if board.stopped is not None else time.time()
+        began = board.began if board.began is not None else end
         return Status(
             run=self.name,
             path=str(self.path),
             state=state,
             stop_reason=board.stop_reason,
+            failure=board.failure,
             target=self._resolved.config.stop.target,
             best=self.best(board),
             slots=slots,
-            queue=self._queue() if ask_scheduler and state == "waiting" else {},
+            queue=queue,
             pods=len(board.living),
             born=len(board.pods),
             copies=sum(pod.cause == "copy" for pod in board.pods.values()),
-            rounds=board.reports,
+            rounds=board.rounds,
             env_steps=board.env_steps,
             attempts=board.attempts,
-            minutes=(end - board.started) / 60,
+            minutes=(end - began) / 60,
             quarantined=len(self.folder.quarantined()),
         )
 
@@ -164,19 +183,18 @@ class Run:
             return "draining" if at_work else "paused"
         if at_work:
             return "finals" if board.phase == "finals" else "running"
-        starting = time.time() - board.started < STARTING_SECONDS
-        return "waiting" if driven or starting else "interrupted"
+        return "waiting" if driven or _starting(board) else "interrupted"
 
-    def _queue(self) -> dict[str, int]:
-        if self.local:
-            return {}
+    def _ask_scheduler(self, board: Board) -> tuple[RunState, dict[str, int]]:
+        """Whether a run without a slot at work waits, and for what, by the number of its slots."""
         try:
             jobs = launcher_of(self.folder).observe(QUEUE_SECONDS).jobs
         except LaunchError as error:
             log.warning("why %s waits is not known: %s", self.name, error)
-            return {}
+            return "waiting", {}
         slots = [job for job in jobs if job.kind == "slots" and job.state == "pending"]
-        return dict(Counter(job.reason or "no reason yet" for job in slots))
+        reasons = Counter(job.reason or "no reason yet" for job in slots)
+        return ("waiting" if jobs or _starting(board) else "interrupted"), dict(reasons)
 
     def leaderboard(self, board: Board | None = None) -> tuple[Entry, ...]:
         """The rows, best first."""
@@ -225,21 +243,26 @@ class Run:
             HpcpodError: nobody goes on with it: the process that ran it here is gone.
         """
         end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            status = self.status()
-            if status.state == "finished":
+        for state in self.states(poll):
+            if state == "finished":
                 with contextlib.suppress(StorageError):  # a looker may have no right to write
                     after_merge(self.folder, self.board())
-            if status.state in ("finished", "paused"):
-                return status
-            if status.state == "interrupted":
-                word = shlex.quote(str(self.path))
-                raise HpcpodError(
-                    f"nobody runs {self.name} any more; `hpcpod resume {word}` goes on"
-                )
+            if state in ("finished", "paused"):
+                break
+            if state == "interrupted":
+                raise HpcpodError(f"nobody runs {self.name}; `hpcpod resume {self.word}` goes on")
             if end is not None and time.monotonic() > end:
-                raise TimeoutError(f"{self.name} is still {status.state} after {timeout:g} s")
-            time.sleep(poll)
+                raise TimeoutError(f"{self.name} is still {state} after {timeout:g} s")
+        return self.status()
+
+    def states(self, seconds: float) -> Iterator[RunState]:
+        """Its state now, and again after each pause of ``seconds``, without an end."""
+        asked = -math.inf
+        while True:
+            due = time.monotonic() - asked > SCHEDULER_SECONDS
+            asked = time.monotonic() if due else asked
+            yield self.status(ask_scheduler=due).state
+            time.sleep(seconds)
 
     def stop(self, *, drain: bool = False) -> Status:
         """End the run and keep the best policy of it.
@@ -265,11 +288,14 @@ class Run:
         self.folder.request("drain")
         return True
 
-    def undrain(self) -> None:
-        """Take the wish to drain back; what was submitted before did not fail, it was ended."""
+    def undrain(self) -> bool:
+        """Take the wish to drain back, if there was one; what was submitted before did not fail,
+        it was ended."""
+        paused = self.folder.requested("drain") is not None
         self.folder.withdraw(RESUMED)
         self.folder.request(RESUMED, {"intents": self.folder.intent_count()})
         self.folder.withdraw("drain")
+        return paused
 
     def tick(self) -> Status:
         """Observe, plan, act once, as the coordinator does.
@@ -286,19 +312,22 @@ class Run:
         Raises:
             UserError: the file can't be written.
         """
-        if to is not None:
-            check_writable(to)
         board = self.board()
-        if export_best(self.folder, board) is None:
-            raise UserError(f"{self.name} has no policy yet: no round was reported")
-        exported = self.path / "best.h5"
         if to is None:
-            return exported
-        self.folder.disk.replace(to.absolute(), exported.read_bytes())
-        return to
+            done = export_best(self.folder, board)
+        else:
+            check_writable(to)
+            done = export_best(self.folder, board, to.absolute())
+        if done is None:
+            raise UserError(f"{self.name} has no policy yet: no round was reported")
+        return to or self.path / "best.h5"
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
+
+
+def _starting(board: Board) -> bool:
+    return time.time() - board.started < STARTING_SECONDS
 
 
 def _at_work(status: Mapping[str, Any]) -> bool:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod.config.resolved import Resolved
-from hpcpod.errors import StorageError, exit_code
+from hpcpod.errors import Corrupt, StorageError, exit_code
 from hpcpod.launchers.admission import REQUEUE, admitted, identity
 from hpcpod.pod.child import Child, ChildDied
 from hpcpod.pod.signals import StopFlag, die_with_parent
@@ -39,6 +39,8 @@ IDLE_SECONDS = (0.1, 5.0)
 
 GLANCE_SECONDS = 0.1
 """Between two glances at the stop flag while the child works: a grace period may be short."""
+
+_HUNG = "the training process gave no sign of life for {:g} s (pod.hang_seconds): killed"
 
 BROKEN = ("crash", "memory")
 """Kinds of failure after which the training process is not used again."""
@@ -106,17 +108,26 @@ class Slot:
                 continue
             pause = IDLE_SECONDS[0]
             if self._folder.has_report(order.id):  # a former life ended before its merge
-                merge(self._folder, self._rules)
+                patiently(partial(merge, self._folder, self._rules), self._ending)
                 continue
+            if board.began is None:
+                patiently(partial(merge, self._folder, self._rules, at_work=True), self._ending)
             report = patiently(partial(self.execute, order), self._stopping)
             if report is None:
                 continue
-            patiently(partial(self._publish, report), self._stopping)
+            try:
+                patiently(partial(self._publish, report), self._stopping)
+            except Corrupt as error:
+                log.error("%s: its round is done again", error)
+                continue
             if self._gives_up(report):
                 return 1
         return self._farewell()
 
     def _publish(self, report: Report) -> None:
+        if report.checkpoint is not None and not self._folder.holds(report.checkpoint):
+            # This machine was suspended for so long that they were taken for dust.
+            raise Corrupt(f"{report.order}: the blobs of its checkpoint are gone")
         self._folder.publish_report(report)
         merge(self._folder, self._rules)
 
@@ -185,20 +196,27 @@ class Slot:
         if self._child is None:
             self._child = Child(self._folder.path, self._owner.slot, self._config.resources)
         self._child.send(order)
-        shown = _status(order)
+        shown, heard = _status(order), time.monotonic()
         asked_at: float | None = None
         while True:
             reply = self._child.receive(GLANCE_SECONDS)
             if reply is not None and "progress" not in reply:
                 return reply
             if reply is not None:
-                shown = {**shown, **reply["progress"]}
+                shown, heard = {**shown, **reply["progress"]}, time.monotonic()
+            elif self._is_hung(heard):
+                self._child.kill()
+                return {"failure": _HUNG.format(self._config.pod.hang_seconds), "kind": "crash"}
             self._tell(shown)  # also while it evaluates: whoever is silent is taken for dead
             if asked_at is None and (self._stop or self._sees_a_stop(order)):
                 asked_at = time.monotonic()
                 self._child.ask_to_stop()
             if asked_at is not None and time.monotonic() - asked_at > self._pace.grace:
                 self._child.kill()
+
+    def _is_hung(self, heard: float) -> bool:
+        limit = self._config.pod.hang_seconds
+        return limit is not None and time.monotonic() - heard > limit
 
     def _gives_up(self, report: Report) -> bool:
         """A slot that fails again and again is on a bad node: it must not burn every pod."""

@@ -29,7 +29,7 @@ def test_launch_trains_in_the_background_and_wait_sees_the_end(tmp_path: Path) -
     assert run.name == "overridden"
     status = run.wait(timeout=120)
     assert (status.state, status.stop_reason) == ("finished", "rounds")
-    assert status.rounds == 3  # a round for each of two pods, and the finalist's score
+    assert status.rounds == 2  # one for each of two pods; the finalist's score is none
     assert len(run.leaderboard()) == 2
     best = run.best()
     assert best is not None
@@ -58,7 +58,7 @@ def test_wait_ends_when_the_coordinator_was_killed(
     monkeypatch.setattr(results, "STARTING_SECONDS", 0.0)
     assert run.status().state in ("running", "waiting")
     launching._BACKGROUND[-1].kill()
-    with pytest.raises(HpcpodError, match="nobody runs tiny any more"):
+    with pytest.raises(HpcpodError, match="nobody runs tiny"):
         run.wait(timeout=120)
     assert run.status().state == "interrupted"
 
@@ -107,8 +107,29 @@ def test_train_refuses_what_cannot_be() -> None:
         hpcpod.train("poo", env_steps=10)
     with pytest.raises(UserError, match="continuous action"):
         hpcpod.train("dqn", "Pendulum-v1", env_steps=10)
-    with pytest.raises(ConfigError, match="env_steps must be at least 1"):
+    with pytest.raises(ConfigError, match="env_steps: must be at least 1, got 0"):
         hpcpod.train("ppo", env_steps=0)
+    with pytest.raises(ConfigError, match="env_steps: expected int, got 'many'"):
+        hpcpod.train("ppo", env_steps="many")  # type: ignore[arg-type]
+
+
+def test_train_scores_about_ten_times() -> None:
+    training = hpcpod.train("ppo", env_steps=2560, horizon=16, minibatch_size=32, epochs=1)
+    assert len(training.curve) == 10
+
+
+def test_the_task_may_have_wrappers_and_arguments(tmp_path: Path) -> None:
+    flat = "gymnasium.wrappers:FlattenObservation"
+    task = "tests.envs.small_envs:Structured"
+    env = hpcpod.make_env(task, 2, wrappers=[flat], kwargs={"size": 3})
+    assert env.reset().shape == (2, 5)
+    hpcpod.train(
+        "ppo", task, env_steps=64, horizon=4, minibatch_size=8,
+        save_to=tmp_path / "policy.h5", wrappers=[flat], env_kwargs={"size": 3},
+    )  # fmt: skip
+    policy = hpcpod.load_policy(tmp_path / "policy.h5")
+    assert policy.about["env"]["kwargs"] == {"size": 3}
+    assert policy(np.zeros(5)) in (0, 1)
 
 
 def test_make_env_gives_a_batch_of_tensors() -> None:
@@ -123,11 +144,15 @@ def test_make_env_gives_a_batch_of_tensors() -> None:
 def test_load_policy_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(RunNotFound, match="no run at"):
         hpcpod.load_policy(tmp_path / "nothing")
+    with pytest.raises(UserError, match=r"expected a Run, .* got 42"):
+        hpcpod.load_policy(42)  # type: ignore[arg-type]
     run = hpcpod.launch(TINY, runs=tmp_path, stop={"rounds": 1})
     run.wait(timeout=120)
     policy = hpcpod.load_policy(run)
     with pytest.raises(UserError, match=r"observes shape \(4,\)"):
         policy(np.zeros(3))
+    with pytest.raises(UserError, match="this batch is empty"):
+        policy(np.zeros((0, 4)))
 
 
 def test_the_notebook_runs(finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

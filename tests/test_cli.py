@@ -128,6 +128,33 @@ def test_what_validate_prints_is_a_configuration_again(
     assert capsys.readouterr().out == first
 
 
+def test_validate_says_whether_launch_could_make_the_folder(
+    home: Path, capsys: pytest.CaptureFixture[str], finished_run: Path
+) -> None:
+    words = ["validate", "good.yaml", "--set", f"name={finished_run.name}", "--runs"]
+    assert main([*words, str(finished_run.parent)]) == 0
+    assert f"# launch would refuse: there is a run, or something else, at {finished_run}" in (
+        capsys.readouterr().out
+    )
+    assert main([*words, "good.yaml"]) == 0
+    assert "# launch would refuse: can't create the run folder good.yaml/" in (
+        capsys.readouterr().out
+    )
+    assert main([*words, "/proc/runs"]) == 0
+    assert "# launch would refuse: can't create the run folder /proc" in capsys.readouterr().out
+    assert main([*words, "new/runs"]) == 0
+    assert "refuse" not in capsys.readouterr().out
+    assert not (home / "new").exists()
+
+
+def test_a_run_that_found_no_policy_has_failed(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--set", "round.env_steps=100000000", "--set", "stop={minutes: 0.02}")
+    assert main(["launch", "good.yaml", *words]) == 1
+    assert "no policy: no round was reported" in capsys.readouterr().out
+
+
 def test_validate_fields_is_the_manual(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "--fields"]) == 0
     manual = capsys.readouterr().out
@@ -154,7 +181,7 @@ def test_leaderboard_shows_rows_and_lineage(
 ) -> None:
     assert main(["leaderboard", str(finished_run)]) == 0
     said = capsys.readouterr().out
-    assert "(winner)" in said
+    assert " winner" in said
     assert "lineage of p0" in said
     assert main(["leaderboard", str(finished_run), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
@@ -198,7 +225,7 @@ def test_export_writes_a_policy(finished_run: Path, tmp_path: Path) -> None:
     assert hpcpod.load_policy(to)([0.0, 0.0, 0.0, 0.0]) in (0, 1)
 
 
-UNWRITABLE = ["/proc/nowhere.h5", "good.yaml/x.h5", "folder", f"{'a' * 300}.h5"]
+UNWRITABLE = ["/proc/nowhere.h5", "no/such/x.h5", "good.yaml/x.h5", "folder", f"{'a' * 300}.h5"]
 
 
 @pytest.mark.parametrize("to", UNWRITABLE)
@@ -215,7 +242,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(
 
 
 def test_looking_whether_a_file_can_be_written_makes_nothing(home: Path) -> None:
-    check_writable(home / "new" / "folder" / "policy.h5")
+    check_writable(home / "policy.h5")
     check_writable(home / "good.yaml")
     assert sorted(home.rglob("*")) == [home / "good.yaml"]
 
@@ -224,6 +251,29 @@ def test_logs_shows_a_slot_s_log(finished_run: Path, capsys: pytest.CaptureFixtu
     assert main(["logs", str(finished_run)]) == 0
     assert "slot local-" in capsys.readouterr().out
     assert "has 'nobody' in its name" in refusal(capsys, "logs", str(finished_run), "nobody")
+
+
+@pytest.mark.parametrize("lines", ["0", "-3", "many"])
+def test_a_count_of_lines_is_one_at_least(
+    finished_run: Path, capsys: pytest.CaptureFixture[str], lines: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["logs", str(finished_run), "-n", lines])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert f"-n/--lines: expected a whole number, at least 1, got '{lines}'" in said
+
+
+def test_following_the_logs_finds_those_that_come_later(finished_run: Path, home: Path) -> None:
+    run = home / "runs" / "copied"
+    shutil.copytree(finished_run, run)
+    command = [sys.executable, "-m", "hpcpod", "logs", str(run), "-f", "-n", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        assert following.stdout.readline().startswith("==> ")
+        (run / "logs" / "slot-late.log").write_text("hello\n")
+        assert "slot-late: hello\n" in iter(following.stdout.readline, "")
+        following.kill()
 
 
 def test_help_of_every_verb_teaches(capsys: pytest.CaptureFixture[str]) -> None:
@@ -255,6 +305,10 @@ def test_training_one_agent_prints_its_curve_and_writes_its_policy(
     said = capsys.readouterr().out
     assert "env steps  return" in said
     assert (home / "small.h5").exists()
+    said = refusal(capsys, "train", "good.yaml", "--env-steps", "128")
+    assert said == ("hpcpod: small.h5 is there already; overwrite it with --save-to small.h5\n")
+    again = ("train", "good.yaml", "--env-steps", "128", "--save-to", "small.h5")
+    assert main(again) == 0
 
 
 def test_a_plugin_beside_the_configuration_is_found_by_slots_and_later_from_anywhere(
@@ -319,7 +373,9 @@ def test_a_damaged_run_does_not_hide_the_others(
 def test_render_refuses_before_it_makes_anything(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "submits no scripts" in refusal(capsys, "render", "good.yaml", "--cluster", "local")
+    for words in (("render", "--cluster", "local"), ("launch", "--dry-run")):
+        said = refusal(capsys, *words, "good.yaml")
+        assert said == "hpcpod: the launcher 'local' submits no scripts; add --cluster slurm\n"
     bad = ("render", "good.yaml", "--set", "cluster.sbatch={array: '1'}")
     assert "can't be set here" in refusal(capsys, *bad)
     assert not (home / "runs").exists()

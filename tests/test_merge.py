@@ -115,7 +115,9 @@ def test_a_round_that_the_finals_have_made_void_is_not_trained_to_its_end(tmp_pa
     slot = SlotProcess(folder)
     wait_for("the second round", lambda: slot.status().get("round") == 2)
     slot.until_in_mid_round()
-    late = read_board(folder).started + 36_000
+    began = read_board(folder).began
+    assert began is not None
+    late = began + 36_000
     finals = publish(folder, lambda board: fold(board, [], rules_of(folder), now=late))
     assert finals.phase == "finals"
     after_merge(folder, finals)

@@ -35,6 +35,7 @@ from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.pod import Watch
 from hpcpod.records import Birth, Board, Intent, Owner, PodState
+from hpcpod.tournament.leaderboard import orders
 from tests.pod.rounds import first_birth, onward, train
 from tests.slots import ROOT
 from tests.small_runs import AGENTS, create
@@ -143,7 +144,10 @@ def test_a_draining_run_submits_nothing_and_cancels_only_what_waits() -> None:
 def test_submitting_in_vain_fails_the_run() -> None:
     intents = [intent(number, 3, reports=5) for number in range(4)]
     in_vain = observed([], intents, range(4), on=board(reports=5), max_restarts=3)
-    assert planned(in_vain) == [Merge(stop="failed")]
+    given_up = Merge(failure="4 submissions in a row brought no report; see `hpcpod logs`")
+    assert planned(in_vain) == [given_up]
+    unrecorded = replace(in_vain, intents=(*intents, intent(4, 1, reports=5)))
+    assert planned(unrecorded) == [given_up]  # nor is one of its intents made up for
     assert planned(replace(in_vain, board=board(reports=6)))[-1] == Merge()
     at_work = replace(in_vain, cluster=ClusterView((job(3, 0),)))
     assert planned(at_work) == [Merge()]  # it may still report, and is not thrown away
@@ -169,21 +173,23 @@ def situations(draw: st.DrawFn) -> Observed:
     return observed(
         jobs, intents, submitted, board(draw(st.integers(0, 6)), reports=2),
         places=draw(st.integers(1, 5)), draining=draw(st.booleans()),
+        max_restarts=draw(st.integers(0, 3)),
     )  # fmt: skip
 
 
 @given(situations())
-def test_a_plan_never_asks_for_more_than_the_places_but_by_intents_already_made(
-    what: Observed,
-) -> None:
+def test_a_plan_never_asks_for_more_slots_than_there_are_places_and_orders(what: Observed) -> None:
     actions = planned(what)
     submits = [action.intent for action in actions if isinstance(action, Submit)]
     cancelled = {name for action in actions if isinstance(action, Cancel) for name in action.jobs}
     new = [i for i in submits if i.token == "new"]
     stay = [view for view in what.cluster.jobs if view.job not in cancelled]
     assert len(new) <= 1
-    if new:
-        assert len(stay) + sum(i.count for i in submits) <= what.places
+    if submits:
+        wanted = min(what.places, len(orders(what.board)))
+        assert len(stay) + sum(i.count for i in submits) <= wanted
+    given_up = any(isinstance(action, Merge) and action.failure for action in actions)
+    assert not (given_up and submits)
     # Nothing that is in the queue or on record is submitted again.
     seen = {view.token for view in what.cluster.jobs}
     assert all(i.token not in seen and i.number not in what.submitted for i in submits)
@@ -212,7 +218,7 @@ def carried_out(what: Observed, actions: Sequence[Action]) -> Observed:
             intents = [*[i for i in intents if i.number != made.number], made]
             submitted[made.number] = f"job{made.number}"
             jobs += [job(made.number, index) for index in range(made.count)]
-        elif action.stop is not None:
+        elif action.failure:
             what = replace(what, board=replace(what.board, phase="finished"))
     return replace(
         what, cluster=ClusterView(tuple(jobs)), intents=tuple(intents), submitted=submitted
@@ -341,6 +347,7 @@ def test_slots_that_die_at_once_are_replaced_a_few_times_and_then_the_run_has_fa
         launcher.cancel([view.job for view in launcher.observe().jobs])
     after = ticking.tick()
     assert (after.phase, after.stop_reason) == ("finished", "failed")
+    assert after.failure == "3 submissions in a row brought no report; see `hpcpod logs`"
     assert launcher.observe().jobs == ()
 
 
@@ -359,6 +366,7 @@ def test_pruning_keeps_what_boards_and_unfinished_rounds_need(
     dust = folder.blobs.put({}, {"nobody": "needs this"})
     assert needed_blobs(folder) == set(resume.blobs())
     monkeypatch.setattr(orchestrator, "PRUNE_SECONDS", 0.0)
+    monkeypatch.setattr(orchestrator, "DUST_SECONDS", 0.0)
     time.sleep(0.05)
     Orchestrator(folder, SleepingLauncher(queue, 1)).tick()
     assert not folder.blobs.has(dust)

@@ -149,3 +149,5 @@ def test_a_folder_that_was_looked_in_is_one_of_the_module_folders(
 def test_the_nearest_name_is_suggested_and_none_if_none_is_near() -> None:
     assert plugins.suggest("tournment", ["tournament", "x"]) == "; did you mean 'tournament'?"
     assert plugins.suggest("zzz", ["tournament", "x"]) == ""
+    assert plugins.suggest("nosuch.yaml", ["b6.yaml"]) != ""
+    assert plugins.suggest("nosuch.yaml", ["b6.yaml"], likeness=0.85) == ""

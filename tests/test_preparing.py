@@ -32,6 +32,7 @@ UNUSABLE = {
     "pod.evaluator=math:pi": f"pod.evaluator: {NUMBER}",
     "pod.evaluator=builtins:id": "pod.evaluator: builtins:id gives something of type int,"
     " which is no Evaluator: it lacks evaluate",
+    "env.kwargs={gravitas: 3}": "env.id: CartPole-v1 refused its arguments (env.kwargs): ",
     "env.wrappers=[math:pi]": "env.wrappers: wrapper math:pi can't be made: TypeError: ",
     "env.wrappers=[nowhere:X]": "env.wrappers: wrapper 'nowhere:X' can't be imported: ",
     "env.wrappers=[builtins:type]": "env.wrappers: wrapper builtins:type gave a type, not a",
@@ -123,6 +124,26 @@ def test_one_agent_may_be_scored_more_often_than_it_updates(
     short = ("--set", "round.env_steps=1", "--set", "stop={}")
     assert main(["train", "good.yaml", "--env-steps", "40", *short]) == 0
     assert capsys.readouterr().out.count("env steps  return") == 3
+
+
+def test_a_gpu_that_no_pod_is_given_is_refused(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert problem(capsys, "validate", "good.yaml", "--set", "pod.device=cuda") == (
+        "pod.device: cuda needs a GPU, but resources.gpus_per_pod is 0; set it to 1,"
+        " or pod.device to auto"
+    )
+
+
+@pytest.mark.parametrize("words", [[], ["--no-probe"]])
+def test_a_problem_of_an_agent_hides_none_of_the_environment(
+    home: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    both = ("--set", "env.id=CartPol-v1", "--set", "agents.ppo.gamma=2", *words)
+    for verb in ("validate", "train") if not words else ("validate",):
+        said = refusal(capsys, verb, "good.yaml", *both)
+        assert "agents.ppo.gamma: must be in [0, 1], got 2" in said
+        assert "env.id: CartPol-v1 can't be made: " in said
 
 
 def test_a_run_without_an_end_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -78,7 +79,7 @@ def test_nobody_waits_for_a_run_that_nobody_drives(
 ) -> None:
     monkeypatch.setattr(results, "STARTING_SECONDS", 0.0)
     run = Run(create(tmp_path))
-    with pytest.raises(HpcpodError, match=r"nobody runs small any more; `hpcpod resume .*small`"):
+    with pytest.raises(HpcpodError, match=r"nobody runs small; `hpcpod resume .*small`"):
         run.wait(timeout=60)
     with run.folder.driver_lock(), pytest.raises(TimeoutError, match="small is still waiting"):
         run.wait(timeout=0.1, poll=0.01)
@@ -103,6 +104,39 @@ def test_a_slot_on_another_host_is_at_work_while_it_shows_something(tmp_path: Pa
     assert set(run.status().slots) == {"s"}
     age(run.folder, "s", 1000)
     assert run.status().slots == {}
+
+
+def test_a_slot_whose_process_id_another_process_has_now_is_not_at_work(tmp_path: Path) -> None:
+    run = Run(create(tmp_path))
+    run.folder.write_slot("s", {"host": socket.gethostname(), "pid": 1, "state": "training"})
+    age(run.folder, "s", 1000)
+    assert run.status(old(run)).state == "interrupted"
+
+
+def test_the_claims_of_another_driver_s_slots_stand_while_they_show_something(
+    tmp_path: Path,
+) -> None:
+    folder = create(tmp_path)
+    (order,) = orders(read_board(folder))
+    folder.claim(order.id, Owner("local-9-0", "another", socket.gethostname(), os.getpid()))
+    folder.write_slot("local-9-0", {"state": "training"})
+    launcher = Empty()
+    launcher.places = 0
+    for seconds, attempt in ((0, 1), (1000, 2)):
+        age(folder, "local-9-0", seconds)
+        Orchestrator(folder, launcher).tick()
+        assert [order.attempt for order in orders(read_board(folder))] == [attempt]
+
+
+def test_resuming_what_another_process_runs_leaves_its_drain_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run(create(tmp_path))
+    run.drain()
+    with run.folder.driver_lock():
+        assert main(["resume", str(run.path)]) == 2
+    assert "another process runs small already" in capsys.readouterr().err
+    assert run.folder.requested("drain") is not None
 
 
 def age(folder: RunFolder, slot: str, seconds: float) -> None:
@@ -179,6 +213,23 @@ def test_a_run_that_waits_on_a_cluster_says_why_when_asked(
     assert run.status(ask_scheduler=True).queue == {"Resources": 1, "Priority": 2}
     run.folder.write_slot("7_3", {"host": "elsewhere", "pid": 1})
     assert run.status(ask_scheduler=True).queue == {}
+
+
+def test_a_run_without_a_job_on_its_cluster_is_interrupted_and_nobody_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = slurm_run(tmp_path)
+    empty = Empty()
+    monkeypatch.setattr(results, "launcher_of", lambda folder: empty)
+    assert run.status(ask_scheduler=True).state == "waiting"
+    assert run.status(old(run)).state == "waiting"
+    assert run.status(old(run), ask_scheduler=True).state == "interrupted"
+    monkeypatch.setattr(results, "STARTING_SECONDS", 0.0)
+    with pytest.raises(HpcpodError, match="nobody runs small; `hpcpod resume"):
+        run.wait(timeout=60)
+    empty.jobs = (JobView("8", "8", "coordinator", "pending", "t", "Resources"),)
+    with pytest.raises(TimeoutError, match="small is still waiting"):
+        run.wait(timeout=0.1, poll=0.01)
 
 
 @pytest.mark.parametrize(

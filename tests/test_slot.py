@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from hpcpod.config.resolved import Resolved
-from hpcpod.records import Intent, Report
+from hpcpod.errors import Corrupt
+from hpcpod.pod.signals import StopFlag
+from hpcpod.records import Intent, Order, Owner, Report
+from hpcpod.slot import Slot
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
@@ -139,6 +142,20 @@ def test_a_killed_slot_leaves_no_process_of_a_simulator_that_hangs(tmp_path: Pat
         wait_for(f"the end of {process}", partial(gone, process.pid))
 
 
+def test_a_trainer_that_hangs_is_killed_and_its_round_is_done_again(
+    undisturbed: Report, tmp_path: Path
+) -> None:
+    folder = create(tmp_path, **{**LONG, "pod": {"hang_seconds": 8.0}})
+    slot = SlotProcess(folder)
+    slot.until_in_mid_round()
+    slot.child().suspend()
+    assert_finished(folder, slot)
+    report = report_of(folder)
+    assert report.failure_kind == "crash" and "no sign of life for 8 s" in report.failure
+    again = report_of(folder, "p0001-00001-2")
+    assert (again.returns, again.checkpoint) == (undisturbed.returns, undisturbed.checkpoint)
+
+
 def test_a_full_disk_is_waited_for_and_charged_to_nobody(
     undisturbed: Report, tmp_path: Path
 ) -> None:
@@ -153,6 +170,17 @@ def test_a_full_disk_is_waited_for_and_charged_to_nobody(
         report = report_of(folder)
         assert (report.returns, report.checkpoint) == (undisturbed.returns, undisturbed.checkpoint)
         assert "goes on at" not in slot.log
+
+
+def test_a_report_whose_checkpoint_was_swept_meanwhile_is_not_published(tmp_path: Path) -> None:
+    folder = create(tmp_path, stop={"rounds": 1})
+    report = train(folder, first_birth(folder))
+    assert report.checkpoint is not None
+    folder.blobs.path(report.checkpoint.core).unlink()
+    slot = Slot(folder, Owner("s", "j", "here", 1), StopFlag())
+    with pytest.raises(Corrupt, match="the blobs of its checkpoint are gone"):
+        slot._publish(report)
+    assert not folder.has_report(report.order)
 
 
 def test_a_pod_that_keeps_crashing_dies_with_its_cause_and_the_slot_gives_up(
@@ -181,6 +209,20 @@ def test_a_diverged_pod_is_dead_and_the_run_goes_on(tmp_path: Path) -> None:
 def test_a_run_in_which_every_pod_diverges_fails(tmp_path: Path) -> None:
     folder = create(tmp_path, wrappers=[{FAULTS: {"fault": "nan"}}])
     assert_finished(folder, SlotProcess(folder), "failed")
+
+
+def test_a_run_begins_when_its_first_slot_goes_to_work(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    seen: list[float | None] = [read_board(folder).began]
+
+    class Looking(Slot):
+        def execute(self, order: Order) -> Report | None:
+            seen.append(read_board(folder).began)
+            folder.request("drain")
+            return None
+
+    assert Looking(folder, Owner("s", "j"), StopFlag(())).run() == 0
+    assert seen[0] is None and seen[1] is not None
 
 
 def test_the_slot_of_a_duplicate_submission_ends_at_once(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ HEAVY = {"torch", "numpy", "mpi4py", "isaacgym", "gymnasium", "h5py", "submitit"
 
 def loaded_by(code: str, cwd: Path) -> set[str]:
     """The heavy packages that a fresh interpreter has loaded after ``code``."""
-    ask = f"import sys\n{code}\nprint(*{sorted(HEAVY)!r} and sorted({HEAVY!r} & set(sys.modules)))"
+    ask = f"import sys\n{code}\nprint(*sorted({HEAVY!r} & set(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", ask], cwd=cwd, capture_output=True, text=True, check=True
     )

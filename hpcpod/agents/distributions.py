@@ -1,13 +1,13 @@
 """What a policy network's outputs mean: choices, or a Gaussian.
 
 Three small heads instead of ``torch.distributions``, whose checks and allocations cost more
-than the networks of this size. All of them take the network's outputs [B, ``inputs``].
+than the networks of this size. All of them take the network's outputs [B, ``inputs``]; actions
+are [B, *action]; log-probabilities and entropies are in nats, float32 [B].
 """
 
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,24 +15,6 @@ from torch import Tensor, nn
 from hpcpod.envs.vec_env import Box, Discrete, MultiDiscrete, Space
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
-
-
-class Head(Protocol):
-    """The policy's last piece. Actions are [B, *action]."""
-
-    inputs: int
-
-    def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw actions."""
-        ...
-
-    def mode(self, outputs: Tensor) -> Tensor:
-        """The likeliest actions."""
-        ...
-
-    def evaluate(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probability of the actions and entropy, in nats, each float32 [B]."""
-        ...
 
 
 class Categorical(nn.Module):

@@ -24,10 +24,13 @@ def features(algorithm: str, env: str, space: Space) -> int:
         return space.n
     if isinstance(space, Box) and space.dtype == "float32":
         return max(1, math.prod(space.shape))
-    kind = f"{space.dtype} images" if isinstance(space, Box) else "several choices at once"
+    if isinstance(space, Box):
+        kind = f"{space.dtype} images"
+        wrapper = "{gymnasium.wrappers:DtypeObservation: {dtype: float32}}"
+    else:
+        kind, wrapper = "several choices at once", "gymnasium.wrappers:FlattenObservation"
     raise UnsupportedSpace(
-        f"{algorithm} reads vectors, but {env} observes {kind};"
-        f" add gymnasium.wrappers:FlattenObservation and a conversion to float32 to env.wrappers"
+        f"{algorithm} reads vectors, but {env} observes {kind}; add {wrapper} to env.wrappers"
     )
 
 

@@ -118,7 +118,7 @@ def _read(path: Path) -> str:
     except FileNotFoundError as error:
         folder = path.parent
         names = [f.name for f in folder.iterdir() if f.is_file()] if folder.is_dir() else []
-        near = suggest(path.name, names)
+        near = suggest(path.name, names, likeness=0.85)  # the ending alone makes all alike
         raise ConfigError(str(path), [f"there is no such file{near}"]) from error
     except IsADirectoryError as error:
         raise ConfigError(str(path), ["it is a folder, not a YAML file"]) from error

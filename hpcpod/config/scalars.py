@@ -50,7 +50,8 @@ class Plain:
             remedies.append(f"one number without colons, such as {self.value}")
         elif self.trap in ("exponent", "octal") and number:
             remedies.append(_number(self.text, self.value, "float" in wanted))
-        if "str" in wanted:
+        # Where a number may stand, a quoted one would be refused later.
+        if "str" in wanted and not (self.trap == "exponent" and number):
             remedies.append(f"'{self.text}' in quotes")
         if not remedies:
             return self.value

@@ -38,6 +38,8 @@ class EnvConfig:
     """Which batched environment to use: ``auto``, ``gymnasium`` or the path of another."""
     wrappers: tuple[Wrapper, ...] = ()
     """gymnasium wrappers, innermost first: ``pkg.mod:Name`` or ``{pkg.mod:Name: {arg: 1}}``."""
+    kwargs: Mapping[str, object] = field(default_factory=dict)
+    """Keyword arguments of the environment itself: ``{gravity: 5.0}``."""
 
     def __post_init__(self) -> None:
         check_limits(self)
@@ -141,6 +143,9 @@ class PodConfig:
     """What scores a pod at the end of a round: a name or a path."""
     checkpoint_seconds: Positive = 30.0
     """Seconds between checkpoints inside a round (environments that can save their state)."""
+    hang_seconds: Positive | None = 1800.0
+    """A training process that shows no sign of life for so long is killed, and its round has
+    crashed. A sign is an iteration or a step of an evaluation; null waits for ever."""
 
     def __post_init__(self) -> None:
         check_limits(self)
@@ -155,7 +160,8 @@ class StopConfig:
     env_steps: Count | None = None
     """Environment steps of the whole population."""
     minutes: Positive | None = None
-    """Minutes of wall time since the run began."""
+    """Minutes of wall time since the first slot began to work: the queue before it costs none. A
+    pause (``stop --drain``) and later queues do."""
     rounds: Count | None = None
     """Rounds that each pod trains."""
     alpha: Annotated[float, Between(0, 1)] = 0.05

@@ -28,7 +28,7 @@ def build(
     source: str | Callable[..., Env],
     count: int,
     wrappers: Sequence[Wrapper],
-    options: Mapping[str, object],
+    kwargs: Mapping[str, object],
 ) -> list[Env]:
     """Equal environments, wrapped.
 
@@ -36,7 +36,7 @@ def build(
         source: a gymnasium id, the path ``"pkg.mod:EnvClass"``, or what returns an environment.
         count: how many.
         wrappers: innermost first, each ``"pkg.mod:Wrapper"`` or ``{"pkg.mod:Wrapper": {arg: 1}}``.
-        options: keyword arguments of the environment.
+        kwargs: of the environment.
 
     Raises:
         UnusableWrapper: a wrapper can't be put around it.
@@ -47,7 +47,7 @@ def build(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            envs = [_build_one(source, wrappers, options) for _ in range(count)]
+            envs = [_build_one(source, wrappers, kwargs) for _ in range(count)]
         except gym.error.DependencyNotInstalled as error:
             raise UserError(f"{name} needs a package that is missing: {error}") from error
         except ImportError as error:
@@ -55,7 +55,8 @@ def build(
         except gym.error.Error as error:
             raise UserError(f"{name} can't be made: {_one_line(error)}") from error
         except TypeError as error:
-            raise UserError(f"{name} refused its arguments: {_one_line(error)}") from error
+            said = f"{name} refused its arguments (env.kwargs): {_one_line(error)}"
+            raise UserError(said) from error
         except (UserError, MemoryError):
             raise
         except (Exception, SystemExit) as error:  # an environment may raise whatever it likes
@@ -158,27 +159,27 @@ def action_bounds(space: gym.Space[Any]) -> tuple[Bound, Bound] | None:
 def _build_one(
     source: str | Callable[..., Env],
     wrappers: Sequence[Wrapper],
-    options: Mapping[str, object],
+    kwargs: Mapping[str, object],
 ) -> Env:
-    env = _make(source, options)
+    env = _make(source, kwargs)
     for wrapper in wrappers:
         env = _wrap(env, wrapper)
     return env
 
 
-def _make(source: str | Callable[..., Env], options: Mapping[str, object]) -> Env:
+def _make(source: str | Callable[..., Env], kwargs: Mapping[str, object]) -> Env:
     creator: Any = source
     if isinstance(source, str):
         _, colon, attribute = source.partition(":")
         # 'pkg:Name-v0' is gymnasium's own 'import pkg first'; 'pkg.mod:Name' is a class.
         if not (colon and attribute.replace(".", "").isidentifier()):
-            made: Env = gym.make(source, disable_env_checker=True, **options)  # type: ignore[arg-type]
+            made: Env = gym.make(source, disable_env_checker=True, **kwargs)  # type: ignore[arg-type]
             return made
         try:
             creator = plugins.load(source)
         except UnknownPlugin as error:
             raise UserError(f"environment {error}") from error
-    env = creator(**options)
+    env = creator(**kwargs)
     if not isinstance(env, gym.Env):
         raise UserError(
             f"{name_of(source)} gave a {type(env).__name__}, but a gymnasium.Env is needed"

@@ -36,7 +36,7 @@ class PreprocessVecEnv:
         num_envs: int = 1,
         device: str = "cpu",
         wrappers: Sequence[Wrapper] = (),
-        options: Mapping[str, object] | None = None,
+        kwargs: Mapping[str, object] | None = None,
     ) -> None:
         """Make the environments.
 
@@ -46,15 +46,16 @@ class PreprocessVecEnv:
             device: where the tensors that it gives live; the simulation is on the CPU.
             wrappers: gymnasium wrappers, innermost first, each ``"pkg.mod:Wrapper"`` or
                 ``{"pkg.mod:Wrapper": {argument: value}}``.
-            options: keyword arguments of the environment.
+            kwargs: of the environment itself.
 
         Raises:
-            UserError: the environment can't be made.
+            UserError: the environment can't be made, or nothing can live on the device.
             UnsupportedSpace: it has a space that agents can't use.
         """
         if num_envs < 1:
             raise UserError(f"num_envs must be at least 1, got {num_envs}")
-        self._envs = construct.build(env, num_envs, wrappers, options or {})
+        _check_device(device)
+        self._envs = construct.build(env, num_envs, wrappers, kwargs or {})
         first, name = self._envs[0], construct.name_of(env)
         self.spec = EnvSpec(
             id=name,
@@ -193,6 +194,14 @@ class PreprocessVecEnv:
     def _tensor(self, values: Array) -> Tensor:
         tensor = torch.from_numpy(values)
         return tensor if self.spec.device == "cpu" else tensor.to(self.spec.device)
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # a torch without CUDA asserts
+        reason = str(error).splitlines()[0]
+        raise UserError(f"device '{device}' can't be used here: {reason}") from error
 
 
 def _action_map(space: gym.Space[Any]) -> Callable[[Array], Array]:

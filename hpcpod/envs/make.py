@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from hpcpod import plugins
 from hpcpod.envs import construct
@@ -16,6 +16,7 @@ def make_env(
     backend: str = "auto",
     device: str = "cpu",
     wrappers: Sequence[Wrapper] = (),
+    kwargs: Mapping[str, object] | None = None,
 ) -> VecEnv:
     """N environments as one batch.
 
@@ -23,16 +24,19 @@ def make_env(
         env: a gymnasium id, the path ``"pkg.mod:EnvClass"``, or what returns a gymnasium.Env.
         num_envs: N.
         backend: ``"auto"``, a name of the group ``hpcpod.envs``, or the path of a class that is
-            called as ``backend(env, num_envs, device, wrappers)``.
+            called as ``backend(env, num_envs, device, wrappers, kwargs)``.
         device: where the tensors live.
         wrappers: innermost first, each ``"pkg.mod:Wrapper"`` or ``{"pkg.mod:Wrapper": {...}}``.
+        kwargs: of the environment itself.
 
     Raises:
         UnusablePlugin: the backend can't be had.
         UnusableWrapper: a wrapper can't be had.
         UserError: the environment can't be had; the sentence says what to do.
     """
-    made: VecEnv = plugins.make(VecEnv, "envs", _named(backend), env, num_envs, device, wrappers)
+    made: VecEnv = plugins.make(
+        VecEnv, "envs", _named(backend), env, num_envs, device, wrappers, kwargs or {}
+    )
     return made
 
 

@@ -22,7 +22,8 @@ BY_HAND = "hand-"
 """Slots that a person started without a launcher have names that begin so."""
 
 STALE_SECONDS = 180.0
-"""A slot on another host that has shown nothing for so long is not taken for alive."""
+"""A slot that has shown nothing for so long is not taken for alive: its host may be gone, or
+another process have its number."""
 
 
 def identity(slot: str | None = None, job: str | None = None) -> Owner:
@@ -63,8 +64,8 @@ def alive(owner: Owner, view: ClusterView, silence: Mapping[str, float]) -> bool
     """Whether the owner of a claim may still come back to it.
 
     ``view`` must have been observed *after* the claim was read: a claim is made by a process
-    that runs, so one that is not in a later view is gone. No scheduler knows of slots that
-    were started by hand: ``silence`` says for how many seconds each has shown nothing.
+    that runs, so one that is not in a later view is gone. Some slots no scheduler knows:
+    ``silence`` says for how many seconds each of them has shown nothing.
     """
     if any(job.slot == owner.slot for job in view.jobs):
         return True
@@ -79,6 +80,6 @@ def lives(host: str, pid: int, silence: float) -> bool:
         pid: its process id there.
         silence: seconds since it last showed something.
     """
-    if host == socket.gethostname():
-        return Path(f"/proc/{pid}").exists()
-    return silence < STALE_SECONDS
+    if silence >= STALE_SECONDS:
+        return False
+    return host != socket.gethostname() or Path(f"/proc/{pid}").exists()

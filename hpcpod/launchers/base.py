@@ -84,12 +84,12 @@ class ScriptLauncher(Launcher, Protocol):
         ...
 
 
-def with_scripts(launcher: Launcher) -> ScriptLauncher:
-    """The launcher itself.
+def with_scripts(launcher: Launcher, name: str) -> ScriptLauncher:
+    """The launcher itself, which the configuration calls by this name.
 
     Raises:
         UserError: it submits no scripts.
     """
     if isinstance(launcher, ScriptLauncher):
         return launcher
-    raise UserError(f"a {type(launcher).__name__} submits no scripts; add --cluster slurm")
+    raise UserError(f"the launcher '{name}' submits no scripts; add --cluster slurm")

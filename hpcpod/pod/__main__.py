@@ -16,6 +16,7 @@ import logging
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 LONGEST_REASON = 300
 """Letters of a failure's reason on the board."""
+
+BEAT_SECONDS = 1.0
+"""Between two signs of life while there is no progress to tell, as in an evaluation."""
 
 Reply = Callable[[dict[str, Any]], None]
 
@@ -117,11 +121,20 @@ def execute(pod: Pod, order: Order, slot: str, stop: StopFlag, reply: Reply) -> 
     from hpcpod.pod.evaluator import Stopped
     from hpcpod.pod.pod import Progress, Watch
 
+    beaten = time.monotonic()
+
+    def should_stop() -> bool:
+        nonlocal beaten
+        if time.monotonic() - beaten > BEAT_SECONDS:
+            beaten = time.monotonic()
+            reply({"progress": {}})
+        return bool(stop)
+
     def tell(progress: Progress) -> None:
         reply({"progress": encode(progress)})
 
     try:
-        report = pod.execute(order, slot, Watch(lambda: bool(stop), tell))
+        report = pod.execute(order, slot, Watch(should_stop, tell))
     except Stopped:
         return {"stopped": True}
     return {"report": encode(report)}

@@ -32,7 +32,7 @@ class Checkpoints:
 
         The blobs are durable before the checkpoint that names them is returned.
         """
-        self._save_rows(buffer)
+        segments = self._save_rows(buffer)
         parts: dict[str, State] = {"agent": agent.state(), **(extra or {})}
         arrays = {
             f"{part}/{name}": tensor.detach().cpu().numpy()
@@ -40,7 +40,9 @@ class Checkpoints:
             for name, tensor in state.items()
         }
         core = self._blobs.put(arrays, {**self._meta, "env_steps": env_steps, "rows": buffer.rows})
-        return Checkpoint(core, env_steps, buffer.rows, tuple(self._segments))
+        # Not before: what is put again after a failure is young again, and not swept as dust.
+        self._segments = segments
+        return Checkpoint(core, env_steps, buffer.rows, tuple(segments))
 
     def load(self, checkpoint: Checkpoint, agent: Agent, buffer: Buffer) -> dict[str, State]:
         """Restore agent and buffer; return the extra states by name.
@@ -64,9 +66,9 @@ class Checkpoints:
         arrays = read_arrays(self._blobs, segment.sha256)
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
-    def _save_rows(self, buffer: Buffer) -> None:
-        self._segments = [s for s in self._segments if s.stop > buffer.oldest]
-        start = max(buffer.oldest, self._segments[-1].stop if self._segments else 0)
+    def _save_rows(self, buffer: Buffer) -> list[Segment]:
+        segments = [s for s in self._segments if s.stop > buffer.oldest]
+        start = max(buffer.oldest, segments[-1].stop if segments else 0)
         while start < buffer.rows:
             row = buffer.segment(start, start + 1)
             row_bytes = sum(t.numel() * t.element_size() for t in row.values())
@@ -74,8 +76,9 @@ class Checkpoints:
             state = buffer.segment(start, stop)
             arrays = {name: tensor.detach().cpu().numpy() for name, tensor in state.items()}
             digest = self._blobs.put(arrays, {"kind": "segment", "start": start, "stop": stop})
-            self._segments.append(Segment(start, stop, digest))
+            segments.append(Segment(start, stop, digest))
             start = stop
+        return segments
 
 
 def read_arrays(blobs: Blobs, sha256: str) -> Arrays:

@@ -304,7 +304,9 @@ def device_of(config: RunConfig) -> str:
 def env_factory(config: RunConfig, device: str) -> Callable[[int], VecEnv]:
     """A function that makes the run's environment as a batch of N."""
     env = config.env
-    return lambda num_envs: make_env(env.id, num_envs, env.backend, device, env.wrappers)
+    return lambda num_envs: make_env(
+        env.id, num_envs, env.backend, device, env.wrappers, env.kwargs
+    )
 
 
 def make_agent(

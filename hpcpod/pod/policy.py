@@ -47,7 +47,7 @@ class Policy:
             float32 inside the environment's own bounds.
 
         Raises:
-            UserError: the observation's shape is not the environment's.
+            UserError: the observation's shape is not the environment's, or the batch is empty.
         """
         space = self.spec.observation
         shape = space.shape if isinstance(space, Box) else ()
@@ -63,6 +63,8 @@ class Policy:
         if array.shape[array.ndim - len(shape) :] != shape or array.ndim > len(shape) + 1:
             raise UserError(f"{wanted}; this observation has shape {array.shape}")
         single = array.ndim == len(shape)
+        if not single and len(array) == 0:
+            raise UserError(f"{wanted}; this batch is empty")
         batch = torch.from_numpy(array[None] if single else array).to(self.spec.device)
         action = self._agent.act(batch, explore=False).cpu().numpy()
         translated = self._translated(action)

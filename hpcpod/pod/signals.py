@@ -18,13 +18,11 @@ class StopFlag:
 
     def __init__(self, signals: Iterable[signal.Signals] = ()) -> None:
         self._set = False
-        self.signal: int | None = None
         for number in signals:
             signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._set = True
-        self.signal = number
 
     def __bool__(self) -> bool:
         return self._set

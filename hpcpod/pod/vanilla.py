@@ -13,7 +13,6 @@ from hpcpod import plugins
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
 from hpcpod.envs.vec_env import random_seeds
-from hpcpod.errors import ConfigError
 from hpcpod.pod.evaluator import Evaluator
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.pod import Progress, device_of, env_factory, make_agent
@@ -60,7 +59,7 @@ def train(
         config: its ``env``, ``seed``, ``round``, ``pod`` and ``resources`` count.
         space: which agent.
         hyperparameters: every one of the agent's.
-        env_steps: environment steps, over all environments.
+        env_steps: environment steps, over all environments; at least 1.
         save_to: where to write the policy, a file that ``load_policy`` reads.
         on_progress: told after every update.
 
@@ -68,8 +67,6 @@ def train(
         UserError: ``save_to`` can't be written; said before the training.
         Diverged: the agent's numbers stopped being finite.
     """
-    if env_steps < 1:
-        raise ConfigError("train", [f"env_steps must be at least 1, got {env_steps}"])
     if save_to is not None:
         check_writable(save_to)
     before = torch.get_num_threads()

@@ -42,11 +42,11 @@ class Worker:
         for index in range(steps):
             action = agent.act(self._obs, explore=True)
             step = self._env.step(action)
+            counted += int(step.valid.sum())
+            self._count(step.reward, step.terminated | step.truncated)
             if cut and index == steps - 1:
                 step = step._replace(truncated=~step.terminated)
             buffer.add(self._obs, action, step)
-            counted += int(step.valid.sum())
-            self._count(step.reward, step.terminated | step.truncated)
             self._obs = step.obs
         return counted
 

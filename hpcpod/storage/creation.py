@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from hpcpod.errors import RunExists, StorageError, UserError
-from hpcpod.storage.disk import TEMPORARY, Disk, explained, probe, unique
+from hpcpod.storage.disk import TEMPORARY, Disk, explain, explained, probe, unique
 from hpcpod.storage.layout import FOLDERS
 from hpcpod.storage.sealed import seal
 
@@ -30,11 +32,14 @@ _ASKED_FOR = {
 }
 
 
-def create_folder(path: Path, config: dict[str, Any], disk: Disk) -> dict[str, Any]:
+def create_folder(
+    path: Path, config: dict[str, Any], disk: Disk, fill: Callable[[Path], None]
+) -> dict[str, Any]:
     """Create a run folder and return its configuration document.
 
-    It is built beside its place and renamed into it. The document says, besides
-    ``config``, the ``format`` and how names are published on this filesystem.
+    It is built beside its place, where ``fill`` may put more into it, and renamed into it. The
+    document says, besides ``config``, the ``format`` and how names are published on this
+    filesystem.
 
     Raises:
         RunExists: something is there already.
@@ -45,8 +50,7 @@ def create_folder(path: Path, config: dict[str, Any], disk: Disk) -> dict[str, A
     try:
         disk.make_folder(path.parent)
         _sweep(disk, path.parent)
-        if os.path.lexists(path) and not _is_empty_folder(path):
-            raise RunExists(f"there is a run, or something else, at {path} already")
+        _check_free(path)
         with explained("create the run folder", path):
             disk.mkdir(aside)
             for name in FOLDERS:
@@ -54,6 +58,7 @@ def create_folder(path: Path, config: dict[str, Any], disk: Disk) -> dict[str, A
         disk.scheme = probe(disk, aside / "control")
         document = {**config, "publish": disk.scheme, "format": FORMAT}
         disk.replace(aside / "config.json", seal(document, indent=1))
+        fill(aside)
         with explained("create the run folder", path):
             disk.rename(aside, path)
             disk.sync(path.parent)
@@ -69,6 +74,26 @@ def create_folder(path: Path, config: dict[str, Any], disk: Disk) -> dict[str, A
             with contextlib.suppress(StorageError):
                 disk.discard(aside)
     return document
+
+
+def check_creatable(path: Path) -> None:
+    """See whether a run folder could be created; nothing is made.
+
+    Raises:
+        RunExists: something is there already.
+        UserError: the folder above can't be written.
+    """
+    try:
+        _check_free(path)
+        with tempfile.TemporaryFile(dir=next(p for p in path.absolute().parents if p.exists())):
+            pass
+    except OSError as error:
+        raise UserError(f"can't create the run folder {path}: {explain(error)}") from error
+
+
+def _check_free(path: Path) -> None:
+    if os.path.lexists(path) and not _is_empty_folder(path):
+        raise RunExists(f"there is a run, or something else, at {path} already")
 
 
 def _sweep(disk: Disk, parent: Path) -> None:

@@ -301,14 +301,17 @@ class Disk:
 def check_writable(path: Path) -> None:
     """See whether a file could be written, before the work whose result it is for.
 
+    Its folder must be there: one that is not is more likely a slip than a wish.
+
     Raises:
         UserError: it could not.
     """
     try:
         if path.exists() and not path.is_file():
             raise UserError(f"can't write {path}: it is there already, and is no file")
-        folder = next(folder for folder in path.absolute().parents if folder.exists())
-        with tempfile.TemporaryFile(dir=folder):
+        if not path.absolute().parent.exists():
+            raise UserError(f"can't write {path}: there is no folder {path.parent}")
+        with tempfile.TemporaryFile(dir=path.absolute().parent):
             pass
     except OSError as error:
         raise UserError(f"can't write {path}: {explain(error)}") from error

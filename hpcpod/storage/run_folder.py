@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hpcpod.errors import Corrupt, RunNotFound, StorageError
 from hpcpod.records import Checkpoint, Intent, Owner, Report, decode, encode
-from hpcpod.storage.board import BoardFile
+from hpcpod.storage.board import BoardFile, writer_id
 from hpcpod.storage.creation import FORMAT, create_folder
 from hpcpod.storage.disk import Disk, explained
 from hpcpod.storage.layout import blob_path, plain, sharded
@@ -63,16 +63,32 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, path: str | Path, config: dict[str, Any], disk: Disk | None = None
+        cls,
+        path: str | Path,
+        config: dict[str, Any],
+        disk: Disk | None = None,
+        board: dict[str, Any] | None = None,
     ) -> RunFolder:
         """Create a run: it appears complete or not at all, to one of those who try at once.
+
+        Args:
+            path: the folder.
+            config: what ``open`` gives as its configuration.
+            disk: the seam to the filesystem.
+            board: generation 0 of its board, if it is to have one from the start.
 
         Raises:
             RunExists: something is there already.
             UserError: the folder above can't be written.
         """
         path, disk = Path(path).absolute(), disk or Disk()
-        return cls(path, create_folder(path, config, disk), disk)
+
+        def fill(aside: Path) -> None:
+            if board is not None:
+                file = BoardFile(disk, aside / "board", Quarantine(disk, aside))
+                file.publish(-1, {}, board, writer_id())
+
+        return cls(path, create_folder(path, config, disk, fill), disk)
 
     @classmethod
     def open(cls, path: str | Path, disk: Disk | None = None) -> RunFolder:
@@ -254,7 +270,7 @@ class RunFolder:
             resume = self._sound(_Resume, path)
             if resume is None or (resume.pod, resume.round) != (pod, round):
                 continue
-            if all(self._has_blob(sha256) for sha256 in resume.checkpoint.blobs()):
+            if self.holds(resume.checkpoint):
                 found.append(resume.checkpoint)
         return max(found, key=lambda checkpoint: checkpoint.env_steps, default=None)
 
@@ -278,8 +294,10 @@ class RunFolder:
     def _resumes(self, pod: str, round: int) -> list[Path]:
         return sorted(self._resume(pod).glob(f"{round:05d}-*.json"))
 
-    def _has_blob(self, sha256: str) -> bool:
-        return self.disk.exists(blob_path(self.path / "blobs", sha256))
+    def holds(self, checkpoint: Checkpoint) -> bool:
+        """Whether all blobs of a checkpoint are there; their content is not verified."""
+        blobs = self.path / "blobs"
+        return all(self.disk.exists(blob_path(blobs, sha256)) for sha256 in checkpoint.blobs())
 
     # Slots: what they do right now, for those who look.
 

@@ -6,6 +6,9 @@
        └──env_steps, minutes, rounds──> finals ──scored──> finished
        └──user, failed──────────────────────┴────────────> finished
 
+``stop.minutes`` count from the moment at which the first slot began to work: a queue, however
+long, costs none. They go on while a run is paused, or waits for slots again.
+
 Finals have no deadline: an evaluation may be long, and slots may wait in a queue. They are
 orders like births, given out again when a slot is lost; whoever can't wait ends them with the
 scores that are there, by ``hpcpod stop``.
@@ -71,7 +74,13 @@ def settle_rescores(
 
 
 def advance(
-    board: Board, before: Board, config: RunConfig, *, now: float, stop: str | None
+    board: Board,
+    before: Board,
+    config: RunConfig,
+    *,
+    now: float,
+    stop: str | None,
+    failure: str,
 ) -> Board:
     """The board after what its scores, its limits and the user ask for.
 
@@ -80,7 +89,7 @@ def advance(
     if any(score.passed for score in board.confirmed):
         return finish(board, "target", now)
     if stop is not None:
-        return finish(board, board.stop_reason or stop, now)
+        return finish(board, board.stop_reason or stop, now, failure)
     if board.phase == "running":
         return _run_on(board, config, now)
     if board.rescores:
@@ -89,13 +98,14 @@ def advance(
     return _open_finals(board, config, now) if waited else finish(board, None, now)
 
 
-def finish(board: Board, reason: str | None, now: float) -> Board:
+def finish(board: Board, reason: str | None, now: float, failure: str = "") -> Board:
     """The end of a run: no order is open; the winner is the best there is."""
     champion = leader(board)
     return replace(
         _without_births(board),
         phase="finished",
         stop_reason=reason if reason is not None else board.stop_reason,
+        failure=failure,
         stopped=board.stopped if board.stopped is not None else now,
         winner=None if champion is None else champion.pod,
         rescores={},
@@ -157,7 +167,8 @@ def _limit(board: Board, config: RunConfig, now: float) -> str | None:
     stop = config.stop
     if stop.env_steps is not None and board.env_steps >= stop.env_steps:
         return "env_steps"
-    if stop.minutes is not None and now - board.started >= 60 * stop.minutes:
+    spent = 0.0 if board.began is None else now - board.began
+    if stop.minutes is not None and spent >= 60 * stop.minutes:
         return "minutes"
     if stop.rounds is not None and all(pod.birth is None for pod in board.living):
         return "rounds"

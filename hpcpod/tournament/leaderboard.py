@@ -19,6 +19,7 @@ from hpcpod.tournament.outcomes import accept, entry_of, ranked, settle
 from hpcpod.tournament.rules import Rules
 
 __all__ = [
+    "begin",
     "first_board",
     "fold",
     "leader",
@@ -45,6 +46,13 @@ def first_board(rules: Rules, now: float) -> Board:
     return Board(started=now, next_pod=len(turns) + 1, pods=pods)
 
 
+def begin(board: Board, now: float) -> Board:
+    """The board of a run that has a slot at work; equal if that was known."""
+    if board.began is not None or board.phase == "finished":
+        return board
+    return replace(board, began=now)
+
+
 def fold(
     board: Board,
     reports: Collection[Report],
@@ -53,6 +61,7 @@ def fold(
     now: float,
     lost: Collection[str] = (),
     stop: str | None = None,
+    failure: str = "",
 ) -> Board:
     """The board after a merge.
 
@@ -63,6 +72,7 @@ def fold(
         now: Unix time in seconds.
         lost: ids of orders whose slots are gone; they are given out again.
         stop: end the run now, for this reason.
+        failure: why it is given up, if that is the reason, in one sentence.
 
     Returns:
         An equal board if nothing has happened.
@@ -71,15 +81,16 @@ def fold(
         return board
     counted = accept(board, reports)
     lost = frozenset(lost)
-    merged = settle_rescores(board, counted, lost, rules.config)
+    merged = begin(board, now) if counted else board
+    merged = settle_rescores(merged, counted, lost, rules.config)
     births = {name: r for name, r in counted.items() if _answers_birth(board, r)}
     if births or lost:
         merged = settle(merged, births, lost, rules.config)
     if births:
         merged = _evolve(merged, births, rules)
     if len(merged.living) < len(board.living):
-        return finish(merged, "failed", now)
-    return advance(merged, board, rules.config, now=now, stop=stop)
+        return finish(merged, "failed", now, _why_hopeless(merged))
+    return advance(merged, board, rules.config, now=now, stop=stop, failure=failure)
 
 
 def orders(board: Board) -> list[Order]:
@@ -154,6 +165,16 @@ def _evolve(board: Board, reports: Mapping[str, Report], rules: Rules) -> Board:
             key = stable_hash(rules.config.seed, pod.id, "successor")
             census.succeed(pod, nursery.deliver(rules.generator.replace(census, pod, key), pod))
     return _rank(nursery.board(), admitted, rules.config.population.capacity)
+
+
+def _why_hopeless(board: Board) -> str:
+    """Why a board whose dead are not replaced any more has failed."""
+    dead = [pod for _, pod in sorted(board.pods.items()) if pod.fate == "failed"]
+    last = dead[-1]
+    return (
+        f"{len(dead)} pods failed, and none has finished a round; {last.id} {last.algorithm},"
+        f" {last.failure}"
+    )
 
 
 def _rank(board: Board, admitted: Collection[Entry], capacity: int) -> Board:

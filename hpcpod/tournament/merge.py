@@ -10,7 +10,8 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any
 
 from hpcpod.errors import Corrupt, RunNotFound, StorageError
@@ -18,7 +19,7 @@ from hpcpod.records import Board, Checkpoint, Report
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.tournament.leaderboard import fold, leader, orders
+from hpcpod.tournament.leaderboard import begin, fold, leader, orders
 from hpcpod.tournament.rules import Rules
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,13 @@ def read_board(folder: RunFolder) -> Board:
 
 
 def merge(
-    folder: RunFolder, rules: Rules, *, lost: Collection[str] = (), stop: str | None = None
+    folder: RunFolder,
+    rules: Rules,
+    *,
+    lost: Collection[str] = (),
+    stop: str | None = None,
+    failure: str = "",
+    at_work: bool = False,
 ) -> Board:
     """Fold every report that counts into the board and publish it; return the latest board.
 
@@ -55,17 +62,26 @@ def merge(
         rules: the run's updater, generator and limits.
         lost: ids of orders whose slots are gone.
         stop: end the run for this reason.
+        failure: why it is given up, if that is the reason, in one sentence.
+        at_work: a slot has an order in hand: a run that has not begun begins.
 
     Raises:
         StorageError: the run has no board, or the filesystem refuses.
     """
+
+    def folded(old: Board, reports: list[Report], broken: list[str]) -> Board:
+        now = time.time()
+        old = begin(old, now) if at_work else old
+        gone = {*lost, *broken}
+        return fold(old, reports, rules, now=now, lost=gone, stop=stop, failure=failure)
+
     with folder.merge_lock(LOCK_SECONDS):
-        board = _merge(folder, rules, lost, stop)
+        board = _merge(folder, folded)
     after_merge(folder, board)
     return board
 
 
-def _merge(folder: RunFolder, rules: Rules, lost: Collection[str], stop: str | None) -> Board:
+def _merge(folder: RunFolder, folded: Callable[[Board, list[Report], list[str]], Board]) -> Board:
     writer = writer_id()
     while True:
         found = folder.board.read()
@@ -74,7 +90,7 @@ def _merge(folder: RunFolder, rules: Rules, lost: Collection[str], stop: str | N
         generation, document = found
         old = Board.from_document(document)
         reports, broken = pending_reports(folder, old)
-        new = fold(old, reports, rules, now=time.time(), lost={*lost, *broken}, stop=stop)
+        new = folded(old, reports, broken)
         if new == old:
             return old
         if folder.board.publish(generation, document, new.document(), writer):
@@ -132,8 +148,11 @@ def best_checkpoint(board: Board) -> tuple[str, int, Checkpoint] | None:
     return None if best is None else (best.pod, best.round, best.checkpoint)
 
 
-def export_best(folder: RunFolder, board: Board) -> dict[str, Any] | None:
-    """Write the best policy to ``best.h5`` with its provenance beside it in ``best.json``.
+def export_best(folder: RunFolder, board: Board, to: Path | None = None) -> dict[str, Any] | None:
+    """Write the best policy to a file; return its provenance.
+
+    By default it is ``best.h5`` in the run folder, with the provenance beside it in
+    ``best.json``.
 
     A checkpoint that is damaged or gone is passed over for the next best; None if none is left.
     """
@@ -151,8 +170,9 @@ def export_best(folder: RunFolder, board: Board) -> dict[str, Any] | None:
             "algorithm": board.pods[pod].algorithm,
         }
         # Plain copies: a person may take them away, and pruning never looks here.
-        folder.disk.replace(folder.path / "best.h5", data)
-        folder.disk.replace(folder.path / "best.json", json.dumps(about, indent=2).encode())
+        folder.disk.replace(to or folder.path / "best.h5", data)
+        if to is None:
+            folder.disk.replace(folder.path / "best.json", json.dumps(about, indent=2).encode())
         return about
     return None
 

@@ -67,19 +67,24 @@ def settle(
     }
     board = strike(board, unreadable)
     pods = dict(board.pods)
-    steps = board.env_steps
+    steps, rounds = board.env_steps, board.rounds
     for report in reports.values():
         steps += report.trained_steps
         kind, why = failure(report)
         if not kind and report.checkpoint is None:
             kind, why = "crash", "no checkpoint was reported"
         pod = pods[report.pod]
-        pods[pod.id] = _failed(pod, kind, why, config) if kind else _finished(pod, report, config)
+        if kind:
+            pods[pod.id] = _failed(pod, report, kind, why, config)
+        else:
+            pods[pod.id] = _finished(pod, report, config)
+            rounds += 1
     for name, pod in pods.items():
         birth = pod.birth
         if birth is not None and birth.id in lost:
             pods[name] = replace(pod, birth=replace(birth, attempt=birth.attempt + 1))
-    return replace(board, pods=pods, env_steps=steps, reports=board.reports + len(reports))
+    counted = board.reports + len(reports)
+    return replace(board, pods=pods, env_steps=steps, reports=counted, rounds=rounds)
 
 
 def strike(board: Board, unreadable: Collection[Checkpoint]) -> Board:
@@ -91,7 +96,7 @@ def strike(board: Board, unreadable: Collection[Checkpoint]) -> Board:
         history = tuple(each for each in pod.history if each.checkpoint not in unreadable)
         best = pod.best
         if best is not None and best.checkpoint in unreadable:
-            best = max(history, key=_rank, default=None)
+            best = max(reversed(history), key=_rank, default=None)
         changed = (history, best) != (pod.history, pod.best)
         pods[pod.id] = replace(pod, history=history, best=best) if changed else pod
     kept = [entry for entry in board.entries if entry.checkpoint not in unreadable]
@@ -118,8 +123,8 @@ def entry_of(pod: PodState, evaluation: Evaluation) -> Entry:
 
 
 def ranked(entries: Collection[Entry]) -> tuple[Entry, ...]:
-    """Entries by lower confidence bound, best first."""
-    return tuple(sorted(entries, key=lambda entry: (-entry.low, -entry.mean, entry.pod)))
+    """Entries by lower confidence bound, best first; among equals the one trained for longest."""
+    return tuple(sorted(entries, key=lambda e: (-e.low, -e.mean, -e.round, e.pod)))
 
 
 def buried(pod: PodState, reason: str, *, replaced: bool) -> PodState:
@@ -141,20 +146,22 @@ def _finished(pod: PodState, report: Report, config: RunConfig) -> PodState:
     exact = pod.transfer_exact
     if pod.birth.inherited and pod.parent_returns and report.inherited_returns:
         exact = report.inherited_returns == pod.parent_returns
-    better = pod.best is None or _rank(evaluation) > _rank(pod.best)
+    # At a ceiling the later one: it has trained for longer.
+    better = pod.best is None or _rank(evaluation) >= _rank(pod.best)
     done = replace(
         pod,
         history=(*pod.history, evaluation)[-HISTORY:],
         best=evaluation if better else pod.best,
         trained_steps=pod.trained_steps + report.trained_steps,
         failures=0,
+        failure="",
         transfer_exact=exact,
         parent_returns=(),
     )
     return replace(done, birth=_onward(done, pod.birth.attempt, config))
 
 
-def _failed(pod: PodState, kind: str, why: str, config: RunConfig) -> PodState:
+def _failed(pod: PodState, report: Report, kind: str, why: str, config: RunConfig) -> PodState:
     """A pod whose attempt failed: another attempt, from an older checkpoint if its own is lost.
 
     Attempts only ever grow within a pod, so that a round that is trained again is an order
@@ -163,7 +170,8 @@ def _failed(pod: PodState, kind: str, why: str, config: RunConfig) -> PodState:
     assert pod.birth is not None
     again = replace(pod.birth, attempt=pod.birth.attempt + 1)
     failures = pod.failures + 1
-    pod = replace(pod, failures=failures)
+    tried = f"round {report.round}, attempt {report.attempt} on {report.slot}"
+    pod = replace(pod, failures=failures, failure=f"{tried} failed: {why}")
     if kind == "diverged":
         return buried(pod, f"diverged: {why}", replaced=False)
     if kind == "corrupt" and again.checkpoint is not None:

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-GATE = 1.64
-"""Standard errors by which a paired difference must exceed 0: a one-sided 5 % test."""
+GATE = 0.05
+"""Level of the one-sided test that a paired difference exceeds 0."""
 
 Returns = Sequence[float]
 
@@ -57,7 +57,7 @@ class Difference:
 
     mean: float
     low: float
-    """The mean less ``GATE`` standard errors."""
+    """What the true mean is below with probability ``GATE``, at most."""
     episodes: int
 
 
@@ -73,7 +73,8 @@ def difference(challenger: Returns, incumbent: Returns) -> Difference | None:
     centre = (math.fsum(challenger) - math.fsum(incumbent)) / episodes
     squares = math.dist(challenger, incumbent) ** 2 - episodes * centre**2
     spread = math.sqrt(max(0.0, squares) / (episodes - 1))
-    return Difference(centre, centre - GATE * spread / math.sqrt(episodes), episodes)
+    margin = t_quantile(1 - GATE, episodes - 1) * spread / math.sqrt(episodes)
+    return Difference(centre, centre - margin, episodes)
 
 
 @cache

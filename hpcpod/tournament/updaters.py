@@ -28,7 +28,9 @@ class PairedGate:
     at which it has not been compared before; see ``Census.due``. Pod c beats pod p there if
     the differences D_e = r_c,e - r_p,e of the panel's episodes have
 
-        mean(D) - 1.64 s_D / sqrt(n) > 0.
+        mean(D) - t s_D / sqrt(n) > 0
+
+    with t the 95 % quantile of Student's distribution at n - 1: 1.70 for 32 episodes.
 
     Only the worst eighth is tested, against the best 30 %: nobody else is replaced or
     copied, and all pairs of a thousand pods would take seconds.

@@ -15,6 +15,7 @@ import torch
 from hpcpod import plugins
 from hpcpod.agents.base import Agent, Buffer
 from hpcpod.agents.dqn import DQN, DQNConfig
+from hpcpod.agents.networks import encode
 from hpcpod.agents.ppo import PPO, PPOConfig
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.vec_env import Box, MultiDiscrete, State
@@ -181,7 +182,7 @@ def test_dqn_refuses_what_it_cannot_act_in_and_says_what_can(
 
 @each_agent
 def test_images_are_refused_with_a_remedy(name: str) -> None:
-    with pytest.raises(UnsupportedSpace, match=rf"{name} reads vectors, .*FlattenObservation"):
+    with pytest.raises(UnsupportedSpace, match=rf"{name} reads vectors, .*DtypeObservation"):
         small_agent(name, spec(observation=Box((3, 8, 8), 0.0, 255.0, "uint8")))
 
 
@@ -190,6 +191,9 @@ def test_one_choice_among_n_is_read_as_one_hot(name: str) -> None:
     env = PreprocessVecEnv("FrozenLake-v1", 4)
     agent = small_agent(name, env.spec)
     iterate(agent, env, agent.make_buffer(), env.reset(torch.arange(4)))
+    first = next(weight for key, weight in agent.state().items() if key.endswith("0.weight"))
+    assert first.shape[1] == 16
+    assert torch.equal(encode(env.spec.observation, torch.arange(16)), torch.eye(16))
 
 
 @pytest.mark.parametrize(

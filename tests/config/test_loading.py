@@ -82,7 +82,7 @@ def test_what_this_version_can_not_do_yet_is_said(tmp_path: Path) -> None:
         ),
         (
             "agents: {ppo: {lr: 3e-4}}",
-            "agents.ppo.lr: 3e-4 is text to many readers of YAML; write 3.0e-4 or '3e-4' in quotes",
+            "agents.ppo.lr: 3e-4 is text to many readers of YAML; write 3.0e-4",
         ),
         (
             "agents: {ppo: {lr: {log_uniform: [1e-4, 1.0e-2]}}}",

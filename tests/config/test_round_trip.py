@@ -62,7 +62,11 @@ def configs(draw: st.DrawFn) -> RunConfig:
     least = draw(st.integers(1, 100))
     return RunConfig(
         name=draw(st.text(string.ascii_letters + string.digits, min_size=1)),
-        env=EnvConfig(id=draw(words), wrappers=tuple(draw(st.lists(words | wrapped, max_size=2)))),
+        env=EnvConfig(
+            id=draw(words),
+            wrappers=tuple(draw(st.lists(words | wrapped, max_size=2))),
+            kwargs=draw(st.dictionaries(words, anything, max_size=3)),
+        ),
         seed=draw(whole),
         population=PopulationConfig(
             pods=PodsConfig(least, least + draw(st.integers(3, 100))), algorithms=algorithms

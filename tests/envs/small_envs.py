@@ -93,6 +93,29 @@ class Starting(gym.Env[Any, Any]):
         return 5 + self._steps % 3, float(np.sum(action)), False, self._steps > 9, {}
 
 
+class Structured(gym.Env[Any, Any]):
+    """Observes a dictionary, of which an argument says the size; an episode is ten steps."""
+
+    def __init__(self, *, size: int) -> None:
+        self.observation_space = gym.spaces.Dict(
+            {"side": gym.spaces.Discrete(2), "place": gym.spaces.Box(0.0, 1.0, (size,))}
+        )
+        self.action_space = gym.spaces.Discrete(2)
+        self._place = np.zeros(size, np.float32)
+        self._steps = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        super().reset(seed=seed)
+        self._steps = 0
+        return {"side": 0, "place": self._place}, {}
+
+    def step(self, action: int) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        self._steps += 1
+        return {"side": int(action), "place": self._place}, 1.0, self._steps >= 10, False, {}
+
+
 class Drawing(Counting):
     """Its reward is drawn anew in every step."""
 

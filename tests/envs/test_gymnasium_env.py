@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from hpcpod.agents.networks import features
 from hpcpod.envs.construct import Wrapper
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.make import check_known, make_env
@@ -109,7 +110,7 @@ def test_the_end_of_an_episode_gives_the_true_final_observation(
 
 
 def test_cartpole_ends_and_is_truncated_where_gymnasium_says_so() -> None:
-    env = PreprocessVecEnv("CartPole-v1", 1, options={"max_episode_steps": 12})
+    env = PreprocessVecEnv("CartPole-v1", 1, kwargs={"max_episode_steps": 12})
     peer = gym.make("CartPole-v1", max_episode_steps=12)
     env.reset(torch.tensor([3]))
     peer.reset(seed=3)
@@ -207,9 +208,24 @@ def test_an_environment_that_cannot_be_made_is_one_clear_sentence(
     assert "\n" not in str(caught.value)
 
 
-def test_wrong_options_are_one_clear_sentence() -> None:
-    with pytest.raises(UserError, match=r"refused its arguments: .*gravitas"):
-        PreprocessVecEnv("CartPole-v1", options={"gravitas": 3})
+def test_wrong_arguments_are_one_clear_sentence() -> None:
+    with pytest.raises(UserError, match=r"refused its arguments \(env.kwargs\): .*gravitas"):
+        PreprocessVecEnv("CartPole-v1", kwargs={"gravitas": 3})
+
+
+@pytest.mark.parametrize("device", ["tpu", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused_when_made(device: str) -> None:
+    with pytest.raises(UserError, match=f"device '{device}' can't be used here: ") as caught:
+        PreprocessVecEnv("CartPole-v1", device=device)
+    assert "\n" not in str(caught.value)
+
+
+def test_images_can_be_read_through_the_wrapper_that_agents_name() -> None:
+    images = gym.spaces.Box(0, 255, (3, 3), np.uint8)
+    named: Wrapper = {"gymnasium.wrappers:DtypeObservation": {"dtype": "float32"}}
+    env = PreprocessVecEnv(lambda: WithObservation(images), wrappers=[named])
+    assert env.spec.observation == Box((3, 3), 0.0, 255.0, "float32")
+    assert features("ppo", "images", env.spec.observation) == 9
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_a_killed_launcher_leaves_no_process_and_its_run_is_resumed_in_mid_round
     resumed = shell.resume()
     shell.until_in_mid_round(resumed)
     second = shell.resume()
-    assert "another process runs the slots of" in shell.end(second, 2)
+    assert "already; see `hpcpod status`" in shell.end(second, 2)
     assert len(shell.said(second).splitlines()) == 1
     assert "finished: rounds" in shell.end(resumed, 0)
     assert "goes on at" in shell.logs()
@@ -194,6 +194,8 @@ def test_a_slot_that_gives_up_shows_its_last_words_and_is_replaced(shell: Shell)
     assert "slot local-0-0 ended with exit code 1" in said
     assert "RuntimeError: the simulator lost its mind" in said
     assert "this slot gives up" in said
+    tried = "p0001 ppo round 1, attempt 1 on local-0-0 failed"
+    assert f"{tried}: RuntimeError: the simulator lost its mind; `hpcpod logs " in said
     assert len(shell.run.folder.intents()) == 2
     assert shell.run.board().pods["p0001"].fate == "failed"
 

@@ -16,11 +16,14 @@ import torch
 from hpcpod.agents.base import Agent
 from hpcpod.envs.make import make_env
 from hpcpod.envs.vec_env import State, random_seeds
-from hpcpod.errors import Corrupt, Diverged
+from hpcpod.errors import Corrupt, Diverged, StorageError
 from hpcpod.pod.__main__ import prepare
+from hpcpod.pod.checkpoint import Checkpoints
 from hpcpod.pod.evaluator import PanelEvaluator, Stopped
 from hpcpod.pod.pod import Progress, Watch, make_agent
+from hpcpod.pod.worker import Worker
 from hpcpod.records import Birth, Checkpoint, Report, encode
+from hpcpod.storage.blobs import Blobs
 from hpcpod.storage.run_folder import RunFolder
 from tests.pod.rounds import copy_of, execute, first_birth, onward, train
 from tests.small_runs import AGENTS, FAULTS, create, wait_for
@@ -100,6 +103,7 @@ import sys
 from pathlib import Path
 from hpcpod.pod.__main__ import serve
 from hpcpod.pod.signals import StopFlag
+from hpcpod.storage.blobs import Blobs
 from hpcpod.storage.run_folder import RunFolder
 serve(RunFolder.open(sys.argv[1]), "there", StopFlag(), lambda m: print(m, flush=True))
 """
@@ -237,6 +241,43 @@ def test_the_last_step_of_a_round_is_truncated_and_no_other(tmp_path: Path) -> N
     assert rows["truncated"].tolist() == [[False] * 4] * 7 + [[True] * 4]
     assert not rows["terminated"].any()
     assert rows["final_obs"].shape == (4, 4)
+
+
+def test_an_episode_that_the_round_s_end_cuts_is_none_of_its_returns(tmp_path: Path) -> None:
+    folder = create(tmp_path, round={"env_steps": 4 * 32})
+    env = make_env("CartPole-v1", 4)
+    agent = make_agent("ppo", env, first_birth(folder).hyperparameters, 0, "cpu")
+    worker, buffer = Worker(env), agent.make_buffer()
+    worker.reset(torch.arange(4))
+    assert worker.collect(agent, buffer, 5, cut=True) == 20
+    assert np.isnan(worker.mean_return)
+    assert buffer.segment(0, 5)["truncated"][-1].all()
+
+
+def test_what_was_saved_before_a_disk_refused_is_saved_anew(tmp_path: Path) -> None:
+    folder = create(tmp_path, "dqn")
+    env = make_env("CartPole-v1", 4)
+    agent = make_agent("dqn", env, first_birth(folder).hyperparameters, 0, "cpu")
+    worker, buffer = Worker(env), agent.make_buffer()
+    worker.reset(torch.arange(4))
+    worker.collect(agent, buffer, 32, cut=False)
+
+    class Full(Blobs):
+        """Takes the replay and no core."""
+
+        def put(self, arrays: Any, meta: Any) -> str:
+            if "kind" not in meta:
+                raise StorageError("the disk is full")
+            return super().put(arrays, meta)
+
+    saved = Checkpoints(folder.blobs, {})
+    saved._blobs = Full(folder.disk, folder.path / "blobs", folder._quarantine)
+    with pytest.raises(StorageError, match="is full"):
+        saved.save(agent, buffer, 128)
+    (segment,) = (folder.path / "blobs").glob("*/*.h5")
+    segment.unlink()  # it waited for so long that it was swept
+    saved._blobs = folder.blobs
+    assert all(map(folder.blobs.has, saved.save(agent, buffer, 128).blobs()))
 
 
 def test_a_reward_that_is_no_number_is_a_divergence(tmp_path: Path) -> None:

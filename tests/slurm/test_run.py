@@ -146,6 +146,23 @@ def test_a_drained_run_pauses_and_resumes(shell: Shell) -> None:
     assert shell.finished("drained")["stop_reason"] == "rounds"
 
 
+def test_a_run_whose_jobs_are_all_cancelled_is_interrupted_and_resumes(shell: Shell) -> None:
+    shell.hpcpod("launch", str(shell.small("cancelled", rounds=40)))
+    run = shell.run("cancelled")
+    shell.cluster.wait("a report", lambda: run.board().reports > 0, 120)
+    shell.cluster.run("scancel", *shell.jobs())
+    shell.cluster.drained(60)
+    shell.cluster.wait(
+        "an interrupted run", lambda: shell.status("cancelled")["state"] == "interrupted", 90
+    )
+    assert "go on with: hpcpod resume" in shell.hpcpod("watch", "cancelled", code=75)
+    assert "submitted" in shell.hpcpod("resume", "cancelled")
+    shell.cluster.wait("a slot at work", lambda: shell.status("cancelled")["slots"] != {}, 60)
+    assert "nothing: its jobs" in shell.hpcpod("resume", "cancelled")
+    shell.hpcpod("stop", "cancelled")
+    shell.cluster.drained(60)
+
+
 def test_rendered_scripts_submitted_by_hand_do_the_same_and_count_once(shell: Shell) -> None:
     said = shell.hpcpod("render", str(shell.small("rendered")))
     scripts = re.findall(r"sbatch (\S+\.sbatch)", said)

@@ -203,3 +203,8 @@ def test_looking_at_a_run_loads_neither_numpy_nor_h5py(run: RunFolder) -> None:
         [sys.executable, "-c", code, run.path], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "set()"
+
+
+def test_a_run_may_have_its_first_board_from_the_start(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", {}, board={"rows": {"a": 1}})
+    assert RunFolder.open(run.path).board.read() == (0, {"rows": {"a": 1}})

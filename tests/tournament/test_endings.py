@@ -8,7 +8,7 @@ import pytest
 
 from hpcpod.config.schema import StopConfig
 from hpcpod.records import Board, Rescore
-from hpcpod.tournament.leaderboard import first_board, fold, leader, orders
+from hpcpod.tournament.leaderboard import begin, first_board, fold, leader, orders
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.scores import t_quantile
 from tests.tournament.world import by_number, failed, flat, order_of, play_round, report, rules
@@ -140,16 +140,32 @@ def test_a_run_ends_when_its_steps_are_spent() -> None:
 
 def test_a_run_ends_when_its_time_is_up() -> None:
     game = rules(4, stop=StopConfig(minutes=2))
-    board = play(game, 1)
-    assert fold(board, [], game, now=119.0).phase == "running"
-    board = fold(board, [], game, now=120.0)
+    board = begin(first_board(game, 0.0), 500.0)
+    board = play_round(board, game, by_number, now=619.0)
+    assert (board.began, board.phase) == (500.0, "running")
+    board = fold(board, [], game, now=620.0)
     assert (board.phase, board.stop_reason) == ("finals", "minutes")
     assert all(pod.birth is None for pod in board.living)
 
 
+def test_the_queue_before_the_first_slot_costs_no_time() -> None:
+    game = rules(4, stop=StopConfig(minutes=2))
+    waiting = first_board(game, 0.0)
+    assert fold(waiting, [], game, now=1e6) == waiting
+    assert play_round(waiting, game, by_number, now=1e6).began == 1e6  # a report says it too
+
+
+def test_a_run_that_has_begun_or_ended_does_not_begin() -> None:
+    game = rules(4)
+    board = begin(first_board(game, 0.0), 5.0)
+    assert begin(board, 6.0) == board
+    ended = fold(first_board(game, 0.0), [], game, now=5.0, stop="user")
+    assert begin(ended, 6.0) == ended
+
+
 def test_a_run_without_a_single_result_ends_without_a_winner() -> None:
     game = rules(4, stop=StopConfig(minutes=2))
-    board = fold(first_board(game, 0.0), [], game, now=120.0)
+    board = fold(begin(first_board(game, 0.0), 0.0), [], game, now=120.0)
     assert (board.phase, board.stop_reason, board.winner) == ("finished", "minutes", None)
 
 
@@ -161,7 +177,13 @@ def test_a_run_in_which_everything_fails_has_failed() -> None:
         board = fold(board, [failed(order) for order in orders(board)], game, now=1.0)
         merges += 1
     assert (board.phase, board.stop_reason, board.winner) == ("finished", "failed", None)
-    deaths = sum(pod.fate == "failed" for pod in board.pods.values())
+    dead = sorted(pod.id for pod in board.pods.values() if pod.fate == "failed")
+    last = board.pods[dead[-1]]
+    assert board.failure == (
+        f"{len(dead)} pods failed, and none has finished a round; {last.id} {last.algorithm},"
+        " round 1, attempt 1 on s1 failed: it broke"
+    )
+    deaths = len(dead)
     assert 3 * 4 < deaths <= 5 * 4
     assert merges < 10
 
@@ -191,6 +213,16 @@ def test_a_confirmation_that_is_open_at_the_limit_is_heard_first() -> None:
     missed = fold(board, [report(orders(board)[0], flat(0.0, 16))], game, now=2.0)
     assert (missed.phase, missed.stop_reason) == ("finals", "rounds")
     assert [o.id for o in orders(missed)] == ["p0003-final0-1", "p0004-final0-1"]
+
+
+def test_a_run_that_is_given_up_says_why_whatever_it_ends_by() -> None:
+    why = "nobody came"
+    given_up = fold(play(rules(4), 1), [], rules(4), now=9.0, stop="failed", failure=why)
+    assert (given_up.stop_reason, given_up.failure) == ("failed", why)
+    game, board = in_finals()
+    given_up = fold(board, [], game, now=9.0, stop="failed", failure=why)
+    assert (given_up.stop_reason, given_up.failure) == ("rounds", why)
+    assert fold(board, [], game, now=9.0, stop="user").failure == ""
 
 
 # --- the finals ----------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hpcpod.config.schema import StopConfig
 from hpcpod.records import Birth, Board, Checkpoint, Report
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from tests.tournament.world import by_number, failed, flat, order_of, play_round, report, rules
@@ -35,7 +36,8 @@ def test_a_finished_round_is_followed_by_the_next() -> None:
         (1, (1.0, 3.0), {"loss": 0.5})
     ]
     assert pod.best == pod.history[-1]
-    assert (pod.trained_steps, board.env_steps, board.reports) == (100, 100, 1)
+    assert (pod.trained_steps, board.env_steps) == (100, 100)
+    assert (board.reports, board.rounds) == (1, 1)
 
 
 def test_the_best_is_the_one_with_the_highest_lower_bound() -> None:
@@ -115,6 +117,28 @@ def test_a_crash_is_tried_again_and_then_given_up(kind: str) -> None:
     assert (pod.fate, pod.birth) == ("failed", None)
     assert pod.fate_reason == "3 failures in a row, the last one: it broke"
     assert len(board.living) == 2
+
+
+def test_a_pod_keeps_what_its_last_failed_attempt_said_until_a_success() -> None:
+    game = rules(2, max_restarts=2)
+    board = first_board(game, 0.0)
+    for attempt, why in enumerate(("it broke", "and again"), start=1):
+        board = fold(board, [failed(order_of(board, "p0001"), why=why)], game, now=1.0)
+        said = f"round 1, attempt {attempt} on s1 failed: {why}"
+        assert board.pods["p0001"].failure == said
+    board = fold(board, [report(order_of(board, "p0001"))], game, now=1.0)
+    assert board.pods["p0001"].failure == ""
+
+
+def test_only_rounds_that_were_finished_are_counted_as_rounds() -> None:
+    game = rules(2, stop=StopConfig(rounds=1, finalists=1))
+    board = first_board(game, 0.0)
+    board = fold(board, [failed(order_of(board, "p0001"))], game, now=1.0)
+    assert (board.reports, board.rounds) == (1, 0)
+    board = play_round(board, game, by_number)
+    assert (board.reports, board.rounds, board.phase) == (3, 2, "finals")
+    board = play_round(board, game, by_number)
+    assert (board.reports, board.rounds, board.phase) == (4, 2, "finished")
 
 
 def test_a_success_forgives_failures() -> None:

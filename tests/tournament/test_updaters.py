@@ -40,9 +40,11 @@ def test_a_constant_lead_on_common_seeds_beats_however_noisy_the_seeds_are() -> 
 @pytest.mark.parametrize(
     ("leader", "beats"),
     [
-        # D = 2 0 2 0: mean 1, sd 1.155, bound 1 - 1.64 * 1.155 / 2 = .053
-        ((2.0, 0.0, 2.0, 0.0), True),
-        # D = 3 -1 2 0: mean 1, sd 1.826, bound 1 - 1.64 * 1.826 / 2 = -.497
+        # D = 3 1 3 1: mean 2, sd 1.155, t(3) 2.353, bound 2 - 2.353 * 1.155 / 2 = .641
+        ((3.0, 1.0, 3.0, 1.0), True),
+        # D = 2 0 2 0: mean 1, bound 1 - 2.353 * 1.155 / 2 = -.359; a normal's 1.645 would pass
+        ((2.0, 0.0, 2.0, 0.0), False),
+        # D = 3 -1 2 0: mean 1, sd 1.826, bound 1 - 2.353 * 1.826 / 2 = -1.148
         ((3.0, -1.0, 2.0, 0.0), False),
         ((0.0, 0.0, 0.0, 0.0), False),
     ],
