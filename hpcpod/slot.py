@@ -96,6 +96,7 @@ class Slot:
 
     def _work(self) -> int:
         pause = IDLE_SECONDS[0]
+        self._tell({"state": "idle"}, force=True)  # whoever claims must have shown life
         while not self._ending():
             board = patiently(partial(read_board, self._folder), self._ending)
             if board.phase == "finished":

@@ -32,10 +32,11 @@ def test_a_slot_by_hand_on_another_host_lives_as_long_as_it_shows_something() ->
     assert not alive(owner, NOBODY, {HAND: float("inf")})
 
 
-def test_a_slot_by_hand_on_this_host_lives_as_long_as_its_process() -> None:
+def test_a_slot_by_hand_on_this_host_lives_no_longer_than_its_process() -> None:
     here = identity()
     assert here.host == socket.gethostname()
-    assert alive(here, NOBODY, {here.slot: float("inf")})
+    assert alive(here, NOBODY, {here.slot: 0.0})
+    assert not alive(here, NOBODY, {here.slot: STALE_SECONDS + 1})  # another has its number
     gone = Owner(here.slot, here.job, here.host, 2**22 + 1)
     assert not alive(gone, NOBODY, {here.slot: 0.0})
 
