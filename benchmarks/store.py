@@ -1,4 +1,4 @@
-"""How fast a run folder is: ``python benchmarks/store.py [--folder DIR]``, in under 90 s.
+"""How fast a run folder is: ``python benchmarks/store.py [--folder DIR]``, in two minutes.
 
 Give a folder on the filesystem that the run will use: the local disk says little about
 Lustre or NFS. Each number is one process's, unless it says how many write at once.
@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import overhead
 
 from hpcpod.config.algorithms import resolve_algorithms
 from hpcpod.config.loading import from_mapping
@@ -203,6 +204,9 @@ def main() -> None:
             rate = merged / arguments.seconds
             print(f"{writers:2d} writers, one merging     {rate:8.0f} reports/s", end="")
             print(f"   ({generations / arguments.seconds:.0f} generations/s)")
+        print("a real round beside its training and evaluating (see overhead.py):")
+        for hidden in overhead.HIDDEN:
+            overhead.measure(name, hidden, 60)
 
 
 if __name__ == "__main__":
