@@ -1,6 +1,6 @@
-"""What a policy network's outputs mean: choices, or a Gaussian.
+"""What a policy network's outputs mean: choices, a Gaussian, or a squashed one.
 
-Three small heads instead of ``torch.distributions``, whose checks and allocations cost more
+Small heads instead of ``torch.distributions``, whose checks and allocations cost more
 than the networks of this size. All of them take the network's outputs [B, ``inputs``]; actions
 are [B, *action]; log-probabilities and entropies are in nats, float32 [B].
 """
@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hpcpod.envs.vec_env import Box, Discrete, MultiDiscrete, Space
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+_LOG_2 = math.log(2.0)
 
 
 class Categorical(nn.Module):
@@ -91,6 +93,52 @@ class Gaussian(nn.Module):
         constant = self.log_std.sum() + self.inputs * _LOG_SQRT_2PI
         log_p = -0.5 * z.square().sum(dim=-1) - constant
         return log_p, (constant + 0.5 * self.inputs).expand(len(outputs))
+
+
+class SquashedGaussian:
+    """a = tanh(u), u ~ N(μ, σ); the outputs are the means, then the log-σ, cut to [-20, 2].
+
+    After Haarnoja et al. 2018 (arXiv:1812.05905, appendix C).
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.size = math.prod(shape)
+        """Numbers in one action, A."""
+        self.inputs = 2 * self.size
+        self._shape = shape
+
+    def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw tanh(μ + σ ε)."""
+        mean, log_std = self._parameters(outputs)
+        noise = torch.empty_like(mean).normal_(generator=generator)
+        return torch.tanh(mean + log_std.exp() * noise).view(-1, *self._shape)
+
+    def mode(self, outputs: Tensor) -> Tensor:
+        """tanh(μ)."""
+        return torch.tanh(outputs[:, : self.size]).view(-1, *self._shape)
+
+    def reparameterised(self, outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """The action of this noise and its own log-probability, both differentiable.
+
+        log p(a) = Σ log N(u; μ, σ) - log(1 - tanh² u), whose last term is
+        2 (log 2 - u - softplus(-2u)): exact where 1 - tanh² u is rounded to 0.
+
+        Args:
+            outputs: float32 [B, 2 A].
+            noise: ε, standard normal, float32 [B, A].
+
+        Returns:
+            The action, float32 [B, A], and the log-probability, float32 [B].
+        """
+        mean, log_std = self._parameters(outputs)
+        u = mean + log_std.exp() * noise
+        log_normal = -0.5 * noise.square() - log_std - _LOG_SQRT_2PI
+        log_slope = 2.0 * (_LOG_2 - u - F.softplus(-2.0 * u))
+        return torch.tanh(u), (log_normal - log_slope).sum(dim=-1)
+
+    def _parameters(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = outputs.chunk(2, dim=-1)
+        return mean, log_std.clamp(-20.0, 2.0)
 
 
 def head_for(space: Space, log_std: float) -> Categorical | MultiCategorical | Gaussian:

@@ -1,0 +1,272 @@
+"""Twin delayed deterministic policy gradients (Fujimoto et al. 2018, arXiv:1802.09477).
+
+DDPG (Lillicrap et al. 2016, arXiv:1509.02971) is the case of one critic, no smoothing, no delay.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from hpcpod.agents import checks, networks, offpolicy
+from hpcpod.agents.base import Buffer, Metrics
+from hpcpod.agents.buffers import ReplayBuffer
+from hpcpod.agents.state import (
+    adam,
+    adam_state,
+    check_names,
+    generator_on,
+    load_adam,
+    load_generator,
+    load_module,
+    module_state,
+    prefixed,
+    under,
+)
+from hpcpod.envs.vec_env import EnvSpec, State
+from hpcpod.errors import Diverged
+
+
+@dataclass(frozen=True)
+class TD3Config:
+    """Hyperparameters of TD3; the defaults are those of the authors' code."""
+
+    learning_rate: float = 3e-4
+    """Step size of Adam, for policy and critics."""
+    gamma: float = field(default=0.99, metadata={"near_one": True})
+    """Discount factor, in [0, 1]."""
+    tau: float = 0.005
+    """How far the target networks move each time, in (0, 1]."""
+    exploration_noise: float = 0.1
+    """Standard deviation of the noise that is added to actions in [-1, 1] when exploring."""
+    target_noise: float = 0.2
+    """Standard deviation of the noise on the target policy's actions; 0: no smoothing."""
+    target_noise_clip: float = 0.5
+    """That noise is cut to this size."""
+    policy_delay: int = 2
+    """Updates of the critics for each one of the policy and of the target networks."""
+    buffer_size: int = 1_000_000
+    """Transitions that the replay buffer holds, over all environments."""
+    batch_size: int = 256
+    """Transitions in one gradient update."""
+    learning_starts: int = 1_000
+    """Transitions to collect, by random actions, before the first gradient update."""
+    horizon: int = 16
+    """Steps of each environment between two rounds of gradient updates."""
+    updates_per_step: float = 1.0
+    """Gradient updates for each transition collected, over all environments."""
+    critics: int = field(default=2, metadata={"structural": True})
+    """Critics whose smallest value counts."""
+    hidden: int = field(default=256, metadata={"structural": True})
+    """Units of each hidden layer."""
+    layers: int = field(default=2, metadata={"structural": True})
+    """Hidden layers of the policy, and as many of each critic."""
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "tau", "updates_per_step"):
+            checks.positive(name, getattr(self, name))
+        for name in ("gamma", "tau"):
+            checks.fraction(name, getattr(self, name))
+        for name in ("exploration_noise", "target_noise", "target_noise_clip", "learning_starts"):
+            checks.at_least(name, getattr(self, name), 0)
+        for name in ("policy_delay", "buffer_size", "batch_size", "horizon", "critics"):
+            checks.at_least(name, getattr(self, name), 1)
+        checks.at_most("critics", self.critics, offpolicy.MOST_CRITICS)
+        checks.shape(self.hidden, self.layers)
+
+
+@dataclass(frozen=True)
+class DDPGConfig(TD3Config):
+    """Hyperparameters of DDPG: TD3's, without what TD3 has added."""
+
+    target_noise: float = 0.0
+    """Standard deviation of the noise on the target policy's actions; 0: no smoothing."""
+    policy_delay: int = 1
+    """Updates of the critic for each one of the policy and of the target networks."""
+    critics: int = field(default=1, metadata={"structural": True})
+    """Critics whose smallest value counts."""
+
+
+class TD3:
+    """TD3 for continuous actions on vector observations."""
+
+    Config: ClassVar[type[TD3Config]] = TD3Config
+    name: ClassVar[str] = "td3"
+    """What its messages call it."""
+
+    def __init__(self, spec: EnvSpec, config: TD3Config, seed: int, device: str = "cpu") -> None:
+        """Make fresh weights from ``seed``; raises ``UnsupportedSpace``."""
+        self._config = config
+        self._spec = spec
+        self._device = device
+        self._action = offpolicy.continuous(self.name, spec)
+        numbers = math.prod(self._action.shape)
+        generator = torch.Generator().manual_seed(seed)
+        inputs = networks.features(self.name, spec.id, spec.observation)
+        hidden = [config.hidden] * config.layers
+        sizes, pairs = [inputs, *hidden, numbers], [inputs + numbers, *hidden, 1]
+        self._actor = networks.mlp(sizes, nn.ReLU, 0.01, generator).to(device)
+        self._critics = networks.Ensemble(config.critics, pairs, generator).to(device)
+        self._target_actor = networks.mlp(sizes, nn.ReLU, 0.01, generator).to(device)
+        self._target_critics = networks.Ensemble(config.critics, pairs, generator).to(device)
+        self._trained = {"actor": self._actor, "critics": self._critics}
+        self._targets = {"actor": self._target_actor, "critics": self._target_critics}
+        self._followers = offpolicy.Followers(
+            (self._target_actor, self._actor),
+            (self._target_critics, self._critics),
+            tau=config.tau,
+        )
+        self._optimizers = {
+            name: adam(module, config.learning_rate) for name, module in self._trained.items()
+        }
+        self._generator = generator_on(device, seed)
+        self._env_steps = 0
+        self._updates = 0
+
+    @property
+    def horizon(self) -> int:
+        """Rows to collect between two updates."""
+        return self._config.horizon
+
+    def make_buffer(self) -> ReplayBuffer:
+        """A ring of ``buffer_size`` transitions."""
+        return ReplayBuffer(self._spec, self._config.buffer_size, self._device)
+
+    def act(self, obs: Tensor, *, explore: bool) -> Tensor:
+        """Choose actions: float32 [N, *action]; at first uniformly. See ``Agent.act``."""
+        with torch.inference_mode():
+            if explore:
+                self._env_steps += len(obs)
+                if self._env_steps <= self._config.learning_starts:
+                    return offpolicy.uniform(obs, self._action, self._generator)
+            inputs = networks.encode(self._spec.observation, obs)
+            action = torch.tanh(self._actor(inputs))
+            if explore:
+                noise = torch.empty_like(action).normal_(generator=self._generator)
+                action = (action + self._config.exploration_noise * noise).clamp(-1.0, 1.0)
+            return action.view(-1, *self._action.shape)
+
+    def update(self, buffer: Buffer) -> Metrics:
+        """Sample and descend, once there is enough to sample.
+
+        Raises:
+            Diverged: a loss is not finite.
+        """
+        config, spec = self._config, self._spec
+        ring = offpolicy.replay(self.name, buffer)
+        if not offpolicy.has_enough(ring, config.learning_starts, spec.num_envs):
+            return {}
+        count = max(1, round(config.updates_per_step * config.horizon * spec.num_envs))
+        size, generator = config.batch_size, self._generator
+        stream = offpolicy.batches(ring, spec.observation, count, size, generator)
+        last = self._updates + count
+        critic_records: list[Tensor] = []
+        policy_records: list[Tensor] = []
+        while self._updates < last:
+            # The target networks stand still until the policy's turn, so the target values
+            # of all those updates are one pass.
+            to_turn = config.policy_delay - self._updates % config.policy_delay
+            group = list(islice(stream, min(to_turn, last - self._updates)))
+            targets = self._target_values(group).tensor_split(len(group))
+            critic_records += [
+                self._descend_critics(*each) for each in zip(group, targets, strict=True)
+            ]
+            self._updates += len(group)
+            if len(group) == to_turn:
+                policy_records.append(self._descend_policy(group[-1]["inputs"]))
+                self._followers.move()
+        return self._measured(critic_records, policy_records)
+
+    def state(self) -> State:
+        """Weights, target networks, optimizers, random stream and counters."""
+        state: State = {}
+        for name, module in self._trained.items():
+            state |= prefixed(f"network/{name}", module_state(module))
+            state |= prefixed(f"target/{name}", module_state(self._targets[name]))
+            state |= prefixed(f"optimizer/{name}", adam_state(module, self._optimizers[name]))
+        return {
+            **state,
+            "rng": self._generator.get_state(),
+            "env_steps": torch.tensor(self._env_steps),
+            "updates": torch.tensor(self._updates),
+        }
+
+    def load(self, state: State) -> None:
+        """Take over a ``state()``; see ``Agent.load``."""
+        check_names(self.state(), state, f"{self.name} agent")
+        for name, module in self._trained.items():
+            load_module(module, under(f"network/{name}", state))
+            load_module(self._targets[name], under(f"target/{name}", state))
+            load_adam(module, self._optimizers[name], under(f"optimizer/{name}", state))
+        load_generator(self._generator, state["rng"])
+        self._env_steps = int(state["env_steps"])
+        self._updates = int(state["updates"])
+
+    def reseed(self, seed: int) -> None:
+        """Restart the random numbers; weights stay."""
+        self._generator.manual_seed(seed)
+
+    def _target_values(self, group: list[State]) -> Tensor:
+        """y = r + γ (1 - terminated) min Q'(s', a'), algorithm 1; [B] of all batches in a row."""
+        config = self._config
+        batch = {
+            name: torch.cat([each[name] for each in group])
+            for name in ("next_inputs", "reward", "terminated")
+        }
+        with torch.no_grad():
+            action = torch.tanh(self._target_actor(batch["next_inputs"]))
+            if config.target_noise:
+                noise = torch.empty_like(action).normal_(generator=self._generator)
+                noise *= config.target_noise
+                action = smoothed(action, noise, config.target_noise_clip)
+            value = offpolicy.smallest(self._target_critics, batch["next_inputs"], action)
+            return offpolicy.critic_target(batch, value, config.gamma)
+
+    def _descend_critics(self, batch: State, target: Tensor) -> Tensor:
+        """One step of Adam; returns loss and mean Q, [2]."""
+        loss, mean = offpolicy.squared_error(self._critics, batch["pairs"], target)
+        offpolicy.step(self._optimizers["critics"], loss)
+        return torch.stack([loss.detach(), mean])
+
+    def _descend_policy(self, inputs: Tensor) -> Tensor:
+        """One step of Adam on -mean Q_1(s, π(s)); returns the loss, a scalar."""
+        action = torch.tanh(self._actor(inputs))
+        loss = -self._critics.first(torch.cat([inputs, action], dim=-1)).mean()
+        offpolicy.step(self._optimizers["actor"], loss)
+        return loss.detach()
+
+    def _measured(self, critic_records: list[Tensor], policy_records: list[Tensor]) -> Metrics:
+        names, means = ["critic_loss", "q_mean"], [torch.stack(critic_records).mean(0)]
+        if policy_records:
+            names.append("policy_loss")
+            means.append(torch.stack(policy_records).mean(0, keepdim=True))
+        metrics = dict(zip(names, torch.cat(means).tolist(), strict=True))
+        if not all(math.isfinite(value) for value in metrics.values()):
+            raise Diverged(f"{self.name}: not finite after update {self._updates}: {metrics}")
+        return metrics
+
+
+class DDPG(TD3):
+    """DDPG for continuous actions on vector observations; its noise is Gaussian, not correlated."""
+
+    Config: ClassVar[type[TD3Config]] = DDPGConfig
+    name: ClassVar[str] = "ddpg"
+
+
+def smoothed(action: Tensor, noise: Tensor, clip: float) -> Tensor:
+    """clip(a + clip(ε, -c, c), -1, 1), equation 14 of TD3's paper.
+
+    Args:
+        action: the target policy's, float32 [B, A].
+        noise: ε, float32 [B, A].
+        clip: c.
+
+    Returns:
+        float32 [B, A].
+    """
+    return (action + noise.clamp(-clip, clip)).clamp(-1.0, 1.0)
