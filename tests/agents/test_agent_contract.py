@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
@@ -17,20 +18,35 @@ from hpcpod.agents.base import Agent, Buffer
 from hpcpod.agents.dqn import DQN, DQNConfig
 from hpcpod.agents.networks import encode
 from hpcpod.agents.ppo import PPO, PPOConfig
+from hpcpod.agents.sac import SAC, SACConfig
+from hpcpod.agents.td3 import DDPG, TD3, DDPGConfig, TD3Config
 from hpcpod.envs.gymnasium import PreprocessVecEnv
-from hpcpod.envs.vec_env import Box, MultiDiscrete, State
+from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, MultiDiscrete, Space, State
 from hpcpod.errors import Diverged, UnsupportedSpace
 from tests.agents.training import iterate, row, small_agent, spec
 
-AGENTS = ["ppo", "dqn"]
-each_agent = pytest.mark.parametrize("name", AGENTS)
+ENVS = {
+    "ppo": "CartPole-v1",
+    "dqn": "CartPole-v1",
+    "sac": "Pendulum-v1",
+    "td3": "Pendulum-v1",
+    "ddpg": "Pendulum-v1",
+}
+"""Each agent, and the environment that it is tried in."""
+each_agent = pytest.mark.parametrize("name", ENVS)
+
+
+def own_spec(name: str, observation: Space | None = None, num_envs: int = 2) -> EnvSpec:
+    """A made-up environment with actions of a kind that the agent knows."""
+    discrete = ENVS[name] == "CartPole-v1"
+    return spec(Discrete(2) if discrete else Box((1,), -1.0, 1.0), observation, num_envs)
 
 
 class Run:
-    """An agent in training on four CartPoles."""
+    """An agent in training on four environments."""
 
     def __init__(self, name: str, seed: int = 0, learning_rate: float = 1e-3) -> None:
-        self.env = PreprocessVecEnv("CartPole-v1", 4)
+        self.env = PreprocessVecEnv(ENVS[name], 4)
         self.agent: Agent = small_agent(name, self.env.spec, seed, learning_rate)
         self.buffer: Buffer = self.agent.make_buffer()
         self.obs = self.env.reset(torch.arange(4))
@@ -93,7 +109,10 @@ def test_acting_without_exploring_is_deterministic_and_changes_nothing(name: str
     run = Run(name).train(3)
     before = run.agent.state()
     first = run.agent.act(run.obs, explore=False)
-    assert first.dtype == torch.int64 and first.shape == (4,)
+    if ENVS[name] == "CartPole-v1":
+        assert first.dtype == torch.int64 and first.shape == (4,)
+    else:
+        assert first.dtype == torch.float32 and first.shape == (4, 1)
     for _ in range(5):
         assert torch.equal(first, run.agent.act(run.obs, explore=False))
     assert_same(before, run.agent.state())
@@ -118,7 +137,7 @@ def test_a_child_takes_the_weights_and_keeps_its_own_learning_rate(name: str) ->
     child, twin = Run(name, learning_rate=1e-5), Run(name)
     for run in (child, twin):
         run.agent.load(state)
-        run.train(3)  # dqn: enough to fill its first batch
+        run.train(3)  # those with a replay buffer: enough to fill its first batch
     weights = [key for key in state if key.startswith("network/")]
 
     def moved(run: Run) -> float:
@@ -132,14 +151,16 @@ def test_a_child_takes_the_weights_and_keeps_its_own_learning_rate(name: str) ->
 
 @each_agent
 def test_reseeding_restarts_the_random_stream(name: str) -> None:
-    agent = Run(name).agent
-    obs = torch.zeros(4, 4)
+    run = Run(name).train(3)
+    agent, obs = run.agent, run.obs
 
-    def draw() -> list[list[int]]:
+    def draw() -> list[list[float]]:
         return [agent.act(obs, explore=True).tolist() for _ in range(10)]
 
+    state = agent.state()
     agent.reseed(5)
     first, second = draw(), draw()
+    agent.load(state)  # for what else exploration depends on: how many steps there were
     agent.reseed(5)
     assert draw() == first != second
 
@@ -153,16 +174,17 @@ def test_a_state_that_does_not_fit_is_refused_by_name(name: str) -> None:
     with pytest.raises(ValueError, match="'extra' is unknown"):
         agent.load({**state, "extra": torch.zeros(1)})
     key = next(key for key in state if key.endswith("0.weight"))
-    with pytest.raises(ValueError, match=rf"'{key}' has shape \(2,\), not \(\d+, 4\)"):
+    with pytest.raises(ValueError, match=rf"'{key}' has shape \(2,\), not \(\d+, [34]\)"):
         agent.load({**state, key: torch.zeros(2)})
 
 
 @each_agent
 def test_a_loss_that_is_not_finite_means_diverged(name: str) -> None:
-    agent = small_agent(name, spec())
+    agent = small_agent(name, own_spec(name))
     buffer = agent.make_buffer()
     for t in range(agent.horizon):
-        obs, action, step = row(t)
+        obs, _, step = row(t)
+        action = agent.act(obs, explore=True)
         buffer.add(obs, action, step._replace(reward=torch.tensor([float("nan"), 0.0])))
     with pytest.raises(Diverged, match=f"{name}: not finite after update"):
         agent.update(buffer)
@@ -180,20 +202,59 @@ def test_dqn_refuses_what_it_cannot_act_in_and_says_what_can(
         DQN(spec(action), DQNConfig(), seed=0)
 
 
+@pytest.mark.parametrize("name", ["sac", "td3", "ddpg"])
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        (Discrete(2), "a discrete action space; use dqn or ppo"),
+        (MultiDiscrete((2, 2)), "a multi-discrete action space; use ppo"),
+    ],
+)
+def test_those_of_continuous_actions_refuse_choices_and_say_what_can(
+    name: str, action: Space, words: str
+) -> None:
+    sentence = f"{name} acts in continuous spaces only, but Task-v0 has {words}"
+    with pytest.raises(UnsupportedSpace, match=sentence):
+        small_agent(name, spec(action))
+
+
 @each_agent
 def test_images_are_refused_with_a_remedy(name: str) -> None:
+    images = own_spec(name, Box((3, 8, 8), 0.0, 255.0, "uint8"))
     with pytest.raises(UnsupportedSpace, match=rf"{name} reads vectors, .*DtypeObservation"):
-        small_agent(name, spec(observation=Box((3, 8, 8), 0.0, 255.0, "uint8")))
+        small_agent(name, images)
 
 
 @each_agent
 def test_one_choice_among_n_is_read_as_one_hot(name: str) -> None:
-    env = PreprocessVecEnv("FrozenLake-v1", 4)
-    agent = small_agent(name, env.spec)
-    iterate(agent, env, agent.make_buffer(), env.reset(torch.arange(4)))
+    agent = small_agent(name, own_spec(name, Discrete(16)))
+    buffer = agent.make_buffer()
+    for t in range(agent.horizon):
+        _, _, step = row(t)
+        obs = torch.tensor([t % 16, (t + 5) % 16])
+        action = agent.act(obs, explore=True)
+        buffer.add(obs, action, step._replace(obs=obs, next_obs=(obs + 1) % 16))
+    assert agent.update(buffer)
     first = next(weight for key, weight in agent.state().items() if key.endswith("0.weight"))
     assert first.shape[1] == 16
-    assert torch.equal(encode(env.spec.observation, torch.arange(16)), torch.eye(16))
+    assert torch.equal(encode(Discrete(16), torch.arange(16)), torch.eye(16))
+
+
+@pytest.mark.parametrize("name", ["ppo", "sac", "td3", "ddpg"])
+@pytest.mark.parametrize("shape", [(), (2, 3)])
+def test_continuous_actions_keep_their_shape_and_are_learned_from(
+    name: str, shape: tuple[int, ...]
+) -> None:
+    agent = small_agent(name, spec(Box(shape, -1.0, 1.0)))
+    buffer = agent.make_buffer()
+    for t in range(2 * agent.horizon):  # the second half is past the random actions
+        obs, _, step = row(t)
+        action = agent.act(obs / 100, explore=True)
+        best = agent.act(obs / 100, explore=False)
+        assert action.shape == best.shape == (2, *shape)
+        assert float(best.abs().max()) <= 1
+        buffer.add(obs / 100, action, step)
+    assert agent.update(buffer)
 
 
 @pytest.mark.parametrize(
@@ -206,6 +267,14 @@ def test_one_choice_among_n_is_read_as_one_hot(name: str) -> None:
         (DQNConfig, {"tau": 0.0}, "tau must be positive, got 0.0"),
         (DQNConfig, {"epsilon_end": -0.1}, r"epsilon_end must be in \[0, 1\], got -0.1"),
         (DQNConfig, {"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        (SACConfig, {"temperature": -0.1}, "temperature must be at least 0, got -0.1"),
+        (SACConfig, {"temperature_init": 0.0}, "temperature_init must be positive, got 0.0"),
+        (SACConfig, {"target_entropy": math.inf}, "target_entropy must be finite, got inf"),
+        (SACConfig, {"critics": 65}, "critics must be at most 64, got 65"),
+        (TD3Config, {"policy_delay": 0}, "policy_delay must be at least 1, got 0"),
+        (TD3Config, {"tau": 1.5}, r"tau must be in \[0, 1\], got 1.5"),
+        (DDPGConfig, {"updates_per_step": 0.0}, "updates_per_step must be positive, got 0.0"),
+        (DDPGConfig, {"target_noise": -1.0}, "target_noise must be at least 0, got -1.0"),
     ],
 )
 def test_impossible_hyperparameters_are_refused_in_a_sentence(
@@ -215,19 +284,17 @@ def test_impossible_hyperparameters_are_refused_in_a_sentence(
         config(**arguments)
 
 
-@pytest.mark.parametrize("agent", [PPO, DQN])
-def test_every_hyperparameter_has_a_default_and_a_docstring(agent: type[PPO | DQN]) -> None:
+@pytest.mark.parametrize("agent", [PPO, DQN, SAC, TD3, DDPG])
+def test_every_hyperparameter_has_a_default_and_a_docstring(agent: Any) -> None:
     config = agent.Config
     assert config() == config()
     source = Path(inspect.getfile(config)).read_text(encoding="utf-8")
-    body = next(
-        node.body
-        for node in ast.parse(source).body
-        if isinstance(node, ast.ClassDef) and node.name == config.__name__
-    )
+    family = {cls.__name__ for cls in config.__mro__}
     documented = {
         first.target.id
-        for first, second in pairwise(body)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef) and node.name in family
+        for first, second in pairwise(node.body)
         if isinstance(first, ast.AnnAssign)
         and isinstance(first.target, ast.Name)
         and isinstance(second, ast.Expr)
@@ -238,6 +305,7 @@ def test_every_hyperparameter_has_a_default_and_a_docstring(agent: type[PPO | DQ
     assert marked["gamma"] == {"near_one"}
 
 
-def test_fresh_weights_do_not_depend_on_the_batch() -> None:
-    one, many = (PPO(spec(num_envs=n), PPOConfig(), seed=3).state() for n in (1, 64))
+@each_agent
+def test_fresh_weights_do_not_depend_on_the_batch(name: str) -> None:
+    one, many = (small_agent(name, own_spec(name, num_envs=n), 3).state() for n in (1, 64))
     assert_same(one, many)
