@@ -98,7 +98,7 @@ class Gaussian(nn.Module):
 class SquashedGaussian:
     """a = tanh(u), u ~ N(μ, σ); the outputs are the means, then the log-σ, cut to [-20, 2].
 
-    After Haarnoja et al. 2018 (arXiv:1812.05905, appendix C).
+    After Haarnoja et al. 2018 (arXiv:1812.05905, appendix C); the cut is their code's.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:

@@ -95,7 +95,7 @@ def critic_target(batch: State, next_value: Tensor, gamma: float) -> Tensor:
 
 
 def smallest(critics: networks.Ensemble, inputs: Tensor, action: Tensor) -> Tensor:
-    """min_k Q_k(s, a) (Fujimoto et al. 2018, equation 10).
+    """min_k Q_k(s, a) (clipped double Q-learning, Fujimoto et al. 2018).
 
     Args:
         critics: K networks with one output.

@@ -128,7 +128,7 @@ class SAC:
     def alpha(self) -> Tensor:
         """The temperature now, a float32 scalar: the hyperparameter's, or the learned one."""
         if self._config.temperature:
-            return torch.tensor(self._config.temperature, device=self._device)
+            return torch.full((), self._config.temperature, device=self._device)
         return self._temperature.log_alpha.detach().exp()
 
     def make_buffer(self) -> ReplayBuffer:

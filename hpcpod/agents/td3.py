@@ -34,7 +34,9 @@ from hpcpod.errors import Diverged
 
 @dataclass(frozen=True)
 class TD3Config:
-    """Hyperparameters of TD3; the defaults are those of the authors' code."""
+    """Hyperparameters of TD3; the defaults are those of the authors' code, but for
+    ``learning_starts``: 25,000 is more than a short task takes.
+    """
 
     learning_rate: float = 3e-4
     """Step size of Adam, for policy and critics."""
@@ -259,7 +261,7 @@ class DDPG(TD3):
 
 
 def smoothed(action: Tensor, noise: Tensor, clip: float) -> Tensor:
-    """clip(a + clip(ε, -c, c), -1, 1), equation 14 of TD3's paper.
+    """clip(a + clip(ε, -c, c), -1, 1): target policy smoothing, algorithm 1 of TD3's paper.
 
     Args:
         action: the target policy's, float32 [B, A].
