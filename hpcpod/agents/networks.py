@@ -68,42 +68,40 @@ def mlp(
     return nn.Sequential(*layers)
 
 
-class Ensemble(nn.Module):
-    """K fully connected ReLU networks of one shape, each layer one batched matrix product.
+class Critics(nn.Module):
+    """K fully connected ReLU networks of one shape and one output; each layer is one product.
 
     Two critics cost so half as many calls as two modules. Orthogonal weights, zero biases,
     as in ``mlp``; the last layer has a gain of 1.
     """
 
     def __init__(self, count: int, sizes: Sequence[int], generator: torch.Generator) -> None:
-        """Make ``count`` networks of these sizes (inputs, hidden layers, outputs)."""
+        """Make ``count`` networks of these sizes: inputs, hidden layers."""
         super().__init__()
         weights, biases = [], []
-        for i, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
-            gain = 1.0 if i == len(sizes) - 2 else math.sqrt(2.0)
+        for i, (inputs, outputs) in enumerate(itertools.pairwise([*sizes, 1])):
+            gain = 1.0 if i == len(sizes) - 1 else math.sqrt(2.0)
             each = [gain * _orthogonal(inputs, outputs, generator) for _ in range(count)]
             weights.append(nn.Parameter(torch.stack(each)))
             biases.append(nn.Parameter(torch.zeros(count, 1, outputs)))
-        self.count = count
         self.weights = nn.ParameterList(weights)
         self.biases = nn.ParameterList(biases)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Every network of the same inputs: float32 [B, inputs] to [K, B, outputs]."""
-        x = x.expand(self.count, -1, -1)
-        last = len(self.weights) - 1
-        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            x = torch.baddbmm(bias, x, weight)
-            x = x if i == last else x.relu_()
-        return x
+        """The value that each network gives the same inputs: float32 [B, inputs] to [K, B]."""
+        return self._values(x, list(self.weights), list(self.biases))
 
     def first(self, x: Tensor) -> Tensor:
-        """The first network alone: float32 [B, inputs] to [B, outputs]."""
-        last = len(self.weights) - 1
-        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            x = torch.addmm(bias[0], x, weight[0])
-            x = x if i == last else x.relu_()
-        return x
+        """The first network alone: float32 [B, inputs] to [B]."""
+        return self._values(x, [w[:1] for w in self.weights], [b[:1] for b in self.biases])[0]
+
+    @staticmethod
+    def _values(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
+        x = x.expand(len(weights[0]), -1, -1)
+        for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+            x = torch.baddbmm(bias, x, weight).relu_()
+        # With one column, a product and a sum take 15 µs where baddbmm takes 87.
+        return (x * weights[-1].mT).sum(dim=-1) + biases[-1].squeeze(-1)
 
 
 def _orthogonal(rows: int, columns: int, generator: torch.Generator) -> Tensor:

@@ -94,33 +94,33 @@ def critic_target(batch: State, next_value: Tensor, gamma: float) -> Tensor:
     return batch["reward"] + gamma * next_value * ~batch["terminated"]
 
 
-def smallest(critics: networks.Ensemble, inputs: Tensor, action: Tensor) -> Tensor:
+def smallest(critics: networks.Critics, inputs: Tensor, action: Tensor) -> Tensor:
     """min_k Q_k(s, a) (clipped double Q-learning, Fujimoto et al. 2018).
 
     Args:
-        critics: K networks with one output.
+        critics: K of them.
         inputs: s, float32 [B, features].
         action: a, float32 [B, A].
 
     Returns:
         float32 [B].
     """
-    values: Tensor = critics(torch.cat([inputs, action], dim=-1)).squeeze(-1)
+    values: Tensor = critics(torch.cat([inputs, action], dim=-1))
     return values.amin(dim=0)
 
 
-def squared_error(critics: networks.Ensemble, pairs: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+def squared_error(critics: networks.Critics, pairs: Tensor, target: Tensor) -> tuple[Tensor, ...]:
     """Σ_k mean (Q_k - y)² and the mean of all Q_k.
 
     Args:
-        critics: K networks with one output.
+        critics: K of them.
         pairs: s and a, float32 [B, features + A].
         target: y, float32 [B].
 
     Returns:
         Two float32 scalars, the first one differentiable.
     """
-    values: Tensor = critics(pairs).squeeze(-1)
+    values: Tensor = critics(pairs)
     loss = (values - target).square().mean(dim=-1).sum()
     return loss, values.detach().mean()
 

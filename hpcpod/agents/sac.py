@@ -100,10 +100,10 @@ class SAC:
         generator = torch.Generator().manual_seed(seed)
         inputs = networks.features("sac", spec.id, spec.observation)
         hidden = [config.hidden] * config.layers
-        pairs = [inputs + self._head.size, *hidden, 1]
+        pairs = [inputs + self._head.size, *hidden]
         self._actor = networks.mlp([inputs, *hidden, self._head.inputs], nn.ReLU, 0.01, generator)
-        self._critics = networks.Ensemble(config.critics, pairs, generator)
-        self._targets = networks.Ensemble(config.critics, pairs, generator)
+        self._critics = networks.Critics(config.critics, pairs, generator)
+        self._targets = networks.Critics(config.critics, pairs, generator)
         self._temperature = Temperature(config.temperature_init)
         self._trained = {
             "actor": self._actor.to(device),

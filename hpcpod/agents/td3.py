@@ -111,11 +111,11 @@ class TD3:
         generator = torch.Generator().manual_seed(seed)
         inputs = networks.features(self.name, spec.id, spec.observation)
         hidden = [config.hidden] * config.layers
-        sizes, pairs = [inputs, *hidden, numbers], [inputs + numbers, *hidden, 1]
+        sizes, pairs = [inputs, *hidden, numbers], [inputs + numbers, *hidden]
         self._actor = networks.mlp(sizes, nn.ReLU, 0.01, generator).to(device)
-        self._critics = networks.Ensemble(config.critics, pairs, generator).to(device)
+        self._critics = networks.Critics(config.critics, pairs, generator).to(device)
         self._target_actor = networks.mlp(sizes, nn.ReLU, 0.01, generator).to(device)
-        self._target_critics = networks.Ensemble(config.critics, pairs, generator).to(device)
+        self._target_critics = networks.Critics(config.critics, pairs, generator).to(device)
         self._trained = {"actor": self._actor, "critics": self._critics}
         self._targets = {"actor": self._target_actor, "critics": self._target_critics}
         self._followers = offpolicy.Followers(

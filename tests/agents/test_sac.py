@@ -12,7 +12,7 @@ from torch import Tensor
 from hpcpod.agents import offpolicy
 from hpcpod.agents.buffers import RolloutBuffer
 from hpcpod.agents.distributions import SquashedGaussian
-from hpcpod.agents.networks import Ensemble
+from hpcpod.agents.networks import Critics
 from hpcpod.agents.sac import SAC, SACConfig
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.vec_env import Box, State
@@ -133,24 +133,24 @@ def test_the_target_by_hand() -> None:
 
 @torch.no_grad()
 def test_the_smallest_critic_counts_for_each_transition() -> None:
-    critics = Ensemble(2, [3, 1], torch.Generator().manual_seed(0))
+    critics = Critics(2, [3], torch.Generator().manual_seed(0))
     critics.weights[0].copy_(torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 2.0]])[..., None])
     critics.biases[0].copy_(torch.tensor([0.0, 1.0]).view(2, 1, 1))
     inputs, action = torch.tensor([[5.0, 9.0], [1.0, 9.0]]), torch.tensor([[1.0], [4.0]])
     # Q_1 = x_1 and Q_2 = 2 a + 1: min(5, 3) and min(1, 9)
     assert offpolicy.smallest(critics, inputs, action).tolist() == [3.0, 1.0]
-    assert critics.first(torch.cat([inputs, action], -1)).tolist() == [[5.0], [1.0]]
+    assert critics.first(torch.cat([inputs, action], -1)).tolist() == [5.0, 1.0]
 
 
-def test_an_ensemble_is_its_networks_one_by_one() -> None:
-    critics = Ensemble(3, [4, 8, 8, 2], torch.Generator().manual_seed(0))
+def test_critics_in_one_product_are_their_networks_one_by_one() -> None:
+    critics = Critics(3, [4, 8, 8], torch.Generator().manual_seed(0))
     x = torch.randn(5, 4, generator=torch.Generator().manual_seed(1))
     for k, value in enumerate(critics(x)):
         h = x
         for i, (weight, bias) in enumerate(zip(critics.weights, critics.biases, strict=True)):
             h = h @ weight[k] + bias[k]
             h = h if i == 2 else h.relu()
-        assert torch.allclose(value, h, atol=1e-5)
+        assert torch.allclose(value, h.squeeze(-1), atol=1e-5)
     assert not torch.equal(critics.weights[0][0], critics.weights[0][1])
 
 
