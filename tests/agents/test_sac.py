@@ -132,6 +132,42 @@ def test_the_target_by_hand() -> None:
 
 
 @torch.no_grad()
+def test_the_policys_loss_by_hand() -> None:
+    instance = agent(temperature=0.5)
+    state = {n: torch.zeros_like(t) for n, t in instance.state().items() if t.is_floating_point()}
+    state["network/critics/biases.2"] = torch.tensor([7.0, 3.0]).view(2, 1, 1)
+    instance.load({**instance.state(), **state})
+    loss, log_p = instance._policy_loss(torch.ones(4, 3), instance.alpha, torch.zeros(4, 2))
+    assert log_p.tolist() == pytest.approx([-1.837877] * 4)
+    assert loss.tolist() == pytest.approx(0.5 * -1.837877 - 3)
+
+
+@pytest.mark.parametrize("at_once", [1, 40, 10_000])
+def test_batches_hold_the_true_successors_however_they_are_gathered(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offpolicy, "GATHERED", at_once)
+    instance = agent()
+    buffer = instance.make_buffer()
+    for t in range(20):
+        obs, _, step = row(t, truncated=[t % 3 == 0, False], terminated=[False, t % 5 == 0])
+        buffer.add(obs, obs[:, :2] + 0.25, step)
+    space, generator = spec().observation, torch.Generator().manual_seed(0)
+    drawn = list(offpolicy.batches(buffer, space, 7, 16, generator))
+    assert len(drawn) == 7
+    for part in drawn:
+        obs, reward = part["inputs"], part["reward"]
+        assert obs.shape == (16, 3) and reward.shape == (16,)
+        assert torch.equal(obs[:, 0], reward)
+        assert torch.equal(part["pairs"], torch.cat([obs, obs[:, :2] + 0.25], dim=-1))
+        cut = (reward < 100) & (reward % 3 == 0)
+        assert torch.equal(part["terminated"], (reward >= 100) & ((reward - 100) % 5 == 0))
+        after = obs + torch.where(cut, 0.5, 1.0)[:, None]
+        goes_on = ~part["terminated"]
+        assert torch.equal(part["next_inputs"][goes_on], after[goes_on])
+
+
+@torch.no_grad()
 def test_the_smallest_critic_counts_for_each_transition() -> None:
     critics = Critics(2, [3], torch.Generator().manual_seed(0))
     critics.weights[0].copy_(torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 2.0]])[..., None])

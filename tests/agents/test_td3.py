@@ -143,6 +143,24 @@ def test_the_policys_pass_leaves_no_gradient_in_the_critics() -> None:
     assert all(p.grad is not None for p in instance._actor.parameters())
 
 
+def test_the_policy_climbs_the_first_critic() -> None:
+    instance = agent(learning_rate=1e-2)
+    state = instance.state()
+    critics = {n: torch.zeros_like(t) for n, t in state.items() if n.startswith("network/critics")}
+    instance.load({**state, **critics})
+    first = [parameter[0] for parameter in instance._critics.weights]
+    with torch.no_grad():
+        first[0][4, 0] = first[1][0, 0] = first[2][0, 0] = 1.0
+        instance._critics.biases[0].fill_(10.0)
+    # Q_1 = 10 + a_2 and Q_2 = 0: only the second number of the action is worth more.
+    obs = torch.ones(8, 3)
+    before = instance.act(obs, explore=False)
+    losses = [float(instance._descend_policy(obs)) for _ in range(30)]
+    after = instance.act(obs, explore=False)
+    assert losses[0] == pytest.approx(-10 - float(before[0, 1]))
+    assert float((after - before)[:, 1].min()) > 0.3
+
+
 def test_exploration_adds_noise_of_the_given_size_and_stays_within_bounds() -> None:
     config = TD3Config(exploration_noise=0.1, learning_starts=0)
     instance = TD3(spec(ACTION, num_envs=10_000), config, seed=0)
