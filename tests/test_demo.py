@@ -1,4 +1,4 @@
-"""What ``make demo`` shows is a tournament, and not one lucky agent."""
+"""The configurations that come along reach their targets, and the demo by a tournament."""
 
 from __future__ import annotations
 
@@ -11,16 +11,22 @@ import pytest
 
 from hpcpod.results import open_run
 
-CONFIG = Path(__file__).parents[1] / "configs" / "cartpole.yaml"
+CONFIGS = Path(__file__).parents[1] / "configs"
+
+
+def launched(name: str, home: Path) -> str:
+    """What ``hpcpod launch`` says of one of them, to its end."""
+    done = subprocess.run(
+        [sys.executable, "-m", "hpcpod", "launch", str(CONFIGS / name)],
+        cwd=home, text=True, capture_output=True, check=False, timeout=500,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.mark.slow
 def test_the_demo_reaches_its_target_by_gated_and_mutated_copies(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "hpcpod", "launch", str(CONFIG)],
-        cwd=tmp_path, text=True, capture_output=True, check=False, timeout=500,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    said = launched("cartpole.yaml", tmp_path)
     run = open_run(tmp_path / "runs" / "cartpole")
     status, board = run.status(), run.board()
     assert (status.state, status.stop_reason) == ("finished", "target")
@@ -36,6 +42,15 @@ def test_the_demo_reaches_its_target_by_gated_and_mutated_copies(tmp_path: Path)
     for child in line[1:]:
         assert child.mutated == ("learning_rate",) and child.transfer_exact
         assert "common seeds" in child.evidence and child.replaces is not None
-    copies = re.findall(r"^ *(p\d+) copy of p\d+ at round", done.stdout, re.MULTILINE)
+    copies = re.findall(r"^ *(p\d+) copy of p\d+ at round", said, re.MULTILINE)
     assert copies == [pod.id for pod in line[1:]] and len(copies) > 0
-    assert f"run folder: {run.path}" in done.stdout
+    assert f"run folder: {run.path}" in said
+
+
+@pytest.mark.slow
+def test_an_ensemble_of_three_algorithms_swings_the_pendulum_up(tmp_path: Path) -> None:
+    assert "finished: target" in launched("pendulum_ensemble.yaml", tmp_path)
+    run = open_run(tmp_path / "runs" / "pendulum-ensemble")
+    best = run.best()
+    assert best is not None and best.fresh and best.low >= -200
+    assert {pod.algorithm for pod in run.board().pods.values()} == {"ppo", "sac", "td3"}
