@@ -175,7 +175,9 @@ def test_rendered_scripts_submitted_by_hand_do_the_same_and_count_once(shell: Sh
     claimed = {path.read_text() for path in (shell.home / "runs/rendered/claims").rglob("p*")}
     arrays = {match for text in claimed for match in re.findall(r'"slot": ?"(\d+)_', text)}
     assert len(arrays) == 1
-    assert "was submitted as job" in shell.logs("rendered")
+    # The second array has seen it itself, or the coordinator was faster.
+    said = shell.logs("rendered") + shell.logs("rendered", "coordinator")
+    assert "was submitted as job" in said or "its intent was submitted twice" in said
 
 
 def test_dry_run_prints_what_launch_submits_and_submits_nothing(shell: Shell) -> None:
