@@ -1,6 +1,7 @@
 """Deep Q-learning (Mnih et al. 2015, Nature 518).
 
-By default with the targets of double Q-learning (van Hasselt et al. 2016, arXiv:1509.06461).
+By default with the targets of double Q-learning (van Hasselt et al. 2016, arXiv:1509.06461);
+``dueling`` on top of it is D3QN.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class DQNConfig:
     """Environment steps in which the share falls, linearly."""
     double: bool = True
     """Choose the next action by the online network and value it by the target network."""
+    dueling: bool = field(default=False, metadata={"structural": True})
+    """Split the network into the state's value and the actions' advantages."""
     max_grad_norm: float = 10.0
     """The gradient is scaled down to this Euclidean norm."""
     hidden: int = field(default=128, metadata={"structural": True})
@@ -102,8 +105,8 @@ class DQN:
         generator = torch.Generator().manual_seed(seed)
         inputs = networks.features("dqn", spec.id, spec.observation)
         sizes = [inputs, *[config.hidden] * config.layers, self._actions]
-        self._network = networks.mlp(sizes, nn.ReLU, 1.0, generator).to(device)
-        self._target = networks.mlp(sizes, nn.ReLU, 1.0, generator).to(device)
+        self._network = _network(sizes, config.dueling, generator).to(device)
+        self._target = _network(sizes, config.dueling, generator).to(device)
         load_module(self._target, module_state(self._network))
         self._optimizer = adam(self._network, config.learning_rate)
         self._parameters = list(self._network.parameters())
@@ -226,6 +229,12 @@ class DQN:
         with torch.no_grad():
             for slow, fast in zip(self._target.parameters(), self._parameters, strict=True):
                 slow.lerp_(fast, self._config.tau)
+
+
+def _network(sizes: list[int], dueling: bool, generator: torch.Generator) -> nn.Module:
+    if dueling:
+        return networks.Dueling(sizes, generator)
+    return networks.mlp(sizes, nn.ReLU, 1.0, generator)
 
 
 def q_target(batch: State, gamma: float, choice: Tensor | None) -> Tensor:

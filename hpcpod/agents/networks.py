@@ -68,6 +68,31 @@ def mlp(
     return nn.Sequential(*layers)
 
 
+class Dueling(nn.Module):
+    """Q(s, a) = V(s) + A(s, a) - mean A(s, .) (Wang et al. 2016, arXiv:1511.06581, equation 9).
+
+    The last hidden layer is there twice, once for V and once for A; the others are shared.
+    """
+
+    def __init__(self, sizes: Sequence[int], generator: torch.Generator) -> None:
+        """Make one of these sizes: inputs, hidden layers, actions."""
+        super().__init__()
+        *shared, last, actions = sizes
+        self.trunk = nn.Sequential()
+        if len(shared) > 1:
+            gain = math.sqrt(2.0)
+            self.trunk = nn.Sequential(*mlp(shared, nn.ReLU, gain, generator), nn.ReLU())
+        self.value = mlp([shared[-1], last, 1], nn.ReLU, 1.0, generator)
+        self.advantage = mlp([shared[-1], last, actions], nn.ReLU, 1.0, generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Values of all actions: float32 [B, inputs] to [B, actions]."""
+        x = self.trunk(x)
+        advantage: Tensor = self.advantage(x)
+        values: Tensor = self.value(x) + advantage - advantage.mean(dim=-1, keepdim=True)
+        return values
+
+
 class Critics(nn.Module):
     """K fully connected ReLU networks of one shape and one output; each layer is one product.
 

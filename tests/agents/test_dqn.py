@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+import hpcpod
 from hpcpod.agents.buffers import RolloutBuffer
 from hpcpod.agents.dqn import DQN, DQNConfig, q_target
+from hpcpod.agents.networks import Dueling
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from tests.agents.training import evaluate, iterate, row, spec
 
@@ -82,6 +84,26 @@ def test_the_target_network_follows_at_its_interval() -> None:
 def test_it_refuses_a_rollout() -> None:
     with pytest.raises(TypeError, match="ReplayBuffer, got a RolloutBuffer"):
         DQN(spec(), DQNConfig(), seed=0).update(RolloutBuffer())
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_dueling_values_are_the_state_s_plus_advantages_without_their_mean(layers: int) -> None:
+    agent = DQN(spec(), DQNConfig(dueling=True, hidden=8, layers=layers), seed=0)
+    network = agent._network
+    assert isinstance(network, Dueling)
+    obs = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    q, hidden = network(obs), network.trunk(obs)
+    value, advantage = network.value(hidden), network.advantage(hidden)
+    assert torch.allclose(q.mean(dim=-1, keepdim=True), value, atol=1e-6)
+    assert torch.allclose(q[:, 0] - q[:, 1], advantage[:, 0] - advantage[:, 1], atol=1e-6)
+    linear = [m for m in network.modules() if isinstance(m, torch.nn.Linear)]
+    assert [m.out_features for m in linear] == [8] * (layers - 1) + [8, 1, 8, 2]
+
+
+@pytest.mark.slow
+def test_double_and_dueling_together_learn_cartpole() -> None:
+    training = hpcpod.train("dqn", env_steps=60_000, seed=2, dueling=True, learning_rate=2.5e-3)
+    assert max(point.mean_return for point in training.curve) >= 475
 
 
 @pytest.mark.slow
