@@ -26,7 +26,7 @@ from hpcpod.launchers.base import ClusterView, JobView, Launcher
 from hpcpod.launchers.local import LocalLauncher
 from hpcpod.pod.signals import StopFlag
 from hpcpod.records import Board, Intent, Owner
-from hpcpod.storage.patience import PAUSES
+from hpcpod.storage.patience import PAUSES, sleep
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import needed_checkpoints, orders
 from hpcpod.tournament.merge import merge, read_board
@@ -306,9 +306,7 @@ def drive(
             return board
         if stop():
             return board if board is not None else orchestrator.board()
-        end = time.monotonic() + seconds
-        while not stop() and (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, 0.2))
+        sleep(seconds, stop)
 
 
 def drive_here(

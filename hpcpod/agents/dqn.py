@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hpcpod.agents import checks, networks
+from hpcpod.agents import checks, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
 from hpcpod.agents.buffers import ReplayBuffer
 from hpcpod.agents.state import (
@@ -149,10 +149,8 @@ class DQN:
         Raises:
             Diverged: a loss is not finite.
         """
-        if not isinstance(buffer, ReplayBuffer):
-            raise TypeError(f"dqn learns from a ReplayBuffer, got a {type(buffer).__name__}")
-        enough = min(self._config.learning_starts / self._spec.num_envs, buffer.capacity)
-        if buffer.rows - buffer.oldest < max(1, enough):
+        ring = offpolicy.replay("dqn", buffer)
+        if not offpolicy.has_enough(ring, self._config.learning_starts, self._spec.num_envs):
             return {"epsilon": self.epsilon}
         records: list[Tensor] = []
         last = self._updates + self._config.updates_per_iteration
@@ -161,7 +159,7 @@ class DQN:
             # sampling and the target values of all those updates are one pass each.
             to_move = self._config.target_interval - self._updates % self._config.target_interval
             count = min(to_move, last - self._updates)
-            records += self._descend_many(buffer, count)
+            records += self._descend_many(ring, count)
             self._updates += count
             if count == to_move:
                 self._move_target()

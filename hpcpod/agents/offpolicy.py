@@ -1,8 +1,8 @@
-"""What the actor-critics that learn continuous actions from a replay buffer share."""
+"""What the agents that learn from a replay buffer share; most of it is for actor-critics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,14 @@ from torch import Tensor, nn
 from hpcpod.agents import networks
 from hpcpod.agents.base import Buffer
 from hpcpod.agents.buffers import ReplayBuffer
+from hpcpod.agents.state import (
+    adam_state,
+    load_adam,
+    load_module,
+    module_state,
+    prefixed,
+    under,
+)
 from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, Space, State
 from hpcpod.errors import UnsupportedSpace
 
@@ -130,6 +138,26 @@ def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
     optimizer.zero_grad()
     loss.backward(inputs=optimizer.param_groups[0]["params"])  # type: ignore[no-untyped-call]
     optimizer.step()
+
+
+def trained_state(
+    trained: Mapping[str, nn.Module], optimizers: Mapping[str, torch.optim.Adam]
+) -> State:
+    """Weights and moments of every trained module, by its name: ``network/``, ``optimizer/``."""
+    state: State = {}
+    for name, module in trained.items():
+        state |= prefixed(f"network/{name}", module_state(module))
+        state |= prefixed(f"optimizer/{name}", adam_state(module, optimizers[name]))
+    return state
+
+
+def load_trained(
+    trained: Mapping[str, nn.Module], optimizers: Mapping[str, torch.optim.Adam], state: State
+) -> None:
+    """Take over a ``trained_state``."""
+    for name, module in trained.items():
+        load_module(module, under(f"network/{name}", state))
+        load_adam(module, optimizers[name], under(f"optimizer/{name}", state))
 
 
 class Followers:

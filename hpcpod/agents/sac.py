@@ -15,10 +15,8 @@ from hpcpod.agents.buffers import ReplayBuffer
 from hpcpod.agents.distributions import SquashedGaussian
 from hpcpod.agents.state import (
     adam,
-    adam_state,
     check_names,
     generator_on,
-    load_adam,
     load_generator,
     load_module,
     module_state,
@@ -170,12 +168,8 @@ class SAC:
 
     def state(self) -> State:
         """Weights, target critics, temperature, optimizers, random stream and counters."""
-        state: State = {}
-        for name, module in self._trained.items():
-            state |= prefixed(f"network/{name}", module_state(module))
-            state |= prefixed(f"optimizer/{name}", adam_state(module, self._optimizers[name]))
         return {
-            **state,
+            **offpolicy.trained_state(self._trained, self._optimizers),
             **prefixed("target/critics", module_state(self._targets)),
             "rng": self._generator.get_state(),
             "env_steps": torch.tensor(self._env_steps),
@@ -185,9 +179,7 @@ class SAC:
     def load(self, state: State) -> None:
         """Take over a ``state()``; see ``Agent.load``."""
         check_names(self.state(), state, "sac agent")
-        for name, module in self._trained.items():
-            load_module(module, under(f"network/{name}", state))
-            load_adam(module, self._optimizers[name], under(f"optimizer/{name}", state))
+        offpolicy.load_trained(self._trained, self._optimizers, state)
         load_module(self._targets, under("target/critics", state))
         load_generator(self._generator, state["rng"])
         self._env_steps = int(state["env_steps"])

@@ -18,10 +18,8 @@ from hpcpod.agents.base import Buffer, Metrics
 from hpcpod.agents.buffers import ReplayBuffer
 from hpcpod.agents.state import (
     adam,
-    adam_state,
     check_names,
     generator_on,
-    load_adam,
     load_generator,
     load_module,
     module_state,
@@ -186,13 +184,12 @@ class TD3:
 
     def state(self) -> State:
         """Weights, target networks, optimizers, random stream and counters."""
-        state: State = {}
-        for name, module in self._trained.items():
-            state |= prefixed(f"network/{name}", module_state(module))
-            state |= prefixed(f"target/{name}", module_state(self._targets[name]))
-            state |= prefixed(f"optimizer/{name}", adam_state(module, self._optimizers[name]))
+        targets: State = {}
+        for name, module in self._targets.items():
+            targets |= prefixed(f"target/{name}", module_state(module))
         return {
-            **state,
+            **offpolicy.trained_state(self._trained, self._optimizers),
+            **targets,
             "rng": self._generator.get_state(),
             "env_steps": torch.tensor(self._env_steps),
             "updates": torch.tensor(self._updates),
@@ -201,10 +198,9 @@ class TD3:
     def load(self, state: State) -> None:
         """Take over a ``state()``; see ``Agent.load``."""
         check_names(self.state(), state, f"{self.name} agent")
-        for name, module in self._trained.items():
-            load_module(module, under(f"network/{name}", state))
-            load_module(self._targets[name], under(f"target/{name}", state))
-            load_adam(module, self._optimizers[name], under(f"optimizer/{name}", state))
+        offpolicy.load_trained(self._trained, self._optimizers, state)
+        for name, module in self._targets.items():
+            load_module(module, under(f"target/{name}", state))
         load_generator(self._generator, state["rng"])
         self._env_steps = int(state["env_steps"])
         self._updates = int(state["updates"])
