@@ -255,7 +255,7 @@ class SleepingLauncher:
         for path in self._queue.iterdir():
             if self._view(path).job in jobs:
                 os.kill(int(path.name.split(",")[3]), signal.SIGKILL)
-                path.unlink()
+                path.unlink(missing_ok=True)  # as with scancel, another may have been faster
 
     def close(self) -> None:
         pass
