@@ -59,13 +59,20 @@ class Buffer(Protocol):
         """
         ...
 
-    def restore(self, rows: int, segments: Sequence[tuple[int, State]]) -> None:
+    def marks(self) -> State:
+        """What may still change about rows that are there, such as priorities; often nothing."""
+        ...
+
+    def restore(
+        self, rows: int, segments: Sequence[tuple[int, State]], marks: State | None = None
+    ) -> None:
         """Hold what a buffer held that had counted to ``rows``; no segments: hold nothing.
 
         Args:
             rows: the count to go on from.
             segments: each with its first row, in order and without a gap, the last one ending
                 at ``rows``; rows beyond the capacity are left out.
+            marks: the buffer's ``marks()`` then, of these rows or of more; None: those of new rows.
 
         Raises:
             ValueError: the segments leave a gap or don't end at ``rows``.

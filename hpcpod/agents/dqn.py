@@ -1,7 +1,8 @@
 """Deep Q-learning (Mnih et al. 2015, Nature 518).
 
 By default with the targets of double Q-learning (van Hasselt et al. 2016, arXiv:1509.06461);
-``dueling`` on top of it is D3QN.
+``dueling`` on top of it is D3QN. Several steps (``n_steps``) and prioritised replay are the
+other two parts of Rainbow (Hessel et al. 2018, arXiv:1710.02298) that are options here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from torch import Tensor, nn
 
 from hpcpod.agents import checks, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
-from hpcpod.agents.buffers import ReplayBuffer
+from hpcpod.agents.observations import Observations
+from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import (
     adam,
     adam_state,
@@ -31,6 +33,9 @@ from hpcpod.agents.state import (
 )
 from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, State
 from hpcpod.errors import Diverged, UnsupportedSpace
+
+MOST_STEPS = 100
+"""Steps of one target: each is a pass over the batch."""
 
 
 @dataclass(frozen=True)
@@ -65,28 +70,41 @@ class DQNConfig:
     """Choose the next action by the online network and value it by the target network."""
     dueling: bool = field(default=False, metadata={"structural": True})
     """Split the network into the state's value and the actions' advantages."""
+    n_steps: int = 1
+    """Steps of reward in a target before the target network values the rest."""
+    priority_exponent: float = 0.0
+    """Draw transitions in proportion to their errors to this power; 0 draws all alike."""
+    priority_beta: float = 0.4
+    """How much of the bias of such drawing importance weights correct at first, in [0, 1]."""
+    priority_beta_steps: int = 100_000
+    """Environment steps in which that rises to 1, linearly."""
     max_grad_norm: float = 10.0
     """The gradient is scaled down to this Euclidean norm."""
     hidden: int = field(default=128, metadata={"structural": True})
     """Units of each hidden layer."""
     layers: int = field(default=2, metadata={"structural": True})
     """Hidden layers."""
+    normalize_obs: bool = field(default=False, metadata={"structural": True})
+    """Scale vector observations by their running mean and variance."""
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "max_grad_norm", "tau"):
             checks.positive(name, getattr(self, name))
-        for name in ("gamma", "tau", "epsilon_start", "epsilon_end"):
+        for name in ("gamma", "tau", "epsilon_start", "epsilon_end", "priority_beta"):
             checks.fraction(name, getattr(self, name))
         for name in ("buffer_size", "batch_size", "horizon", "updates_per_iteration"):
             checks.at_least(name, getattr(self, name), 1)
-        checks.at_least("target_interval", self.target_interval, 1)
+        for name in ("target_interval", "n_steps"):
+            checks.at_least(name, getattr(self, name), 1)
+        checks.at_most("n_steps", self.n_steps, MOST_STEPS)
         checks.shape(self.hidden, self.layers)
-        for name in ("learning_starts", "epsilon_steps"):
+        for name in ("learning_starts", "epsilon_steps", "priority_exponent"):
             checks.at_least(name, getattr(self, name), 0)
+        checks.at_least("priority_beta_steps", self.priority_beta_steps, 0)
 
 
 class DQN:
-    """DQN for discrete actions on vector observations."""
+    """DQN for discrete actions."""
 
     Config: ClassVar[type[DQNConfig]] = DQNConfig
 
@@ -103,10 +121,9 @@ class DQN:
         self._device = device
         self._actions = spec.action.n
         generator = torch.Generator().manual_seed(seed)
-        inputs = networks.features("dqn", spec.id, spec.observation)
-        sizes = [inputs, *[config.hidden] * config.layers, self._actions]
-        self._network = _network(sizes, config.dueling, generator).to(device)
-        self._target = _network(sizes, config.dueling, generator).to(device)
+        self._observations = Observations(spec, config.normalize_obs, device)
+        self._network = self._make_network(generator)
+        self._target = self._make_network(generator)
         load_module(self._target, module_state(self._network))
         self._optimizer = adam(self._network, config.learning_rate)
         self._parameters = list(self._network.parameters())
@@ -123,17 +140,22 @@ class DQN:
     def epsilon(self) -> float:
         """Share of random actions now."""
         config = self._config
-        progress = min(1.0, self._env_steps / max(1, config.epsilon_steps))
-        return config.epsilon_start + progress * (config.epsilon_end - config.epsilon_start)
+        return self._between(config.epsilon_start, config.epsilon_end, config.epsilon_steps)
+
+    @property
+    def beta(self) -> float:
+        """How much of the prioritised drawing's bias is corrected now."""
+        return self._between(self._config.priority_beta, 1.0, self._config.priority_beta_steps)
 
     def make_buffer(self) -> ReplayBuffer:
         """A ring of ``buffer_size`` transitions."""
-        return ReplayBuffer(self._spec, self._config.buffer_size, self._device)
+        config = self._config
+        return ReplayBuffer(self._spec, config.buffer_size, self._device, config.priority_exponent)
 
     def act(self, obs: Tensor, *, explore: bool) -> Tensor:
         """Choose actions: int64 [N]. See ``Agent.act``."""
         with torch.inference_mode():
-            greedy: Tensor = self._network(self._inputs(obs)).argmax(dim=-1)
+            greedy: Tensor = self._network(self._observations(obs)).argmax(dim=-1)
             if not explore:
                 return greedy
             n, device = len(obs), self._device
@@ -150,18 +172,20 @@ class DQN:
             Diverged: a loss is not finite.
         """
         ring = offpolicy.replay("dqn", buffer)
+        offpolicy.learn_statistics(ring, self._observations, self._config.horizon)
         if not offpolicy.has_enough(ring, self._config.learning_starts, self._spec.num_envs):
             return {"epsilon": self.epsilon}
         records: list[Tensor] = []
-        last = self._updates + self._config.updates_per_iteration
+        interval, last = self._config.target_interval, self._updates
+        last += self._config.updates_per_iteration
+        most = offpolicy.batches_at_once(self._config.batch_size, self._observations)
         while self._updates < last:
             # Nothing but the online network moves until the target network does, so the
             # sampling and the target values of all those updates are one pass each.
-            to_move = self._config.target_interval - self._updates % self._config.target_interval
-            count = min(to_move, last - self._updates)
+            count = min(interval - self._updates % interval, last - self._updates, most)
             records += self._descend_many(ring, count)
             self._updates += count
-            if count == to_move:
+            if self._updates % interval == 0:
                 self._move_target()
         means = torch.stack(records).mean(0).tolist()
         metrics = dict(zip(("loss", "q_mean", "grad_norm"), means, strict=True))
@@ -175,6 +199,7 @@ class DQN:
             **prefixed("network", module_state(self._network)),
             **prefixed("target", module_state(self._target)),
             **prefixed("optimizer", adam_state(self._network, self._optimizer)),
+            **prefixed("normalizer", self._observations.state()),
             "rng": self._generator.get_state(),
             "env_steps": torch.tensor(self._env_steps),
             "updates": torch.tensor(self._updates),
@@ -186,6 +211,7 @@ class DQN:
         load_module(self._network, under("network", state))
         load_module(self._target, under("target", state))
         load_adam(self._network, self._optimizer, under("optimizer", state))
+        self._observations.load(under("normalizer", state))
         load_generator(self._generator, state["rng"])
         self._env_steps = int(state["env_steps"])
         self._updates = int(state["updates"])
@@ -194,34 +220,58 @@ class DQN:
         """Restart the random numbers; weights stay."""
         self._generator.manual_seed(seed)
 
-    def _inputs(self, obs: Tensor) -> Tensor:
-        return networks.encode(self._spec.observation, obs)
+    def _make_network(self, generator: torch.Generator) -> nn.Module:
+        config, seen = self._config, self._observations
+        encoder = seen.encoder(generator)
+        sizes = [seen.width, *[config.hidden] * config.layers, self._actions]
+        if config.dueling:
+            head: nn.Module = networks.Dueling(sizes, generator)
+        else:
+            head = networks.mlp(sizes, nn.ReLU, 1.0, generator)
+        return (head if seen.image is None else nn.Sequential(encoder, head)).to(self._device)
+
+    def _between(self, start: float, end: float, steps: int) -> float:
+        return start + min(1.0, self._env_steps / max(1, steps)) * (end - start)
 
     def _descend_many(self, buffer: ReplayBuffer, count: int) -> list[Tensor]:
-        size = self._config.batch_size
-        many = buffer.sample(count * size, self._generator)
-        many["next_inputs"] = self._inputs(many.pop("next_obs"))
+        config, size = self._config, self._config.batch_size
+        many = buffer.sample(count * size, self._generator, config.gamma, config.n_steps)
+        index, probability = many.pop("index"), many.pop("probability")
+        many["inputs"] = self._observations(many.pop("obs"))
+        many["next_inputs"] = self._observations(many.pop("next_obs"))
         with torch.no_grad():
             many["next_values"] = self._target(many["next_inputs"])
+        if config.priority_exponent:
+            weight = probability.view(count, size) ** -self.beta
+            many["weight"] = (weight / weight.amax(dim=1, keepdim=True)).view(-1)
         parts = [slice(i * size, (i + 1) * size) for i in range(count)]
-        return [self._descend({name: t[part] for name, t in many.items()}) for part in parts]
+        records, errors = zip(
+            *[self._descend({name: t[part] for name, t in many.items()}) for part in parts],
+            strict=True,
+        )
+        # New priorities count from the next drawing on.
+        buffer.prioritise(index, torch.cat(errors))
+        return list(records)
 
-    def _descend(self, batch: State) -> Tensor:
-        """One step of Adam on the Huber loss; returns loss, mean Q and gradient norm, [3]."""
+    def _descend(self, batch: State) -> tuple[Tensor, Tensor]:
+        """One step of Adam on the Huber loss; loss, mean Q and gradient norm, [3], and δ [B]."""
         choice = None
         if self._config.double:
             with torch.no_grad():
                 choice = self._network(batch["next_inputs"]).argmax(dim=-1)
-        target = q_target(batch, self._config.gamma, choice)
-        values = self._network(self._inputs(batch["obs"]))
+        target = q_target(batch, choice)
+        values = self._network(batch["inputs"])
         q = values.gather(-1, batch["action"].unsqueeze(-1)).squeeze(-1)
-        loss = F.smooth_l1_loss(q, target)
+        if "weight" in batch:
+            loss = (batch["weight"] * F.smooth_l1_loss(q, target, reduction="none")).mean()
+        else:
+            loss = F.smooth_l1_loss(q, target)
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         norm = nn.utils.clip_grad_norm_(self._parameters, self._config.max_grad_norm)
         self._optimizer.step()
         with torch.no_grad():
-            return torch.stack([loss, q.mean(), norm])
+            return torch.stack([loss, q.mean(), norm]), target - q
 
     def _move_target(self) -> None:
         with torch.no_grad():
@@ -229,19 +279,12 @@ class DQN:
                 slow.lerp_(fast, self._config.tau)
 
 
-def _network(sizes: list[int], dueling: bool, generator: torch.Generator) -> nn.Module:
-    if dueling:
-        return networks.Dueling(sizes, generator)
-    return networks.mlp(sizes, nn.ReLU, 1.0, generator)
-
-
-def q_target(batch: State, gamma: float, choice: Tensor | None) -> Tensor:
-    """r + γ (1 - terminated) Q'(s', a'): a truncated step is worth its future like any other.
+def q_target(batch: State, choice: Tensor | None) -> Tensor:
+    """r + γ Q'(s', a'), or r alone where s' is terminal: a truncated step is worth its future.
 
     Args:
-        batch: ``reward`` float32 [B], ``terminated`` bool [B] and ``next_values`` float32
-            [B, actions]: the target network's Q' at the true successor.
-        gamma: discount factor.
+        batch: ``reward`` and ``discount`` float32 [B], as ``ReplayBuffer.sample`` gives them,
+            and ``next_values`` float32 [B, actions]: the target network's Q' at the successor.
         choice: a' of the online network, int64 [B] (van Hasselt et al. 2016, equation 4), or
             None for the one that maximises Q' (Mnih et al. 2015).
 
@@ -253,4 +296,4 @@ def q_target(batch: State, gamma: float, choice: Tensor | None) -> Tensor:
         future = values.amax(dim=-1)
     else:
         future = values.gather(-1, choice.unsqueeze(-1)).squeeze(-1)
-    return batch["reward"] + gamma * future * ~batch["terminated"]
+    return batch["reward"] + batch["discount"] * future

@@ -7,38 +7,7 @@ import math
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-
-from hpcpod.envs.vec_env import Box, Discrete, Space
-from hpcpod.errors import UnsupportedSpace
-
-
-def features(algorithm: str, env: str, space: Space) -> int:
-    """Inputs of a network that reads this observation space.
-
-    Raises:
-        UnsupportedSpace: it reads vectors and one choice among n only.
-    """
-    if isinstance(space, Discrete):
-        return space.n
-    if isinstance(space, Box) and space.dtype == "float32":
-        return max(1, math.prod(space.shape))
-    if isinstance(space, Box):
-        kind = f"{space.dtype} images"
-        wrapper = "{gymnasium.wrappers:DtypeObservation: {dtype: float32}}"
-    else:
-        kind, wrapper = "several choices at once", "gymnasium.wrappers:FlattenObservation"
-    raise UnsupportedSpace(
-        f"{algorithm} reads vectors, but {env} observes {kind}; add {wrapper} to env.wrappers"
-    )
-
-
-def encode(space: Space, obs: Tensor) -> Tensor:
-    """Observations [B, *observation] as float32 [B, features]: flat, or one-hot if Discrete."""
-    if isinstance(space, Discrete):
-        return F.one_hot(obs, space.n).float()
-    return obs.view(len(obs), -1)
 
 
 def mlp(
@@ -96,13 +65,17 @@ class Dueling(nn.Module):
 class Critics(nn.Module):
     """K fully connected ReLU networks of one shape and one output; each layer is one product.
 
-    Two critics cost so half as many calls as two modules. Orthogonal weights, zero biases,
-    as in ``mlp``; the last layer has a gain of 1.
+    Two critics cost so half as many calls as two modules. What is before them, an ``encoder``
+    of images, is one for all. Orthogonal weights, zero biases, as in ``mlp``; the last layer
+    has a gain of 1.
     """
 
-    def __init__(self, count: int, sizes: Sequence[int], generator: torch.Generator) -> None:
-        """Make ``count`` networks of these sizes: inputs, hidden layers."""
+    def __init__(
+        self, count: int, sizes: Sequence[int], encoder: nn.Module, generator: torch.Generator
+    ) -> None:
+        """Make ``count`` networks of these sizes: features and numbers of an action, hidden."""
         super().__init__()
+        self.encoder = encoder
         weights, biases = [], []
         for i, (inputs, outputs) in enumerate(itertools.pairwise([*sizes, 1])):
             gain = 1.0 if i == len(sizes) - 1 else math.sqrt(2.0)
@@ -111,22 +84,80 @@ class Critics(nn.Module):
             biases.append(nn.Parameter(torch.zeros(count, 1, outputs)))
         self.weights = nn.ParameterList(weights)
         self.biases = nn.ParameterList(biases)
+        self._layers = weights, biases  # a ParameterList takes its time to be listed
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The value that each network gives the same inputs: float32 [B, inputs] to [K, B]."""
-        return self._values(x, list(self.weights), list(self.biases))
+    def features(self, inputs: Tensor) -> Tensor:
+        """What a policy may read, [B, features]: its gradient does not reach the encoder."""
+        with torch.no_grad():
+            features: Tensor = self.encoder(inputs)
+            return features
 
-    def first(self, x: Tensor) -> Tensor:
-        """The first network alone: float32 [B, inputs] to [B]."""
-        return self._values(x, [w[:1] for w in self.weights], [b[:1] for b in self.biases])[0]
+    def forward(self, features: Tensor, action: Tensor) -> Tensor:
+        """The value that each network gives: [B, features] and [B, A] to float32 [K, B]."""
+        return self._values(features, action, *self._layers)
+
+    def first(self, features: Tensor, action: Tensor) -> Tensor:
+        """The first network alone: float32 [B]."""
+        weights, biases = self._layers
+        one = [w[:1] for w in weights], [b[:1] for b in biases]
+        return self._values(features, action, *one)[0]
 
     @staticmethod
-    def _values(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
-        x = x.expand(len(weights[0]), -1, -1)
+    def _values(
+        features: Tensor, action: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]
+    ) -> Tensor:
+        x = torch.cat([features, action], dim=-1).expand(len(weights[0]), -1, -1)
         for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
             x = torch.baddbmm(bias, x, weight).relu_()
         # With one column, a product and a sum take 15 µs where baddbmm takes 87.
         return (x * weights[-1].mT).sum(dim=-1) + biases[-1].squeeze(-1)
+
+
+class Convolutions(nn.Module):
+    """A small encoder of images: uint8 [B, channels, height, width] to float32 [B, 256].
+
+    From 36 pixels on the three convolutions of Mnih et al. 2015 (Nature 518, extended data
+    table 1), for smaller images two of 3 x 3; then one layer of 256. Orthogonal weights.
+    """
+
+    features = 256
+    """Numbers that it gives."""
+
+    def __init__(self, image: tuple[int, int, int], generator: torch.Generator) -> None:
+        """Make one for images of this shape: channels, height, width."""
+        super().__init__()
+        channels, height, width = image
+        layers, padding = [(32, 8, 4), (64, 4, 2), (64, 3, 1)], 0
+        if min(height, width) < 36:
+            layers, padding = [(16, 3, 1), (32, 3, 2)], 1
+        modules: list[nn.Module] = []
+        for outputs, kernel, stride in layers:
+            modules += [_convolution(channels, outputs, kernel, stride, padding, generator)]
+            modules += [nn.ReLU()]
+            channels = outputs
+            height, width = (1 + (n + 2 * padding - kernel) // stride for n in (height, width))
+        flat = channels * height * width
+        modules += [nn.Flatten(), *mlp([flat, self.features], nn.ReLU, math.sqrt(2.0), generator)]
+        self.layers = nn.Sequential(*modules, nn.ReLU())
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Encode."""
+        features: Tensor = self.layers(images.float() / 255.0)
+        return features
+
+
+def _convolution(
+    inputs: int, outputs: int, kernel: int, stride: int, padding: int, generator: torch.Generator
+) -> nn.Module:
+    layer: nn.Conv2d = nn.utils.skip_init(  # type: ignore[no-untyped-call]
+        nn.Conv2d, inputs, outputs, kernel, stride=stride, padding=padding
+    )
+    with torch.no_grad():
+        flat = _orthogonal(outputs, inputs * kernel * kernel, generator)
+        layer.weight.copy_(math.sqrt(2.0) * flat.view_as(layer.weight))
+        assert layer.bias is not None
+        layer.bias.zero_()
+    return layer
 
 
 def _orthogonal(rows: int, columns: int, generator: torch.Generator) -> Tensor:

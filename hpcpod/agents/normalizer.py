@@ -1,9 +1,9 @@
-"""Running mean and variance of observations, kept inside the agent that uses them."""
+"""Running means and variances of observations and returns, kept inside the agent."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hpcpod.envs.vec_env import State
 
@@ -45,3 +45,46 @@ class RunningNorm:
         self.mean = state["mean"].to(self.mean, copy=True)
         self.var = state["var"].to(self.var, copy=True)
         self.count = state["count"].to(self.count, copy=True)
+
+
+class PopArt:
+    """Returns scaled to mean 0 and variance 1, for a critic whose last layer follows the scale.
+
+    When the statistics move, the layer is changed so that what the critic says in units of
+    reward stays the same (van Hasselt et al. 2016, arXiv:1602.07714, section 2.2).
+    """
+
+    def __init__(self, device: str) -> None:
+        self._norm = RunningNorm(1, device)
+
+    def learn(self, returns: Tensor, critic: nn.Sequential) -> None:
+        """Take float32 [B] in; the critic's last layer must be linear, with one output."""
+        before, shift = self._scale()
+        self._norm.update(returns.unsqueeze(-1))
+        now, mean = self._scale()
+        layer = critic[-1]
+        assert isinstance(layer, nn.Linear)
+        with torch.no_grad():
+            layer.weight.mul_(before / now)
+            layer.bias.mul_(before).add_(shift - mean).div_(now)
+
+    def normalize(self, returns: Tensor) -> Tensor:
+        """Returns as the critic gives them, float32 [B]."""
+        scale, mean = self._scale()
+        return (returns - mean) / scale
+
+    def denormalize(self, values: Tensor) -> Tensor:
+        """What the critic gives in units of reward, float32 [B]."""
+        scale, mean = self._scale()
+        return values * scale + mean
+
+    def _scale(self) -> tuple[Tensor, Tensor]:
+        return (self._norm.var + 1e-8).sqrt(), self._norm.mean
+
+    def state(self) -> State:
+        """The statistics."""
+        return self._norm.state()
+
+    def load(self, state: State) -> None:
+        """Take over a ``state()``."""
+        self._norm.load(state)

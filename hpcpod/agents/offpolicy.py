@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from hpcpod.agents import networks
 from hpcpod.agents.base import Buffer
-from hpcpod.agents.buffers import ReplayBuffer
+from hpcpod.agents.observations import Observations
+from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import (
     adam_state,
     load_adam,
@@ -18,11 +19,13 @@ from hpcpod.agents.state import (
     prefixed,
     under,
 )
-from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, Space, State
+from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, State
 from hpcpod.errors import UnsupportedSpace
 
-GATHERED = 16_384
-"""Transitions that are gathered at once at most: 64 batches of 256, so memory stays bounded."""
+_GATHERED = 16_384
+"""Transitions that are gathered at once at most: 64 batches of 256."""
+_GATHERED_NUMBERS = 2**22
+"""Numbers of their observations: wide ones and images are gathered fewer at a time."""
 MOST_CRITICS = 64
 """Critics of one agent."""
 
@@ -62,73 +65,76 @@ def has_enough(buffer: ReplayBuffer, learning_starts: int, num_envs: int) -> boo
     return buffer.rows - buffer.oldest >= max(1, rows)
 
 
+def learn_statistics(buffer: ReplayBuffer, observations: Observations, horizon: int) -> None:
+    """Take the newest ``horizon`` rows into the statistics of observations, if there are any."""
+    if observations.learns:
+        rows = buffer.segment(max(buffer.oldest, buffer.rows - horizon), buffer.rows)
+        observations.learn(rows["obs"][rows["valid"]])
+
+
+def batches_at_once(size: int, observations: Observations) -> int:
+    """Batches of ``size`` that are gathered at once at most, so that memory stays bounded."""
+    most = min(_GATHERED, _GATHERED_NUMBERS // observations.size)
+    return max(1, most // size)
+
+
 def batches(
-    buffer: ReplayBuffer, space: Space, count: int, size: int, generator: torch.Generator
+    buffer: ReplayBuffer,
+    observations: Observations,
+    count: int,
+    size: int,
+    gamma: float,
+    generator: torch.Generator,
 ) -> Iterator[State]:
     """``count`` batches of ``size`` transitions B, gathered many at a time.
 
     Yields:
-        ``inputs`` and ``next_inputs`` float32 [B, features] (``networks.encode``), ``pairs``
-        float32 [B, features + A] (inputs and action, as critics read them), ``reward``
-        float32 [B] and ``terminated`` bool [B].
+        ``inputs`` and ``next_inputs`` as ``Observations`` prepares them, ``action`` float32
+        [B, A], ``reward`` and ``discount`` float32 [B] as ``ReplayBuffer.sample`` gives them.
     """
     while count > 0:
-        now = min(count, max(1, GATHERED // size))
-        many = buffer.sample(now * size, generator)
-        inputs = networks.encode(space, many["obs"])
+        now = min(count, batches_at_once(size, observations))
+        many = buffer.sample(now * size, generator, gamma)
         ready = {
-            "inputs": inputs,
-            "pairs": torch.cat([inputs, many["action"].view(now * size, -1)], dim=-1),
-            "next_inputs": networks.encode(space, many["next_obs"]),
+            "inputs": observations(many["obs"]),
+            "next_inputs": observations(many["next_obs"]),
+            "action": many["action"].view(now * size, -1),
             "reward": many["reward"],
-            "terminated": many["terminated"],
+            "discount": many["discount"],
         }
         for parts in zip(*[tensor.tensor_split(now) for tensor in ready.values()], strict=True):
             yield dict(zip(ready, parts, strict=True))
         count -= now
 
 
-def critic_target(batch: State, next_value: Tensor, gamma: float) -> Tensor:
-    """r + γ (1 - terminated) V(s'): a truncated step is worth its future like any other.
+def critic_target(batch: State, next_value: Tensor) -> Tensor:
+    """r + γ V(s'), or r alone where s' is terminal: a truncated step is worth its future.
 
     Args:
-        batch: ``reward`` float32 [B] and ``terminated`` bool [B].
+        batch: ``reward`` and ``discount`` float32 [B], as ``ReplayBuffer.sample`` gives them.
         next_value: V at the true successors, float32 [B].
-        gamma: discount factor.
 
     Returns:
         float32 [B].
     """
-    return batch["reward"] + gamma * next_value * ~batch["terminated"]
+    return batch["reward"] + batch["discount"] * next_value
 
 
-def smallest(critics: networks.Critics, inputs: Tensor, action: Tensor) -> Tensor:
-    """min_k Q_k(s, a) (clipped double Q-learning, Fujimoto et al. 2018).
-
-    Args:
-        critics: K of them.
-        inputs: s, float32 [B, features].
-        action: a, float32 [B, A].
-
-    Returns:
-        float32 [B].
-    """
-    values: Tensor = critics(torch.cat([inputs, action], dim=-1))
-    return values.amin(dim=0)
-
-
-def squared_error(critics: networks.Critics, pairs: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+def squared_error(
+    critics: networks.Critics, inputs: Tensor, action: Tensor, target: Tensor
+) -> tuple[Tensor, Tensor]:
     """Σ_k mean (Q_k - y)² and the mean of all Q_k.
 
     Args:
         critics: K of them.
-        pairs: s and a, float32 [B, features + A].
+        inputs: s, as ``Observations`` prepares them.
+        action: a, float32 [B, A].
         target: y, float32 [B].
 
     Returns:
         Two float32 scalars, the first one differentiable.
     """
-    values: Tensor = critics(pairs)
+    values: Tensor = critics(critics.encoder(inputs), action)
     loss = (values - target).square().mean(dim=-1).sum()
     return loss, values.detach().mean()
 

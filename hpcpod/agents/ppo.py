@@ -1,4 +1,8 @@
-"""Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347)."""
+"""Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347).
+
+A2C is the case of one step of the optimizer for each rollout (Huang et al. 2022,
+arXiv:2205.09123).
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,10 @@ from torch import Tensor, nn
 
 from hpcpod.agents import checks, networks
 from hpcpod.agents.base import Buffer, Metrics
-from hpcpod.agents.buffers import RolloutBuffer
 from hpcpod.agents.distributions import head_for
-from hpcpod.agents.normalizer import RunningNorm
+from hpcpod.agents.normalizer import PopArt
+from hpcpod.agents.observations import Observations
+from hpcpod.agents.rollout import RolloutBuffer
 from hpcpod.agents.state import (
     adam,
     adam_state,
@@ -26,7 +31,7 @@ from hpcpod.agents.state import (
     prefixed,
     under,
 )
-from hpcpod.envs.vec_env import Box, EnvSpec, State
+from hpcpod.envs.vec_env import EnvSpec, State
 from hpcpod.errors import Diverged
 
 
@@ -52,14 +57,22 @@ class PPOConfig:
     """The gradient is scaled down to this Euclidean norm."""
     target_kl: float = 0.0
     """Stop the epochs of an update when the mean KL divergence passes this; 0 never stops."""
+    anneal_steps: int = 0
+    """Environment steps in which the learning rate falls, linearly; 0 keeps it."""
+    anneal_to: float = 0.0
+    """Share of the learning rate that is left then, in [0, 1]."""
     epochs: int = 5
     """Passes over each rollout."""
     minibatch_size: int = 256
     """Steps in one gradient update."""
     horizon: int = 128
     """Steps that each environment contributes to a rollout."""
-    normalize_obs: bool = True
+    normalize_advantage: bool = True
+    """Scale the advantages of each minibatch to mean 0 and variance 1."""
+    normalize_obs: bool = field(default=True, metadata={"structural": True})
     """Scale vector observations by their running mean and variance."""
+    normalize_returns: bool = field(default=False, metadata={"structural": True})
+    """Have the critic learn returns that are scaled to mean 0 and variance 1."""
     hidden: int = field(default=64, metadata={"structural": True})
     """Units of each hidden layer."""
     layers: int = field(default=2, metadata={"structural": True})
@@ -70,9 +83,9 @@ class PPOConfig:
     def __post_init__(self) -> None:
         for name in ("learning_rate", "clip", "max_grad_norm"):
             checks.positive(name, getattr(self, name))
-        for name in ("gamma", "gae_lambda"):
+        for name in ("gamma", "gae_lambda", "anneal_to"):
             checks.fraction(name, getattr(self, name))
-        for name in ("value_clip", "entropy", "value_coef", "target_kl"):
+        for name in ("value_clip", "entropy", "value_coef", "target_kl", "anneal_steps"):
             checks.at_least(name, getattr(self, name), 0)
         for name in ("epochs", "minibatch_size", "horizon"):
             checks.at_least(name, getattr(self, name), 1)
@@ -81,45 +94,76 @@ class PPOConfig:
             raise ValueError(f"log_std_init must be finite, got {self.log_std_init}")
 
 
-class ActorCritic(nn.Module):
-    """A policy and a value network of the same shape that share nothing."""
+@dataclass(frozen=True)
+class A2CConfig(PPOConfig):
+    """Hyperparameters of A2C: PPO's, of which ``clip`` and ``target_kl`` have no effect."""
 
-    def __init__(self, spec: EnvSpec, config: PPOConfig, generator: torch.Generator) -> None:
+    gae_lambda: float = field(default=1.0, metadata={"near_one": True})
+    """λ of generalised advantage estimation, in [0, 1]: 0 trusts the critic, 1 the returns."""
+    epochs: int = 1
+    """Passes over each rollout."""
+    minibatch_size: int = 2**31
+    """Steps in one gradient update: all."""
+    horizon: int = 16
+    """Steps that each environment contributes to a rollout."""
+    normalize_advantage: bool = False
+    """Scale the advantages of each minibatch to mean 0 and variance 1."""
+
+
+class ActorCritic(nn.Module):
+    """A policy and a value network of the same shape; they share an encoder of images alone."""
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        config: PPOConfig,
+        observations: Observations,
+        generator: torch.Generator,
+    ) -> None:
         super().__init__()
-        inputs = networks.features("ppo", spec.id, spec.observation)
-        hidden = [config.hidden] * config.layers
+        inputs, hidden = observations.width, [config.hidden] * config.layers
         self.head = head_for(spec.action, config.log_std_init)
+        self.encoder = observations.encoder(generator)
         self.actor = networks.mlp([inputs, *hidden, self.head.inputs], nn.Tanh, 0.01, generator)
         self.critic = networks.mlp([inputs, *hidden, 1], nn.Tanh, 1.0, generator)
 
 
 class PPO:
-    """PPO for discrete, multi-discrete and continuous actions on vector observations.
+    """PPO for discrete, multi-discrete and continuous actions.
 
     A rollout's log-probabilities and values are computed in one pass when the update begins,
-    so ``act`` runs the policy alone. The normaliser takes in a rollout after learning from it:
-    within one update, and for the policy that collected it, its statistics stand still.
+    so ``act`` runs the policy alone. The statistics of observations take in a rollout after
+    learning from it: within one update, and for the policy that collected it, they stand still.
     """
 
     Config: ClassVar[type[PPOConfig]] = PPOConfig
+    name: ClassVar[str] = "ppo"
+    """What its messages call it."""
 
     def __init__(self, spec: EnvSpec, config: PPOConfig, seed: int, device: str = "cpu") -> None:
-        """Make fresh weights from ``seed``; raises ``UnsupportedSpace``."""
+        """Make fresh weights from ``seed``."""
         self._config = config
-        self._space = spec.observation
-        self._network = ActorCritic(spec, config, torch.Generator().manual_seed(seed)).to(device)
+        self._observations = Observations(spec, config.normalize_obs, device)
+        self._returns = PopArt(device) if config.normalize_returns else None
+        generator = torch.Generator().manual_seed(seed)
+        self._network = ActorCritic(spec, config, self._observations, generator).to(device)
         self._optimizer = adam(self._network, config.learning_rate, eps=1e-5)
         self._parameters = list(self._network.parameters())
         self._generator = generator_on(device, seed)
-        inputs = networks.features("ppo", spec.id, spec.observation)
-        self._norm = RunningNorm(inputs, device)
-        self._normalizes = config.normalize_obs and isinstance(spec.observation, Box)
+        self._env_steps = 0
         self._updates = 0
 
     @property
     def horizon(self) -> int:
         """Rows to collect between two updates."""
         return self._config.horizon
+
+    @property
+    def learning_rate(self) -> float:
+        """Step size of Adam now."""
+        config = self._config
+        done = min(1.0, self._env_steps / config.anneal_steps) if config.anneal_steps else 0.0
+        return config.learning_rate * (1.0 - done * (1.0 - config.anneal_to))
 
     def make_buffer(self) -> RolloutBuffer:
         """A rollout."""
@@ -128,7 +172,7 @@ class PPO:
     def act(self, obs: Tensor, *, explore: bool) -> Tensor:
         """Choose actions; continuous ones are not clipped when exploring. See ``Agent.act``."""
         with torch.inference_mode():
-            outputs = self._network.actor(self._inputs(obs))
+            outputs = self._network.actor(self._network.encoder(self._observations(obs)))
             if explore:
                 return self._network.head.sample(outputs, self._generator)
             return self._network.head.mode(outputs)
@@ -139,8 +183,10 @@ class PPO:
         Raises:
             Diverged: a loss is not finite.
         """
-        rollout = buffer.segment(buffer.oldest, buffer.rows)
-        batch, raw_obs = self._prepare(rollout)
+        if not isinstance(buffer, RolloutBuffer):
+            raise TypeError(f"{self.name} learns from a RolloutBuffer, got {type(buffer).__name__}")
+        batch, raw_obs = self._prepare(buffer.rollout())
+        self._optimizer.param_groups[0]["lr"] = self.learning_rate
         records: list[Tensor] = []
         stopped = False
         for _ in range(self._config.epochs):
@@ -154,69 +200,78 @@ class PPO:
         means = torch.stack(records).mean(0).tolist()
         metrics = dict(zip(_METRICS, means, strict=True))
         if not all(math.isfinite(value) for value in means):
-            raise Diverged(f"ppo: not finite after update {self._updates}: {metrics}")
-        if self._normalizes:
-            self._norm.update(raw_obs)
+            raise Diverged(f"{self.name}: not finite after update {self._updates}: {metrics}")
+        self._observations.learn(raw_obs)
         buffer.restore(buffer.rows, ())
+        self._env_steps += len(raw_obs)
         self._updates += 1
         metrics["stopped_early"] = float(stopped)
         return metrics
 
     def state(self) -> State:
-        """Weights, optimizer, normaliser, random stream and counter."""
+        """Weights, optimizer, statistics, random stream and counters."""
         return {
             **prefixed("network", module_state(self._network)),
             **prefixed("optimizer", adam_state(self._network, self._optimizer)),
-            **prefixed("normalizer", self._norm.state()),
+            **prefixed("normalizer/obs", self._observations.state()),
+            **prefixed("normalizer/returns", self._returns.state() if self._returns else {}),
             "rng": self._generator.get_state(),
+            "env_steps": torch.tensor(self._env_steps),
             "updates": torch.tensor(self._updates),
         }
 
     def load(self, state: State) -> None:
         """Take over a ``state()``; see ``Agent.load``."""
-        check_names(self.state(), state, "ppo agent")
+        check_names(self.state(), state, f"{self.name} agent")
         load_module(self._network, under("network", state))
         load_adam(self._network, self._optimizer, under("optimizer", state))
-        self._norm.load(under("normalizer", state))
+        self._observations.load(under("normalizer/obs", state))
+        if self._returns is not None:
+            self._returns.load(under("normalizer/returns", state))
         load_generator(self._generator, state["rng"])
+        self._env_steps = int(state["env_steps"])
         self._updates = int(state["updates"])
 
     def reseed(self, seed: int) -> None:
         """Restart the random numbers; weights stay."""
         self._generator.manual_seed(seed)
 
-    def _inputs(self, obs: Tensor) -> Tensor:
-        inputs = networks.encode(self._space, obs)
-        return self._norm(inputs) if self._normalizes else inputs
-
     def _prepare(self, rollout: State) -> tuple[State, Tensor]:
-        """What the minibatches are cut from, and the encoded observations, valid rows only."""
+        """What the minibatches are cut from, and the raw observations, valid rows only."""
         rows, num_envs = rollout["reward"].shape
-        flat_obs = rollout["obs"].flatten(0, 1)
+        raw_obs, config = rollout["obs"].flatten(0, 1), self._config
         with torch.no_grad():
-            inputs = self._inputs(torch.cat([flat_obs, rollout["next_obs"], rollout["final_obs"]]))
-            values = self._network.critic(inputs).squeeze(-1)
-            inputs = inputs[: rows * num_envs]
+            network, size = self._network, rows * num_envs
+            inputs = self._observations(
+                torch.cat([raw_obs, rollout["next_obs"], rollout["final_obs"]])
+            )
+            features = network.encoder(inputs)
+            values = network.critic(features).squeeze(-1)
+            if self._returns is not None:
+                values = self._returns.denormalize(values)
             action = rollout["action"].flatten(0, 1)
-            log_p, _ = self._network.head.evaluate(self._network.actor(inputs), action)
-            sizes = [rows * num_envs, num_envs, len(rollout["final_obs"])]
-            value, last, final = values.split_with_sizes(sizes)
+            log_p, _ = network.head.evaluate(network.actor(features[:size]), action)
+            parts = values.split_with_sizes([size, num_envs, len(rollout["final_obs"])])
+            value, last, final = parts
             value = value.view(rows, num_envs)
             next_value = torch.cat([value[1:], last[None]])
             next_value[rollout["truncated"] & rollout["valid"]] = final
-            advantage = gae(rollout, value, next_value, self._config.gamma, self._config.gae_lambda)
+            advantage = gae(rollout, value, next_value, config.gamma, config.gae_lambda)
         batch = {
-            "inputs": inputs,
+            "inputs": inputs[:size],
             "action": action,
             "log_p": log_p,
             "value": value.flatten(),
             "advantage": advantage.flatten(),
             "target": (advantage + value).flatten(),
         }
-        raw_obs = networks.encode(self._space, flat_obs)
         valid = rollout["valid"].flatten()
         if not bool(valid.all()):
-            return {name: tensor[valid] for name, tensor in batch.items()}, raw_obs[valid]
+            batch, raw_obs = {name: t[valid] for name, t in batch.items()}, raw_obs[valid]
+        if self._returns is not None:
+            self._returns.learn(batch["target"], self._network.critic)
+            for name in ("value", "target"):
+                batch[name] = self._returns.normalize(batch[name])
         return batch, raw_obs
 
     def _minibatches(self, size: int) -> tuple[Tensor, ...]:
@@ -226,10 +281,11 @@ class PPO:
     def _descend(self, batch: State) -> Tensor:
         """One step of Adam; returns what ``_METRICS`` names, [6]."""
         config, network = self._config, self._network
-        log_p, entropy = network.head.evaluate(network.actor(batch["inputs"]), batch["action"])
-        value = network.critic(batch["inputs"]).squeeze(-1)
+        features = network.encoder(batch["inputs"])
+        log_p, entropy = network.head.evaluate(network.actor(features), batch["action"])
+        value = network.critic(features).squeeze(-1)
         advantage = batch["advantage"]
-        if len(advantage) > 1:
+        if config.normalize_advantage and len(advantage) > 1:
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         log_ratio = log_p - batch["log_p"]
         ratio = log_ratio.exp()
@@ -254,6 +310,13 @@ class PPO:
     @staticmethod
     def _kl(records: list[Tensor]) -> float:
         return float(torch.stack(records)[:, _METRICS.index("approx_kl")].mean())
+
+
+class A2C(PPO):
+    """A2C for discrete, multi-discrete and continuous actions."""
+
+    Config: ClassVar[type[PPOConfig]] = A2CConfig
+    name: ClassVar[str] = "a2c"
 
 
 _METRICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from hpcpod.agents import checks, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
-from hpcpod.agents.buffers import ReplayBuffer
 from hpcpod.agents.distributions import SquashedGaussian
+from hpcpod.agents.observations import Observations
+from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import (
     adam,
     check_names,
@@ -59,6 +60,8 @@ class SACConfig:
     """Units of each hidden layer."""
     layers: int = field(default=2, metadata={"structural": True})
     """Hidden layers of the policy, and as many of each critic."""
+    normalize_obs: bool = field(default=False, metadata={"structural": True})
+    """Scale vector observations by their running mean and variance."""
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "tau", "temperature_init", "updates_per_step"):
@@ -84,7 +87,7 @@ class Temperature(nn.Module):
 
 
 class SAC:
-    """SAC for continuous actions on vector observations."""
+    """SAC for continuous actions. The encoder of images is the critics', the policy reads it."""
 
     Config: ClassVar[type[SACConfig]] = SACConfig
 
@@ -96,12 +99,19 @@ class SAC:
         self._action = offpolicy.continuous("sac", spec)
         self._head = SquashedGaussian(self._action.shape)
         generator = torch.Generator().manual_seed(seed)
-        inputs = networks.features("sac", spec.id, spec.observation)
+        self._observations = Observations(spec, config.normalize_obs, device)
+        inputs = self._observations.width
         hidden = [config.hidden] * config.layers
-        pairs = [inputs + self._head.size, *hidden]
         self._actor = networks.mlp([inputs, *hidden, self._head.inputs], nn.ReLU, 0.01, generator)
-        self._critics = networks.Critics(config.critics, pairs, generator)
-        self._targets = networks.Critics(config.critics, pairs, generator)
+        self._critics, self._targets = (
+            networks.Critics(
+                config.critics,
+                [inputs + self._head.size, *hidden],
+                self._observations.encoder(generator),
+                generator,
+            )
+            for _ in range(2)
+        )
         self._temperature = Temperature(config.temperature_init)
         self._trained = {
             "actor": self._actor.to(device),
@@ -140,7 +150,7 @@ class SAC:
                 self._env_steps += len(obs)
                 if self._env_steps <= self._config.learning_starts:
                     return offpolicy.uniform(obs, self._action, self._generator)
-            outputs = self._actor(networks.encode(self._spec.observation, obs))
+            outputs = self._actor(self._critics.features(self._observations(obs)))
             if explore:
                 return self._head.sample(outputs, self._generator)
             return self._head.mode(outputs)
@@ -153,11 +163,13 @@ class SAC:
         """
         config, spec = self._config, self._spec
         ring = offpolicy.replay("sac", buffer)
+        offpolicy.learn_statistics(ring, self._observations, config.horizon)
         if not offpolicy.has_enough(ring, config.learning_starts, spec.num_envs):
             return {}
         count = max(1, round(config.updates_per_step * config.horizon * spec.num_envs))
-        size, generator = config.batch_size, self._generator
-        stream = offpolicy.batches(ring, spec.observation, count, size, generator)
+        stream = offpolicy.batches(
+            ring, self._observations, count, config.batch_size, config.gamma, self._generator
+        )
         records = [self._descend(batch) for batch in stream]
         self._updates += count
         means = torch.stack(records).mean(0).tolist()
@@ -171,6 +183,7 @@ class SAC:
         return {
             **offpolicy.trained_state(self._trained, self._optimizers),
             **prefixed("target/critics", module_state(self._targets)),
+            **prefixed("normalizer", self._observations.state()),
             "rng": self._generator.get_state(),
             "env_steps": torch.tensor(self._env_steps),
             "updates": torch.tensor(self._updates),
@@ -181,6 +194,7 @@ class SAC:
         check_names(self.state(), state, "sac agent")
         offpolicy.load_trained(self._trained, self._optimizers, state)
         load_module(self._targets, under("target/critics", state))
+        self._observations.load(under("normalizer", state))
         load_generator(self._generator, state["rng"])
         self._env_steps = int(state["env_steps"])
         self._updates = int(state["updates"])
@@ -195,7 +209,9 @@ class SAC:
         shape = (2, len(batch["reward"]), self._head.size)
         noise = torch.empty(shape, device=self._device).normal_(generator=self._generator)
         target = self._target(batch, alpha, noise[0])
-        critic_loss, q_mean = offpolicy.squared_error(self._critics, batch["pairs"], target)
+        critic_loss, q_mean = offpolicy.squared_error(
+            self._critics, batch["inputs"], batch["action"], target
+        )
         offpolicy.step(self._optimizers["critics"], critic_loss)
 
         policy_loss, log_p = self._policy_loss(batch["inputs"], alpha, noise[1])
@@ -214,15 +230,17 @@ class SAC:
         """y of equations 3 and 5: r + γ (1 - terminated) (min Q'(s', a') - α log π), [B]."""
         with torch.no_grad():
             inputs = batch["next_inputs"]
-            action, log_p = self._head.reparameterised(self._actor(inputs), noise)
-            value = offpolicy.smallest(self._targets, inputs, action) - alpha * log_p
-            return offpolicy.critic_target(batch, value, self._config.gamma)
+            outputs = self._actor(self._critics.features(inputs))
+            action, log_p = self._head.reparameterised(outputs, noise)
+            values: Tensor = self._targets(self._targets.features(inputs), action)
+            return offpolicy.critic_target(batch, values.amin(dim=0) - alpha * log_p)
 
     def _policy_loss(self, inputs: Tensor, alpha: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """mean(α log π - min Q), equation 9, and log π [B]."""
-        action, log_p = self._head.reparameterised(self._actor(inputs), noise)
-        value = offpolicy.smallest(self._critics, inputs, action)
-        return (alpha * log_p - value).mean(), log_p
+        features = self._critics.features(inputs)
+        action, log_p = self._head.reparameterised(self._actor(features), noise)
+        values: Tensor = self._critics(features, action)
+        return (alpha * log_p - values.amin(dim=0)).mean(), log_p
 
 
 _METRICS = ("critic_loss", "q_mean", "policy_loss", "entropy", "temperature")

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from hpcpod.agents import checks, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
-from hpcpod.agents.buffers import ReplayBuffer
+from hpcpod.agents.observations import Observations
+from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import (
     adam,
     check_names,
@@ -66,6 +67,8 @@ class TD3Config:
     """Units of each hidden layer."""
     layers: int = field(default=2, metadata={"structural": True})
     """Hidden layers of the policy, and as many of each critic."""
+    normalize_obs: bool = field(default=False, metadata={"structural": True})
+    """Scale vector observations by their running mean and variance."""
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "tau", "updates_per_step"):
@@ -93,7 +96,7 @@ class DDPGConfig(TD3Config):
 
 
 class TD3:
-    """TD3 for continuous actions on vector observations."""
+    """TD3 for continuous actions. The encoder of images is the critics', the policy reads it."""
 
     Config: ClassVar[type[TD3Config]] = TD3Config
     name: ClassVar[str] = "td3"
@@ -107,13 +110,22 @@ class TD3:
         self._action = offpolicy.continuous(self.name, spec)
         numbers = math.prod(self._action.shape)
         generator = torch.Generator().manual_seed(seed)
-        inputs = networks.features(self.name, spec.id, spec.observation)
+        self._observations = Observations(spec, config.normalize_obs, device)
+        inputs = self._observations.width
         hidden = [config.hidden] * config.layers
-        sizes, pairs = [inputs, *hidden, numbers], [inputs + numbers, *hidden]
-        self._actor = networks.mlp(sizes, nn.ReLU, 0.01, generator).to(device)
-        self._critics = networks.Critics(config.critics, pairs, generator).to(device)
-        self._target_actor = networks.mlp(sizes, nn.ReLU, 0.01, generator).to(device)
-        self._target_critics = networks.Critics(config.critics, pairs, generator).to(device)
+        self._actor, self._target_actor = (
+            networks.mlp([inputs, *hidden, numbers], nn.ReLU, 0.01, generator).to(device)
+            for _ in range(2)
+        )
+        self._critics, self._target_critics = (
+            networks.Critics(
+                config.critics,
+                [inputs + numbers, *hidden],
+                self._observations.encoder(generator),
+                generator,
+            ).to(device)
+            for _ in range(2)
+        )
         self._trained = {"actor": self._actor, "critics": self._critics}
         self._targets = {"actor": self._target_actor, "critics": self._target_critics}
         self._followers = offpolicy.Followers(
@@ -144,8 +156,8 @@ class TD3:
                 self._env_steps += len(obs)
                 if self._env_steps <= self._config.learning_starts:
                     return offpolicy.uniform(obs, self._action, self._generator)
-            inputs = networks.encode(self._spec.observation, obs)
-            action = torch.tanh(self._actor(inputs))
+            features = self._critics.features(self._observations(obs))
+            action = torch.tanh(self._actor(features))
             if explore:
                 noise = torch.empty_like(action).normal_(generator=self._generator)
                 action = (action + self._config.exploration_noise * noise).clamp(-1.0, 1.0)
@@ -159,11 +171,13 @@ class TD3:
         """
         config, spec = self._config, self._spec
         ring = offpolicy.replay(self.name, buffer)
+        offpolicy.learn_statistics(ring, self._observations, config.horizon)
         if not offpolicy.has_enough(ring, config.learning_starts, spec.num_envs):
             return {}
         count = max(1, round(config.updates_per_step * config.horizon * spec.num_envs))
-        size, generator = config.batch_size, self._generator
-        stream = offpolicy.batches(ring, spec.observation, count, size, generator)
+        stream = offpolicy.batches(
+            ring, self._observations, count, config.batch_size, config.gamma, self._generator
+        )
         last = self._updates + count
         critic_records: list[Tensor] = []
         policy_records: list[Tensor] = []
@@ -190,6 +204,7 @@ class TD3:
         return {
             **offpolicy.trained_state(self._trained, self._optimizers),
             **targets,
+            **prefixed("normalizer", self._observations.state()),
             "rng": self._generator.get_state(),
             "env_steps": torch.tensor(self._env_steps),
             "updates": torch.tensor(self._updates),
@@ -201,6 +216,7 @@ class TD3:
         offpolicy.load_trained(self._trained, self._optimizers, state)
         for name, module in self._targets.items():
             load_module(module, under(f"target/{name}", state))
+        self._observations.load(under("normalizer", state))
         load_generator(self._generator, state["rng"])
         self._env_steps = int(state["env_steps"])
         self._updates = int(state["updates"])
@@ -214,27 +230,31 @@ class TD3:
         config = self._config
         batch = {
             name: torch.cat([each[name] for each in group])
-            for name in ("next_inputs", "reward", "terminated")
+            for name in ("next_inputs", "reward", "discount")
         }
         with torch.no_grad():
-            action = torch.tanh(self._target_actor(batch["next_inputs"]))
+            features = self._target_critics.features(batch["next_inputs"])
+            action = torch.tanh(self._target_actor(features))
             if config.target_noise:
                 noise = torch.empty_like(action).normal_(generator=self._generator)
                 noise *= config.target_noise
                 action = smoothed(action, noise, config.target_noise_clip)
-            value = offpolicy.smallest(self._target_critics, batch["next_inputs"], action)
-            return offpolicy.critic_target(batch, value, config.gamma)
+            values: Tensor = self._target_critics(features, action)
+            return offpolicy.critic_target(batch, values.amin(dim=0))
 
     def _descend_critics(self, batch: State, target: Tensor) -> Tensor:
         """One step of Adam; returns loss and mean Q, [2]."""
-        loss, mean = offpolicy.squared_error(self._critics, batch["pairs"], target)
+        loss, mean = offpolicy.squared_error(
+            self._critics, batch["inputs"], batch["action"], target
+        )
         offpolicy.step(self._optimizers["critics"], loss)
         return torch.stack([loss.detach(), mean])
 
     def _descend_policy(self, inputs: Tensor) -> Tensor:
         """One step of Adam on -mean Q_1(s, π(s)); returns the loss, a scalar."""
-        action = torch.tanh(self._actor(inputs))
-        loss = -self._critics.first(torch.cat([inputs, action], dim=-1)).mean()
+        features = self._critics.features(inputs)
+        action = torch.tanh(self._actor(features))
+        loss = -self._critics.first(features, action).mean()
         offpolicy.step(self._optimizers["actor"], loss)
         return loss.detach()
 
@@ -250,7 +270,7 @@ class TD3:
 
 
 class DDPG(TD3):
-    """DDPG for continuous actions on vector observations; its noise is Gaussian, not correlated."""
+    """DDPG for continuous actions; its noise is Gaussian, not correlated."""
 
     Config: ClassVar[type[TD3Config]] = DDPGConfig
     name: ClassVar[str] = "ddpg"

@@ -141,6 +141,9 @@ class PodConfig:
     """``cpu``, ``cuda``, or ``auto``: a GPU when ``resources.gpus_per_pod`` is above 0."""
     evaluator: str = "panel"
     """What scores a pod at the end of a round: a name or a path."""
+    inherit_transitions: Natural | None = None
+    """Transitions of its parent's replay buffer that a copied child takes over at most, the newest,
+    by whole segments (each the new ones of a round, or 64 MiB); null: all, 0: none."""
     checkpoint_seconds: Positive = 30.0
     """Seconds between checkpoints inside a round (environments that can save their state)."""
     hang_seconds: Positive | None = 1800.0

@@ -33,7 +33,9 @@ class Checkpoints:
         The blobs are durable before the checkpoint that names them is returned.
         """
         segments = self._save_rows(buffer)
-        parts: dict[str, State] = {"agent": agent.state(), **(extra or {})}
+        parts: dict[str, State] = {
+            "agent": agent.state(), "buffer": buffer.marks(), **(extra or {})
+        }  # fmt: skip
         arrays = {
             f"{part}/{name}": tensor.detach().cpu().numpy()
             for part, state in parts.items()
@@ -44,8 +46,23 @@ class Checkpoints:
         self._segments = segments
         return Checkpoint(core, env_steps, buffer.rows, tuple(segments))
 
-    def load(self, checkpoint: Checkpoint, agent: Agent, buffer: Buffer) -> dict[str, State]:
+    def load(
+        self,
+        checkpoint: Checkpoint,
+        agent: Agent,
+        buffer: Buffer,
+        *,
+        most_rows: int | None = None,
+        kept: bool = False,
+    ) -> dict[str, State]:
         """Restore agent and buffer; return the extra states by name.
+
+        Args:
+            checkpoint: of an agent and a buffer of these kinds.
+            agent: takes over the state.
+            buffer: takes over the rows.
+            most_rows: take the newest segments alone that hold no more rows together.
+            kept: the buffer holds just these rows already, so that none is read.
 
         Raises:
             Corrupt: a blob is missing or does not match its name.
@@ -57,9 +74,12 @@ class Checkpoints:
         if "agent" not in parts:
             raise Corrupt(f"checkpoint {checkpoint.core[:12]} holds no agent")
         agent.load(parts.pop("agent"))
-        rows = [(s.start, self._segment(s)) for s in checkpoint.segments]
-        buffer.restore(checkpoint.rows, rows)
-        self._segments = list(checkpoint.segments)
+        marks = parts.pop("buffer", None)
+        first = 0 if most_rows is None else checkpoint.rows - most_rows
+        self._segments = [s for s in checkpoint.segments if s.start >= first]
+        if not kept:
+            rows = [(s.start, self._segment(s)) for s in self._segments]
+            buffer.restore(checkpoint.rows, rows, marks)
         return parts
 
     def _segment(self, segment: Segment) -> State:

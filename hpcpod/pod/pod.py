@@ -93,6 +93,7 @@ class Pod:
             Evaluator, "evaluators", config.pod.evaluator, self._make_env
         )
         self._evaluate_seconds = 0.0
+        self._kept: tuple[Checkpoint, Buffer] | None = None
 
     def execute(self, order: Order, slot: str, watch: Watch) -> Report:
         """Train the round of a birth, or score the checkpoint of a rescore.
@@ -166,6 +167,7 @@ class Pod:
             lambda: running.checkpoints.save(running.agent, running.buffer, running.env_steps),
             watch.should_stop,
         )
+        self._kept = checkpoint, running.buffer
         return Report(
             birth.id, birth.pod, birth.round, birth.attempt, slot, returns,
             inherited_returns=running.inherited,
@@ -183,9 +185,15 @@ class Pod:
                 return self._resumed(birth, resume)
             except Corrupt as error:
                 log.warning("%s goes back to the round's start: %s", birth.id, error)
-        running = self._empty(birth)
+        kept = self._take_kept(birth)
+        running = self._empty(birth, kept)
         if birth.checkpoint is not None:
-            running.checkpoints.load(birth.checkpoint, running.agent, running.buffer)
+            cap = self._config.pod.inherit_transitions
+            most = None if cap is None or not birth.inherited else cap // self.env.spec.num_envs
+            running.checkpoints.load(
+                birth.checkpoint, running.agent, running.buffer,
+                most_rows=most, kept=kept is not None,
+            )  # fmt: skip
             running.env_steps = birth.checkpoint.env_steps
         if birth.inherited:
             running.inherited = self._panel(running.agent, watch, birth.round - 1)
@@ -195,10 +203,18 @@ class Pod:
         )
         return running
 
-    def _empty(self, birth: Birth) -> _Round:
+    def _take_kept(self, birth: Birth) -> Buffer | None:
+        """The buffer of the last round, if this is the same pod's next: it is not read again."""
+        kept, self._kept = self._kept, None
+        same = kept is not None and kept[0] == birth.checkpoint and not birth.inherited
+        return kept[1] if kept is not None and same else None
+
+    def _empty(self, birth: Birth, buffer: Buffer | None = None) -> _Round:
         agent = self._agent(birth.algorithm, birth.hyperparameters, birth.seed)
         checkpoints = Checkpoints(self._folder.blobs, self._meta(birth))
-        return _Round(birth, agent, agent.make_buffer(), Worker(self.env), checkpoints)
+        if buffer is None:
+            buffer = agent.make_buffer()
+        return _Round(birth, agent, buffer, Worker(self.env), checkpoints)
 
     def _resumed(self, birth: Birth, checkpoint: Checkpoint) -> _Round:
         running = self._empty(birth)

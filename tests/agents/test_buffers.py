@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from hpcpod.agents.base import Buffer
-from hpcpod.agents.buffers import ReplayBuffer, RolloutBuffer
+from hpcpod.agents.replay import ReplayBuffer
+from hpcpod.agents.rollout import RolloutBuffer
 from hpcpod.envs.vec_env import Box, State, Step
 from tests.agents.training import row, spec
 
@@ -36,7 +37,7 @@ def ring(rows: int, capacity: int = 8) -> ReplayBuffer:
 
 
 def sample_all(buffer: ReplayBuffer, seed: int = 0) -> State:
-    return buffer.sample(2000, torch.Generator().manual_seed(seed))
+    return buffer.sample(2000, torch.Generator().manual_seed(seed), gamma=0.5)
 
 
 def assert_same(a: State, b: State) -> None:
@@ -46,7 +47,7 @@ def assert_same(a: State, b: State) -> None:
 
 
 def same_where_it_means_something(a: State, b: State) -> None:
-    alive = ~a["terminated"]
+    alive = a["discount"] > 0
     assert_same({**a, "next_obs": a["next_obs"][alive]}, {**b, "next_obs": b["next_obs"][alive]})
 
 
@@ -58,7 +59,7 @@ def test_no_sample_crosses_the_seam_or_is_invalid_or_has_a_false_successor(rows:
     assert set(time.tolist()) <= set(range(max(0, rows - 8), rows))
     assert buffer.oldest == max(0, rows - 8)
     for t, i, after, end in zip(
-        time.tolist(), env.int().tolist(), batch["next_obs"], batch["terminated"], strict=True
+        time.tolist(), env.int().tolist(), batch["next_obs"], batch["discount"] == 0, strict=True
     ):
         flags = FLAGS.get(int(t), {})
         assert flags.get("valid", [True, True])[i]
@@ -186,3 +187,99 @@ def test_a_rollout_gives_its_rows_and_forgets_them() -> None:
     assert (buffer.rows, buffer.oldest) == (10, 10)
     buffer.restore(10, [(0, segment)])
     assert_same(segment, buffer.segment(0, 10))
+
+
+def test_several_steps_by_hand() -> None:
+    # Rows 0 to 4 of two environments; the reward of row t is t and 100 + t, γ is 0.5.
+    buffer = ring(0, capacity=30)
+    for t in range(5):
+        flags = {1: {"truncated": [True, False]}, 2: {"terminated": [False, True]}}.get(t, {})
+        buffer.add(*row(t, **flags))
+    batch = buffer.sample(2000, torch.Generator().manual_seed(0), gamma=0.5, steps=3)
+    found = {
+        obs: (reward, after, discount)
+        for obs, reward, after, discount in zip(
+            batch["obs"][:, 0].tolist(),
+            batch["reward"].tolist(),
+            batch["next_obs"][:, 0].tolist(),
+            batch["discount"].tolist(),
+            strict=True,
+        )
+    }
+    assert len(found) == 10
+    # Environment 0: row 1 was cut, its final observation is 1.5.
+    assert found[0] == (0 + 0.5 * 1, 1.5, 0.25)
+    assert found[1] == (1, 1.5, 0.5)
+    assert found[2] == (2 + 0.5 * 3 + 0.25 * 4, 5, 0.125)
+    assert found[3] == (3 + 0.5 * 4, 5, 0.25)  # the newest row ends it
+    assert found[4] == (4, 5, 0.5)
+    # Environment 1: row 2 is terminal.
+    assert found[100][0] == 100 + 0.5 * 101 + 0.25 * 102 and found[100][2] == 0
+    assert found[101][0] == 101 + 0.5 * 102 and found[101][2] == 0
+    assert found[102][0] == 102 and found[102][2] == 0
+    assert found[103] == (103 + 0.5 * 104, 105, 0.25)
+
+
+@pytest.mark.parametrize("rows", [9, 13, 22, 31])
+def test_several_steps_never_cross_the_seam(rows: int) -> None:
+    batch = ring(rows).sample(2000, torch.Generator().manual_seed(0), gamma=1.0, steps=4)
+    first, goes_on = batch["obs"][:, 0], batch["discount"] > 0
+    steps = (batch["next_obs"][:, 0] - first)[goes_on]
+    assert float(steps.min()) >= 0.5 and float(steps.max()) <= 4
+    assert (first + (batch["next_obs"][:, 0] - first)).max() <= 100 + rows
+
+
+def prioritised(rows: int, capacity: int = 8) -> ReplayBuffer:
+    buffer = ReplayBuffer(spec(), capacity * 2, priority_exponent=0.5)
+    fill(buffer, 0, rows)
+    return buffer
+
+
+@pytest.mark.parametrize("rows", [3, 8, 9, 20, 33])
+def test_before_any_error_is_known_all_valid_rows_are_drawn_alike(rows: int) -> None:
+    buffer, plain = prioritised(rows), ring(rows)
+    batch, other = sample_all(buffer), sample_all(plain)
+    assert set(batch["obs"][:, 0].tolist()) == set(other["obs"][:, 0].tolist())
+    assert torch.allclose(batch["probability"], other["probability"])
+
+
+def test_draws_follow_the_errors_and_tell_their_probability() -> None:
+    buffer = prioritised(8)
+    batch = sample_all(buffer)
+    # |δ| = 15 for environment 0's row 2, 0 for all others: priorities 15^½ and (1e-6)^½.
+    error = torch.where(batch["obs"][:, 0] == 2, -15.0, 0.0)
+    buffer.prioritise(batch["index"], error)
+    again = sample_all(buffer)
+    heavy = again["obs"][:, 0] == 2
+    share = 3.872983 / (3.872983 + 15 * 0.001)
+    assert again["probability"][heavy].unique().tolist() == pytest.approx([share])  # type: ignore[no-untyped-call]
+    assert float(heavy.float().mean()) == pytest.approx(share, abs=0.005)
+    # A new row counts as the largest so far, until its own error is known.
+    buffer.add(*row(8))
+    batch = sample_all(buffer)
+    assert {2.0, 8.0, 108.0} <= set(batch["obs"][:, 0].tolist())
+    for obs in (2.0, 8.0, 108.0):
+        assert float((batch["obs"][:, 0] == obs).float().mean()) == pytest.approx(1 / 3, abs=0.05)
+
+
+def test_a_dropped_row_is_drawn_no_more_whatever_its_priority() -> None:
+    buffer = prioritised(8)
+    batch = sample_all(buffer)
+    buffer.prioritise(batch["index"], torch.where(batch["obs"][:, 0] == 0, 1e6, 1.0))
+    fill(buffer, 8, 9)
+    assert 0.0 not in sample_all(buffer)["obs"][:, 0].tolist()
+
+
+@pytest.mark.parametrize("kept", [8, 5])
+def test_priorities_come_back_with_their_rows(kept: int) -> None:
+    buffer = prioritised(20)
+    batch = sample_all(buffer)
+    buffer.prioritise(batch["index"], batch["obs"][:, 0] + 1)
+    other = prioritised(3)
+    other.restore(20, [(12, buffer.segment(12, 20))], buffer.marks())
+    a, b = buffer.marks(), other.marks()
+    assert torch.equal(a["priority"], b["priority"]) and torch.equal(a["largest"], b["largest"])
+    assert_same(sample_all(buffer), sample_all(other))
+    heir = ReplayBuffer(spec(), kept * 2, priority_exponent=0.5)  # who may hold less
+    heir.restore(20, [(12, buffer.segment(12, 20))], buffer.marks())
+    assert torch.equal(heir.marks()["priority"], a["priority"][-kept:])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 import hpcpod
-from hpcpod.agents.buffers import RolloutBuffer
 from hpcpod.agents.dqn import DQN, DQNConfig, q_target
 from hpcpod.agents.networks import Dueling
+from hpcpod.agents.replay import ReplayBuffer
+from hpcpod.agents.rollout import RolloutBuffer
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from tests.agents.training import evaluate, iterate, row, spec
 
@@ -17,13 +20,12 @@ def test_the_target_by_hand() -> None:
     batch = {
         "reward": torch.tensor([1.0, 1.0, 1.0]),
         "next_values": torch.tensor([[2.0, 4.0], [2.0, 4.0], [2.0, 4.0]]),
-        # goes on; truncated (which is no reason to stop counting); terminated
-        "terminated": torch.tensor([False, False, True]),
+        "discount": torch.tensor([0.9, 0.81, 0.0]),  # one step on; two steps on; terminal
     }
-    # 1 + 0.9 · 4 = 4.6, and 1 where the future is worth nothing
-    assert q_target(batch, 0.9, None).tolist() == pytest.approx([4.6, 4.6, 1.0])
+    # 1 + 0.9 · 4 = 4.6, 1 + 0.81 · 4 = 4.24, and 1 where the future is worth nothing
+    assert q_target(batch, None).tolist() == pytest.approx([4.6, 4.24, 1.0])
     # Double: the online network chooses action 0, worth 2: 1 + 0.9 · 2 = 2.8
-    assert q_target(batch, 0.9, torch.zeros(3).long()).tolist() == pytest.approx([2.8, 2.8, 1.0])
+    assert q_target(batch, torch.zeros(3).long()).tolist() == pytest.approx([2.8, 2.62, 1.0])
 
 
 def test_epsilon_falls_linearly_with_the_steps_of_all_environments() -> None:
@@ -98,6 +100,74 @@ def test_dueling_values_are_the_state_s_plus_advantages_without_their_mean(layer
     assert torch.allclose(q[:, 0] - q[:, 1], advantage[:, 0] - advantage[:, 1], atol=1e-6)
     linear = [m for m in network.modules() if isinstance(m, torch.nn.Linear)]
     assert [m.out_features for m in linear] == [8] * (layers - 1) + [8, 1, 8, 2]
+
+
+def one_big_error(**config: Any) -> tuple[DQN, ReplayBuffer]:
+    """Rows 0 to 19, of which environment 0's row 7 alone is worth something: 100."""
+    small = {"learning_starts": 0, "horizon": 20, "batch_size": 32, "updates_per_iteration": 1}
+    agent = DQN(spec(), DQNConfig(**{**small, **config}), seed=0)
+    buffer = agent.make_buffer()
+    for t in range(20):
+        obs, action, step = row(t)
+        reward = torch.tensor([100.0 if t == 7 else 0.0, 0.0])
+        buffer.add(obs / 100, action, step._replace(reward=reward, next_obs=obs / 100))
+    return agent, buffer
+
+
+def test_what_surprises_is_seen_more_often() -> None:
+    def share(exponent: float) -> float:
+        agent, buffer = one_big_error(priority_exponent=exponent, updates_per_iteration=8)
+        for _ in range(4):
+            agent.update(buffer)
+        batch = buffer.sample(4000, torch.Generator().manual_seed(0), gamma=0.9)
+        return float((batch["reward"] == 100).float().mean())
+
+    assert share(0.0) == pytest.approx(1 / 40, abs=0.01)
+    assert share(0.5) > 0.05
+    assert share(1.0) > 0.3
+
+
+def test_importance_weights_undo_the_drawing_as_beta_rises_to_one() -> None:
+    # With β = 1 the weighted mean over drawn transitions is the plain mean over all of them.
+    agent, buffer = one_big_error(priority_exponent=1.0, priority_beta=0.4, priority_beta_steps=80)
+    everything = buffer.sample(4000, torch.Generator().manual_seed(0), gamma=0.9)
+    buffer.prioritise(everything["index"], everything["reward"] + 1)
+    drawn = buffer.sample(20_000, torch.Generator().manual_seed(1), gamma=0.9)
+    assert float(drawn["reward"].mean()) > 50  # 101 of 140 draws
+    weight = 1 / (40 * drawn["probability"])
+    assert float((weight * drawn["reward"]).mean()) == pytest.approx(100 / 40, rel=0.05)
+    betas = []
+    for _ in range(3):
+        betas.append(agent.beta)
+        for _ in range(20):
+            agent.act(torch.zeros(2, 3), explore=True)
+    assert betas == pytest.approx([0.4, 0.7, 1.0])
+
+
+def test_the_weighted_loss_by_hand() -> None:
+    agent, _ = one_big_error(learning_rate=1e-9)
+    obs = torch.zeros(2, 3)
+    q = agent._network(obs)[:, 0].detach()
+    batch = {
+        "inputs": obs,
+        "next_inputs": obs,
+        "next_values": torch.zeros(2, 2),
+        "action": torch.zeros(2).long(),
+        "reward": q + torch.tensor([3.0, 0.5]),
+        "discount": torch.zeros(2),
+        "weight": torch.tensor([0.5, 1.0]),
+    }
+    record, error = agent._descend(batch)
+    # Huber: 3 - 1/2 = 2.5 and 0.5²/2 = 0.125; (0.5 · 2.5 + 0.125) / 2
+    assert float(record[0]) == pytest.approx(0.6875)
+    assert error.tolist() == pytest.approx([3.0, 0.5])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"n_steps": 3}, {"priority_exponent": 0.6}])
+def test_several_steps_and_prioritised_replay_learn_cartpole(options: dict[str, Any]) -> None:
+    training = hpcpod.train("dqn", env_steps=60_000, seed=2, **options)
+    assert max(point.mean_return for point in training.curve) >= 475
 
 
 @pytest.mark.slow

@@ -7,8 +7,12 @@ import math
 import pytest
 import torch
 
+import hpcpod
+from hpcpod.agents.base import Buffer, Metrics
 from hpcpod.agents.distributions import Categorical, Gaussian, MultiCategorical
-from hpcpod.agents.ppo import PPO, PPOConfig, clipped_loss, gae
+from hpcpod.agents.networks import mlp
+from hpcpod.agents.normalizer import PopArt
+from hpcpod.agents.ppo import A2C, PPO, A2CConfig, PPOConfig, clipped_loss, gae
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.vec_env import Box, MultiDiscrete
 from tests.agents.training import evaluate, iterate, row, spec
@@ -159,9 +163,100 @@ def test_normalised_observations_have_mean_zero_and_variance_one() -> None:
         agent.update(buffer)
     everything = torch.cat(seen)
     state = agent.state()
-    assert float(state["normalizer/count"]) == 300
-    assert torch.allclose(state["normalizer/mean"], everything.mean(0), rtol=1e-4)
-    assert torch.allclose(state["normalizer/var"], everything.var(0, correction=0), rtol=1e-4)
+    assert float(state["normalizer/obs/count"]) == 300
+    assert torch.allclose(state["normalizer/obs/mean"], everything.mean(0), rtol=1e-4)
+    assert torch.allclose(state["normalizer/obs/var"], everything.var(0, correction=0), rtol=1e-4)
+
+
+def test_the_critic_says_the_same_in_units_of_reward_when_the_scale_moves() -> None:
+    scale = PopArt("cpu")
+    critic = mlp([3, 8, 1], torch.nn.Tanh, 1.0, torch.Generator().manual_seed(0))
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+    scale.learn(torch.tensor([4.0, 8.0]), critic)
+    before = scale.denormalize(critic(x).squeeze(-1))
+    scale.learn(torch.tensor([100.0, 300.0, 20.0]), critic)
+    assert torch.allclose(scale.denormalize(critic(x).squeeze(-1)), before, rtol=1e-4)
+    # mean of 4, 8, 100, 300, 20: 86.4; variance 12512.64, whose root is 111.86
+    returns = torch.tensor([4.0, 8.0, 100.0, 300.0, 20.0])
+    assert torch.allclose(scale.normalize(returns), (returns - 86.4) / 111.86, atol=1e-3)
+    assert torch.allclose(scale.denormalize(scale.normalize(returns)), returns, rtol=1e-4)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_large_returns_are_learned_when_they_are_normalised(normalize: bool) -> None:
+    # One step is an episode and is worth 1000 in environment 0, 3000 in environment 1.
+    config = PPOConfig(normalize_returns=normalize, horizon=32, hidden=16, learning_rate=3e-3)
+    agent = PPO(spec(), config, seed=0)
+    buffer = agent.make_buffer()
+    for _ in range(40):
+        for _ in range(32):
+            obs, _, step = row(0, terminated=[True, True])
+            reward = torch.tensor([1000.0, 3000.0])
+            buffer.add(obs, agent.act(obs, explore=True), step._replace(reward=reward))
+        agent.update(buffer)
+    state = agent.state()
+    assert ("normalizer/returns/mean" in state) == normalize
+    loss = agent.update(filled(agent, [1000.0, 3000.0]))["value_loss"]
+    if normalize:
+        assert loss < 0.01  # in units of the variance, 1e6
+        assert float(state["normalizer/returns/mean"]) == pytest.approx(2000.0)
+    else:
+        assert loss > 1e5
+
+
+def filled(agent: PPO, rewards: list[float]) -> Buffer:
+    buffer = agent.make_buffer()
+    for _ in range(agent.horizon):
+        obs, _, step = row(0, terminated=[True, True])
+        buffer.add(obs, agent.act(obs, explore=True), step._replace(reward=torch.tensor(rewards)))
+    return buffer
+
+
+def test_the_learning_rate_falls_linearly_with_the_steps_and_stays() -> None:
+    config = PPOConfig(learning_rate=1e-3, anneal_steps=128, anneal_to=0.1, horizon=32)
+    agent = PPO(spec(), config, seed=0)
+    rates = []
+    for _ in range(4):
+        rates.append(agent.learning_rate)
+        agent.update(filled(agent, [0.0, 0.0]))
+        assert agent._optimizer.param_groups[0]["lr"] == rates[-1]
+    # 64 steps an update: none, a half, all and more of the way to a tenth
+    assert rates == pytest.approx([1e-3, 5.5e-4, 1e-4, 1e-4])
+    other = PPO(spec(), config, seed=1)
+    other.load(agent.state())
+    assert other.learning_rate == pytest.approx(1e-4)
+    assert PPO(spec(), PPOConfig(), seed=0).learning_rate == 1e-3
+
+
+def test_a2c_takes_one_step_along_the_policy_gradient() -> None:
+    agent = A2C(spec(), A2CConfig(horizon=4, hidden=8, entropy=0.0, value_coef=0.0), seed=0)
+    buffer = filled(agent, [1.0, -2.0])
+    rollout = buffer.segment(0, 4)
+    weights = [p.detach().clone() for p in agent._network.actor.parameters()]
+    obs = rollout["obs"].flatten(0, 1)
+    network = agent._network
+    log_p, _ = network.head.evaluate(network.actor(obs), rollout["action"].flatten())
+    # An episode is one step: A = r - V(s). The gradient is that of -mean(A log π).
+    advantage = rollout["reward"].flatten() - network.critic(obs).squeeze(-1).detach()
+    gradients = torch.autograd.grad(-(advantage * log_p).mean(), list(network.actor.parameters()))
+    norm = torch.stack([g.square().sum() for g in gradients]).sum().sqrt()
+    metrics = agent.update(buffer)
+    assert metrics["grad_norm"] == pytest.approx(float(norm), rel=1e-4)
+    for p, was, g in zip(network.actor.parameters(), weights, gradients, strict=True):
+        moved = (p - was)[g.abs() > 1e-4]  # Adam's first step: the learning rate, downhill
+        assert torch.allclose(moved, -1e-3 * g[g.abs() > 1e-4].sign(), rtol=0.1)
+
+
+def test_the_epochs_stop_when_the_policy_has_moved_far_enough() -> None:
+    def metrics(target_kl: float) -> Metrics:
+        config = PPOConfig(target_kl=target_kl, epochs=50, learning_rate=1e-2, horizon=32)
+        agent = PPO(spec(), config, seed=0)
+        return agent.update(filled(agent, [1.0, -1.0]))
+
+    assert metrics(0.0)["stopped_early"] == 0.0
+    early = metrics(0.01)
+    assert early["stopped_early"] == 1.0
+    assert early["approx_kl"] < metrics(0.0)["approx_kl"]
 
 
 def test_ppo_balances_cartpole() -> None:
@@ -188,3 +283,9 @@ def test_ppo_swings_the_pendulum_up() -> None:
         if best >= -250:
             break
     assert best >= -250
+
+
+@pytest.mark.slow
+def test_a2c_balances_cartpole() -> None:
+    training = hpcpod.train("a2c", env_steps=200_000, seed=0, num_envs=16, learning_rate=3e-3)
+    assert max(point.mean_return for point in training.curve) >= 475

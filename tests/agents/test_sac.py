@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from hpcpod.agents import offpolicy
-from hpcpod.agents.buffers import RolloutBuffer
 from hpcpod.agents.distributions import SquashedGaussian
 from hpcpod.agents.networks import Critics
+from hpcpod.agents.observations import Observations
+from hpcpod.agents.rollout import RolloutBuffer
 from hpcpod.agents.sac import SAC, SACConfig
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.vec_env import Box, State
@@ -36,10 +37,10 @@ def batch(size: int = 8) -> State:
     action = torch.rand((size, 2), generator=generator) * 2 - 1
     return {
         "inputs": inputs,
-        "pairs": torch.cat([inputs, action], dim=-1),
+        "action": action,
         "next_inputs": after,
         "reward": torch.randn(size, generator=generator),
-        "terminated": torch.zeros(size, dtype=torch.bool),
+        "discount": torch.full((size,), 0.99),
     }
 
 
@@ -108,8 +109,8 @@ def test_truncation_bootstraps_but_termination_does_not() -> None:
         terminated=torch.tensor([False, True]),
     )
     buffer.add(obs, action, ended)
-    drawn = buffer.sample(50, torch.Generator().manual_seed(0))
-    target = offpolicy.critic_target(drawn, torch.full((50,), 10.0), 0.9)
+    drawn = buffer.sample(50, torch.Generator().manual_seed(0), gamma=0.9)
+    target = offpolicy.critic_target(drawn, torch.full((50,), 10.0))
     # truncated: 1 + 0.9 · 10;  terminated: 2
     assert set(target.tolist()) == {10.0, 2.0}
 
@@ -124,7 +125,7 @@ def test_the_target_by_hand() -> None:
     state["target/critics/biases.2"] = torch.tensor([7.0, 3.0]).view(2, 1, 1)
     instance.load({**instance.state(), **state})
     sample = {**batch(2), "reward": torch.tensor([1.0, 1.0])}
-    sample["terminated"] = torch.tensor([False, True])
+    sample["discount"] = torch.tensor([0.9, 0.0])
     target = instance._target(sample, instance.alpha, torch.zeros(2, 2))
     # ε = 0: log π = 2 · -0.918939;  1 + 0.9 (3 + 0.5 · 1.837877) = 4.527045
     assert target.shape == (2,)
@@ -146,42 +147,49 @@ def test_the_policys_loss_by_hand() -> None:
 def test_batches_hold_the_true_successors_however_they_are_gathered(
     at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offpolicy, "GATHERED", at_once)
+    monkeypatch.setattr(offpolicy, "_GATHERED", at_once)
     instance = agent()
     buffer = instance.make_buffer()
     for t in range(20):
         obs, _, step = row(t, truncated=[t % 3 == 0, False], terminated=[False, t % 5 == 0])
         buffer.add(obs, obs[:, :2] + 0.25, step)
-    space, generator = spec().observation, torch.Generator().manual_seed(0)
-    drawn = list(offpolicy.batches(buffer, space, 7, 16, generator))
+    seen, generator = Observations(spec(), False, "cpu"), torch.Generator().manual_seed(0)
+    drawn = list(offpolicy.batches(buffer, seen, 7, 16, 0.5, generator))
     assert len(drawn) == 7
     for part in drawn:
         obs, reward = part["inputs"], part["reward"]
         assert obs.shape == (16, 3) and reward.shape == (16,)
         assert torch.equal(obs[:, 0], reward)
-        assert torch.equal(part["pairs"], torch.cat([obs, obs[:, :2] + 0.25], dim=-1))
+        assert torch.equal(part["action"], obs[:, :2] + 0.25)
         cut = (reward < 100) & (reward % 3 == 0)
-        assert torch.equal(part["terminated"], (reward >= 100) & ((reward - 100) % 5 == 0))
+        ended = (reward >= 100) & ((reward - 100) % 5 == 0)
+        assert torch.equal(part["discount"], torch.where(ended, 0.0, 0.5))
         after = obs + torch.where(cut, 0.5, 1.0)[:, None]
-        goes_on = ~part["terminated"]
-        assert torch.equal(part["next_inputs"][goes_on], after[goes_on])
+        assert torch.equal(part["next_inputs"][~ended], after[~ended])
 
 
 @torch.no_grad()
 def test_the_smallest_critic_counts_for_each_transition() -> None:
-    critics = Critics(2, [3], torch.Generator().manual_seed(0))
-    critics.weights[0].copy_(torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 2.0]])[..., None])
-    critics.biases[0].copy_(torch.tensor([0.0, 1.0]).view(2, 1, 1))
-    inputs, action = torch.tensor([[5.0, 9.0], [1.0, 9.0]]), torch.tensor([[1.0], [4.0]])
-    # Q_1 = x_1 and Q_2 = 2 a + 1: min(5, 3) and min(1, 9)
-    assert offpolicy.smallest(critics, inputs, action).tolist() == [3.0, 1.0]
-    assert critics.first(torch.cat([inputs, action], -1)).tolist() == [5.0, 1.0]
+    instance = agent(gamma=1.0, temperature=1e-9)
+    state = instance.state()
+    targets = {n: torch.zeros_like(t) for n, t in state.items() if n.startswith("target/critics")}
+    targets["target/critics/weights.0"][0, 0, 0] = 1.0  # Q_1 = x_1
+    targets["target/critics/weights.1"][0, 0, 0] = targets["target/critics/weights.2"][0, 0] = 1.0
+    targets["target/critics/biases.2"][1] = 3.0  # Q_2 = 3
+    instance.load({**state, **targets})
+    sample = {**batch(2), "reward": torch.zeros(2), "discount": torch.ones(2)}
+    sample["next_inputs"] = torch.tensor([[5.0, 9.0, 9.0], [1.0, 9.0, 9.0]])
+    target = instance._target(sample, instance.alpha, torch.zeros(2, 2))
+    # min(5, 3) and min(1, 3); the first network alone says 5 and 1
+    assert target.tolist() == pytest.approx([3.0, 1.0])
+    first = instance._targets.first(sample["next_inputs"], torch.zeros(2, 2))
+    assert first.tolist() == [5.0, 1.0]
 
 
 def test_critics_in_one_product_are_their_networks_one_by_one() -> None:
-    critics = Critics(3, [4, 8, 8], torch.Generator().manual_seed(0))
+    critics = Critics(3, [4, 8, 8], torch.nn.Identity(), torch.Generator().manual_seed(0))
     x = torch.randn(5, 4, generator=torch.Generator().manual_seed(1))
-    for k, value in enumerate(critics(x)):
+    for k, value in enumerate(critics(x[:, :3], x[:, 3:])):
         h = x
         for i, (weight, bias) in enumerate(zip(critics.weights, critics.biases, strict=True)):
             h = h @ weight[k] + bias[k]

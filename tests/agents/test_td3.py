@@ -51,14 +51,14 @@ def constant(instance: TD3, critics: list[float]) -> TD3:
     return instance
 
 
-def batch(reward: list[float], terminated: list[bool]) -> State:
+def batch(reward: list[float], discount: list[float]) -> State:
     size = len(reward)
     return {
         "inputs": torch.ones(size, 3),
-        "pairs": torch.ones(size, 5),
+        "action": torch.ones(size, 2),
         "next_inputs": torch.ones(size, 3),
         "reward": torch.tensor(reward),
-        "terminated": torch.tensor(terminated),
+        "discount": torch.tensor(discount),
     }
 
 
@@ -70,8 +70,8 @@ def test_the_noise_of_the_target_is_cut_and_so_is_its_action() -> None:
 
 
 def test_the_target_by_hand() -> None:
-    instance = constant(agent(gamma=0.9), [7.0, 3.0])
-    group = [batch([1.0, 1.0], [False, True]), batch([2.0, 0.0], [False, False])]
+    instance = constant(agent(), [7.0, 3.0])
+    group = [batch([1.0, 1.0], [0.9, 0.0]), batch([2.0, 0.0], [0.9, 0.9])]
     # The smaller critic says 3: 1 + 0.9 · 3 = 3.7;  1 where it terminated;  4.7;  2.7
     values = instance._target_values(group)
     assert values.tolist() == pytest.approx([3.7, 1.0, 4.7, 2.7])
@@ -80,7 +80,7 @@ def test_the_target_by_hand() -> None:
 def test_the_target_is_smoothed_over_actions() -> None:
     # Q' = 10 (a_1 + a_2) and π' = 0: the value is that of the noise alone, ±0.5 at most.
     def values(target_noise: float) -> Tensor:
-        instance = constant(agent(gamma=1.0, target_noise=target_noise), [0.0, 0.0])
+        instance = constant(agent(target_noise=target_noise), [0.0, 0.0])
         target = instance._target_critics
         with torch.no_grad():
             for weight in target.weights:
@@ -89,7 +89,7 @@ def test_the_target_is_smoothed_over_actions() -> None:
             target.biases[0].fill_(100.0)  # so that ReLU cuts nothing
             target.weights[1][:, 0, 0] = 1.0
             target.weights[2][:, 0, 0] = 1.0
-        return instance._target_values([batch([0.0] * 1000, [False] * 1000)]) - 100.0
+        return instance._target_values([batch([0.0] * 1000, [1.0] * 1000)]) - 100.0
 
     assert float(values(target_noise=0.2).std()) == pytest.approx(10 * 0.2 * math.sqrt(2), rel=0.1)
     assert float(values(target_noise=50.0).abs().max()) == pytest.approx(10.0, abs=1e-3)
@@ -179,16 +179,16 @@ def test_ddpg_is_td3_with_one_critic_without_smoothing_and_delay() -> None:
 
 
 def test_ddpgs_targets_are_not_broadcast_to_a_square() -> None:
-    instance = constant(agent(DDPG, gamma=0.9), [3.0])
+    instance = constant(agent(DDPG), [3.0])
     reward = [0.0, 1.0, 2.0, 3.0]
-    sample = batch(reward, [False, False, False, True])
+    sample = batch(reward, [0.9, 0.9, 0.9, 0.0])
     target = instance._target_values([sample])
     assert target.tolist() == pytest.approx([2.7, 3.7, 4.7, 3.0])
     with torch.no_grad():
         for p in instance._critics.parameters():
             p.zero_()
     # Q = 0: the mean of the four squares, (7.29 + 13.69 + 22.09 + 9) / 4
-    loss, mean = squared_error(instance._critics, sample["pairs"], target)
+    loss, mean = squared_error(instance._critics, sample["inputs"], sample["action"], target)
     assert loss.shape == mean.shape == ()
     assert loss.tolist() == pytest.approx(13.0175)
 

@@ -216,6 +216,59 @@ def test_the_next_round_inherits_the_replay_up_to_its_capacity(tmp_path: Path) -
     assert [(c.rows, c.segments[0].start) for c in ends if c] == [(128, 0), (256, 0), (384, 128)]
 
 
+PRIORITISED = {"dqn": {**AGENTS["dqn"], "priority_exponent": 0.6, "n_steps": 3}}
+
+
+@pytest.mark.parametrize("agents", [{}, PRIORITISED], ids=["uniform", "prioritised"])
+def test_the_next_round_of_the_same_pod_reads_no_replay_and_ends_the_same(
+    agents: dict[str, Any], tmp_path: Path
+) -> None:
+    folder, other = (create(tmp_path / name, "dqn", agents=agents) for name in ("one", "other"))
+    birth, pod = first_birth(folder), prepare(folder)
+    for _ in range(2):
+        birth = onward(birth, execute(pod, birth))
+    assert birth.checkpoint is not None
+    for segment in birth.checkpoint.segments:
+        folder.blobs.path(segment.sha256).unlink()
+    report = execute(pod, birth)
+    with pytest.raises(Corrupt, match="is missing"):
+        execute(prepare(folder), birth)  # who has not trained the round before needs them
+    anew = first_birth(other)
+    for _ in range(3):
+        last = train(other, anew)
+        anew = onward(anew, last)
+    assert report.checkpoint is not None and last.checkpoint is not None
+    assert (report.checkpoint.core, report.returns) == (last.checkpoint.core, last.returns)
+
+
+def test_a_prioritised_round_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path) -> None:
+    calm, torn = (create(tmp_path / n, "dqn", agents=PRIORITISED) for n in ("calm", "torn"))
+    birth, torn_birth = first_birth(calm), first_birth(torn)
+    for _ in range(2):
+        one, other = train(calm, birth), train(torn, torn_birth, 2)
+        assert_same_end(one, other, calm, torn)
+        birth, torn_birth = onward(birth, one), onward(torn_birth, other)
+
+
+@pytest.mark.parametrize(("most", "rows"), [(0, 0), (511, 0), (512, 128), (1100, 256), (None, 256)])
+def test_a_copy_inherits_no_more_transitions_than_the_configuration_allows(
+    most: int | None, rows: int, tmp_path: Path
+) -> None:
+    agents = {"dqn": {**AGENTS["dqn"], "buffer_size": 10_000}}
+    folder = create(tmp_path, "dqn", agents=agents, pod={"inherit_transitions": most})
+    birth, pod = first_birth(folder), prepare(folder)
+    first = execute(pod, birth)
+    second = execute(pod, onward(birth, first))
+    child = execute(pod, copy_of(birth, second))
+    assert child.checkpoint is not None
+    # 128 rows of 4 environments a round: those of rounds 1 and 2, and its own of round 3.
+    assert child.checkpoint.rows == 3 * 128
+    assert child.checkpoint.segments[0].start == 2 * 128 - rows
+    assert child.inherited_returns == second.returns
+    third = execute(pod, onward(birth, second))  # the parent keeps all of it
+    assert third.checkpoint is not None and third.checkpoint.segments[0].start == 0
+
+
 @both_algorithms
 def test_rounds_end_at_multiples_of_their_steps_and_never_drift(
     algorithm: str, tmp_path: Path

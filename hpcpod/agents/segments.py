@@ -1,0 +1,94 @@
+"""Rows of experience, and what they are together: a *segment*, as ``Buffer.segment`` gives it.
+
+A segment stores no successor twice: the successor of row t is the observation of row t + 1, but
+for truncated steps, whose true final observation is kept aside. Terminated steps need none:
+their future is worth nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from hpcpod.envs.vec_env import State, Step
+
+Row = tuple[Tensor, Tensor, Step]
+"""What was observed, what was done, what came of it."""
+
+_FLAGS = ("terminated", "truncated", "valid")
+
+
+def segment_of(rows: Sequence[Row], into: Mapping[str, Tensor] | None = None) -> State:
+    """The rows as one segment: see ``Buffer.segment``.
+
+    Args:
+        rows: at least one.
+        into: memory to lay ``obs``, ``action``, ``reward`` and the flags into, each with as many
+            rows; new memory by default.
+    """
+    steps = [step for _, _, step in rows]
+    columns: dict[str, list[Tensor]] = {
+        "obs": [obs for obs, _, _ in rows],
+        "action": [action for _, action, _ in rows],
+        "reward": [step.reward for step in steps],
+        **{name: [getattr(step, name) for step in steps] for name in _FLAGS},
+    }
+    out = into or dict.fromkeys(columns)
+    laid = {name: torch.stack(column, out=out[name]) for name, column in columns.items()}
+    last = steps[-1]
+    cut = laid["truncated"] & laid["valid"]
+    some = [t for t, any_cut in enumerate(cut.any(dim=1).tolist()) if any_cut]
+    finals = last.next_obs[:0].clone()
+    if some:
+        finals = torch.stack([steps[t].next_obs for t in some])[cut[some]]
+    return {
+        **laid,
+        "next_obs": _blank(last.terminated | ~last.valid, last.next_obs),
+        "final_obs": finals,
+    }
+
+
+def rows_of(segment: State) -> list[Row]:
+    """The rows as they were added: their successors are put together again."""
+    next_obs = torch.cat([segment["obs"][1:], segment["next_obs"][None]])
+    next_obs[segment["truncated"] & segment["valid"]] = segment["final_obs"]
+    return [
+        (
+            segment["obs"][t],
+            segment["action"][t],
+            Step(
+                obs=next_obs[t],
+                reward=segment["reward"][t],
+                terminated=segment["terminated"][t],
+                truncated=segment["truncated"][t],
+                next_obs=next_obs[t],
+                valid=segment["valid"][t],
+            ),
+        )
+        for t in range(len(segment["reward"]))
+    ]
+
+
+def check_range(start: int, stop: int, oldest: int, rows: int) -> None:
+    """Refuse rows that a buffer does not hold (IndexError)."""
+    if not oldest <= start < stop <= rows:
+        raise IndexError(f"rows {start} to {stop} were asked for, but {oldest} to {rows} are here")
+
+
+def check_contiguous(rows: int, segments: Sequence[tuple[int, State]]) -> int:
+    """The first row that the segments cover; they must end at ``rows`` (ValueError)."""
+    end = segments[0][0] if segments else rows
+    for start, segment in segments:
+        if start != end:
+            raise ValueError(f"a replay segment begins at row {start}, but row {end} is next")
+        end = start + len(segment["reward"])
+    if end != rows:
+        raise ValueError(f"the replay segments end at row {end}, but the buffer counted {rows}")
+    return segments[0][0] if segments else rows
+
+
+def _blank(where: Tensor, obs: Tensor) -> Tensor:
+    """The same with zeros in rows that mean nothing, so that equal segments are equal bytes."""
+    return obs.masked_fill(where.view(-1, *[1] * (obs.dim() - 1)), 0)
