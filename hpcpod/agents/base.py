@@ -86,6 +86,10 @@ class Agent(Protocol):
     ``agent_class(spec, config, seed, device)`` makes one; it raises ``UnsupportedSpace`` for an
     environment that the algorithm can't act in. Equal arguments make equal agents, and no
     method touches a global random generator.
+
+    A class whose ``state()`` has names of its own declares how they are fused when several
+    learners train replicas of one agent: ``FUSION = {"scale": "mean"}``. It is no member of the
+    protocol, because the usual names need none: see ``hpcpod.agents.fusion``.
     """
 
     Config: ClassVar[Any]
@@ -132,7 +136,8 @@ class Agent(Protocol):
         """All that ``load`` needs to go on bit by bit: a copy that later updates leave alone.
 
         Weights, optimizer moments, normaliser, random generators and counters; never a
-        hyperparameter.
+        hyperparameter. Each name has one rule by which replicas are fused: see
+        ``hpcpod.agents.fusion``.
         """
         ...
 
