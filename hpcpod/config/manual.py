@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import textwrap
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -28,7 +29,7 @@ def field_docs(cls: Any) -> dict[str, str]:
     """The docstring under each field of a dataclass; an empty one where there is none."""
     [body] = [
         node.body
-        for node in ast.parse(inspect.getsource(cls)).body
+        for node in ast.parse(textwrap.dedent(inspect.getsource(cls))).body
         if isinstance(node, ast.ClassDef)
     ]
     docs = {field.name: "" for field in dataclasses.fields(cls)}

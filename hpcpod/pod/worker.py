@@ -59,6 +59,11 @@ class Worker:
             self._episode_return[ended.cpu()] = 0.0
 
     @property
+    def obs(self) -> Tensor:
+        """What the agent acts on next, [N, *observation]."""
+        return self._obs
+
+    @property
     def mean_return(self) -> float:
         """Mean return of the last training episodes; NaN before the first has ended."""
         return float(self._recent.nanmean())

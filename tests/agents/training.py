@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from hpcpod.agents.base import Agent, Buffer, Metrics
-from hpcpod.agents.dqn import DQN, DQNConfig
-from hpcpod.agents.ppo import PPO, PPOConfig
-from hpcpod.agents.sac import SAC, SACConfig
-from hpcpod.agents.td3 import DDPG, TD3, DDPGConfig, TD3Config
+from hpcpod.agents.dqn import DQN
+from hpcpod.agents.ppo import PPO
+from hpcpod.agents.sac import SAC
+from hpcpod.agents.td3 import DDPG, TD3
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, Space, Step, VecEnv, random_seeds
 
@@ -30,35 +30,36 @@ def spec(
     )
 
 
-def small_agent(name: str, env_spec: EnvSpec, seed: int = 0, learning_rate: float = 1e-3) -> Agent:
-    """An agent whose updates are short."""
-    if name == "ppo":
-        ppo = PPOConfig(horizon=16, minibatch_size=32, epochs=2, learning_rate=learning_rate)
-        return PPO(env_spec, ppo, seed)
-    replayed: dict[str, Any] = {
-        "buffer_size": 96,  # the ring of the contract's runs wraps
+_REPLAYED: dict[str, Any] = {
+    "buffer_size": 96,  # the ring of the contract's runs wraps
+    "learning_starts": 32,
+    "horizon": 16,
+    "updates_per_step": 0.2,  # 13 a round: TD3's delay ends in the middle of one
+    "batch_size": 16,
+    "hidden": 32,
+}
+SMALL: dict[str, dict[str, Any]] = {
+    "ppo": {"horizon": 16, "minibatch_size": 32, "epochs": 2},
+    "dqn": {
+        "buffer_size": 96,
         "learning_starts": 32,
         "horizon": 16,
-        "updates_per_step": 0.2,  # 13 a round: TD3's delay ends in the middle of one
-        "batch_size": 16,
-        "hidden": 32,
-        "learning_rate": learning_rate,
-    }
-    if name == "sac":
-        return SAC(env_spec, SACConfig(**replayed), seed)
-    if name == "td3":
-        return TD3(env_spec, TD3Config(**replayed), seed)
-    if name == "ddpg":
-        return DDPG(env_spec, DDPGConfig(**replayed), seed)
-    dqn = DQNConfig(
-        buffer_size=96,
-        learning_starts=32,
-        horizon=16,
-        updates_per_iteration=10,
-        target_interval=7,
-        learning_rate=learning_rate,
-    )
-    return DQN(env_spec, dqn, seed)
+        "updates_per_iteration": 10,
+        "target_interval": 7,
+    },
+    "sac": _REPLAYED,
+    "td3": _REPLAYED,
+    "ddpg": _REPLAYED,
+}
+"""Hyperparameters by which updates are short."""
+CLASSES: dict[str, Any] = {"ppo": PPO, "dqn": DQN, "sac": SAC, "td3": TD3, "ddpg": DDPG}
+
+
+def small_agent(name: str, env_spec: EnvSpec, seed: int = 0, learning_rate: float = 1e-3) -> Agent:
+    """An agent whose updates are short."""
+    cls = CLASSES[name]
+    agent: Agent = cls(env_spec, cls.Config(**SMALL[name], learning_rate=learning_rate), seed)
+    return agent
 
 
 def iterate(agent: Agent, env: VecEnv, buffer: Buffer, obs: Tensor) -> tuple[Tensor, Metrics]:
