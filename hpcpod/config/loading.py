@@ -6,6 +6,7 @@ Every door ends in the same strict construction, and every problem is said at on
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from hpcpod.config.space import RANGES, Choice, Range, Value
 from hpcpod.config.yaml_file import NotYaml, dump, parse
 from hpcpod.errors import ConfigError
 from hpcpod.plugins import suggest
+
+_KEY = r'(?:"[^"]+"|[^."]+)'
+"""A step of the path in an override; in quotes it may have dots, as an agent's path has."""
 
 
 def load_file(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -132,9 +136,10 @@ def _read(path: Path) -> str:
 def _assign(data: dict[str, Any], override: str) -> list[str]:
     """Put ``a.b=c`` into the data, in place of what stands there; return the problems."""
     path, equals, text = override.partition("=")
-    keys = path.strip().split(".")
-    if not equals or not all(keys):
+    path = path.strip()
+    if not equals or not re.fullmatch(rf"{_KEY}(\.{_KEY})*", path):
         return [f"--set {override}: expected path=value, such as round.env_steps=50000"]
+    keys = [key.strip('"') for key in re.findall(_KEY, path)]
     try:
         value, problems = parse(text, lenient=True)
     except NotYaml as error:

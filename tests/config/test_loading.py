@@ -277,6 +277,15 @@ def test_an_override_replaces_what_stands_at_its_path(tmp_path: Path) -> None:
     )
 
 
+def test_a_name_with_dots_stands_in_quotes(tmp_path: Path) -> None:
+    options = ('population.algorithms."my_pkg.mod:A"=1', 'agents."my_pkg.mod:A".lr=3e-4')
+    found = load(tmp_path, LEAST, *options)
+    assert found.agents == {"my_pkg.mod:A": {"lr": 3e-4}}
+    for broken in ('agents."my_pkg.mod:A.lr=1', 'agents."".lr=1', 'agents."a"b=1'):
+        [problem] = problems(tmp_path, LEAST, broken)
+        assert problem.startswith(f"--set {broken}: expected path=value")
+
+
 @pytest.mark.parametrize(
     ("override", "problem"),
     [

@@ -1,0 +1,78 @@
+"""The plugin of the documentation, as it is written there: its test and its tournament."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpcpod.results import Run, open_run
+
+PAGE = Path(__file__).parents[2] / "docs" / "bring-your-own-agent.md"
+FILE = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMANDS = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def said(home: Path, *words: str) -> str:
+    """What a command says that must succeed."""
+    done = subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=home, text=True, capture_output=True, check=False, timeout=300,
+        env={**os.environ, "COLUMNS": "120", "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files of the page."""
+    folder = tmp_path_factory.mktemp("own")
+    files = dict(FILE.findall(PAGE.read_text(encoding="utf-8")))
+    assert files.keys() == {"my_agents.py", "mine.yaml", "test_my_agents.py"}
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(home: Path) -> Run:
+    """The tournament of the page, after its end."""
+    said(home, "hpcpod", "launch", "mine.yaml")
+    return open_run(home / "runs" / "mine")
+
+
+def test_its_test_passes(home: Path) -> None:
+    assert re.search(r"\b\d\d passed", said(home, "pytest", "-q", "test_my_agents.py"))
+
+
+def test_its_commands_are_these(home: Path, run: Run) -> None:
+    [block] = COMMANDS.findall(PAGE.read_text(encoding="utf-8"))
+    commands = [line.partition("#")[0].split() for line in block.splitlines()]
+    assert [" ".join(words[:2]) for words in commands] == [
+        "pytest test_my_agents.py", "hpcpod validate", "hpcpod launch", "hpcpod leaderboard"
+    ]  # fmt: skip
+    assert '"my_agents:Reinforce"' in said(home, *commands[1]).replace("'", '"')
+    assert "my_agents:Reinforce" in said(home, *commands[3])
+
+
+def test_its_agent_learns_in_a_tournament(run: Run) -> None:
+    assert run.status().state == "finished"
+    scores = [e.mean for e in run.leaderboard() if e.algorithm == "my_agents:Reinforce"]
+    # One that acts at random lasts about 22 steps, and one that always pushes one way 9.
+    assert max(scores) > 100
+
+
+def test_an_override_reaches_a_name_with_dots(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "my_pkg").mkdir()
+    (tmp_path / "my_pkg" / "mod.py").write_bytes((home / "my_agents.py").read_bytes())
+    text = (home / "mine.yaml").read_text(encoding="utf-8")
+    dotted = text.replace("my_agents:Reinforce", "my_pkg.mod:Reinforce")
+    (tmp_path / "dotted.yaml").write_text(dotted, encoding="utf-8")
+    option = 'agents."my_pkg.mod:Reinforce".gamma=0.9'
+    assert option.replace("Reinforce", "MyAgent") in PAGE.read_text(encoding="utf-8")
+    assert "gamma: 0.9" in said(tmp_path, "hpcpod", "validate", "dotted.yaml", "--set", option)
