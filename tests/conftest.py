@@ -23,8 +23,13 @@ settings.load_profile("hpcpod")
 
 
 @pytest.fixture(autouse=True)
-def denormal_numbers() -> Iterator[None]:
-    """Training in this process flushes denormal numbers to zero; other tests need them."""
+def torch_as_it_was() -> Iterator[None]:
+    """One thread, as in a pod; more collapse beside a busy neighbour. Training in this process
+    flushes denormal numbers to zero; other tests need them.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
     yield
     torch = sys.modules.get("torch")
     if torch is not None:

@@ -42,6 +42,12 @@ class Bright(gym.Env[Any, Any]):
         self._t += 1
         return self._see(), reward, False, self._t == 10, {}
 
+    def save_state(self) -> dict[str, Any]:
+        return {"quarter_and_t": np.array([self._quarter, self._t])}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self._quarter, self._t = map(int, state["quarter_and_t"])
+
     def _see(self) -> Any:
         self._quarter = int(self.np_random.integers(4))
         image = self.np_random.integers(0, 60, (SIDE, SIDE, 1)).astype(np.uint8)

@@ -12,13 +12,14 @@ import torch
 
 from hpcpod import plugins
 from hpcpod.agents.dqn import DQN, DQNConfig
-from hpcpod.agents.ppo import PPO, PPOConfig
+from hpcpod.agents.ppo import A2C, PPO, PPOConfig
 from hpcpod.agents.sac import SAC, SACConfig
 from hpcpod.agents.td3 import DDPG, TD3, DDPGConfig, TD3Config
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, MultiDiscrete, Space
 from hpcpod.errors import Diverged, UnsupportedSpace
 from hpcpod.testing import AgentContract
+from tests.agents.image_env import Bright
 from tests.agents.training import SMALL, iterate, row, small_agent, spec
 from tests.envs.small_envs import Starting
 
@@ -39,6 +40,28 @@ class TestPPOWithSeveralChoices(AgentContract):
     config = SMALL["ppo"]
 
 
+class TestPPOOfImages(AgentContract):
+    agent = "ppo"
+    env = partial(Bright, discrete=True)
+    config = SMALL["ppo"]
+
+
+class TestPPOWithEveryOption(TestPPO):
+    config = SMALL["ppo"] | {
+        "normalize_returns": True,
+        "value_clip": 0.2,
+        "target_kl": 0.01,
+        "anneal_steps": 300,
+        "entropy": 0.01,
+    }
+
+
+class TestA2C(AgentContract):
+    agent = "a2c"
+    env = "CartPole-v1"
+    config = SMALL["a2c"]
+
+
 class TestDQN(AgentContract):
     agent = "dqn"
     env = "CartPole-v1"
@@ -47,6 +70,16 @@ class TestDQN(AgentContract):
 
 class TestDuelingDQN(TestDQN):
     config = SMALL["dqn"] | {"dueling": True}
+
+
+class TestDQNWithEveryOption(TestDQN):
+    config = SMALL["dqn"] | {"priority_exponent": 0.6, "n_steps": 3, "normalize_obs": True}
+
+
+class TestDQNOfImages(AgentContract):
+    agent = "dqn"
+    env = partial(Bright, discrete=True)
+    config = SMALL["dqn"]
 
 
 class TestSAC(AgentContract):
@@ -58,6 +91,22 @@ class TestSAC(AgentContract):
 
 class TestSACWithAFixedTemperature(TestSAC):
     config = SMALL["sac"] | {"temperature": 0.2}
+
+
+class TestSACWithNormalisedObservations(TestSAC):
+    config = SMALL["sac"] | {"normalize_obs": True}
+
+
+class TestSACOfImages(AgentContract):
+    agent = "sac"
+    env = partial(Bright, discrete=False)
+    config = SMALL["sac"]
+    bounded = True
+
+
+class TestTD3OfImages(TestSACOfImages):
+    agent = "td3"
+    config = SMALL["td3"] | {"normalize_obs": True}
 
 
 class TestTD3(AgentContract):
@@ -76,6 +125,7 @@ class TestDDPG(AgentContract):
 
 ENVS = {
     "ppo": "CartPole-v1",
+    "a2c": "CartPole-v1",
     "dqn": "CartPole-v1",
     "sac": "Pendulum-v1",
     "td3": "Pendulum-v1",
@@ -228,7 +278,7 @@ def test_impossible_hyperparameters_are_refused_in_a_sentence(
         config(**arguments)
 
 
-@pytest.mark.parametrize("agent", [PPO, DQN, SAC, TD3, DDPG])
+@pytest.mark.parametrize("agent", [PPO, A2C, DQN, SAC, TD3, DDPG])
 def test_the_shape_of_the_networks_and_the_discount_are_marked(agent: Any) -> None:
     marked = {f.name: set(f.metadata) for f in fields(agent.Config) if f.metadata}
     assert marked["hidden"] == marked["layers"] == {"structural"}

@@ -86,7 +86,8 @@ def test_a_whole_state_is_decided_at_once() -> None:
     rules = fusion_rules(ppo, ppo.state())
     assert rules.keys() == ppo.state().keys()
     assert {name for name, rule in rules.items() if rule != "mean"} == {
-        "optimizer/step", "normalizer/mean", "normalizer/var", "normalizer/count", "rng", "updates"
+        "optimizer/step", "rng", "env_steps", "updates",
+        *(f"normalizer/obs/{part}" for part in ("mean", "var", "count")),
     }  # fmt: skip
     sac = SAC(spec(Box((1,), -1.0, 1.0)), SACConfig(hidden=4, layers=1), 0)
     rules = fusion_rules(sac, sac.state())

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import hpcpod
-from hpcpod.agents.base import Buffer, Metrics
+from hpcpod.agents.base import Buffer
 from hpcpod.agents.distributions import Categorical, Gaussian, MultiCategorical
 from hpcpod.agents.networks import mlp
 from hpcpod.agents.normalizer import PopArt
@@ -176,9 +176,9 @@ def test_the_critic_says_the_same_in_units_of_reward_when_the_scale_moves() -> N
     before = scale.denormalize(critic(x).squeeze(-1))
     scale.learn(torch.tensor([100.0, 300.0, 20.0]), critic)
     assert torch.allclose(scale.denormalize(critic(x).squeeze(-1)), before, rtol=1e-4)
-    # mean of 4, 8, 100, 300, 20: 86.4; variance 12512.64, whose root is 111.86
+    # mean of 4, 8, 100, 300, 20: 86.4; variance 12631.04, whose root is 112.388
     returns = torch.tensor([4.0, 8.0, 100.0, 300.0, 20.0])
-    assert torch.allclose(scale.normalize(returns), (returns - 86.4) / 111.86, atol=1e-3)
+    assert torch.allclose(scale.normalize(returns), (returns - 86.4) / 112.388, atol=1e-3)
     assert torch.allclose(scale.denormalize(scale.normalize(returns)), returns, rtol=1e-4)
 
 
@@ -229,7 +229,7 @@ def test_the_learning_rate_falls_linearly_with_the_steps_and_stays() -> None:
 
 
 def test_a2c_takes_one_step_along_the_policy_gradient() -> None:
-    agent = A2C(spec(), A2CConfig(horizon=4, hidden=8, entropy=0.0, value_coef=0.0), seed=0)
+    agent = A2C(spec(), A2CConfig(horizon=4, hidden=8, value_coef=0.0, normalize_obs=False), seed=0)
     buffer = filled(agent, [1.0, -2.0])
     rollout = buffer.segment(0, 4)
     weights = [p.detach().clone() for p in agent._network.actor.parameters()]
@@ -237,26 +237,29 @@ def test_a2c_takes_one_step_along_the_policy_gradient() -> None:
     network = agent._network
     log_p, _ = network.head.evaluate(network.actor(obs), rollout["action"].flatten())
     # An episode is one step: A = r - V(s). The gradient is that of -mean(A log π).
-    advantage = rollout["reward"].flatten() - network.critic(obs).squeeze(-1).detach()
+    advantage = (rollout["reward"].flatten() - network.critic(obs).squeeze(-1)).detach()
     gradients = torch.autograd.grad(-(advantage * log_p).mean(), list(network.actor.parameters()))
-    norm = torch.stack([g.square().sum() for g in gradients]).sum().sqrt()
+    norm = float(torch.stack([g.square().sum() for g in gradients]).sum().sqrt())
     metrics = agent.update(buffer)
-    assert metrics["grad_norm"] == pytest.approx(float(norm), rel=1e-4)
+    assert metrics["grad_norm"] == pytest.approx(norm, rel=1e-4)
     for p, was, g in zip(network.actor.parameters(), weights, gradients, strict=True):
         moved = (p - was)[g.abs() > 1e-4]  # Adam's first step: the learning rate, downhill
         assert torch.allclose(moved, -1e-3 * g[g.abs() > 1e-4].sign(), rtol=0.1)
 
 
 def test_the_epochs_stop_when_the_policy_has_moved_far_enough() -> None:
-    def metrics(target_kl: float) -> Metrics:
+    def moved(target_kl: float) -> tuple[float, float]:
         config = PPOConfig(target_kl=target_kl, epochs=50, learning_rate=1e-2, horizon=32)
         agent = PPO(spec(), config, seed=0)
-        return agent.update(filled(agent, [1.0, -1.0]))
+        before = agent._network.actor[0].weight.detach().clone()
+        metrics = agent.update(filled(agent, [1.0, -1.0]))
+        after = agent._network.actor[0].weight.detach()
+        return metrics["stopped_early"], float((after - before).norm())
 
-    assert metrics(0.0)["stopped_early"] == 0.0
-    early = metrics(0.01)
-    assert early["stopped_early"] == 1.0
-    assert early["approx_kl"] < metrics(0.0)["approx_kl"]
+    stopped, far = moved(0.0)
+    early, near = moved(0.01)
+    assert (stopped, early) == (0.0, 1.0)
+    assert near < far / 2
 
 
 def test_ppo_balances_cartpole() -> None:
@@ -287,5 +290,5 @@ def test_ppo_swings_the_pendulum_up() -> None:
 
 @pytest.mark.slow
 def test_a2c_balances_cartpole() -> None:
-    training = hpcpod.train("a2c", env_steps=200_000, seed=0, num_envs=16, learning_rate=3e-3)
+    training = hpcpod.train("a2c", env_steps=200_000, seed=0, learning_rate=3e-3)
     assert max(point.mean_return for point in training.curve) >= 475

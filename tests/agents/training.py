@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hpcpod.agents.base import Agent, Buffer, Metrics
 from hpcpod.agents.dqn import DQN
-from hpcpod.agents.ppo import PPO
+from hpcpod.agents.ppo import A2C, PPO
 from hpcpod.agents.sac import SAC
 from hpcpod.agents.td3 import DDPG, TD3
 from hpcpod.envs.gymnasium import PreprocessVecEnv
@@ -40,6 +40,7 @@ _REPLAYED: dict[str, Any] = {
 }
 SMALL: dict[str, dict[str, Any]] = {
     "ppo": {"horizon": 16, "minibatch_size": 32, "epochs": 2},
+    "a2c": {},
     "dqn": {
         "buffer_size": 96,
         "learning_starts": 32,
@@ -52,7 +53,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "ddpg": _REPLAYED,
 }
 """Hyperparameters by which updates are short."""
-CLASSES: dict[str, Any] = {"ppo": PPO, "dqn": DQN, "sac": SAC, "td3": TD3, "ddpg": DDPG}
+CLASSES: dict[str, Any] = {"ppo": PPO, "a2c": A2C, "dqn": DQN, "sac": SAC, "td3": TD3, "ddpg": DDPG}
 
 
 def small_agent(name: str, env_spec: EnvSpec, seed: int = 0, learning_rate: float = 1e-3) -> Agent:

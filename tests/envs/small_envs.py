@@ -92,6 +92,12 @@ class Starting(gym.Env[Any, Any]):
         self._steps += 1
         return 5 + self._steps % 3, float(np.sum(action)), False, self._steps > 9, {}
 
+    def save_state(self) -> dict[str, Any]:
+        return {"steps": np.array(self._steps)}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self._steps = int(state["steps"])
+
 
 class Structured(gym.Env[Any, Any]):
     """Observes a dictionary, of which an argument says the size; an episode is ten steps."""
