@@ -251,10 +251,10 @@ def test_the_epochs_stop_when_the_policy_has_moved_far_enough() -> None:
     def moved(target_kl: float) -> tuple[float, float]:
         config = PPOConfig(target_kl=target_kl, epochs=50, learning_rate=1e-2, horizon=32)
         agent = PPO(spec(), config, seed=0)
-        before = agent._network.actor[0].weight.detach().clone()
+        weight = next(agent._network.actor.parameters())
+        before = weight.detach().clone()
         metrics = agent.update(filled(agent, [1.0, -1.0]))
-        after = agent._network.actor[0].weight.detach()
-        return metrics["stopped_early"], float((after - before).norm())
+        return metrics["stopped_early"], float((weight.detach() - before).norm())
 
     stopped, far = moved(0.0)
     early, near = moved(0.01)
