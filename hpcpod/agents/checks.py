@@ -22,6 +22,13 @@ def at_most(name: str, value: float, most: float) -> None:
         raise ValueError(f"{name} must be at most {most}, got {value}")
 
 
+def h_term(weight: float, steps: int, most: int) -> None:
+    """Refuse a Hamiltonian term of impossible weight or length (ValueError)."""
+    at_least("h_term", weight, 0)
+    at_least("h_steps", steps, 1)
+    at_most("h_steps", steps, most)
+
+
 def shape(hidden: int, layers: int) -> None:
     """Refuse a network of no size, or of one that takes minutes to make (ValueError)."""
     for name, value, most in (("hidden", hidden, WIDEST), ("layers", layers, DEEPEST)):

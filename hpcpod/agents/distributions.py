@@ -132,9 +132,22 @@ class SquashedGaussian:
         """
         mean, log_std = self._parameters(outputs)
         u = mean + log_std.exp() * noise
+        return torch.tanh(u), self._log_p(u, noise, log_std)
+
+    def log_prob(self, outputs: Tensor, action: Tensor) -> Tensor:
+        """Log-probability of actions that were taken: float32 [B, A] in [-1, 1] to [B].
+
+        At ±1 u is infinite: a is cut to 1e-6 within.
+        """
+        mean, log_std = self._parameters(outputs)
+        u = torch.atanh(action.clamp(-1.0 + 1e-6, 1.0 - 1e-6))
+        return self._log_p(u, (u - mean) * torch.exp(-log_std), log_std)
+
+    @staticmethod
+    def _log_p(u: Tensor, noise: Tensor, log_std: Tensor) -> Tensor:
         log_normal = -0.5 * noise.square() - log_std - _LOG_SQRT_2PI
         log_slope = 2.0 * (_LOG_2 - u - F.softplus(-2.0 * u))
-        return torch.tanh(u), (log_normal - log_slope).sum(dim=-1)
+        return (log_normal - log_slope).sum(dim=-1)
 
     def _parameters(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = outputs.chunk(2, dim=-1)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
-from hpcpod.agents import networks
+from hpcpod.agents import h_term, networks
 from hpcpod.agents.base import Buffer
 from hpcpod.agents.observations import Observations
 from hpcpod.agents.replay import ReplayBuffer
@@ -105,6 +105,32 @@ def batches(
         for parts in zip(*[tensor.tensor_split(now) for tensor in ready.values()], strict=True):
             yield dict(zip(ready, parts, strict=True))
         count -= now
+
+
+def runs(
+    buffer: ReplayBuffer,
+    observations: Observations,
+    size: int,
+    steps: int,
+    generator: torch.Generator,
+) -> Iterator[State | None]:
+    """Without end, the best runs of ``steps`` K for the Hamiltonian term, a batch at a time.
+
+    Yields:
+        ``inputs`` [M, K, ...] as ``Observations`` prepares them, ``action`` float32 [M, K, A]
+        and ``worth`` float32 [M, K]; None while there are no K rows.
+    """
+    while buffer.rows - buffer.oldest < steps:
+        yield None
+    while True:
+        drawn = buffer.sample_runs(h_term.candidates(size, steps), steps, generator)
+        best, worth = h_term.best_runs(drawn["reward"], drawn["whole"])
+        inputs, action = observations(drawn["obs"][best].flatten(0, 1)), drawn["action"][best]
+        yield {
+            "inputs": inputs.view(len(best), steps, *inputs.shape[1:]),
+            "action": action.reshape(len(best), steps, -1),
+            "worth": worth,
+        }
 
 
 def critic_target(batch: State, next_value: Tensor) -> Tensor:

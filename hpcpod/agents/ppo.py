@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from hpcpod.agents import checks, networks
+from hpcpod.agents import checks, h_term, networks
 from hpcpod.agents.base import Buffer, Metrics
 from hpcpod.agents.distributions import head_for
 from hpcpod.agents.normalizer import PopArt
@@ -77,6 +77,10 @@ class PPOConfig:
     """Units of each hidden layer."""
     layers: int = field(default=2, metadata={"structural": True})
     """Hidden layers of the policy, and as many of the critic."""
+    h_term: float = 0.0
+    """Weight of the Hamiltonian term (``agents/h_term.py``); its papers take 0.125. 0: none."""
+    h_steps: int = 4
+    """Steps in a run of the Hamiltonian term."""
     log_std_init: float = 0.0
     """Log of the standard deviation with which continuous actions begin."""
 
@@ -90,6 +94,7 @@ class PPOConfig:
         for name in ("epochs", "minibatch_size", "horizon"):
             checks.at_least(name, getattr(self, name), 1)
         checks.shape(self.hidden, self.layers)
+        checks.h_term(self.h_term, self.h_steps, h_term.MOST_STEPS)
         if not math.isfinite(self.log_std_init):
             raise ValueError(f"log_std_init must be finite, got {self.log_std_init}")
 
@@ -185,7 +190,9 @@ class PPO:
         """
         if not isinstance(buffer, RolloutBuffer):
             raise TypeError(f"{self.name} learns from a RolloutBuffer, got {type(buffer).__name__}")
-        batch, raw_obs = self._prepare(buffer.rollout())
+        rollout = buffer.rollout()
+        batch, raw_obs = self._prepare(rollout)
+        runs = self._runs(rollout) if self._config.h_term else None
         self._optimizer.param_groups[0]["lr"] = self.learning_rate
         records: list[Tensor] = []
         stopped = False
@@ -193,7 +200,7 @@ class PPO:
             begin = len(records)
             for index in self._minibatches(len(raw_obs)):
                 part = {name: tensor.index_select(0, index) for name, tensor in batch.items()}
-                records.append(self._descend(part))
+                records.append(self._descend(part, runs))
             if self._config.target_kl and self._kl(records[begin:]) > self._config.target_kl:
                 stopped = True
                 break
@@ -274,11 +281,29 @@ class PPO:
                 batch[name] = self._returns.normalize(batch[name])
         return batch, raw_obs
 
+    def _runs(self, rollout: State) -> State | None:
+        """The rollout's runs for the Hamiltonian term."""
+        with torch.no_grad():
+            inputs = self._observations(rollout["obs"].flatten(0, 1))
+        action = rollout["action"].flatten(0, 1)
+        return h_term.rollout_runs(inputs, action, rollout, self._config.h_steps)
+
+    def _energy(self, runs: State, batch_size: int) -> Tensor:
+        """The Hamiltonian term of as many runs, drawn from these, as make a batch; a scalar."""
+        count = max(1, batch_size // self._config.h_steps)
+        device = self._generator.device
+        pick = torch.randint(len(runs["worth"]), (count,), generator=self._generator, device=device)
+        part = {name: tensor[pick] for name, tensor in runs.items()}
+        network = self._network
+        outputs = network.actor(network.encoder(part["inputs"].flatten(0, 1)))
+        log_p, _ = network.head.evaluate(outputs, part["action"].flatten(0, 1))
+        return h_term.energy(log_p.view(part["worth"].shape), part["worth"])
+
     def _minibatches(self, size: int) -> tuple[Tensor, ...]:
         order = torch.randperm(size, generator=self._generator, device=self._generator.device)
         return order.tensor_split(max(1, round(size / self._config.minibatch_size)))
 
-    def _descend(self, batch: State) -> Tensor:
+    def _descend(self, batch: State, runs: State | None = None) -> Tensor:
         """One step of Adam; returns what ``_METRICS`` names, [6]."""
         config, network = self._config, self._network
         features = network.encoder(batch["inputs"])
@@ -298,6 +323,8 @@ class PPO:
         value_loss, mean_entropy = value_loss.mean(), entropy.mean()
         # An entropy *bonus*: the loss falls when the entropy rises.
         loss = policy_loss + config.value_coef * value_loss - config.entropy * mean_entropy
+        if runs is not None:
+            loss = loss + config.h_term * self._energy(runs, len(advantage))
         self._optimizer.zero_grad()
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self._parameters, config.max_grad_norm)

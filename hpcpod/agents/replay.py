@@ -149,6 +149,32 @@ class ReplayBuffer:
             "probability": probability,
         }
 
+    def sample_runs(self, count: int, steps: int, generator: torch.Generator) -> State:
+        """Runs of ``steps`` K rows of one environment, drawn uniformly with replacement.
+
+        Returns:
+            ``obs`` [count, K, *observation], ``action`` [count, K, *action], ``reward`` float32
+            [count, K], and ``whole`` bool [count]: the run lies in one episode, and every step
+            of it is valid.
+
+        Raises:
+            IndexError: the buffer has fewer than K rows.
+        """
+        self._lay_waiting()
+        starts = (self._laid - self._oldest - steps + 1) * self._num_envs
+        if starts < 1:
+            raise IndexError(f"the replay buffer has fewer than {steps} rows")
+        pick = torch.randint(starts, (count, 1), generator=generator, device=self._device)
+        pick = pick + self._num_envs * torch.arange(steps, device=self._device)
+        first = self._oldest % self._slots * self._num_envs
+        index = (pick + first) % (self._slots * self._num_envs)
+        flat = self._flat
+        ended = (flat["terminated"] | flat["truncated"])[index[:, :-1]]
+        return {
+            **{name: flat[name][index] for name in ("obs", "action", "reward")},
+            "whole": ~ended.any(dim=1) & flat["valid"][index].all(dim=1),
+        }
+
     def prioritise(self, index: Tensor, error: Tensor) -> None:
         """Give transitions the priority (|δ| + 1e-6)^α of their new errors.
 

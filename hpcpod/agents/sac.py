@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from hpcpod.agents import checks, networks, offpolicy
+from hpcpod.agents import checks, h_term, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
 from hpcpod.agents.distributions import SquashedGaussian
 from hpcpod.agents.observations import Observations
@@ -60,6 +60,10 @@ class SACConfig:
     """Units of each hidden layer."""
     layers: int = field(default=2, metadata={"structural": True})
     """Hidden layers of the policy, and as many of each critic."""
+    h_term: float = 0.0
+    """Weight of the Hamiltonian term (``agents/h_term.py``); its papers take 0.125. 0: none."""
+    h_steps: int = 4
+    """Steps in a run of the Hamiltonian term."""
     normalize_obs: bool = field(default=False, metadata={"structural": True})
     """Scale vector observations by their running mean and variance."""
 
@@ -74,6 +78,7 @@ class SACConfig:
             checks.at_least(name, getattr(self, name), 1)
         checks.at_most("critics", self.critics, offpolicy.MOST_CRITICS)
         checks.shape(self.hidden, self.layers)
+        checks.h_term(self.h_term, self.h_steps, h_term.MOST_STEPS)
         if not math.isfinite(self.target_entropy):
             raise ValueError(f"target_entropy must be finite, got {self.target_entropy}")
 
@@ -170,7 +175,10 @@ class SAC:
         stream = offpolicy.batches(
             ring, self._observations, count, config.batch_size, config.gamma, self._generator
         )
-        records = [self._descend(batch) for batch in stream]
+        runs = offpolicy.runs(
+            ring, self._observations, config.batch_size, config.h_steps, self._generator
+        )
+        records = [self._descend(batch, next(runs) if config.h_term else None) for batch in stream]
         self._updates += count
         means = torch.stack(records).mean(0).tolist()
         metrics = dict(zip(_METRICS, means, strict=True))
@@ -203,8 +211,8 @@ class SAC:
         """Restart the random numbers; weights stay."""
         self._generator.manual_seed(seed)
 
-    def _descend(self, batch: State) -> Tensor:
-        """One step of everything (algorithm 1); returns what ``_METRICS`` names, [5]."""
+    def _descend(self, batch: State, runs: State | None = None) -> Tensor:
+        """One step of everything (algorithm 1); returns what ``_METRICS`` names, [6]."""
         alpha = self.alpha
         shape = (2, len(batch["reward"]), self._head.size)
         noise = torch.empty(shape, device=self._device).normal_(generator=self._generator)
@@ -215,6 +223,10 @@ class SAC:
         offpolicy.step(self._optimizers["critics"], critic_loss)
 
         policy_loss, log_p = self._policy_loss(batch["inputs"], alpha, noise[1])
+        energy = torch.zeros_like(policy_loss)
+        if runs is not None:
+            energy = self._energy(runs)
+            policy_loss = policy_loss + self._config.h_term * energy
         offpolicy.step(self._optimizers["actor"], policy_loss)
 
         entropy = -log_p.detach().mean()
@@ -224,7 +236,14 @@ class SAC:
             self._temperature.log_alpha.grad = excess
             self._optimizers["temperature"].step()
         self._followers.move()
-        return torch.stack([critic_loss.detach(), q_mean, policy_loss.detach(), entropy, alpha])
+        losses = [critic_loss.detach(), q_mean, policy_loss.detach(), entropy, alpha]
+        return torch.stack([*losses, energy.detach()])
+
+    def _energy(self, runs: State) -> Tensor:
+        """The Hamiltonian term of these runs, a scalar."""
+        outputs = self._actor(self._critics.features(runs["inputs"].flatten(0, 1)))
+        log_p = self._head.log_prob(outputs, runs["action"].flatten(0, 1))
+        return h_term.energy(log_p.view(runs["worth"].shape), runs["worth"])
 
     def _target(self, batch: State, alpha: Tensor, noise: Tensor) -> Tensor:
         """y of equations 3 and 5: r + γ (1 - terminated) (min Q'(s', a') - α log π), [B]."""
@@ -243,4 +262,4 @@ class SAC:
         return (alpha * log_p - values.amin(dim=0)).mean(), log_p
 
 
-_METRICS = ("critic_loss", "q_mean", "policy_loss", "entropy", "temperature")
+_METRICS = ("critic_loss", "q_mean", "policy_loss", "entropy", "temperature", "h_term")

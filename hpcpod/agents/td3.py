@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from hpcpod.agents import checks, networks, offpolicy
+from hpcpod.agents import checks, h_term, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
 from hpcpod.agents.observations import Observations
 from hpcpod.agents.replay import ReplayBuffer
@@ -67,6 +67,11 @@ class TD3Config:
     """Units of each hidden layer."""
     layers: int = field(default=2, metadata={"structural": True})
     """Hidden layers of the policy, and as many of each critic."""
+    h_term: float = 0.0
+    """Weight of the Hamiltonian term (``agents/h_term.py``); its papers take 0.125. 0: none.
+    The policy, which has no density, counts as a normal distribution of width 1."""
+    h_steps: int = 4
+    """Steps in a run of the Hamiltonian term."""
     normalize_obs: bool = field(default=False, metadata={"structural": True})
     """Scale vector observations by their running mean and variance."""
 
@@ -81,6 +86,7 @@ class TD3Config:
             checks.at_least(name, getattr(self, name), 1)
         checks.at_most("critics", self.critics, offpolicy.MOST_CRITICS)
         checks.shape(self.hidden, self.layers)
+        checks.h_term(self.h_term, self.h_steps, h_term.MOST_STEPS)
 
 
 @dataclass(frozen=True)
@@ -178,6 +184,9 @@ class TD3:
         stream = offpolicy.batches(
             ring, self._observations, count, config.batch_size, config.gamma, self._generator
         )
+        runs = offpolicy.runs(
+            ring, self._observations, config.batch_size, config.h_steps, self._generator
+        )
         last = self._updates + count
         critic_records: list[Tensor] = []
         policy_records: list[Tensor] = []
@@ -192,7 +201,8 @@ class TD3:
             ]
             self._updates += len(group)
             if len(group) == to_turn:
-                policy_records.append(self._descend_policy(group[-1]["inputs"]))
+                chosen = next(runs) if config.h_term else None
+                policy_records.append(self._descend_policy(group[-1]["inputs"], chosen))
                 self._followers.move()
         return self._measured(critic_records, policy_records)
 
@@ -250,13 +260,22 @@ class TD3:
         offpolicy.step(self._optimizers["critics"], loss)
         return torch.stack([loss.detach(), mean])
 
-    def _descend_policy(self, inputs: Tensor) -> Tensor:
+    def _descend_policy(self, inputs: Tensor, runs: State | None = None) -> Tensor:
         """One step of Adam on -mean Q_1(s, π(s)); returns the loss, a scalar."""
         features = self._critics.features(inputs)
         action = torch.tanh(self._actor(features))
         loss = -self._critics.first(features, action).mean()
+        if runs is not None:
+            loss = loss + self._config.h_term * self._energy(runs)
         offpolicy.step(self._optimizers["actor"], loss)
         return loss.detach()
+
+    def _energy(self, runs: State) -> Tensor:
+        """The Hamiltonian term of these runs, a scalar."""
+        features = self._critics.features(runs["inputs"].flatten(0, 1))
+        mean, action = torch.tanh(self._actor(features)), runs["action"].flatten(0, 1)
+        log_p = -(0.5 * (action - mean).square() + 0.5 * math.log(2 * math.pi)).sum(dim=-1)
+        return h_term.energy(log_p.view(runs["worth"].shape), runs["worth"])
 
     def _measured(self, critic_records: list[Tensor], policy_records: list[Tensor]) -> Metrics:
         names, means = ["critic_loss", "q_mean"], [torch.stack(critic_records).mean(0)]

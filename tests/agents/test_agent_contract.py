@@ -53,6 +53,7 @@ class TestPPOWithEveryOption(TestPPO):
         "target_kl": 0.01,
         "anneal_steps": 300,
         "entropy": 0.01,
+        "h_term": 0.125,
     }
 
 
@@ -93,8 +94,8 @@ class TestSACWithAFixedTemperature(TestSAC):
     config = SMALL["sac"] | {"temperature": 0.2}
 
 
-class TestSACWithNormalisedObservations(TestSAC):
-    config = SMALL["sac"] | {"normalize_obs": True}
+class TestSACWithEveryOption(TestSAC):
+    config = SMALL["sac"] | {"normalize_obs": True, "h_term": 0.125}
 
 
 class TestSACOfImages(AgentContract):
@@ -104,9 +105,9 @@ class TestSACOfImages(AgentContract):
     bounded = True
 
 
-class TestTD3OfImages(TestSACOfImages):
+class TestTD3OfImagesWithEveryOption(TestSACOfImages):
     agent = "td3"
-    config = SMALL["td3"] | {"normalize_obs": True}
+    config = SMALL["td3"] | {"normalize_obs": True, "h_term": 0.125}
 
 
 class TestTD3(AgentContract):
