@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hpcpod.envs import construct, snapshot
 from hpcpod.envs.construct import Env, Wrapper
-from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, episode_seed
+from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, check_device, episode_seed
 from hpcpod.errors import Diverged, UserError
 
 Array = npt.NDArray[Any]
@@ -54,7 +54,7 @@ class PreprocessVecEnv:
         """
         if num_envs < 1:
             raise UserError(f"num_envs must be at least 1, got {num_envs}")
-        _check_device(device)
+        check_device(device)
         self._envs = construct.build(env, num_envs, wrappers, kwargs or {})
         first, name = self._envs[0], construct.name_of(env)
         self.spec = EnvSpec(
@@ -194,14 +194,6 @@ class PreprocessVecEnv:
     def _tensor(self, values: Array) -> Tensor:
         tensor = torch.from_numpy(values)
         return tensor if self.spec.device == "cpu" else tensor.to(self.spec.device)
-
-
-def _check_device(device: str) -> None:
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # a torch without CUDA asserts
-        reason = str(error).splitlines()[0]
-        raise UserError(f"device '{device}' can't be used here: {reason}") from error
 
 
 def _action_map(space: gym.Space[Any]) -> Callable[[Array], Array]:

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from hpcpod.envs import seeding
 from hpcpod.errors import UserError
 from hpcpod.records import stable_hash
 
@@ -137,16 +138,34 @@ class VecEnv(Protocol):
 def random_seeds(*parts: int | str, count: int) -> Tensor:
     """``count`` seeds, int64 in [0, 2**31), hashed from the parts; the first ones don't depend
     on ``count``."""
-    return torch.tensor([_seed(*parts, i) for i in range(count)], dtype=torch.int64)
+    seeds = [stable_hash(*parts, i) % 2**31 for i in range(count)]
+    return torch.tensor(seeds, dtype=torch.int64)
 
 
 def episode_seed(seed: int, k: int) -> int:
-    """The seed of an environment's k-th episode after a reset on ``seed``; k = 0 is ``seed``."""
-    return seed if k == 0 else _seed("episode", seed, k)
+    """The seed of an environment's k-th episode after a reset on ``seed``; k = 0 is ``seed``.
+
+    A backend that resets whole batches on a device has the same from ``episode_seeds``.
+    """
+    return seed if k == 0 else seeding.successor(seed, k)
 
 
-def _seed(*parts: int | str) -> int:
-    return stable_hash(*parts) % 2**31
+def episode_seeds(seeds: Tensor, k: Tensor) -> Tensor:
+    """``episode_seed`` of each row, int64 [N]."""
+    return torch.where(k == 0, seeds, seeding.successor(seeds, k))
+
+
+def check_device(device: str) -> None:
+    """See that tensors can live on a device.
+
+    Raises:
+        UserError: they can't.
+    """
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # a torch without CUDA asserts
+        reason = str(error).splitlines()[0]
+        raise UserError(f"device '{device}' can't be used here: {reason}") from error
 
 
 def check_env(env: VecEnv, steps: int = 1000) -> None:
