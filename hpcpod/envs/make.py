@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from hpcpod import plugins
-from hpcpod.envs import construct
+from hpcpod.envs import construct, torch_envs
 from hpcpod.envs.construct import Env, Wrapper
 from hpcpod.envs.vec_env import VecEnv
 
@@ -46,10 +46,12 @@ def check_known(env: str, backend: str = "auto") -> None:
     Of a path, and of what another backend makes, nothing can be seen.
 
     Raises:
-        UserError: gymnasium knows no such environment.
+        UserError: the backend, gymnasium or torch, knows no such environment.
     """
     if _named(backend) == "gymnasium" and ":" not in env:
         construct.check_registered(env)
+    if backend == "torch":
+        torch_envs.check_known(env)
 
 
 def _named(backend: str) -> str:

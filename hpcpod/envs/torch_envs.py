@@ -1,0 +1,291 @@
+"""Batched environments in torch alone: thousands step as a few tensor operations.
+
+They live on the device of the agent, and no step waits for it. The dynamics are in
+``classic_control``; here is what makes environments of them: episodes, time limits, seeds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from hpcpod.envs import seeding
+from hpcpod.envs.classic_control import (
+    Acrobot,
+    CartPole,
+    Dynamics,
+    MountainCar,
+    MountainCarContinuous,
+    Move,
+    Pendulum,
+)
+from hpcpod.envs.vec_env import (
+    Discrete,
+    EnvSpec,
+    State,
+    Step,
+    check_device,
+    episode_seeds,
+    tensor_form,
+)
+from hpcpod.errors import Diverged, UnusableWrapper, UserError
+from hpcpod.plugins import suggest
+
+DYNAMICS: dict[str, type[Dynamics]] = {
+    "Acrobot-v1": Acrobot,
+    "CartPole-v1": CartPole,
+    "MountainCar-v0": MountainCar,
+    "MountainCarContinuous-v0": MountainCarContinuous,
+    "Pendulum-v1": Pendulum,
+}
+"""What there is, by gymnasium's ids."""
+
+
+class Batch(NamedTuple):
+    """N environments in the middle of their episodes: all there is to know about them."""
+
+    state: Tensor
+    """float32 [variables, N]."""
+    elapsed: Tensor
+    """int64 [N], steps since the episode began."""
+    seeds: Tensor
+    """int64 [N], of the first episodes."""
+    episodes: Tensor
+    """int64 [N], which episode this is: 0, 1, ..."""
+
+
+def begin(dynamics: Dynamics, seeds: Tensor) -> Tensor:
+    """The first states of the episodes with these seeds [N], float32 [variables, N]."""
+    return dynamics.begin(seeding.uniforms(seeds, dynamics.draws))
+
+
+def transition(
+    dynamics: Dynamics, time_limit: int, batch: Batch, action: Tensor
+) -> tuple[Batch, Step]:
+    """One step of N environments as a pure function, for any device and for ``torch.compile``.
+
+    Of every row both are computed, how the episode goes on and how the next one begins: shapes
+    are static, and nothing waits for a device to say which episodes have ended.
+    """
+    move, elapsed, truncated = _move(dynamics, time_limit, batch, action)
+    ended = move.terminated | truncated
+    episodes = batch.episodes + ended
+    fresh = begin(dynamics, episode_seeds(batch.seeds, episodes))
+    state = torch.where(ended, fresh, move.state)
+    following = Batch(state, elapsed * ~ended, batch.seeds, episodes)
+    obs, next_obs = dynamics.observe(state), dynamics.observe(move.state)
+    valid = torch.ones_like(ended)
+    return following, Step(obs, move.reward, move.terminated, truncated, next_obs, valid)
+
+
+def transition_on_cpu(
+    dynamics: Dynamics, time_limit: int, batch: Batch, action: Tensor
+) -> tuple[Batch, Step]:
+    """The same, bit by bit, where looking costs nothing: only rows that ended begin anew."""
+    move, elapsed, truncated = _move(dynamics, time_limit, batch, action)
+    state, episodes = move.state, batch.episodes
+    next_obs = dynamics.observe(state)
+    obs = next_obs.clone()
+    rows = (move.terminated | truncated).nonzero()[:, 0]
+    if len(rows):
+        begun = episodes[rows] + 1
+        fresh = begin(dynamics, seeding.successor(batch.seeds[rows], begun))
+        # All of this step's own, so changed in place, but episodes: the batch before has them too.
+        state.index_copy_(1, rows, fresh)
+        elapsed.index_fill_(0, rows, 0)
+        episodes = episodes.index_copy(0, rows, begun)
+        obs.index_copy_(0, rows, dynamics.observe(fresh))
+    following = Batch(state, elapsed, batch.seeds, episodes)
+    valid = torch.ones_like(truncated)
+    return following, Step(obs, move.reward, move.terminated, truncated, next_obs, valid)
+
+
+def _move(
+    dynamics: Dynamics, time_limit: int, batch: Batch, action: Tensor
+) -> tuple[Move, Tensor, Tensor]:
+    """The dynamics, then steps so far and who is truncated."""
+    move = dynamics.step(batch.state, action)
+    elapsed = batch.elapsed + 1
+    return move, elapsed, (elapsed >= time_limit) & ~move.terminated
+
+
+class TorchVecEnv:
+    """N environments that are tensors, resetting themselves in the step that ends an episode.
+
+    On the CPU, an action, observation or reward that is not finite raises ``Diverged``. On another
+    device that would mean to wait for it at every step: there a NaN goes on into the
+    observation, the reward and the agent's losses, whose check meets it.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., object],
+        num_envs: int = 1,
+        device: str = "cpu",
+        wrappers: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> None:
+        """Make the environments.
+
+        Args:
+            env: one of ``DYNAMICS``.
+            num_envs: N.
+            device: where everything is computed.
+            wrappers: none: they are gymnasium's.
+            kwargs: ``max_episode_steps``, and the fields of the dynamics.
+
+        Raises:
+            UserError: there is no such environment, it has no such arguments, or nothing can
+                live on the device.
+            UnusableWrapper: there is a wrapper.
+        """
+        if num_envs < 1:
+            raise UserError(f"num_envs must be at least 1, got {num_envs}")
+        check_device(device)
+        check_known(env)
+        kind = DYNAMICS[str(env)]
+        if wrappers:
+            raise UnusableWrapper(
+                "wrappers are put around gymnasium's environments, which backend torch does not"
+                " have; leave out env.wrappers, or use backend gymnasium"
+            )
+        self._dynamics, self._time_limit = _configured(str(env), kind, kwargs or {})
+        self.spec = EnvSpec(
+            id=str(env),
+            observation=kind.observation,
+            action=kind.action,
+            num_envs=num_envs,
+            device=device,
+            max_episode_steps=self._time_limit,
+            engine=f"hpcpod torch {torch.__version__}",
+            action_bounds=kind.action_bounds,
+        )
+        self._on_cpu = torch.device(device).type == "cpu"
+        self._action_shape = (num_envs, *tensor_form(kind.action)[0])
+        self._batch: Batch | None = None
+
+    def reset(self, seeds: Tensor | None = None) -> Tensor:
+        """Begin an episode everywhere; see ``VecEnv.reset``."""
+        n = self.spec.num_envs
+        if seeds is None:
+            words = torch.frombuffer(bytearray(secrets.token_bytes(8 * n)), dtype=torch.int64)
+            seeds = words & (2**31 - 1)
+        if seeds.shape != (n,):
+            raise ValueError(f"expected {n} seeds, got shape {tuple(seeds.shape)}")
+        seeds = seeds.to(self.spec.device, torch.int64, copy=True)
+        state, zeros = begin(self._dynamics, seeds), torch.zeros_like(seeds)
+        self._batch = Batch(state, zeros, seeds, zeros.clone())
+        return self._dynamics.observe(state)
+
+    @torch.no_grad()
+    def step(self, action: Tensor) -> Step:
+        """Step every environment; see ``VecEnv.step``.
+
+        Raises:
+            Diverged: on the CPU, an action, an observation or a reward is not finite.
+            ValueError: the actions have another shape, or (on the CPU) there is no such choice.
+        """
+        if self._batch is None:
+            raise RuntimeError("call reset() before step()")
+        if action.shape != self._action_shape:
+            raise ValueError(
+                f"expected actions of shape {self._action_shape}, got {tuple(action.shape)}"
+            )
+        if not self._on_cpu:
+            self._batch, step = transition(self._dynamics, self._time_limit, self._batch, action)
+            return step
+        self._check_action(action)
+        self._batch, step = transition_on_cpu(self._dynamics, self._time_limit, self._batch, action)
+        self._check_finite("observation", step.next_obs)
+        self._check_finite("reward", step.reward)
+        return step
+
+    def state(self) -> State | None:
+        """Physics, counters and seeds; None before the first reset."""
+        if self._batch is None:
+            return None
+        return {name: tensor.clone() for name, tensor in self._batch._asdict().items()}
+
+    def restore(self, state: State) -> None:
+        """Go on from a ``state()`` of an environment made with the same arguments."""
+        if state["seeds"].shape != (self.spec.num_envs,):
+            raise ValueError(
+                f"the state is of {len(state['seeds'])} environments, not {self.spec.num_envs}"
+            )
+        device = self.spec.device
+        self._batch = Batch(*(state[name].to(device, copy=True) for name in Batch._fields))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _check_action(self, action: Tensor) -> None:
+        if isinstance(self.spec.action, Discrete):
+            least, most = action.aminmax()
+            if least < 0 or most >= self.spec.action.n:
+                raise ValueError(
+                    f"{self.spec.id} has the actions 0 to {self.spec.action.n - 1},"
+                    f" got {int(least)} to {int(most)}"
+                )
+        else:
+            self._check_finite("action", action)
+
+    def _check_finite(self, field: str, values: Tensor) -> None:
+        # One sum is a fifth of the price of isfinite().all(); it can only err on the safe side.
+        if math.isfinite(values.sum().item()) or bool(values.isfinite().all()):
+            return
+        row = int((~values.isfinite()).reshape(len(values), -1).any(1).nonzero()[0])
+        raise Diverged(
+            f"{self.spec.id}: the {field} of environment {row} is not finite:"
+            f" {values[row].tolist()}"
+        )
+
+
+def check_known(env: object) -> None:
+    """See that there is such an environment.
+
+    Raises:
+        UserError: there is none.
+    """
+    if env not in DYNAMICS:
+        named = repr(env) if isinstance(env, str) else str(env)
+        raise UserError(
+            f"backend torch has no {named}{suggest(str(env), list(DYNAMICS))} (it has"
+            f" {', '.join(DYNAMICS)}; for others use backend gymnasium)"
+        )
+
+
+def _configured(
+    name: str, kind: type[Dynamics], kwargs: Mapping[str, object]
+) -> tuple[Dynamics, int]:
+    """The dynamics with these arguments, and the steps of an episode at most."""
+    defaults: dict[str, object] = {"max_episode_steps": kind.time_limit}
+    arguments: Any = kind  # a dataclass, whose base is none
+    defaults |= {f.name: f.default for f in dataclasses.fields(arguments)}
+    for key, value in kwargs.items():
+        if key not in defaults:
+            raise UserError(
+                f"{name} of backend torch has no argument '{key}' (env.kwargs may have:"
+                f" {', '.join(defaults)})"
+            )
+        wanted = _wanted(defaults[key], value)
+        if wanted:
+            raise UserError(f"{name}: env.kwargs.{key} must be {wanted}, got {value!r}")
+    own: dict[str, Any] = {k: v for k, v in kwargs.items() if k != "max_episode_steps"}
+    limit: Any = kwargs.get("max_episode_steps", kind.time_limit)
+    return kind(**own), limit
+
+
+def _wanted(default: object, value: object) -> str:
+    """What a value should be, if it is not of its default's kind."""
+    if isinstance(default, bool):
+        return "" if isinstance(value, bool) else "true or false"
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if isinstance(default, int):
+        return "" if isinstance(value, int) and number and value > 0 else "a whole number from 1"
+    return "" if number and math.isfinite(cast(float, value)) else "a number"
