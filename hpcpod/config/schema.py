@@ -35,7 +35,8 @@ class EnvConfig:
     num_envs: Crowd = 8
     """Environments that one pod steps as one batch."""
     backend: str = "auto"
-    """Which batched environment to use: ``auto``, ``gymnasium`` or the path of another."""
+    """Which batched environment to use: ``auto``, ``gymnasium``, ``torch`` (classic control alone,
+    in thousands, on the agent's device) or the path of another."""
     wrappers: tuple[Wrapper, ...] = ()
     """gymnasium wrappers, innermost first: ``pkg.mod:Name`` or ``{pkg.mod:Name: {arg: 1}}``."""
     kwargs: Mapping[str, object] = field(default_factory=dict)
