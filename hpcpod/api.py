@@ -69,7 +69,7 @@ def train(
     The agent is scored about ten times on its way.
 
     Args:
-        agent: ``ppo``, ``dqn``, ``sac``, ``td3``, ``ddpg``, or the path of an agent class.
+        agent: ``ppo``, ``a2c``, ``dqn``, ``sac``, ``td3``, ``ddpg``, or the path of an agent class.
         env: a gymnasium id or the path of an environment class.
         env_steps: environment steps to train, over all environments of the batch.
         seed: of everything random.

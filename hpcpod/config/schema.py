@@ -140,6 +140,10 @@ class PodConfig:
     """Whether collecting and learning overlap. This version takes turns."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """``cpu``, ``cuda``, or ``auto``: a GPU when ``resources.gpus_per_pod`` is above 0."""
+    matmul: Literal["highest", "high", "medium"] = "highest"
+    """Precision of float32 matrix products: ``highest`` is float32. ``high`` and ``medium`` trade
+    digits for time where the processor can: TensorFloat32 on GPUs, and ``medium`` is bfloat16
+    (8 bits of mantissa) on CPUs that multiply it."""
     evaluator: str = "panel"
     """What scores a pod at the end of a round: a name or a path."""
     inherit_transitions: Natural | None = None

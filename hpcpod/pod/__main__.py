@@ -107,12 +107,10 @@ def prepare(folder: RunFolder) -> Pod:
     with contextlib.suppress(UnknownPlugin):  # making the environment says why
         plugins.load(resolved.config.env.id)
 
-    import torch
-
+    from hpcpod.pod.numerics import set_numerics
     from hpcpod.pod.pod import Pod
 
-    torch.set_num_threads(resolved.config.resources.cpus_per_pod)
-    torch.set_flush_denormal(True)
+    set_numerics(resolved.config)
     return Pod(folder, resolved.config, resolved.algorithms)
 
 

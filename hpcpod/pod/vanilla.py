@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
-
 from hpcpod import plugins
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
 from hpcpod.envs.vec_env import random_seeds
 from hpcpod.pod.evaluator import Evaluator
 from hpcpod.pod.learner import Learner
+from hpcpod.pod.numerics import numerics
 from hpcpod.pod.pod import Progress, device_of, env_factory, make_agent
 from hpcpod.pod.policy import Policy, policy_meta
 from hpcpod.pod.worker import Worker
@@ -69,12 +68,8 @@ def train(
     """
     if save_to is not None:
         check_writable(save_to)
-    before = torch.get_num_threads()
-    torch.set_num_threads(config.resources.cpus_per_pod)
-    try:
+    with numerics(config):
         return _train(config, space, hyperparameters, env_steps, save_to, on_progress)
-    finally:
-        torch.set_num_threads(before)
 
 
 def _train(

@@ -1,0 +1,31 @@
+"""How torch computes in a training process: threads, precision, very small numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from hpcpod.config.schema import RunConfig
+
+
+def set_numerics(config: RunConfig) -> None:
+    """Set this process up as a run wants it."""
+    torch.set_num_threads(config.resources.cpus_per_pod)
+    torch.set_float32_matmul_precision(config.pod.matmul)
+    # Adam's moments fade away through numbers that take a CPU a hundred times as long.
+    torch.set_flush_denormal(True)
+
+
+@contextmanager
+def numerics(config: RunConfig) -> Iterator[None]:
+    """The same for a while; threads and precision are then what they were before."""
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    set_numerics(config)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_float32_matmul_precision(precision)
+        torch.set_num_threads(threads)
