@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from hpcpod.agents import checks, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
+from hpcpod.agents.graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.observations import Observations
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import (
@@ -128,6 +129,11 @@ class DQN:
         self._optimizer = adam(self._network, config.learning_rate)
         self._parameters = list(self._network.parameters())
         self._generator = generator_on(device, seed)
+        recorder = recorder_for(self._generator)
+        self._captured_descend = Captured(self._descend, recorder)
+        self._captured_act = {
+            True: Captured(self._explore, recorder), False: Captured(self._best, recorder)
+        }  # fmt: skip
         self._env_steps = 0
         self._updates = 0
 
@@ -155,15 +161,11 @@ class DQN:
     def act(self, obs: Tensor, *, explore: bool) -> Tensor:
         """Choose actions: int64 [N]. See ``Agent.act``."""
         with torch.inference_mode():
-            greedy: Tensor = self._network(self._observations(obs)).argmax(dim=-1)
-            if not explore:
-                return greedy
-            n, device = len(obs), self._device
-            lottery = torch.rand(n, generator=self._generator, device=device)
-            other = torch.randint(self._actions, (n,), generator=self._generator, device=device)
-            chosen = torch.where(lottery < self.epsilon, other, greedy)
-            self._env_steps += n
-            return chosen
+            inputs = {"obs": obs}
+            if explore:
+                inputs["epsilon"] = torch.full((), self.epsilon, device=self._device)
+                self._env_steps += len(obs)
+            return self._captured_act[explore](inputs)[0]
 
     def update(self, buffer: Buffer) -> Metrics:
         """Sample and descend ``updates_per_iteration`` times, once there is enough to sample.
@@ -220,6 +222,16 @@ class DQN:
         """Restart the random numbers; weights stay."""
         self._generator.manual_seed(seed)
 
+    def _best(self, inputs: State) -> Outputs:
+        return (self._network(self._observations(inputs["obs"])).argmax(dim=-1),)
+
+    def _explore(self, inputs: State) -> Outputs:
+        (greedy,), n = self._best(inputs), len(inputs["obs"])
+        generator, device = self._generator, self._device
+        lottery = torch.rand(n, generator=generator, device=device)
+        other = torch.randint(self._actions, (n,), generator=generator, device=device)
+        return (torch.where(lottery < inputs["epsilon"], other, greedy),)
+
     def _make_network(self, generator: torch.Generator) -> nn.Module:
         config, seen = self._config, self._observations
         encoder = seen.encoder(generator)
@@ -246,14 +258,14 @@ class DQN:
             many["weight"] = (weight / weight.amax(dim=1, keepdim=True)).view(-1)
         parts = [slice(i * size, (i + 1) * size) for i in range(count)]
         records, errors = zip(
-            *[self._descend({name: t[part] for name, t in many.items()}) for part in parts],
+            *[self._captured_descend({n: t[part] for n, t in many.items()}) for part in parts],
             strict=True,
         )
         # New priorities count from the next drawing on.
         buffer.prioritise(index, torch.cat(errors))
         return list(records)
 
-    def _descend(self, batch: State) -> tuple[Tensor, Tensor]:
+    def _descend(self, batch: State) -> Outputs:
         """One step of Adam on the Huber loss; loss, mean Q and gradient norm, [3], and δ [B]."""
         choice = None
         if self._config.double:

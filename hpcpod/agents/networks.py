@@ -48,7 +48,7 @@ class Tanh(nn.Module):
         """Of each number."""
         if x.numel() < 8192 or x.device.type != "cpu":
             return torch.tanh(x)
-        y: Tensor = _TanhBySigmoid.apply(x)
+        y: Tensor = _TanhBySigmoid.apply(x)  # type: ignore[no-untyped-call]
         return y
 
 
@@ -60,9 +60,10 @@ class _TanhBySigmoid(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (y,) = ctx.saved_tensors
-        return torch.ops.aten.tanh_backward(gradient, y)  # type: ignore[no-any-return]
+        slope: Tensor = torch.ops.aten.tanh_backward(gradient, y)
+        return slope
 
 
 class Dueling(nn.Module):

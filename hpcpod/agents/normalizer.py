@@ -32,9 +32,11 @@ class RunningNorm:
         var, mean = torch.var_mean(x, dim=0, correction=0)
         delta = mean - self.mean
         # M2 = M2a + M2b + δ² na nb / n, divided by n
-        self.var = (1 - share) * self.var + share * var + share * (1 - share) * delta.square()
-        self.mean = self.mean + share * delta
-        self.count = count
+        spread = share * var + share * (1 - share) * delta.square()
+        # In place: a captured graph goes on reading these very tensors.
+        self.var.mul_(1 - share).add_(spread)
+        self.mean.add_(share * delta)
+        self.count.copy_(count)
 
     def state(self) -> State:
         """``mean``, ``var`` and ``count``."""
@@ -42,9 +44,8 @@ class RunningNorm:
 
     def load(self, state: State) -> None:
         """Take over a ``state()``."""
-        self.mean = state["mean"].to(self.mean, copy=True)
-        self.var = state["var"].to(self.var, copy=True)
-        self.count = state["count"].to(self.count, copy=True)
+        for name, tensor in (("mean", self.mean), ("var", self.var), ("count", self.count)):
+            tensor.copy_(state[name])
 
 
 class PopArt:
@@ -59,7 +60,7 @@ class PopArt:
 
     def learn(self, returns: Tensor, critic: nn.Sequential) -> None:
         """Take float32 [B] in; the critic's last layer must be linear, with one output."""
-        before, shift = self._scale()
+        before, shift = (tensor.clone() for tensor in self._scale())
         self._norm.update(returns.unsqueeze(-1))
         now, mean = self._scale()
         layer = critic[-1]

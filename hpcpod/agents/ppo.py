@@ -1,8 +1,4 @@
-"""Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347).
-
-A2C is the case of one step of the optimizer for each rollout (Huang et al. 2022,
-arXiv:2205.09123).
-"""
+"""Proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347)."""
 
 from __future__ import annotations
 
@@ -16,6 +12,7 @@ from torch import Tensor, nn
 from hpcpod.agents import checks, h_term, networks
 from hpcpod.agents.base import Buffer, Metrics
 from hpcpod.agents.distributions import head_for
+from hpcpod.agents.graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.normalizer import PopArt
 from hpcpod.agents.observations import Observations
 from hpcpod.agents.rollout import RolloutBuffer
@@ -29,6 +26,7 @@ from hpcpod.agents.state import (
     load_module,
     module_state,
     prefixed,
+    set_learning_rate,
     under,
 )
 from hpcpod.envs.vec_env import EnvSpec, State
@@ -99,22 +97,6 @@ class PPOConfig:
             raise ValueError(f"log_std_init must be finite, got {self.log_std_init}")
 
 
-@dataclass(frozen=True)
-class A2CConfig(PPOConfig):
-    """Hyperparameters of A2C: PPO's, of which ``clip`` and ``target_kl`` have no effect."""
-
-    gae_lambda: float = field(default=1.0, metadata={"near_one": True})
-    """λ of generalised advantage estimation, in [0, 1]: 0 trusts the critic, 1 the returns."""
-    epochs: int = 1
-    """Passes over each rollout."""
-    minibatch_size: int = 2**31
-    """Steps in one gradient update: all."""
-    horizon: int = 16
-    """Steps that each environment contributes to a rollout."""
-    normalize_advantage: bool = False
-    """Scale the advantages of each minibatch to mean 0 and variance 1."""
-
-
 class ActorCritic(nn.Module):
     """A policy and a value network of the same shape; they share an encoder of images alone."""
 
@@ -157,6 +139,11 @@ class PPO:
         self._optimizer = adam(self._network, config.learning_rate, eps=1e-5)
         self._parameters = list(self._network.parameters())
         self._generator = generator_on(device, seed)
+        recorder = recorder_for(self._generator)
+        self._captured_descend = Captured(self._descend, recorder)
+        self._captured_act = {
+            True: Captured(self._explore, recorder), False: Captured(self._best, recorder)
+        }  # fmt: skip
         self._env_steps = 0
         self._updates = 0
 
@@ -179,10 +166,7 @@ class PPO:
     def act(self, obs: Tensor, *, explore: bool) -> Tensor:
         """Choose actions; continuous ones are not clipped when exploring. See ``Agent.act``."""
         with torch.inference_mode():
-            outputs = self._network.actor(self._network.encoder(self._observations(obs)))
-            if explore:
-                return self._network.head.sample(outputs, self._generator)
-            return self._network.head.mode(outputs)
+            return self._captured_act[explore]({"obs": obs})[0]
 
     def update(self, buffer: Buffer) -> Metrics:
         """Learn from the rollout, then empty the buffer.
@@ -194,15 +178,15 @@ class PPO:
             raise TypeError(f"{self.name} learns from a RolloutBuffer, got {type(buffer).__name__}")
         rollout = buffer.rollout()
         batch, raw_obs = self._prepare(rollout)
-        runs = self._runs(rollout) if self._config.h_term else None
-        self._optimizer.param_groups[0]["lr"] = self.learning_rate
+        runs = prefixed("runs", self._runs(rollout) or {}) if self._config.h_term else {}
+        set_learning_rate(self._optimizer, self.learning_rate)
         records: list[Tensor] = []
         stopped = False
         for _ in range(self._config.epochs):
             begin = len(records)
             for index in self._minibatches(len(raw_obs)):
                 part = {name: tensor.index_select(0, index) for name, tensor in batch.items()}
-                records.append(self._descend(part, runs))
+                records += self._captured_descend(part | runs)
             if self._config.target_kl and self._kl(records[begin:]) > self._config.target_kl:
                 stopped = True
                 break
@@ -244,6 +228,16 @@ class PPO:
     def reseed(self, seed: int) -> None:
         """Restart the random numbers; weights stay."""
         self._generator.manual_seed(seed)
+
+    def _explore(self, inputs: State) -> Outputs:
+        return (self._network.head.sample(self._outputs(inputs["obs"]), self._generator),)
+
+    def _best(self, inputs: State) -> Outputs:
+        return (self._network.head.mode(self._outputs(inputs["obs"])),)
+
+    def _outputs(self, obs: Tensor) -> Tensor:
+        outputs: Tensor = self._network.actor(self._network.encoder(self._observations(obs)))
+        return outputs
 
     def _prepare(self, rollout: State) -> tuple[State, Tensor]:
         """What the minibatches are cut from, and the raw observations, valid rows only."""
@@ -305,7 +299,7 @@ class PPO:
         order = torch.randperm(size, generator=self._generator, device=self._generator.device)
         return order.tensor_split(max(1, round(size / self._config.minibatch_size)))
 
-    def _descend(self, batch: State, runs: State | None = None) -> Tensor:
+    def _descend(self, batch: State) -> Outputs:
         """One step of Adam; returns what ``_METRICS`` names, [6]."""
         config, network = self._config, self._network
         features = network.encoder(batch["inputs"])
@@ -325,8 +319,8 @@ class PPO:
         value_loss, mean_entropy = value_loss.mean(), entropy.mean()
         # An entropy *bonus*: the loss falls when the entropy rises.
         loss = policy_loss + config.value_coef * value_loss - config.entropy * mean_entropy
-        if runs is not None:
-            loss = loss + config.h_term * self._energy(runs, len(advantage))
+        if "runs/worth" in batch:
+            loss = loss + config.h_term * self._energy(under("runs", batch), len(advantage))
         self._optimizer.zero_grad()
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self._parameters, config.max_grad_norm)
@@ -334,18 +328,11 @@ class PPO:
         with torch.no_grad():
             kl = (ratio - 1 - log_ratio).mean()  # http://joschu.net/blog/kl-approx.html, k3
             cut = ((ratio - 1).abs() > config.clip).float().mean()
-            return torch.stack([policy_loss, value_loss, mean_entropy, kl, cut, norm])
+            return (torch.stack([policy_loss, value_loss, mean_entropy, kl, cut, norm]),)
 
     @staticmethod
     def _kl(records: list[Tensor]) -> float:
         return float(torch.stack(records)[:, _METRICS.index("approx_kl")].mean())
-
-
-class A2C(PPO):
-    """A2C for discrete, multi-discrete and continuous actions."""
-
-    Config: ClassVar[type[PPOConfig]] = A2CConfig
-    name: ClassVar[str] = "a2c"
 
 
 _METRICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from hpcpod.agents import checks, h_term, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
 from hpcpod.agents.distributions import SquashedGaussian
+from hpcpod.agents.graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.observations import Observations
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import (
@@ -129,6 +130,11 @@ class SAC:
             name: adam(module, config.learning_rate) for name, module in self._trained.items()
         }
         self._generator = generator_on(device, seed)
+        recorder = recorder_for(self._generator)
+        self._captured_descend = Captured(self._descend, recorder)
+        self._captured_act = {
+            True: Captured(self._explore, recorder), False: Captured(self._best, recorder)
+        }  # fmt: skip
         self._env_steps = 0
         self._updates = 0
 
@@ -155,10 +161,7 @@ class SAC:
                 self._env_steps += len(obs)
                 if self._env_steps <= self._config.learning_starts:
                     return offpolicy.uniform(obs, self._action, self._generator)
-            outputs = self._actor(self._critics.features(self._observations(obs)))
-            if explore:
-                return self._head.sample(outputs, self._generator)
-            return self._head.mode(outputs)
+            return self._captured_act[explore]({"obs": obs})[0]
 
     def update(self, buffer: Buffer) -> Metrics:
         """Sample and descend, once there is enough to sample.
@@ -178,7 +181,10 @@ class SAC:
         runs = offpolicy.runs(
             ring, self._observations, config.batch_size, config.h_steps, self._generator
         )
-        records = [self._descend(batch, next(runs) if config.h_term else None) for batch in stream]
+        records: list[Tensor] = []
+        for batch in stream:
+            chosen = next(runs) if config.h_term else None
+            records += self._captured_descend(batch | prefixed("runs", chosen or {}))
         self._updates += count
         means = torch.stack(records).mean(0).tolist()
         metrics = dict(zip(_METRICS, means, strict=True))
@@ -211,7 +217,17 @@ class SAC:
         """Restart the random numbers; weights stay."""
         self._generator.manual_seed(seed)
 
-    def _descend(self, batch: State, runs: State | None = None) -> Tensor:
+    def _explore(self, inputs: State) -> Outputs:
+        return (self._head.sample(self._outputs(inputs["obs"]), self._generator),)
+
+    def _best(self, inputs: State) -> Outputs:
+        return (self._head.mode(self._outputs(inputs["obs"])),)
+
+    def _outputs(self, obs: Tensor) -> Tensor:
+        outputs: Tensor = self._actor(self._critics.features(self._observations(obs)))
+        return outputs
+
+    def _descend(self, batch: State) -> Outputs:
         """One step of everything (algorithm 1); returns what ``_METRICS`` names, [6]."""
         alpha = self.alpha
         shape = (2, len(batch["reward"]), self._head.size)
@@ -224,8 +240,8 @@ class SAC:
 
         policy_loss, log_p = self._policy_loss(batch["inputs"], alpha, noise[1])
         energy = torch.zeros_like(policy_loss)
-        if runs is not None:
-            energy = self._energy(runs)
+        if "runs/worth" in batch:
+            energy = self._energy(under("runs", batch))
             policy_loss = policy_loss + self._config.h_term * energy
         offpolicy.step(self._optimizers["actor"], policy_loss)
 
@@ -237,7 +253,7 @@ class SAC:
             self._optimizers["temperature"].step()
         self._followers.move()
         losses = [critic_loss.detach(), q_mean, policy_loss.detach(), entropy, alpha]
-        return torch.stack([*losses, energy.detach()])
+        return (torch.stack([*losses, energy.detach()]),)
 
     def _energy(self, runs: State) -> Tensor:
         """The Hamiltonian term of these runs, a scalar."""

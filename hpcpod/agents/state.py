@@ -11,8 +11,23 @@ from hpcpod.envs.vec_env import State
 
 
 def adam(module: nn.Module, learning_rate: float, eps: float = 1e-8) -> torch.optim.Adam:
-    """Adam in one kernel: on a CPU 91 µs a step instead of 249 for a 2 x 256 network."""
-    return torch.optim.Adam(module.parameters(), lr=learning_rate, eps=eps, fused=True)
+    """Adam in one kernel: on a CPU 91 µs a step instead of 249 for a 2 x 256 network.
+
+    On a GPU its step may be captured, and its step size is a tensor that a captured one reads.
+    """
+    weights = list(module.parameters())
+    on_gpu = weights[0].device.type == "cuda"
+    rate = torch.tensor(learning_rate, device=weights[0].device) if on_gpu else learning_rate
+    return torch.optim.Adam(weights, lr=rate, eps=eps, fused=True, capturable=on_gpu)
+
+
+def set_learning_rate(optimizer: torch.optim.Adam, learning_rate: float) -> None:
+    """Change the step size."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(learning_rate)
+        else:
+            group["lr"] = learning_rate
 
 
 def module_state(module: nn.Module) -> State:
@@ -40,13 +55,15 @@ def adam_state(module: nn.Module, optimizer: torch.optim.Adam) -> State:
 
 
 def load_adam(module: nn.Module, optimizer: torch.optim.Adam, state: State) -> None:
-    """Take the moments over; the learning rate stays the optimizer's own."""
+    """Take the moments over, in place; the learning rate stays the optimizer's own."""
     for name, p in module.named_parameters():
-        optimizer.state[p] = {
-            "step": state["step"].to(p.device, torch.float32, copy=True),
-            "exp_avg": state[f"exp_avg/{name}"].to(p, copy=True),
-            "exp_avg_sq": state[f"exp_avg_sq/{name}"].to(p, copy=True),
-        }
+        moments = optimizer.state[p]
+        if not moments:
+            moments["step"] = torch.zeros((), device=p.device)
+            moments["exp_avg"], moments["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
+        moments["step"].copy_(state["step"])
+        for moment in ("exp_avg", "exp_avg_sq"):
+            moments[moment].copy_(state[f"{moment}/{name}"])
 
 
 def prefixed(prefix: str, state: State) -> State:

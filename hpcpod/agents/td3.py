@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from hpcpod.agents import checks, h_term, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
+from hpcpod.agents.graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.observations import Observations
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import (
@@ -143,6 +144,11 @@ class TD3:
             name: adam(module, config.learning_rate) for name, module in self._trained.items()
         }
         self._generator = generator_on(device, seed)
+        recorder = recorder_for(self._generator)
+        self._captured_targets = Captured(self._target_values, recorder)
+        self._captured_critics = Captured(self._descend_critics, recorder)
+        self._captured_policy = Captured(self._descend_policy, recorder)
+        self._captured_act = Captured(self._best, recorder)
         self._env_steps = 0
         self._updates = 0
 
@@ -162,8 +168,7 @@ class TD3:
                 self._env_steps += len(obs)
                 if self._env_steps <= self._config.learning_starts:
                     return offpolicy.uniform(obs, self._action, self._generator)
-            features = self._critics.features(self._observations(obs))
-            action = torch.tanh(self._actor(features))
+            (action,) = self._captured_act({"obs": obs})
             if explore:
                 noise = torch.empty_like(action).normal_(generator=self._generator)
                 action = (action + self._config.exploration_noise * noise).clamp(-1.0, 1.0)
@@ -195,15 +200,17 @@ class TD3:
             # of all those updates are one pass.
             to_turn = config.policy_delay - self._updates % config.policy_delay
             group = list(islice(stream, min(to_turn, last - self._updates)))
-            targets = self._target_values(group).tensor_split(len(group))
-            critic_records += [
-                self._descend_critics(*each) for each in zip(group, targets, strict=True)
-            ]
+            (targets,) = self._captured_targets(
+                {name: torch.cat([each[name] for each in group]) for name in _OF_TARGETS}
+            )
+            for batch, target in zip(group, targets.tensor_split(len(group)), strict=True):
+                part = {name: batch[name] for name in ("inputs", "action")} | {"target": target}
+                critic_records += self._captured_critics(part)
             self._updates += len(group)
             if len(group) == to_turn:
                 chosen = next(runs) if config.h_term else None
-                policy_records.append(self._descend_policy(group[-1]["inputs"], chosen))
-                self._followers.move()
+                part = {"inputs": group[-1]["inputs"]} | prefixed("runs", chosen or {})
+                policy_records += self._captured_policy(part)
         return self._measured(critic_records, policy_records)
 
     def state(self) -> State:
@@ -235,13 +242,13 @@ class TD3:
         """Restart the random numbers; weights stay."""
         self._generator.manual_seed(seed)
 
-    def _target_values(self, group: list[State]) -> Tensor:
-        """y = r + γ (1 - terminated) min Q'(s', a'), algorithm 1; [B] of all batches in a row."""
+    def _best(self, inputs: State) -> Outputs:
+        features = self._critics.features(self._observations(inputs["obs"]))
+        return (torch.tanh(self._actor(features)),)
+
+    def _target_values(self, batch: State) -> Outputs:
+        """y = r + γ (1 - terminated) min Q'(s', a'), algorithm 1; float32 [B]."""
         config = self._config
-        batch = {
-            name: torch.cat([each[name] for each in group])
-            for name in ("next_inputs", "reward", "discount")
-        }
         with torch.no_grad():
             features = self._target_critics.features(batch["next_inputs"])
             action = torch.tanh(self._target_actor(features))
@@ -250,25 +257,26 @@ class TD3:
                 noise *= config.target_noise
                 action = smoothed(action, noise, config.target_noise_clip)
             values: Tensor = self._target_critics(features, action)
-            return offpolicy.critic_target(batch, values.amin(dim=0))
+            return (offpolicy.critic_target(batch, values.amin(dim=0)),)
 
-    def _descend_critics(self, batch: State, target: Tensor) -> Tensor:
-        """One step of Adam; returns loss and mean Q, [2]."""
+    def _descend_critics(self, batch: State) -> Outputs:
+        """One step of Adam towards ``target``; returns loss and mean Q, [2]."""
         loss, mean = offpolicy.squared_error(
-            self._critics, batch["inputs"], batch["action"], target
+            self._critics, batch["inputs"], batch["action"], batch["target"]
         )
         offpolicy.step(self._optimizers["critics"], loss)
-        return torch.stack([loss.detach(), mean])
+        return (torch.stack([loss.detach(), mean]),)
 
-    def _descend_policy(self, inputs: Tensor, runs: State | None = None) -> Tensor:
-        """One step of Adam on -mean Q_1(s, π(s)); returns the loss, a scalar."""
-        features = self._critics.features(inputs)
+    def _descend_policy(self, batch: State) -> Outputs:
+        """One step of Adam on -mean Q_1(s, π(s)), then of the targets; the loss, a scalar."""
+        features = self._critics.features(batch["inputs"])
         action = torch.tanh(self._actor(features))
         loss = -self._critics.first(features, action).mean()
-        if runs is not None:
-            loss = loss + self._config.h_term * self._energy(runs)
+        if "runs/worth" in batch:
+            loss = loss + self._config.h_term * self._energy(under("runs", batch))
         offpolicy.step(self._optimizers["actor"], loss)
-        return loss.detach()
+        self._followers.move()
+        return (loss.detach(),)
 
     def _energy(self, runs: State) -> Tensor:
         """The Hamiltonian term of these runs, a scalar."""
@@ -286,6 +294,9 @@ class TD3:
         if not all(math.isfinite(value) for value in metrics.values()):
             raise Diverged(f"{self.name}: not finite after update {self._updates}: {metrics}")
         return metrics
+
+
+_OF_TARGETS = ("next_inputs", "reward", "discount")
 
 
 class DDPG(TD3):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from hpcpod.agents.base import Agent, Buffer
-from hpcpod.envs.vec_env import State, VecEnv
+from hpcpod.envs.vec_env import State, Step, VecEnv
 
 RECENT = 64
 """Training episodes in the running mean that the progress display shows."""
@@ -38,25 +40,32 @@ class Worker:
             cut: mark the last step as truncated: the round ends here, and its environments
                 are reset before the next one.
         """
-        counted = 0
+        taken: list[Step] = []
         for index in range(steps):
             action = agent.act(self._obs, explore=True)
             step = self._env.step(action)
-            counted += int(step.valid.sum())
-            self._count(step.reward, step.terminated | step.truncated)
+            taken.append(step)
             if cut and index == steps - 1:
                 step = step._replace(truncated=~step.terminated)
             buffer.add(self._obs, action, step)
             self._obs = step.obs
-        return counted
+        # Asked once, not at every step: a GPU would have to stop for each answer.
+        self._count(taken)
+        return int(torch.stack([step.valid for step in taken]).sum())
 
-    def _count(self, reward: Tensor, ended: Tensor) -> None:
-        self._episode_return += reward.to(self._episode_return)
-        if bool(ended.any()):
-            for value in self._episode_return[ended.cpu()].tolist():
+    def _count(self, taken: Sequence[Step]) -> None:
+        """Add the rewards up, and remember the returns of the episodes that ended."""
+        reward = torch.stack([step.reward for step in taken]).cpu()
+        ended = torch.stack([step.terminated | step.truncated for step in taken]).cpu()
+        begin = 0
+        for t in ended.any(dim=1).nonzero().view(-1).tolist():
+            self._episode_return += reward[begin : t + 1].sum(0, dtype=torch.float64)
+            for value in self._episode_return[ended[t]].tolist():
                 self._recent[self._episodes % RECENT] = value
                 self._episodes += 1
-            self._episode_return[ended.cpu()] = 0.0
+            self._episode_return[ended[t]] = 0.0
+            begin = t + 1
+        self._episode_return += reward[begin:].sum(0, dtype=torch.float64)
 
     @property
     def obs(self) -> Tensor:
@@ -86,7 +95,7 @@ class Worker:
         self._env.restore(
             {name[4:]: tensor for name, tensor in state.items() if name.startswith("env.")}
         )
-        self._obs = state["obs"].clone()
+        self._obs = state["obs"].to(self._env.spec.device, copy=True)
         self._episode_return = state["episode_return"].clone()
         self._recent = state["recent"].clone()
         self._episodes = int(state["episodes"])

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from hpcpod import plugins
+from hpcpod.agents.a2c import A2C
 from hpcpod.agents.dqn import DQN, DQNConfig
-from hpcpod.agents.ppo import A2C, PPO, PPOConfig
+from hpcpod.agents.ppo import PPO, PPOConfig
 from hpcpod.agents.sac import SAC, SACConfig
 from hpcpod.agents.td3 import DDPG, TD3, DDPGConfig, TD3Config
 from hpcpod.envs.gymnasium import PreprocessVecEnv

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 import hpcpod
+from hpcpod.agents.a2c import A2C, A2CConfig
 from hpcpod.agents.base import Buffer
 from hpcpod.agents.distributions import Categorical, Gaussian, MultiCategorical
 from hpcpod.agents.networks import mlp
 from hpcpod.agents.normalizer import PopArt
-from hpcpod.agents.ppo import A2C, PPO, A2CConfig, PPOConfig, clipped_loss, gae
+from hpcpod.agents.ppo import PPO, PPOConfig, clipped_loss, gae
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.vec_env import Box, MultiDiscrete
 from tests.agents.training import evaluate, iterate, row, spec

@@ -220,7 +220,7 @@ def test_too_random_a_policy_cools_and_too_certain_a_one_heats(
 ) -> None:
     # A fresh policy's entropy is near 2 · 0.7: more than -10 and less than 10.
     instance = agent(target_entropy=target_entropy, learning_rate=1e-2)
-    metrics = instance._descend(batch())
+    (metrics,) = instance._descend(batch())
     assert float(metrics[4]) == 1.0
     # Adam's first step is its learning rate.
     assert float(instance.alpha.log()) == pytest.approx(direction * 1e-2, rel=1e-3)

@@ -71,9 +71,9 @@ def test_the_noise_of_the_target_is_cut_and_so_is_its_action() -> None:
 
 def test_the_target_by_hand() -> None:
     instance = constant(agent(), [7.0, 3.0])
-    group = [batch([1.0, 1.0], [0.9, 0.0]), batch([2.0, 0.0], [0.9, 0.9])]
+    sample = batch([1.0, 1.0, 2.0, 0.0], [0.9, 0.0, 0.9, 0.9])
     # The smaller critic says 3: 1 + 0.9 · 3 = 3.7;  1 where it terminated;  4.7;  2.7
-    values = instance._target_values(group)
+    (values,) = instance._target_values(sample)
     assert values.tolist() == pytest.approx([3.7, 1.0, 4.7, 2.7])
 
 
@@ -89,7 +89,7 @@ def test_the_target_is_smoothed_over_actions() -> None:
             target.biases[0].fill_(100.0)  # so that ReLU cuts nothing
             target.weights[1][:, 0, 0] = 1.0
             target.weights[2][:, 0, 0] = 1.0
-        return instance._target_values([batch([0.0] * 1000, [1.0] * 1000)]) - 100.0
+        return instance._target_values(batch([0.0] * 1000, [1.0] * 1000))[0] - 100.0
 
     assert float(values(target_noise=0.2).std()) == pytest.approx(10 * 0.2 * math.sqrt(2), rel=0.1)
     assert float(values(target_noise=50.0).abs().max()) == pytest.approx(10.0, abs=1e-3)
@@ -138,7 +138,7 @@ def _renamed(state: State) -> State:
 
 def test_the_policys_pass_leaves_no_gradient_in_the_critics() -> None:
     instance = agent()
-    instance._descend_policy(torch.ones(8, 3))
+    instance._descend_policy({"inputs": torch.ones(8, 3)})
     assert all(p.grad is None for p in instance._critics.parameters())
     assert all(p.grad is not None for p in instance._actor.parameters())
 
@@ -155,7 +155,7 @@ def test_the_policy_climbs_the_first_critic() -> None:
     # Q_1 = 10 + a_2 and Q_2 = 0: only the second number of the action is worth more.
     obs = torch.ones(8, 3)
     before = instance.act(obs, explore=False)
-    losses = [float(instance._descend_policy(obs)) for _ in range(30)]
+    losses = [float(instance._descend_policy({"inputs": obs})[0]) for _ in range(30)]
     after = instance.act(obs, explore=False)
     assert losses[0] == pytest.approx(-10 - float(before[0, 1]))
     assert float((after - before)[:, 1].min()) > 0.3
@@ -182,7 +182,7 @@ def test_ddpgs_targets_are_not_broadcast_to_a_square() -> None:
     instance = constant(agent(DDPG), [3.0])
     reward = [0.0, 1.0, 2.0, 3.0]
     sample = batch(reward, [0.9, 0.9, 0.9, 0.0])
-    target = instance._target_values([sample])
+    (target,) = instance._target_values(sample)
     assert target.tolist() == pytest.approx([2.7, 3.7, 4.7, 3.0])
     with torch.no_grad():
         for p in instance._critics.parameters():

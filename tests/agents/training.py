@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hpcpod.agents.a2c import A2C
 from hpcpod.agents.base import Agent, Buffer, Metrics
 from hpcpod.agents.dqn import DQN
-from hpcpod.agents.ppo import A2C, PPO
+from hpcpod.agents.ppo import PPO
 from hpcpod.agents.sac import SAC
 from hpcpod.agents.td3 import DDPG, TD3
 from hpcpod.envs.gymnasium import PreprocessVecEnv

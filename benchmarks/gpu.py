@@ -1,0 +1,110 @@
+"""What a GPU does: ``python benchmarks/gpu.py``; ``--device cpu --quick`` tries the script out.
+
+PPO on the torch-native CartPole, collecting and learning, by batch size; and updates/s of SAC and
+TD3, captured as CUDA graphs and kernel by kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+
+from hpcpod import plugins
+from hpcpod.agents.base import Agent
+from hpcpod.envs.make import make_env
+from hpcpod.envs.vec_env import Box, EnvSpec, Step
+from hpcpod.pod.learner import Learner
+from hpcpod.pod.worker import Worker
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda", help="cuda, cuda:1, ... or cpu")
+    parser.add_argument("--quick", action="store_true", help="small sizes, few repetitions")
+    options = parser.parse_args()
+    device: str = options.device
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "the CPU"
+    print(f"torch {torch.__version__} on {name}")
+    sizes = (64,) if options.quick else (1024, 4096, 16384, 65536)
+    repeats = 2 if options.quick else 10
+    print("| PPO on CartPole, environments | steps/s captured | kernel by kernel | ratio |")
+    print("|---|---|---|---|")
+    for num_envs in sizes:
+        row(f"{num_envs:,}", lambda n=num_envs: ppo_rate(n, device, repeats))  # type: ignore[misc]
+    print("| updates/s, batch of 256, 2 x 256 | captured | kernel by kernel | ratio |")
+    print("|---|---|---|---|")
+    for agent in ("sac", "td3"):
+        row(agent, lambda a=agent: update_rate(a, device, repeats))  # type: ignore[misc]
+
+
+def row(label: str, rate: Callable[[], float]) -> None:
+    """Measure both ways, in turns, and print their medians."""
+    rates: dict[str, list[float]] = {"1": [], "0": []}
+    for _ in range(3):
+        for capture, found in rates.items():
+            os.environ["HPCPOD_CUDA_GRAPHS"] = capture
+            found.append(rate())
+    captured, plain = (statistics.median(rates[capture]) for capture in ("1", "0"))
+    print(f"| {label} | {captured:,.0f} | {plain:,.0f} | {captured / plain:.2f} |", flush=True)
+
+
+def ppo_rate(num_envs: int, device: str, repeats: int) -> float:
+    """Environment steps/s with learning: rollouts of 32 steps, 4 epochs, 4 minibatches, 2 x 64."""
+    env = make_env("CartPole-v1", num_envs, backend="torch", device=device)
+    cls = plugins.resolve("agents", "ppo")
+    config = cls.Config(horizon=32, minibatch_size=8 * num_envs, epochs=4, hidden=64)
+    agent: Agent = cls(env.spec, config, 0, device)
+    buffer, worker, learner = agent.make_buffer(), Worker(env), Learner(agent)
+    worker.reset(torch.arange(num_envs))
+
+    def iterate() -> None:
+        worker.collect(agent, buffer, config.horizon, cut=False)
+        learner.learn(buffer)
+
+    return repeats * config.horizon * num_envs / seconds(iterate, repeats, device)
+
+
+def update_rate(algorithm: str, device: str, repeats: int) -> float:
+    """Gradient updates/s on the shapes of HalfCheetah, from a full replay, acting left out."""
+    cls = plugins.resolve("agents", algorithm)
+    spec = EnvSpec(
+        "HalfCheetah", Box((17,), -1.0, 1.0), Box((6,), -1.0, 1.0), 64, device, 1000, "none"
+    )
+    config = cls.Config(learning_starts=0, horizon=1, updates_per_step=1.0, buffer_size=64_000)
+    agent: Agent = cls(spec, config, 0, device)
+    buffer = agent.make_buffer()
+    generator = torch.Generator(device).manual_seed(0)
+    no = torch.zeros(64, dtype=torch.bool, device=device)
+    for _ in range(200):
+        obs, after = torch.randn((2, 64, 17), generator=generator, device=device)
+        reward = torch.randn(64, generator=generator, device=device)
+        action = agent.act(obs, explore=True)
+        buffer.add(obs, action, Step(after, reward, no, no, after, ~no))
+    return repeats * 64 / seconds(lambda: agent.update(buffer), repeats, device)
+
+
+def seconds(work: Callable[[], object], repeats: int, device: str) -> float:
+    """Wall time of ``repeats`` runs, after as many that warm up."""
+    for _ in range(repeats):
+        work()
+    finish(device)
+    began = time.perf_counter()
+    for _ in range(repeats):
+        work()
+    finish(device)
+    return time.perf_counter() - began
+
+
+def finish(device: str) -> None:
+    """Wait until the device has done all that it was given."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
+
+
+if __name__ == "__main__":
+    main()

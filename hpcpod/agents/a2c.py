@@ -1,0 +1,35 @@
+"""Advantage actor-critic (Mnih et al. 2016, arXiv:1602.01783), synchronous.
+
+It is PPO that takes one step of its optimizer for each rollout (Huang et al. 2022,
+arXiv:2205.09123).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from hpcpod.agents.ppo import PPO, PPOConfig
+
+
+@dataclass(frozen=True)
+class A2CConfig(PPOConfig):
+    """Hyperparameters of A2C: PPO's, of which ``clip`` and ``target_kl`` have no effect."""
+
+    gae_lambda: float = field(default=1.0, metadata={"near_one": True})
+    """λ of generalised advantage estimation, in [0, 1]: 0 trusts the critic, 1 the returns."""
+    epochs: int = 1
+    """Passes over each rollout."""
+    minibatch_size: int = 2**31
+    """Steps in one gradient update: all."""
+    horizon: int = 16
+    """Steps that each environment contributes to a rollout."""
+    normalize_advantage: bool = False
+    """Scale the advantages of each minibatch to mean 0 and variance 1."""
+
+
+class A2C(PPO):
+    """A2C for discrete, multi-discrete and continuous actions."""
+
+    Config: ClassVar[type[PPOConfig]] = A2CConfig
+    name: ClassVar[str] = "a2c"
