@@ -66,7 +66,8 @@ def ppo_rate(num_envs: int, device: str, repeats: int) -> float:
         worker.collect(agent, buffer, config.horizon, cut=False)
         learner.learn(buffer)
 
-    return repeats * config.horizon * num_envs / seconds(iterate, repeats, device)
+    steps: int = repeats * config.horizon * num_envs
+    return steps / seconds(iterate, repeats, device)
 
 
 def update_rate(algorithm: str, device: str, repeats: int) -> float:
