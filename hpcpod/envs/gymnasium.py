@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from hpcpod.envs import construct, snapshot
+from hpcpod.envs.arrays import Array, action_map, check_finite, tensor
 from hpcpod.envs.construct import Env, Wrapper
 from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, check_device, episode_seed
-from hpcpod.errors import Diverged, UserError
-
-Array = npt.NDArray[Any]
+from hpcpod.errors import UserError
 
 
 class PreprocessVecEnv:
@@ -67,7 +63,7 @@ class PreprocessVecEnv:
             engine=construct.engine_of(first),
             action_bounds=construct.action_bounds(first.action_space),
         )
-        self._to_env = _action_map(first.action_space)
+        self._to_env = action_map(first.action_space)
         observation = self.spec.observation
         self._shape = (num_envs, *(observation.shape if isinstance(observation, Box) else ()))
         self._dtype = np.dtype(observation.dtype if isinstance(observation, Box) else np.int64)
@@ -87,8 +83,8 @@ class PreprocessVecEnv:
         obs = np.empty(self._shape, self._dtype)
         for i in range(len(self._envs)):
             self._next_episode(i, obs)
-        self._check_finite("observation", obs)
-        return self._tensor(obs)
+        check_finite(self.spec.id, "observation", obs)
+        return tensor(obs, self.spec.device)
 
     def step(self, action: Tensor) -> Step:
         """Step every environment; see ``VecEnv.step``."""
@@ -113,19 +109,19 @@ class PreprocessVecEnv:
                 ended.append(i)
         if self._start:
             next_obs -= self._start
-        self._check_finite("observation", next_obs)
-        self._check_finite("reward", reward)
+        check_finite(self.spec.id, "observation", next_obs)
+        check_finite(self.spec.id, "reward", reward)
         obs = next_obs.copy()
         for i in ended:
             self._next_episode(i, obs)
         if ended:
-            self._check_finite("observation", obs)
+            check_finite(self.spec.id, "observation", obs)
         return Step(
-            obs=self._tensor(obs),
-            reward=self._tensor(reward),
-            terminated=self._tensor(terminated),
-            truncated=self._tensor(truncated),
-            next_obs=self._tensor(next_obs),
+            obs=tensor(obs, self.spec.device),
+            reward=tensor(reward, self.spec.device),
+            terminated=tensor(terminated, self.spec.device),
+            truncated=tensor(truncated, self.spec.device),
+            next_obs=tensor(next_obs, self.spec.device),
             valid=torch.ones(n, dtype=torch.bool, device=self.spec.device),
         )
 
@@ -182,32 +178,3 @@ class PreprocessVecEnv:
             f"{self.spec.id} does not keep the API of gymnasium: its {method}() must return"
             f" (observation, {rest}) with an observation of shape {self._shape[1:]}; {error}"
         )
-
-    def _check_finite(self, field: str, values: Array) -> None:
-        if values.dtype == np.float32 and not np.isfinite(values).all():
-            rows = np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))
-            raise Diverged(
-                f"{self.spec.id}: the {field} of environment {rows[0]} is not finite:"
-                f" {values[rows[0]].tolist()}"
-            )
-
-    def _tensor(self, values: Array) -> Tensor:
-        tensor = torch.from_numpy(values)
-        return tensor if self.spec.device == "cpu" else tensor.to(self.spec.device)
-
-
-def _action_map(space: gym.Space[Any]) -> Callable[[Array], Array]:
-    """From a batch of the policy's actions to what the environments' ``step`` wants."""
-    if not isinstance(space, gym.spaces.Box):
-        start = np.asarray(getattr(space, "start", 0))
-        return lambda action: action + start if start.any() else action
-    low, high, dtype = space.low, space.high, space.dtype
-
-    def rescale(action: Array) -> Array:
-        if not np.isfinite(action).all():
-            raise Diverged(f"an action is not finite: {action.tolist()}")
-        unit = (action + 1.0) / 2.0
-        scaled: Array = np.clip(low + unit * (high - low), low, high).astype(dtype)
-        return scaled
-
-    return rescale
