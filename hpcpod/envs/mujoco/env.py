@@ -1,0 +1,221 @@
+"""gymnasium's MuJoCo tasks as a ``VecEnv`` at the speed of the simulator and its threads."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium.utils import seeding
+from torch import Tensor
+
+from hpcpod import plugins
+from hpcpod.envs import construct
+from hpcpod.envs.arrays import Array, action_map, check_finite, tensor
+from hpcpod.envs.mujoco import runners
+from hpcpod.envs.mujoco.task import Task, options
+from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, episode_seed, check_device
+from hpcpod.errors import UnusableWrapper, UserError
+
+if TYPE_CHECKING:
+    from hpcpod.envs.mujoco.simulations import Simulations
+
+TASKS: dict[str, type[Task]] = {
+    kind.id(): kind for kind in (runners.HalfCheetah, runners.Ant, runners.Hopper)
+}
+"""The tasks of this backend by gymnasium's ids."""
+
+_MODELS = Path(gym.__file__).parent / "envs" / "mujoco" / "assets"
+
+
+class MujocoVecEnv:
+    """N environments of one of gymnasium's v5 tasks, each episode the one that gymnasium plays.
+
+    Observations are those of gymnasium's environment on the same seed and actions, bit by bit
+    once they are float32, and rewards are equal to 1e-6, as long as both use the same version
+    of MuJoCo; so are the actions' rescaling and the time limit those of ``PreprocessVecEnv``.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., object],
+        num_envs: int = 1,
+        device: str = "cpu",
+        wrappers: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Make the simulations and their threads.
+
+        Args:
+            env: one of ``TASKS``.
+            num_envs: N.
+            device: where the tensors that it gives live; the simulation is on the CPU.
+            wrappers: none: there is no gymnasium environment to put them around.
+            kwargs: the weights and ranges of gymnasium's environment, by their names there, and
+                ``max_episode_steps``.
+            threads: that simulate, at most N of them. None: as many as torch computes with
+                when this is made, which a pod sets to ``resources.cpus_per_pod``.
+
+        Raises:
+            UserError: there is no such task, it has no such argument, MuJoCo is not installed,
+                or nothing can live on the device.
+            UnusableWrapper: there are wrappers.
+        """
+        if num_envs < 1:
+            raise UserError(f"num_envs must be at least 1, got {num_envs}")
+        check_device(device)
+        kind = _task(env)
+        if wrappers:
+            raise UnusableWrapper(
+                f"{kind.id()} can't have wrappers (env.wrappers) on the backend mujoco, which"
+                " makes no gymnasium environment; use the backend gymnasium"
+            )
+        given = dict(kwargs or {})
+        self._limit = _time_limit(kind, given)
+        chosen = options(kind, given)
+        model = _load(kind)
+        self._task = kind(model=model, **chosen)
+        self._simulations = _simulations(self._task, num_envs, threads or torch.get_num_threads())
+        low, high = model.actuator_ctrlrange.astype(np.float32).T
+        actions = gym.spaces.Box(low, high)
+        observations = self._task.observation(self._simulations.fields([0]))
+        self.spec = EnvSpec(
+            id=kind.id(),
+            observation=Box(observations.shape[1:], -np.inf, np.inf),
+            action=construct.action_space(kind.id(), actions),
+            num_envs=num_envs,
+            device=device,
+            max_episode_steps=self._limit,
+            engine=f"mujoco {version('mujoco')}, gymnasium {version('gymnasium')}",
+            action_bounds=construct.action_bounds(actions),
+        )
+        self._to_env = action_map(actions)
+        self._seeds: list[int] = []
+        self._episodes = np.zeros(num_envs, np.int64)
+        self._elapsed = np.zeros(num_envs, np.int64)
+        self._places = np.zeros(num_envs)
+
+    def reset(self, seeds: Tensor | None = None) -> Tensor:
+        """Begin an episode everywhere; see ``VecEnv.reset``."""
+        n = self.spec.num_envs
+        if seeds is None:
+            seeds = torch.tensor([secrets.randbelow(2**31) for _ in range(n)])
+        if seeds.shape != (n,):
+            raise ValueError(f"expected {n} seeds, got shape {tuple(seeds.shape)}")
+        self._seeds = [int(seed) for seed in seeds.tolist()]
+        self._episodes[:] = -1
+        return tensor(self._begin(range(n)), self.spec.device)
+
+    def step(self, action: Tensor) -> Step:
+        """Step every environment; see ``VecEnv.step``."""
+        if not self._seeds:
+            raise RuntimeError("call reset() before step()")
+        task, device = self._task, self.spec.device
+        scaled = self._to_env(action.detach().cpu().numpy())
+        fields = self._simulations.step(scaled)
+        places = task.place(fields)
+        rewards, terminated = task.outcome(fields, scaled, (places - self._places) / task.dt)
+        self._places[:] = places
+        self._elapsed += 1
+        truncated = (self._elapsed >= self._limit) & ~terminated
+        next_obs = task.observation(fields).astype(np.float32)
+        reward = rewards.astype(np.float32)
+        check_finite(self.spec.id, "observation", next_obs)
+        check_finite(self.spec.id, "reward", reward)
+        obs = next_obs.copy()
+        ended = np.flatnonzero(terminated | truncated)
+        if len(ended):
+            obs[ended] = self._begin(ended.tolist())
+        return Step(
+            obs=tensor(obs, device),
+            reward=tensor(reward, device),
+            terminated=tensor(terminated, device),
+            truncated=tensor(truncated, device),
+            next_obs=tensor(next_obs, device),
+            valid=torch.ones(len(obs), dtype=torch.bool, device=device),
+        )
+
+    def state(self) -> State | None:
+        """Physics and counters of every environment; None before the first reset."""
+        if not self._seeds:
+            return None
+        return {
+            "seeds": torch.tensor(self._seeds),
+            "episodes": torch.tensor(self._episodes),
+            "elapsed": torch.tensor(self._elapsed),
+            "places": torch.tensor(self._places),
+            "physics": torch.from_numpy(self._simulations.save()),
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from a ``state()`` of an environment made with the same arguments."""
+        if state["seeds"].shape != (self.spec.num_envs,):
+            raise ValueError(
+                f"the state is of {len(state['seeds'])} environments, not {self.spec.num_envs}"
+            )
+        self._seeds = [int(seed) for seed in state["seeds"].tolist()]
+        self._episodes[:] = state["episodes"].cpu().numpy()
+        self._elapsed[:] = state["elapsed"].cpu().numpy()
+        self._places[:] = state["places"].cpu().numpy()
+        self._simulations.load(state["physics"].cpu().numpy())
+
+    def close(self) -> None:
+        """End the threads."""
+        self._simulations.close()
+
+    def _begin(self, rows: Sequence[int]) -> Array:
+        """Begin the next episode of some environments; their observations."""
+        for i in rows:
+            self._episodes[i] += 1
+            rng, _ = seeding.np_random(episode_seed(self._seeds[i], int(self._episodes[i])))
+            self._simulations.start(i, *self._task.first_state(rng))
+        fields = self._simulations.fields(rows)
+        self._elapsed[rows] = 0
+        self._places[rows] = self._task.place(fields)
+        first: Array = self._task.observation(fields).astype(np.float32)
+        check_finite(self.spec.id, "observation", first)
+        return first
+
+
+def _task(env: str | Callable[..., object]) -> type[Task]:
+    if isinstance(env, str) and env in TASKS:
+        return TASKS[env]
+    name = env if isinstance(env, str) else repr(env)
+    raise UserError(
+        f"the backend mujoco has no {name}{plugins.suggest(name, list(TASKS), 0.8)}; it has"
+        f" {', '.join(TASKS)}; for any other use the backend gymnasium"
+    )
+
+
+def _time_limit(kind: type[Task], given: dict[str, object]) -> int:
+    """The episodes' longest length, taken out of ``given`` if it is there as in gymnasium."""
+    limit = given.pop("max_episode_steps", gym.spec(kind.id()).max_episode_steps)
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise UserError(
+            f"{kind.id()}: env.kwargs.max_episode_steps must be a whole number of at least 1,"
+            f" got {limit!r}"
+        )
+    return limit
+
+
+def _load(kind: type[Task]) -> Any:
+    try:
+        import mujoco
+    except ImportError as error:
+        raise UserError(
+            f"{kind.id()} needs MuJoCo, which can't be imported ({error});"
+            " pip install 'hpcpod[mujoco]'"
+        ) from error
+    return mujoco.MjModel.from_xml_path(str(_MODELS / kind.model_file))
+
+
+def _simulations(task: Task, count: int, threads: int) -> Simulations:
+    from hpcpod.envs.mujoco.simulations import Simulations
+
+    return Simulations(task.model, count, task.frame_skip, task.reads, task.contact_forces, threads)
