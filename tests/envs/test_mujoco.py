@@ -200,8 +200,9 @@ def test_tasks_are_the_same_on_torchs_arrays(env_id: str) -> None:
         fields = env._simulations.fields(range(4))
         tensors = {name: torch.from_numpy(values) for name, values in fields.items()}
         velocity, action = torch.linspace(-1, 1, 4).double(), action.clip(-1, 1)
-        np.testing.assert_array_equal(theirs.place(tensors), ours.place(fields))
-        np.testing.assert_array_equal(theirs.observation(tensors), ours.observation(fields))
+        np.testing.assert_allclose(theirs.place(tensors), ours.place(fields), rtol=1e-12)
+        seen = ours.observation(fields)
+        np.testing.assert_allclose(theirs.observation(tensors), seen, rtol=1e-12)
         reward, ended = theirs.outcome(tensors, action, velocity)
         expected = ours.outcome(fields, action.numpy(), velocity.numpy())
         np.testing.assert_allclose(reward, expected[0], rtol=1e-6)
@@ -271,7 +272,7 @@ def test_the_backend_has_a_name() -> None:
 @pytest.mark.parametrize(
     ("env_id", "kwargs", "sentence"),
     [
-        ("Ant-v4", {}, r"has no Ant-v4; did you mean 'Ant-v5'\?; it has HalfCheetah-v5, .*Ant-v5"),
+        ("Ant-v4", {}, r"has no Ant-v4; did you mean 'Ant-v5'\?; it has Ant-v5, .*Hopper-v5"),
         ("CartPole-v1", {}, "has no CartPole-v1; it has .*; for any other use the backend gymn"),
         ("Ant-v5", {"xml_file": "x.xml"}, r"no argument 'xml_file' \(env.kwargs\) on the backend"),
         ("Ant-v5", {"render_mode": "human"}, "no argument 'render_mode'"),

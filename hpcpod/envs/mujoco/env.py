@@ -18,6 +18,8 @@ from hpcpod import plugins
 from hpcpod.envs import construct
 from hpcpod.envs.arrays import Array, action_map, check_finite, tensor
 from hpcpod.envs.mujoco import runners
+from hpcpod.envs.arrays import Array, action_map, check_finite, tensor
+from hpcpod.envs.mujoco import arms, balance, runners
 from hpcpod.envs.mujoco.task import Task, options
 from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, episode_seed, check_device
 from hpcpod.errors import UnusableWrapper, UserError
@@ -26,7 +28,19 @@ if TYPE_CHECKING:
     from hpcpod.envs.mujoco.simulations import Simulations
 
 TASKS: dict[str, type[Task]] = {
-    kind.id(): kind for kind in (runners.HalfCheetah, runners.Ant, runners.Hopper)
+    kind.id(): kind
+    for kind in (
+        runners.Ant,
+        runners.HalfCheetah,
+        runners.Hopper,
+        runners.Humanoid,
+        balance.InvertedDoublePendulum,
+        balance.InvertedPendulum,
+        arms.Pusher,
+        arms.Reacher,
+        runners.Swimmer,
+        runners.Walker2d,
+    )
 }
 """The tasks of this backend by gymnasium's ids."""
 

@@ -169,5 +169,53 @@ class Ant(_Walker):
         return fields["cfrc_ext"].clip(*self.contact_force_range)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Humanoid(_Walker):
+    """Two legs and arms. Its v_x is that of its mass, read at the integrator's last stage."""
+
+    model_file = "humanoid.xml"
+    reads = ("qpos", "qvel", "ctrl", "xipos", "cinert", "cvel", "qfrc_actuator", "cfrc_ext")
+    contact_forces = True
+    hidden = 2
+
+    forward_reward_weight: float = 1.25
+    contact_cost_weight: float = 5e-7
+    contact_cost_range: Range = (-float("inf"), 10.0)
+    healthy_reward: float = 5.0
+    healthy_z_range: Range = (1.0, 2.0)
+    reset_noise_scale: float = 1e-2
+    include_cinert_in_observation: bool = True
+    include_cvel_in_observation: bool = True
+    include_qfrc_actuator_in_observation: bool = True
+    include_cfrc_ext_in_observation: bool = True
+
+    def place(self, fields: Fields) -> Any:
+        """Of the centre of mass."""
+        masses = self.xp.asarray(self.model.body_mass)
+        return (fields["xipos"][:, :, 0] * masses).sum(1) / masses.sum()
+
+    def observation(self, fields: Fields) -> Any:
+        """Positions, velocities; inertia, velocity and force of each body but the world."""
+        parts = [self._positions(fields), fields["qvel"]]
+        if self.include_cinert_in_observation:
+            parts.append(fields["cinert"][:, 1:])
+        if self.include_cvel_in_observation:
+            parts.append(fields["cvel"][:, 1:])
+        if self.include_qfrc_actuator_in_observation:
+            parts.append(fields["qfrc_actuator"][:, 6:])
+        if self.include_cfrc_ext_in_observation:
+            parts.append(fields["cfrc_ext"][:, 1:])
+        return self.joined(*parts)
+
+    def _cost(self, fields: Fields, action: Any) -> Any:
+        forces = self.joined(fields["cfrc_ext"])
+        contact = self.contact_cost_weight * self.xp.square(forces).sum(1)
+        # The control in float64, as gymnasium takes it here and only here.
+        return super()._cost(fields, fields["ctrl"]) + contact.clip(*self.contact_cost_range)
+
+    def _healthy(self, fields: Fields) -> Any:
+        return _between(fields["qpos"][:, 2], self.healthy_z_range)
+
+
 def _between(values: Any, limits: Range) -> Any:
     return (values > limits[0]) & (values < limits[1])
