@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 
 from hpcpod.envs.arrays import Array
+from hpcpod.envs.mujoco.helpers import Helpers
 from hpcpod.envs.mujoco.task import Fields
 
 _PIECES_PER_THREAD = 4
@@ -36,8 +37,6 @@ class Simulations:
     pool (``mujoco.batch``) they cost a tenth on the cheapest task and nothing on Ant, and
     after the step they can still call mj_rnePostConstraint on the same MjData. That is what
     gymnasium's v5 tasks do, and what they read is of the last stage of the integrator.
-
-    The threads are ``concurrent.futures``': none outlives this object or the interpreter.
     """
 
     def __init__(
@@ -66,9 +65,9 @@ class Simulations:
             name: np.empty((count, *views[0].shape)) for name, views in self._views.items()
         }
         self._ctrl = np.empty((count, model.nu))
-        self._helpers = min(threads, count) - 1
-        self._pieces = self._cut(self._helpers + 1)
-        self._pool = ThreadPoolExecutor(self._helpers, "mujoco") if self._helpers else None
+        threads = min(threads, count)
+        self._pieces = self._cut(threads)
+        self._helpers = Helpers(threads - 1, "mujoco")
 
     def step(self, ctrl: Array) -> Fields:
         """Step every simulation; ``ctrl`` is [N, nu].
@@ -77,19 +76,7 @@ class Simulations:
             The fields, [N, ...]: buffers that the next call fills anew.
         """
         self._ctrl[:] = ctrl
-        pending = deque(self._pieces)
-        if self._pool is None:
-            self._work(pending)
-            return self._fields
-        futures = [self._pool.submit(self._work, pending) for _ in range(self._helpers)]
-        try:
-            self._work(pending)
-        finally:
-            # One that has not begun has nothing left to do: don't wait for its thread to wake.
-            running = [future for future in futures if not future.cancel()]
-            errors = [error for future in running if (error := future.exception())]
-        if errors:
-            raise errors[0]
+        self._helpers.run(partial(self._work, deque(self._pieces)))
         return self._fields
 
     def start(self, i: int, qpos: Array, qvel: Array) -> None:
@@ -118,8 +105,7 @@ class Simulations:
 
     def close(self) -> None:
         """End the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._helpers.close()
 
     def _cut(self, threads: int) -> list[_Piece]:
         count = len(self._data)

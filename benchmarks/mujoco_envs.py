@@ -1,0 +1,166 @@
+"""Steps/s of the backend mujoco: ``python benchmarks/mujoco_envs.py``, in about five minutes.
+
+Beside it, in the same run: the backend gymnasium, which is a loop; the raw simulator, which is
+threads that call mj_step (and mj_rnePostConstraint where the task needs it) and nothing else, each
+on simulations of its own and without waiting for each other; and MuJoCo's own pool,
+``mujoco.batch`` (from MuJoCo 4 on), which can't do what the tasks need after the step. All of them
+go from the same states by the same actions, so they simulate the very same: no episode ends.
+
+Each number is the best of several rounds, in which they take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+
+from hpcpod.envs.gymnasium import PreprocessVecEnv
+from hpcpod.envs.mujoco.env import TASKS, MujocoVecEnv
+from hpcpod.envs.vec_env import VecEnv, random_seeds, tensor_form
+
+_STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all of them do."""
+
+    env: MujocoVecEnv
+    seeds: torch.Tensor
+    actions: list[torch.Tensor]
+    """For each step, [N, nu]."""
+
+    @property
+    def states(self) -> np.ndarray[Any, Any]:
+        """Of the simulations at the start, float64 [N, mj_stateSize]."""
+        self.env.reset(self.seeds)
+        state = self.env.state()
+        assert state is not None
+        return state["physics"].numpy()
+
+    @property
+    def controls(self) -> list[np.ndarray[Any, Any]]:
+        """The actions in the bounds of the actuators, float64."""
+        model = self.env._task.model
+        low, high = model.actuator_ctrlrange.T
+        return [low + (a.double().numpy() + 1) / 2 * (high - low) for a in self.actions]
+
+
+def work(env_id: str, num_envs: int, threads: int, steps: int) -> Work:
+    env = MujocoVecEnv(env_id, num_envs, kwargs=endless(env_id), threads=threads)
+    generator = torch.Generator().manual_seed(1)
+    shape, _ = tensor_form(env.spec.action)
+    actions = [torch.rand(num_envs, *shape, generator=generator) * 2 - 1 for _ in range(steps)]
+    return Work(env, random_seeds("benchmark", count=num_envs), actions)
+
+
+def endless(env_id: str) -> dict[str, object]:
+    """Options with which no episode ends."""
+    options: dict[str, object] = {"max_episode_steps": 10**6}
+    if hasattr(TASKS[env_id], "terminate_when_unhealthy"):
+        options["terminate_when_unhealthy"] = False
+    return options
+
+
+def stepped(env: VecEnv, todo: Work) -> float:
+    env.reset(todo.seeds)
+    began = time.perf_counter()
+    for action in todo.actions:
+        env.step(action)
+    return time.perf_counter() - began
+
+
+def raw(todo: Work, threads: int) -> float:
+    task = todo.env._task
+    model, controls = task.model, todo.controls
+    data = [mujoco.MjData(model) for _ in todo.states]
+    for one, state in zip(data, todo.states, strict=True):
+        mujoco.mj_setState(model, one, state, _STATE)
+
+    def simulate(first: int) -> None:
+        step, add_forces = mujoco.mj_step, mujoco.mj_rnePostConstraint
+        own = list(range(first, len(data), threads))
+        for control in controls:
+            for i in own:
+                data[i].ctrl[:] = control[i]
+                step(model, data[i], task.frame_skip)
+                if task.contact_forces:
+                    add_forces(model, data[i])
+
+    workers = [threading.Thread(target=simulate, args=(k,)) for k in range(threads)]
+    began = time.perf_counter()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return time.perf_counter() - began
+
+
+def batch(todo: Work, threads: int) -> float:
+    try:
+        module = importlib.import_module("mujoco.batch")
+    except ImportError:
+        return float("inf")
+    task, states, controls = todo.env._task, todo.states, todo.controls
+    pool = module.Batch(task.model, len(states), threads)
+    pool.state[:] = states
+    qpos, qvel, ctrl = pool.bind("qpos"), pool.bind("qvel"), pool.bind("ctrl")
+    began = time.perf_counter()
+    for control in controls:
+        ctrl[:] = control
+        pool.step(nstep=task.frame_skip)
+        qpos.copy(), qvel.copy()
+    return time.perf_counter() - began
+
+
+def compare(env_id: str, num_envs: int, threads: int, rounds: int) -> None:
+    torch.set_num_threads(1)
+    todo = work(env_id, num_envs, threads, steps=6400 // num_envs)
+    gymnasium = PreprocessVecEnv(env_id, num_envs, kwargs=endless(env_id))
+    ways: dict[str, Callable[[], float]] = {
+        "gymnasium": lambda: stepped(gymnasium, todo),
+        "mujoco": lambda: stepped(todo.env, todo),
+        "raw": lambda: raw(todo, threads),
+        "batch": lambda: batch(todo, threads),
+    }
+    seconds = dict.fromkeys(ways, float("inf"))
+    for _ in range(rounds):
+        seconds = {name: min(seconds[name], way()) for name, way in ways.items()}
+    total = num_envs * len(todo.actions)
+    rate = {name: total / took for name, took in seconds.items()}
+    print(
+        f"| {env_id} | {num_envs} | {threads} | {rate['gymnasium']:,.0f} | {rate['mujoco']:,.0f} |"
+        f" {rate['raw']:,.0f} | {rate['batch']:,.0f} | {rate['mujoco'] / rate['raw']:.0%} |",
+        flush=True,
+    )
+    gymnasium.close()
+    todo.env.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    tasks = ["HalfCheetah-v5", "Hopper-v5", "Ant-v5", "Humanoid-v5"]
+    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=tasks)
+    parser.add_argument("--envs", nargs="+", type=int, default=[16, 64, 256])
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    print("| task | N | threads | gymnasium | mujoco | raw | mujoco.batch | of raw |")
+    print("|---|---|---|---|---|---|---|---|")
+    for env_id in arguments.tasks:
+        for num_envs in arguments.envs:
+            for threads in arguments.threads:
+                compare(env_id, num_envs, threads, arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()
