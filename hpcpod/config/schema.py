@@ -37,6 +37,7 @@ class EnvConfig:
     backend: str = "auto"
     """Which batched environment to use: ``auto``, ``gymnasium``, ``torch`` (classic control alone,
     in thousands, on the agent's device) or the path of another."""
+    """Which batched environment: ``auto``, ``gymnasium``, ``mujoco`` or the path of another."""
     wrappers: tuple[Wrapper, ...] = ()
     """gymnasium wrappers, innermost first: ``pkg.mod:Name`` or ``{pkg.mod:Name: {arg: 1}}``."""
     kwargs: Mapping[str, object] = field(default_factory=dict)
