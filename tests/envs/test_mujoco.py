@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -245,13 +246,14 @@ def test_no_thread_outlives_an_environment_that_is_dropped() -> None:
     assert not mujoco_threads()
 
 
-def test_an_interpreter_ends_although_an_environment_is_open() -> None:
+def test_an_interpreter_ends_although_an_environment_is_open(tmp_path: Path) -> None:
+    """And MuJoCo's words about the model, which HalfCheetah's has it say, leave no file."""
     script = (
         "import torch\n"
         "from hpcpod.envs.mujoco.env import MujocoVecEnv\n"
-        "env = MujocoVecEnv('Hopper-v5', 20, threads=2)\n"
+        "env = MujocoVecEnv('HalfCheetah-v5', 20, threads=2)\n"
         "env.reset()\n"
-        "for _ in range(20): env.step(torch.zeros(20, 3))\n"
+        "for _ in range(20): env.step(torch.zeros(20, 6))\n"
     )
     ended = subprocess.run(
         [sys.executable, "-W", "error", "-c", script],
@@ -259,7 +261,9 @@ def test_an_interpreter_ends_although_an_environment_is_open() -> None:
         text=True,
         timeout=120,
         check=False,
+        cwd=tmp_path,
     )
+    assert not list(tmp_path.iterdir())
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
@@ -43,6 +44,8 @@ TASKS: dict[str, type[Task]] = {
     )
 }
 """The tasks of this backend by gymnasium's ids."""
+
+_log = logging.getLogger(__name__)
 
 _MODELS = Path(gym.__file__).parent / "envs" / "mujoco" / "assets"
 
@@ -226,7 +229,13 @@ def _load(kind: type[Task]) -> Any:
             f"{kind.id()} needs MuJoCo, which can't be imported ({error});"
             " pip install 'hpcpod[mujoco]'"
         ) from error
-    return mujoco.MjModel.from_xml_path(str(_MODELS / kind.model_file))
+    before = mujoco.get_mju_user_warning()
+    # MuJoCo's own way with warnings is a file MUJOCO_LOG.TXT wherever the process happens to be.
+    mujoco.set_mju_user_warning(lambda said: _log.info("%s: %s", kind.model_file, said))
+    try:
+        return mujoco.MjModel.from_xml_path(str(_MODELS / kind.model_file))
+    finally:
+        mujoco.set_mju_user_warning(before)
 
 
 def _simulations(task: Task, count: int, threads: int) -> Simulations:
