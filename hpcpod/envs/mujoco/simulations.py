@@ -11,8 +11,8 @@ import mujoco
 import numpy as np
 
 from hpcpod.envs.arrays import Array
-from hpcpod.envs.mujoco.helpers import Helpers
 from hpcpod.envs.mujoco.task import Fields
+from hpcpod.envs.mujoco.threads import Helpers
 
 _PIECES_PER_THREAD = 4
 """A thread that is done early takes another's piece: simulations with many contacts are slower."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hpcpod.envs.mujoco.helpers import Helpers
+from hpcpod.envs.mujoco.threads import Helpers
 
 
 @pytest.fixture
