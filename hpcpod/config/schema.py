@@ -35,9 +35,9 @@ class EnvConfig:
     num_envs: Crowd = 8
     """Environments that one pod steps as one batch."""
     backend: str = "auto"
-    """Which batched environment to use: ``auto``, ``gymnasium``, ``torch`` (classic control alone,
-    in thousands, on the agent's device) or the path of another."""
-    """Which batched environment: ``auto``, ``gymnasium``, ``mujoco`` or the path of another."""
+    """Which batched environment to use: ``auto``, ``gymnasium``, ``mujoco`` (its v5 tasks on all
+    threads), ``torch`` (classic control in thousands, on the agent's device) or the path of
+    another. ``auto`` is ``gymnasium``."""
     wrappers: tuple[Wrapper, ...] = ()
     """gymnasium wrappers, innermost first: ``pkg.mod:Name`` or ``{pkg.mod:Name: {arg: 1}}``."""
     kwargs: Mapping[str, object] = field(default_factory=dict)

@@ -18,11 +18,9 @@ from torch import Tensor
 from hpcpod import plugins
 from hpcpod.envs import construct
 from hpcpod.envs.arrays import Array, action_map, check_finite, tensor
-from hpcpod.envs.mujoco import runners
-from hpcpod.envs.arrays import Array, action_map, check_finite, tensor
 from hpcpod.envs.mujoco import arms, balance, runners
 from hpcpod.envs.mujoco.task import Task, options
-from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, episode_seed, check_device
+from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, check_device, episode_seed
 from hpcpod.errors import UnusableWrapper, UserError
 
 if TYPE_CHECKING:
