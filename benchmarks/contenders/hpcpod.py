@@ -1,0 +1,114 @@
+"""hpcpod: its own environments, worker and learner, as a round of a pod uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from contenders import process, rows
+from contenders.meter import EPISODES
+from contenders.process import Task
+from contenders.rows import Row
+from hpcpod import plugins
+from hpcpod.agents.base import Agent
+from hpcpod.agents.dqn import DQN
+from hpcpod.agents.ppo import PPO
+from hpcpod.agents.sac import SAC
+from hpcpod.agents.td3 import TD3
+from hpcpod.envs.make import make_env
+from hpcpod.envs.vec_env import VecEnv, random_seeds
+from hpcpod.errors import UnusablePlugin
+from hpcpod.pod.learner import Learner
+from hpcpod.pod.worker import RECENT, Worker
+
+AGENTS: dict[str, Callable[..., Agent]] = {"ppo": PPO, "sac": SAC, "td3": TD3, "dqn": DQN}
+
+
+def hyperparameters(row: Row) -> dict[str, object]:
+    """The row's settings by hpcpod's names: all that a contender is told to be equal in."""
+    given: dict[str, object] = {
+        "learning_rate": row.learning_rate,
+        "gamma": rows.GAMMA,
+        "horizon": row.horizon,
+        "hidden": row.hidden,
+        "layers": 2,
+        "activation": row.activation,
+    }
+    if row.algorithm == "ppo":
+        return given | {
+            "gae_lambda": rows.GAE_LAMBDA,
+            "clip": rows.CLIP,
+            "value_coef": rows.VALUE_COEF,
+            "max_grad_norm": rows.MAX_GRAD_NORM,
+            "epochs": row.epochs,
+            "minibatch_size": row.batch,
+            "normalize_obs": False,
+        }
+    given |= {"buffer_size": rows.BUFFER, "learning_starts": rows.LEARNING_STARTS}
+    given["batch_size"] = row.batch
+    if row.algorithm == "dqn":
+        return given | {
+            "updates_per_iteration": row.updates,
+            "target_interval": rows.TARGET_STEPS * row.updates // row.rollout,
+            "epsilon_steps": rows.EPSILON_STEPS,
+            "epsilon_end": rows.EPSILON_END,
+            "double": False,
+        }
+    return given | {"tau": rows.TAU, "updates_per_step": row.updates / row.rollout}
+
+
+def agent_of(task: Task, env: VecEnv) -> Agent:
+    """The agent; a setting that it does not have is told, unless it is what it always does."""
+    kind: Any = AGENTS[task.row.algorithm]
+    given = hyperparameters(task.row)
+    known = {field.name for field in fields(kind.Config)}
+    if "activation" not in known and (task.row.algorithm, task.row.activation) == ("ppo", "relu"):
+        task.notes.append("tanh instead of relu")
+    config = kind.Config(**{name: value for name, value in given.items() if name in known})
+    return AGENTS[task.row.algorithm](env.spec, config, task.seed)
+
+
+def env_of(task: Task) -> VecEnv:
+    """The row's environments on the row's backend, or on gymnasium's where that is missing."""
+    row, backend = task.row, task.row.backend
+    if backend in plugins.known("envs"):
+        try:
+            return make_env(row.env, row.num_envs, backend=backend)
+        except UnusablePlugin as error:
+            task.notes.append(str(error))
+    else:
+        task.notes.append(f"no backend '{backend}' yet: gymnasium")
+    return make_env(row.env, row.num_envs, backend="gymnasium")
+
+
+def train(task: Task) -> None:
+    row = task.row
+    env = env_of(task)
+    agent = agent_of(task, env)
+    buffer, worker, learner = agent.make_buffer(), Worker(env), Learner(agent)
+    task.meter.begin()
+    worker.reset(random_seeds(task.seed, count=row.num_envs))
+    steps = updates = 0
+    done = False
+    while not done:
+        steps += worker.collect(agent, buffer, agent.horizon, cut=False)
+        if learner.learn(buffer):
+            updates += row.updates_per_round
+        last = last_returns(worker) if row.threshold is not None else None
+        done = task.meter.tick(steps, updates, last)
+    env.close()
+
+
+def last_returns(worker: Worker) -> list[float]:
+    """Returns of the last episodes; empty as long as there are fewer than a threshold needs."""
+    state = worker.state()
+    if state is None:
+        return []
+    ended = int(state["episodes"])
+    recent = state["recent"].tolist()
+    return [recent[n % RECENT] for n in range(ended - EPISODES, ended)] if ended >= EPISODES else []
+
+
+if __name__ == "__main__":
+    process.main(train, "hpcpod")
