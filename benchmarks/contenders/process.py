@@ -44,7 +44,7 @@ class Task:
         """
         row = self.row
         learned = env_steps - (0 if row.epochs else rows.LEARNING_STARTS)
-        updates = max(0, learned) // row.rollout * row.updates_per_round
+        updates = max(0, learned) * row.updates_per_round // row.rollout
         if self.meter.tick(env_steps, updates, last):
             raise Finished
 

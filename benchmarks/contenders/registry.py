@@ -46,6 +46,8 @@ CONTENDERS: dict[str, Contender] = {
     for contender in (
         Contender(OURS, _ALL, matmul=("medium",), best=("", "medium", "2threads+medium")),
         Contender("sb3", _ALL, best=("", "medium", "2threads+medium", "processes+medium")),
+        Contender("cleanrl", _ALL, envs=("CartPole-v1", "Pendulum-v1")),
+        Contender("tianshou", _ALL, best=("", "medium", "2threads+medium", "processes+medium")),
         Contender("skrl", _ALL, best=("", "medium", "2threads+medium", "processes+medium")),
     )
 }
