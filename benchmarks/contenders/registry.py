@@ -48,6 +48,7 @@ CONTENDERS: dict[str, Contender] = {
         Contender("sb3", _ALL, best=("", "medium", "2threads+medium", "processes+medium")),
         Contender("cleanrl", _ALL, envs=("CartPole-v1", "Pendulum-v1")),
         Contender("tianshou", _ALL, best=("", "medium", "2threads+medium", "processes+medium")),
+        Contender("torchrl", _ALL),
         Contender("skrl", _ALL, best=("", "medium", "2threads+medium", "processes+medium")),
     )
 }
