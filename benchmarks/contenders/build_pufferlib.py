@@ -34,9 +34,11 @@ def pip(*arguments: str, **variables: str) -> None:
 
 with tempfile.TemporaryDirectory() as name:
     folder = Path(name)
-    # pip looks at a source package as it loads it: without environments that asks for nothing.
+    # pip runs a source package's setup as it loads it. Without environments that asks GitHub for
+    # nothing, but then misses a name that only they define.
+    (folder / "sitecustomize.py").write_text("import builtins\nbuiltins.c_extension_paths = []\n")
     source = ("--no-binary", "pufferlib", f"pufferlib=={VERSION}")
-    pip("download", "--dest", name, *source, NO_OCEAN="1", NO_TRAIN="1")
+    pip("download", "--dest", name, *source, NO_OCEAN="1", NO_TRAIN="1", PYTHONPATH=name)
     with tarfile.open(next(folder.glob("pufferlib-*.tar.gz"))) as archive:
         archive.extractall(folder, filter="data")
     unpacked = folder / f"pufferlib-{VERSION}"
