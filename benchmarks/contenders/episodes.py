@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -31,3 +32,13 @@ def make(task: Task) -> gymnasium.Env[Any, Any]:
     """One of the row's environments; it tells its returns only where a threshold is measured."""
     env: gymnasium.Env[Any, Any] = gymnasium.make(task.row.env, disable_env_checker=True)
     return env if task.row.threshold is None else TellsReturns(env, task)
+
+
+@dataclass(frozen=True)
+class Maker:
+    """``make`` for libraries that send it to processes of theirs, whatever they call it with."""
+
+    task: Task
+
+    def __call__(self, *_args: Any, **_settings: Any) -> gymnasium.Env[Any, Any]:
+        return make(self.task)
