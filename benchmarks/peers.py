@@ -10,17 +10,20 @@ of the repetitions' own ratios. ``other cores`` is what the rest of the machine 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 from contenders import table
 from contenders.process import MARK
-from contenders.registry import CONTENDERS, Contender
+from contenders.registry import CONTENDERS
 from contenders.rows import ROWS, Row
 from contenders.table import Run
 from contenders.venvs import NotInstalled, last_words, python_of
@@ -68,7 +71,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def _names(known: dict[str, object] | dict[str, Row] | dict[str, Contender]):  # type: ignore[no-untyped-def]
+def _names(known: Collection[str]) -> Callable[[str], list[str]]:
     def split(text: str) -> list[str]:
         wanted = text.split(",")
         unknown = [name for name in wanted if name not in known]
@@ -126,30 +129,38 @@ def run_once(
     command = [str(python), "-m", f"contenders.{name}", row.name, "--variant", variant]
     command += ["--seed", str(repeat + 1), "--seconds", str(options.seconds)]
     command += ["--limit", str(options.limit)]
-    # A session of its own: what it leaves behind is found and ended.
-    process = subprocess.Popen(
-        command,
-        env=environment(variant),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        out, err = process.communicate(timeout=options.limit + options.seconds + START)
-    except subprocess.TimeoutExpired:
-        end_group(process)
-        return Run(row.name, name, variant, repeat, failure="did not end in time")
-    finally:
-        end_group(process)
-    answers = [line for line in out.splitlines() if line.startswith(MARK)]
-    if process.returncode != 0 or not answers:
-        return Run(row.name, name, variant, repeat, failure=f"failed: {last_words(err)}")
-    result = json.loads(answers[-1].removeprefix(MARK))
+    result, failure = answer(command, variant, options.limit + options.seconds + START)
+    return Run(row.name, name, variant, repeat, result, failure)
+
+
+def answer(command: list[str], variant: str, timeout: float) -> tuple[dict[str, Any], str]:
+    """What a contender's process measured, or why it did not."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        # A session of its own: what it leaves behind is ended. A folder of its own: some libraries
+        # write where they are started.
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment(variant),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            return {}, "did not end in time"
+        finally:
+            end_group(process)
+    lines = [line for line in out.splitlines() if line.startswith(MARK)]
+    if process.returncode != 0 or not lines:
+        return {}, f"failed: {last_words(err)}"
+    result: dict[str, Any] = json.loads(lines[-1].removeprefix(MARK))
     if result["env_steps_per_second"] is None:
-        return Run(row.name, name, variant, repeat, failure="too slow to be measured")
-    return Run(row.name, name, variant, repeat, result)
+        return {}, "too slow to be measured"
+    return result, ""
 
 
 def environment(variant: str) -> dict[str, str]:
@@ -166,10 +177,8 @@ def environment(variant: str) -> dict[str, str]:
 
 def end_group(process: subprocess.Popen[str]) -> None:
     """End a process and all that it has started."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 

@@ -59,6 +59,7 @@ class Meter:
         """The training begins now: everything is imported and made."""
         self._began = time.perf_counter()
         self._cpu: CpuTimes | None = None
+        self._cores: tuple[float, float] | None = None
 
     def episode(self, value: float) -> None:
         """A training episode has ended with this return."""
@@ -80,7 +81,10 @@ class Meter:
         if updates > 0:
             self._record(Sample(now, env_steps, updates))
         done = self._measured() and (self.threshold is None or self._reached is not None)
-        return done or now > self.limit
+        if not done and now <= self.limit:
+            return False
+        self._count_cores(now)
+        return True
 
     def result(self) -> dict[str, float | None]:
         """Medians over the windows; None for what was not measured.
@@ -89,11 +93,7 @@ class Meter:
         ``cores`` (used by this contender) and ``other_cores`` (by the rest of the machine).
         """
         rates = window_rates(self._samples)
-        used = other = None
-        if self._cpu is not None and (now := cpu_times()) is not None:
-            wall = time.perf_counter() - self._began - self._samples[0].seconds
-            used = (now.own - self._cpu.own) / wall
-            other = max(0.0, (now.machine - self._cpu.machine) / wall - used)
+        used, other = self._cores or (None, None)
         return {
             "env_steps_per_second": statistics.median(r[0] for r in rates) if rates else None,
             "updates_per_second": statistics.median(r[1] for r in rates) if rates else None,
@@ -117,6 +117,15 @@ class Meter:
         if not self._samples:
             self._cpu = cpu_times()
         self._samples.append(sample)
+
+    def _count_cores(self, now: float) -> None:
+        """What was used since the warm-up, before the end of a training uses more."""
+        if self._cpu is None or (after := cpu_times()) is None:
+            return
+        wall = now - self._samples[0].seconds
+        if wall > 0:
+            used = (after.own - self._cpu.own) / wall
+            self._cores = used, max(0.0, (after.machine - self._cpu.machine) / wall - used)
 
     def _measured(self) -> bool:
         if not self._samples or self._samples[-1].seconds - self._samples[0].seconds < self.seconds:

@@ -47,8 +47,8 @@ def model_of(row: Row, env: Any, seed: int) -> Any:
     from torch import nn
 
     sizes = [row.hidden, row.hidden]
-    equal = {"learning_rate": row.learning_rate, "batch_size": row.batch, "gamma": rows.GAMMA}
-    equal |= {"seed": seed, "device": "cpu"}
+    equal: dict[str, Any] = {"learning_rate": row.learning_rate, "batch_size": row.batch}
+    equal |= {"gamma": rows.GAMMA, "seed": seed, "device": "cpu"}
     activation = nn.Tanh if row.activation == "tanh" else nn.ReLU
     policy: dict[str, Any] = {"activation_fn": activation, "net_arch": sizes}
     if row.algorithm == "ppo":

@@ -79,7 +79,7 @@ def models_of(row: Row, env: Any) -> dict[str, Any]:
 def agent_of(task: Task, env: Any) -> Any:
     """The agent with the row's settings, which tells the meter of every round."""
     row = task.row
-    kinds = {"ppo": PPO, "sac": SAC, "td3": TD3, "dqn": DQN}
+    kind: Any = {"ppo": PPO, "sac": SAC, "td3": TD3, "dqn": DQN}[row.algorithm]
     configs = {"ppo": PPO_CFG, "sac": SAC_CFG, "td3": TD3_CFG, "dqn": DQN_CFG}
     given: dict[str, Any] = {"discount_factor": rows.GAMMA, "learning_rate": row.learning_rate}
     if row.algorithm == "ppo":
@@ -110,7 +110,7 @@ def agent_of(task: Task, env: Any) -> Any:
             "exploration_scheduler": _epsilon,
         }
 
-    class Timed(kinds[row.algorithm]):  # type: ignore[misc]
+    class Timed(kind):  # type: ignore[misc]
         def post_interaction(self, *, timestep: int, timesteps: int) -> None:
             super().post_interaction(timestep=timestep, timesteps=timesteps)
             if (timestep + 1) % row.horizon == 0:

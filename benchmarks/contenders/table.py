@@ -86,8 +86,8 @@ def _lines_of(row: Row, runs: Sequence[Run]) -> list[list[Run]]:
             best = fastest(own)
             lines.append([run for run in own if run.variant == best])
         else:
-            for variant in dict.fromkeys(run.variant for run in own):
-                lines.append([run for run in own if run.variant == variant])
+            variants = dict.fromkeys(run.variant for run in own)
+            lines += [[run for run in own if run.variant == variant] for variant in variants]
     return lines
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import gymnasium
 import torch
+from tianshou.algorithm.modelfree.ddpg import ContinuousDeterministicPolicy
 from tianshou.algorithm.modelfree.dqn import DQN, DiscreteQLearningPolicy
 from tianshou.algorithm.modelfree.ppo import PPO
 from tianshou.algorithm.modelfree.reinforce import DiscreteActorPolicy, ProbabilisticActorPolicy
 from tianshou.algorithm.modelfree.sac import SAC, AutoAlpha, SACPolicy
 from tianshou.algorithm.modelfree.td3 import TD3
-from tianshou.algorithm.modelfree.ddpg import ContinuousDeterministicPolicy
 from tianshou.algorithm.optim import AdamOptimizerFactory
 from tianshou.data import Collector, VectorReplayBuffer
 from tianshou.env import DummyVectorEnv, SubprocVectorEnv
@@ -33,7 +33,9 @@ from contenders.rows import Row
 STEPS = 100_000_000
 
 
-def normal(location_and_scale: tuple[torch.Tensor, torch.Tensor]) -> torch.distributions.Distribution:
+def normal(
+    location_and_scale: tuple[torch.Tensor, torch.Tensor],
+) -> torch.distributions.Distribution:
     """What the policies for continuous actions sample from."""
     base = torch.distributions.Normal(*location_and_scale)
     return torch.distributions.Independent(base, 1)

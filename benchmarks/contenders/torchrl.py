@@ -38,9 +38,7 @@ class Parts:
         row, count = task.row, task.row.num_envs
         kind = ParallelEnv if "processes" in task.words else SerialEnv
         # One environment needs no batch: its examples use it alone for the off-policy losses.
-        self.env = (
-            self._single(task) if count == 1 else kind(count, lambda: self._single(task))
-        )
+        self.env = self._single(task) if count == 1 else kind(count, lambda: self._single(task))
         self.spec = self.env.action_spec_unbatched
         self.discrete = row.env == "CartPole-v1"
         self.actions = int(self.spec.shape[-1])
