@@ -1,4 +1,4 @@
-"""hpcpod and its peers on the same tasks: ``python benchmarks/peers.py``, about 40 minutes.
+"""hpcpod and its peers on the same tasks: ``python benchmarks/peers.py``, about 45 minutes.
 
 Each contender is a process of its own in a virtual environment of its own (made at the first
 run, about 1 GB each). They take turns, and so do the
@@ -57,7 +57,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--peers", type=_names(CONTENDERS), default=list(CONTENDERS))
     parser.add_argument("--repeats", type=int, default=3, help="of each (default: 3)")
     parser.add_argument(
-        "--seconds", type=float, default=4.0, help="of each measurement, after 1 s (default: 4)"
+        "--seconds", type=float, default=2.0, help="of each measurement, after 1 s (default: 2)"
     )
     parser.add_argument(
         "--limit", type=float, default=40.0, help="most seconds to a threshold (default: 40)"

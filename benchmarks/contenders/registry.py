@@ -51,9 +51,9 @@ CONTENDERS: dict[str, Contender] = {
     contender.name: contender
     for contender in (
         Contender(OURS, _ALL, matmul=("medium",)),
-        Contender("sb3", _ALL, best=_APART),
+        Contender("sb3", _ALL, best=(*_APART, "envpool+medium")),
         Contender("skrl", _ALL, best=_APART),
-        Contender("tianshou", _ALL, best=_APART),
+        Contender("tianshou", _ALL, best=(*_APART, "envpool+medium")),
         Contender(
             "cleanrl",
             _ALL,

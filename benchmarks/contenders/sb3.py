@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from stable_baselines3 import DQN, PPO, SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.noise import NormalActionNoise
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 
 from contenders import process, rows
 from contenders.process import Task
@@ -40,6 +41,61 @@ class Timer(BaseCallback):  # type: ignore[misc]
 
     def _on_step(self) -> bool:
         return not self._done
+
+
+class Pool(VecEnv):  # type: ignore[misc]
+    """EnvPool, whose threads step the environments, as this library wants them."""
+
+    def __init__(self, task: Task) -> None:
+        import envpool
+
+        row = task.row
+        self._pool: Any = envpool.make_gymnasium(
+            row.env, num_envs=row.num_envs, num_threads=row.cores, seed=task.seed
+        )
+        super().__init__(row.num_envs, self._pool.observation_space, self._pool.action_space)
+
+    def reset(self) -> Any:
+        return self._pool.reset()[0]
+
+    def step_async(self, actions: Any) -> None:
+        self._actions = actions
+
+    def step_wait(self) -> Any:
+        obs, reward, terminated, truncated, _ = self._pool.step(self._actions)
+        done = terminated | truncated
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        ended = np.flatnonzero(done)
+        if len(ended):
+            obs = obs.copy()
+            for i in ended:
+                cut = bool(truncated[i] and not terminated[i])
+                infos[i] = {"terminal_observation": obs[i].copy(), "TimeLimit.truncated": cut}
+            obs[ended] = self._pool.reset(ended.astype(np.int32))[0]
+        return obs, reward, done, infos
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        return [None] * self.num_envs
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        raise NotImplementedError
+
+    def env_method(self, method_name: str, *args: Any, **kwargs: Any) -> list[Any]:
+        raise NotImplementedError
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+        return [False] * self.num_envs
+
+
+def environments(task: Task) -> Any:
+    row = task.row
+    if "envpool" in task.words:
+        return Pool(task)
+    kind = SubprocVecEnv if "processes" in task.words else DummyVecEnv
+    return make_vec_env(row.env, row.num_envs, seed=task.seed, vec_env_cls=kind)
 
 
 def model_of(row: Row, env: Any, seed: int) -> Any:
@@ -90,8 +146,7 @@ def model_of(row: Row, env: Any, seed: int) -> Any:
 
 def train(task: Task) -> None:
     row = task.row
-    kind = SubprocVecEnv if "processes" in task.words else DummyVecEnv
-    env = make_vec_env(row.env, row.num_envs, seed=task.seed, vec_env_cls=kind)
+    env = environments(task)
     model = model_of(row, env, task.seed)
     model.learn(ENDLESS, callback=Timer(task))
     env.close()

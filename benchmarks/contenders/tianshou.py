@@ -128,6 +128,20 @@ def replayed(row: Row, net: Networks, optim: Any) -> Any:
     return TD3(policy=policy, **equal)
 
 
+def environments(task: Task) -> Any:
+    row = task.row
+    if "envpool" in task.words:  # which its collector takes as it is
+        import envpool
+
+        return envpool.make_gymnasium(
+            row.env, num_envs=row.num_envs, num_threads=row.cores, seed=task.seed
+        )
+    kind = SubprocVectorEnv if "processes" in task.words else DummyVectorEnv
+    envs = kind([lambda: episodes.make(task) for _ in range(row.num_envs)])
+    envs.seed(task.seed)
+    return envs
+
+
 def train(task: Task) -> None:
     row = task.row
     logging.disable(logging.WARNING)
@@ -135,9 +149,7 @@ def train(task: Task) -> None:
     net = Networks(row, episodes.make(task))
     optim = AdamOptimizerFactory(lr=row.learning_rate)
     algorithm = (ppo if row.epochs else replayed)(row, net, optim)
-    kind = SubprocVectorEnv if "processes" in task.words else DummyVectorEnv
-    envs = kind([lambda: episodes.make(task) for _ in range(row.num_envs)])
-    envs.seed(task.seed)
+    envs = environments(task)
     size = row.rollout if row.epochs else rows.BUFFER
     collector = Collector(
         algorithm,
