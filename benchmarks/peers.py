@@ -1,10 +1,10 @@
 """hpcpod and its peers on the same tasks: ``python benchmarks/peers.py``, about 45 minutes.
 
 Each contender is a process of its own in a virtual environment of its own (made at the first
-run, about 1 GB each). They take turns, and so do the
-repetitions: what disturbs the machine for minutes meets all of them. A rate is the median over
-windows after the warm-up, a figure of the table the median over repetitions, a ratio the median
-of the repetitions' own ratios. ``other cores`` is what the rest of the machine used meanwhile.
+run, about 1 GB each). They take turns, and so do the repetitions: what disturbs the machine for
+minutes meets all of them. A rate is the median over windows after the warm-up, a figure of the
+table the median over repetitions, a ratio the median of the repetitions' own ratios. ``cores``
+is what a contender used, ``other cores`` what the rest of the machine used meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 from contenders import table
 from contenders.process import MARK
-from contenders.registry import CONTENDERS
+from contenders.registry import CONTENDERS, OURS
 from contenders.rows import ROWS, Row
 from contenders.table import Run
 from contenders.venvs import NotInstalled, last_words, python_of
@@ -66,6 +66,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--venvs", type=Path, default=HERE / ".venvs", help="their folder")
     parser.add_argument("--json", type=Path, help="append each run to this file, a line each")
     options = parser.parse_args(arguments)
+    options.peers = [name for name in CONTENDERS if name in {OURS, *options.peers}]
     if options.quick:
         options.repeats, options.seconds, options.limit = 1, 1.0, 8.0
     return options

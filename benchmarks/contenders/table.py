@@ -61,10 +61,13 @@ def paired_ratio(ours: Sequence[Run], theirs: Sequence[Run], name: str) -> float
 
 
 def fastest(runs: Sequence[Run]) -> str:
-    """The variant with the highest median of environment steps/s; the first one without any."""
-    variants = list(dict.fromkeys(run.variant for run in runs))
-    rates = {v: median(_rates(r for r in runs if r.variant == v)) or 0.0 for v in variants}
-    return max(variants, key=lambda variant: rates[variant])
+    """Among the variants that were run most often, the one with the most environment steps/s."""
+
+    def key(variant: str) -> tuple[int, float]:
+        rates = [rate for rate in _rates(r for r in runs if r.variant == variant) if rate]
+        return len(rates), median(rates) or 0.0
+
+    return max(dict.fromkeys(run.variant for run in runs), key=key)
 
 
 def _rates(runs: Iterable[Run]) -> list[float | None]:
@@ -97,7 +100,7 @@ def _row_table(row: Row, runs: Sequence[Run]) -> str:
     timed = row.threshold is not None
     head = ["", "version", "env steps/s", "updates/s", "hpcpod is"]
     head += [f"s to {row.threshold:g}", "hpcpod takes"] if timed else []
-    head += ["other cores", "remarks"]
+    head += ["cores", "other cores", "remarks"]
     text = [f"### {row.name}: {describe(row)}", "", _markdown(head), _markdown(["---"] * len(head))]
     text += [_markdown(_cells(line, ours, timed)) for line in lines]
     return "\n".join([*text, ""])
@@ -109,7 +112,7 @@ def _cells(line: Sequence[Run], ours: Sequence[Run], timed: bool) -> list[str]:
     good = [run for run in line if run.result]
     remarks = list(dict.fromkeys(run.failure for run in line if run.failure))
     if not good:
-        return [name, "", *[""] * (5 if timed else 3), "", "; ".join(remarks)]
+        return [name, *[""] * (8 if timed else 6), "; ".join(remarks)]
     ratio = paired_ratio(ours, good, "env_steps_per_second")
     cells = [name, str(good[0].result.get("version", "?")), amount(median(_rates(good)))]
     cells += [amount(median(run.number("updates_per_second") for run in good)), times(ratio)]
@@ -119,7 +122,9 @@ def _cells(line: Sequence[Run], ours: Sequence[Run], timed: bool) -> list[str]:
     remarks += dict.fromkeys(note for run in good for note in run.result.get("notes", ()))
     if other is not None and other > BUSY:
         remarks.append("contended")
-    return [*cells, "?" if other is None else f"{other:.2f}", "; ".join(remarks)]
+    used = median(run.number("cores") for run in good)
+    cores = ["?" if each is None else f"{each:.2f}" for each in (used, other)]
+    return [*cells, *cores, "; ".join(remarks)]
 
 
 def _time_cells(good: Sequence[Run], ours: Sequence[Run]) -> list[str]:

@@ -55,9 +55,10 @@ def python_of(name: str, venvs: Path) -> Path:
 def _digest(name: str) -> str:
     """Of everything that decides what is installed."""
     sources = [CONSTRAINTS, *sorted(REQUIREMENTS.glob(f"{name}.*")), HERE / f"build_{name}.py"]
-    if name == OURS:
-        sources += [ROOT / "constraints.txt", ROOT / "pyproject.toml"]  # its entry points
     content = b"\0".join(path.read_bytes() for path in sources if path.is_file())
+    if name == OURS:  # its code is used where it stands; its entry points are not
+        project, _, _tools = (ROOT / "pyproject.toml").read_bytes().partition(b"[tool.")
+        content += (ROOT / "constraints.txt").read_bytes() + project
     return hashlib.sha256(content + sys.version.encode()).hexdigest()
 
 

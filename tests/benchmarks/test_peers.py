@@ -122,6 +122,8 @@ def test_the_table_says_ratios_and_why_one_is_missing() -> None:
     runs = [run(OURS, 20_000.0), run("sb3", 10_000.0), run("rllib", None)]
     text = table.render(runs)
     assert "| sb3 | ? | 10,000 | 156 | 2.00x | never |" in text
+    columns = {line.count("|") for line in text.splitlines() if line.startswith("|")}
+    assert len(columns) == 1
     assert "failed: no luck" in text
     assert "s to 475" in text
 
@@ -134,6 +136,8 @@ def test_where_each_is_at_its_best_only_the_fastest_variant_counts() -> None:
         run("sb3", 200.0, row=row, variant="medium"),
     ]
     assert table.fastest(runs[1:]) == "medium"
+    again = [*runs, run(OURS, 300.0, 1, row), run("sb3", 80.0, 1, row)]
+    assert table.fastest(again[1:]) == "", "the one that was run again"
     text = table.render(runs)
     assert "| sb3 medium | ? | 200 | 3.1 | 1.50x |" in text
     assert "| sb3 |" not in text
@@ -162,7 +166,7 @@ def test_refusals() -> None:
 
 def test_options() -> None:
     options = peers.parse(["--rows", "sac-pendulum,ppo-cartpole", "--peers", "sb3", "--quick"])
-    assert (options.rows, options.peers) == (["ppo-cartpole", "sac-pendulum"], ["sb3"])
+    assert (options.rows, options.peers) == (["ppo-cartpole", "sac-pendulum"], [OURS, "sb3"])
     assert options.repeats == 1
     with pytest.raises(SystemExit):
         peers.parse(["--rows", "chess"])
