@@ -46,7 +46,7 @@ class Meter:
     threshold: float | None = None
     """If given, measure until it is reached, or until ``limit``."""
     limit: float = 60.0
-    """Seconds from ``begin`` after which it ends in any case."""
+    """Seconds from ``begin`` after which a threshold is no longer waited for."""
 
     def __post_init__(self) -> None:
         self._returns: deque[float] = deque(maxlen=EPISODES)
@@ -80,8 +80,8 @@ class Meter:
         self._look_at_threshold(now)
         if updates > 0:
             self._record(Sample(now, env_steps, updates))
-        done = self._measured() and (self.threshold is None or self._reached is not None)
-        if not done and now <= self.limit:
+        waits = self.threshold is not None and self._reached is None and now <= self.limit
+        if waits or not self._measured():
             return False
         self._count_cores(now)
         return True

@@ -43,11 +43,22 @@ def test_a_window_is_made_of_whole_rounds() -> None:
 
 
 def test_rounds_that_only_explore_are_not_measured() -> None:
-    meter = Meter(seconds=0.0, limit=0.05)
+    meter = Meter(seconds=0.0)
     assert not meter.tick(1_000_000, 0)
-    time.sleep(0.06)
-    assert meter.tick(2_000_000, 0)
+    assert not meter.tick(2_000_000, 1), "the warm-up begins with the first update"
     assert meter.result()["env_steps_per_second"] is None
+
+
+def test_a_threshold_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 1.0, *[2.0 + 0.3 * n for n in range(20)]])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    meter = Meter(seconds=1.0, threshold=475.0, limit=5.0)
+    ticks = 0
+    while not meter.tick(300 * ticks, 3 * ticks + 1):
+        ticks += 1
+    assert ticks == 12, "2.0 + 0.3 * 11 is the first moment after the limit"
+    assert meter.result()["env_steps_per_second"] == pytest.approx(1000.0)
+    assert meter.result()["seconds_to_threshold"] is None
 
 
 def test_the_threshold_is_of_the_last_episodes() -> None:
