@@ -4,7 +4,8 @@ Each contender is a process of its own in a virtual environment of its own (made
 run, about 1 GB each). They take turns, and so do the repetitions: what disturbs the machine for
 minutes meets all of them. A rate is the median over windows after the warm-up, a figure of the
 table the median over repetitions, a ratio the median of the repetitions' own ratios. ``cores``
-is what a contender used, ``other cores`` what the rest of the machine used meanwhile.
+is what a contender used, ``other cores`` what the rest of the machine used meanwhile; "per CPU s"
+is hpcpod's ratio of steps per second of processor time, which a busy machine disturbs least.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Meter:
         """The training begins now: everything is imported and made."""
         self._began = time.perf_counter()
         self._cpu: CpuTimes | None = None
-        self._cores: tuple[float, float] | None = None
+        self._cores: tuple[float, float, float] | None = None
 
     def episode(self, value: float) -> None:
         """A training episode has ended with this return."""
@@ -90,16 +90,18 @@ class Meter:
         """Medians over the windows; None for what was not measured.
 
         ``env_steps_per_second``, ``updates_per_second``, ``seconds_to_threshold``,
-        ``cores`` (used by this contender) and ``other_cores`` (by the rest of the machine).
+        ``cores`` (used by this contender), ``other_cores`` (by the rest of the machine) and
+        ``env_steps_per_cpu_second``, which a busy machine disturbs least.
         """
         rates = window_rates(self._samples)
-        used, other = self._cores or (None, None)
+        used, other, per_cpu_second = self._cores or (None, None, None)
         return {
             "env_steps_per_second": statistics.median(r[0] for r in rates) if rates else None,
             "updates_per_second": statistics.median(r[1] for r in rates) if rates else None,
             "seconds_to_threshold": self._reached,
             "cores": used,
             "other_cores": other,
+            "env_steps_per_cpu_second": per_cpu_second,
             "windows": len(rates),
         }
 
@@ -124,8 +126,10 @@ class Meter:
             return
         wall = now - self._samples[0].seconds
         if wall > 0:
-            used = (after.own - self._cpu.own) / wall
-            self._cores = used, max(0.0, (after.machine - self._cpu.machine) / wall - used)
+            steps = self._samples[-1].env_steps - self._samples[0].env_steps
+            own = after.own - self._cpu.own
+            other = max(0.0, after.machine - self._cpu.machine - own)
+            self._cores = own / wall, other / wall, steps / max(own, 0.01)
 
     def _measured(self) -> bool:
         if not self._samples or self._samples[-1].seconds - self._samples[0].seconds < self.seconds:

@@ -98,7 +98,7 @@ def _row_table(row: Row, runs: Sequence[Run]) -> str:
     lines = _lines_of(row, runs)
     ours = next((line for line in lines if line[0].contender == OURS), [])
     timed = row.threshold is not None
-    head = ["", "version", "env steps/s", "updates/s", "hpcpod is"]
+    head = ["", "version", "env steps/s", "updates/s", "hpcpod is", "per CPU s"]
     head += [f"s to {row.threshold:g}", "hpcpod takes"] if timed else []
     head += ["cores", "other cores", "remarks"]
     text = [f"### {row.name}: {describe(row)}", "", _markdown(head), _markdown(["---"] * len(head))]
@@ -112,10 +112,11 @@ def _cells(line: Sequence[Run], ours: Sequence[Run], timed: bool) -> list[str]:
     good = [run for run in line if run.result]
     remarks = list(dict.fromkeys(run.failure for run in line if run.failure))
     if not good:
-        return [name, *[""] * (8 if timed else 6), "; ".join(remarks)]
+        return [name, *[""] * (9 if timed else 7), "; ".join(remarks)]
     ratio = paired_ratio(ours, good, "env_steps_per_second")
     cells = [name, str(good[0].result.get("version", "?")), amount(median(_rates(good)))]
     cells += [amount(median(run.number("updates_per_second") for run in good)), times(ratio)]
+    cells.append(times(paired_ratio(ours, good, "env_steps_per_cpu_second")))
     if timed:
         cells += _time_cells(good, ours)
     other = median(run.number("other_cores") for run in good)

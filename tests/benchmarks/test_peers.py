@@ -132,7 +132,7 @@ def test_a_ratio_is_paired_by_repetition() -> None:
 def test_the_table_says_ratios_and_why_one_is_missing() -> None:
     runs = [run(OURS, 20_000.0), run("sb3", 10_000.0), run("rllib", None)]
     text = table.render(runs)
-    assert "| sb3 | ? | 10,000 | 156 | 2.00x | never |" in text
+    assert "| sb3 | ? | 10,000 | 156 | 2.00x |  | never |" in text
     columns = {line.count("|") for line in text.splitlines() if line.startswith("|")}
     assert len(columns) == 1
     assert "failed: no luck" in text
@@ -212,3 +212,5 @@ def test_hpcpod_is_measured() -> None:
     result = json.loads(done.stdout.splitlines()[-1].removeprefix(MARK))
     assert result["env_steps_per_second"] == pytest.approx(64 * result["updates_per_second"])
     assert result["windows"] >= 3
+    if Path("/proc/stat").exists():
+        assert result["env_steps_per_cpu_second"] > 0
