@@ -30,7 +30,7 @@ from contenders.table import Run
 from contenders.venvs import NotInstalled, last_words, python_of
 
 HERE = Path(__file__).parent
-START = 60.0
+START = 90.0
 """Seconds that a process may take beside its measurement: imports, networks, first steps."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 

@@ -46,7 +46,8 @@ class Meter:
     threshold: float | None = None
     """If given, measure until it is reached, or until ``limit``."""
     limit: float = 60.0
-    """Seconds from ``begin`` after which a threshold is no longer waited for."""
+    """Seconds from ``begin`` after which a threshold is no longer waited for, and one window is
+    enough: some need half a minute for a round."""
 
     def __post_init__(self) -> None:
         self._returns: deque[float] = deque(maxlen=EPISODES)
@@ -81,7 +82,8 @@ class Meter:
         if updates > 0:
             self._record(Sample(now, env_steps, updates))
         waits = self.threshold is not None and self._reached is None and now <= self.limit
-        if waits or not self._measured():
+        fewest = FEWEST_WINDOWS if now <= self.limit else 1
+        if waits or not self._measured(fewest):
             return False
         self._count_cores(now)
         return True
@@ -131,10 +133,10 @@ class Meter:
             other = max(0.0, after.machine - self._cpu.machine - own)
             self._cores = own / wall, other / wall, steps / max(own, 0.01)
 
-    def _measured(self) -> bool:
+    def _measured(self, fewest: int) -> bool:
         if not self._samples or self._samples[-1].seconds - self._samples[0].seconds < self.seconds:
             return False
-        return len(window_rates(self._samples)) >= FEWEST_WINDOWS
+        return len(window_rates(self._samples)) >= fewest
 
 
 def window_rates(samples: list[Sample], window: float = WINDOW) -> list[tuple[float, float]]:
