@@ -141,7 +141,8 @@ def describe(row: Row) -> str:
     if row.epochs:
         how = f"{row.num_envs:,} x {row.horizon}, minibatch {row.batch:,}, {row.epochs} epochs"
     else:
-        how = f"batch {row.batch}, {row.rollout} steps, then {row.updates} updates"
+        updates = "1 update" if row.updates == 1 else f"{row.updates} updates"
+        how = f"batch {row.batch}, {updates} after {row.rollout} steps"
     cores = "one thread" if row.cores == 1 else f"{row.cores} cores, each at its best"
     return f"{row.env}, {how}, 2 x {row.hidden} {row.activation}, {cores}"
 

@@ -11,7 +11,7 @@ from torch import nn
 from torchrl.collectors import Collector
 from torchrl.data import LazyTensorStorage, ReplayBuffer
 from torchrl.data.replay_buffers import SamplerWithoutReplacement
-from torchrl.envs import GymWrapper, ParallelEnv, SerialEnv
+from torchrl.envs import DoubleToFloat, GymWrapper, ParallelEnv, SerialEnv, TransformedEnv
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 from torchrl.modules import (
     MLP,
@@ -48,7 +48,9 @@ class Parts:
 
     @staticmethod
     def _single(task: Task) -> Any:
-        return GymWrapper(episodes.make(task))
+        env = GymWrapper(episodes.make(task))
+        doubles = env.observation_spec["observation"].dtype == torch.float64
+        return TransformedEnv(env, DoubleToFloat(in_keys=["observation"])) if doubles else env
 
     def mlp(self, outputs: int, inputs: int | None = None) -> Any:
         return MLP(
