@@ -167,9 +167,11 @@ def answer(command: list[str], variant: str, timeout: float) -> tuple[dict[str, 
 
 def environment(variant: str) -> dict[str, str]:
     """Of a contender's process: threads, no GPU, and where its module is."""
-    threads = "2" if "2threads" in variant.split("+") else "1"
+    words = variant.split("+")
+    threads = "2" if "2threads" in words else "1"
     return {
         **os.environ,
+        **({"OMP_WAIT_POLICY": "PASSIVE"} if "passive" in words else {}),
         **dict.fromkeys(THREADS, threads),
         "CUDA_VISIBLE_DEVICES": "",
         "PYTHONPATH": str(HERE),

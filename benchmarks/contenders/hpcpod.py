@@ -6,17 +6,19 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+import torch
+
 from contenders import process, rows
 from contenders.meter import EPISODES
 from contenders.process import Task
 from contenders.rows import Row
-from hpcpod import plugins
 from hpcpod.agents.base import Agent
 from hpcpod.agents.dqn import DQN
 from hpcpod.agents.ppo import PPO
 from hpcpod.agents.sac import SAC
 from hpcpod.agents.td3 import TD3
 from hpcpod.envs.make import make_env
+from hpcpod.envs.threads import set_env_threads
 from hpcpod.envs.vec_env import VecEnv, random_seeds
 from hpcpod.errors import UnusablePlugin
 from hpcpod.pod.learner import Learner
@@ -59,31 +61,28 @@ def hyperparameters(row: Row) -> dict[str, object]:
 
 
 def agent_of(task: Task, env: VecEnv) -> Agent:
-    """The agent; a setting that it does not have is told, unless it is what it always does."""
+    """The agent; settings that are no choice in it are left out."""
     kind: Any = AGENTS[task.row.algorithm]
-    given = hyperparameters(task.row)
     known = {field.name for field in fields(kind.Config)}
-    if "activation" not in known and (task.row.algorithm, task.row.activation) == ("ppo", "relu"):
-        task.notes.append("tanh instead of relu")
-    config = kind.Config(**{name: value for name, value in given.items() if name in known})
-    return AGENTS[task.row.algorithm](env.spec, config, task.seed)
+    given = {name: value for name, value in hyperparameters(task.row).items() if name in known}
+    agent: Agent = kind(env.spec, kind.Config(**given), task.seed)
+    return agent
 
 
 def env_of(task: Task) -> VecEnv:
     """The row's environments on the row's backend, or on gymnasium's where that is missing."""
     row, backend = task.row, task.row.backend
-    if backend in plugins.known("envs"):
-        try:
-            return make_env(row.env, row.num_envs, backend=backend)
-        except UnusablePlugin as error:
-            task.notes.append(str(error))
-    else:
-        task.notes.append(f"no backend '{backend}' yet: gymnasium")
+    try:
+        return make_env(row.env, row.num_envs, backend=backend)
+    except UnusablePlugin as error:
+        task.notes.append(str(error))
     return make_env(row.env, row.num_envs, backend="gymnasium")
 
 
 def train(task: Task) -> None:
     row = task.row
+    torch.set_flush_denormal(True)  # as in every pod
+    set_env_threads(row.cores)
     env = env_of(task)
     agent = agent_of(task, env)
     buffer, worker, learner = agent.make_buffer(), Worker(env), Learner(agent)

@@ -50,7 +50,13 @@ _APART = ("", "medium", "2threads+medium", "processes+medium")
 CONTENDERS: dict[str, Contender] = {
     contender.name: contender
     for contender in (
-        Contender(OURS, _ALL, matmul=("medium",)),
+        Contender(
+            OURS,
+            _ALL,
+            matmul=("medium",),
+            best=("medium", "2threads+medium", "2threads+medium+passive"),
+            batched=("2threads+passive", "2threads+medium+passive"),
+        ),
         Contender("sb3", _ALL, best=(*_APART, "envpool+medium")),
         Contender("skrl", _ALL, best=_APART),
         Contender("tianshou", _ALL, best=(*_APART, "envpool+medium")),

@@ -46,3 +46,9 @@ def fraction(name: str, value: float) -> None:
     """Refuse what is outside of [0, 1] (ValueError)."""
     if not 0 <= value <= 1:
         raise ValueError(f"{name} must be in [0, 1], got {value}")
+
+
+def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    """Refuse a word that is not among ``known`` (ValueError)."""
+    if value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -75,6 +75,8 @@ class PPOConfig:
     """Units of each hidden layer."""
     layers: int = field(default=2, metadata={"structural": True})
     """Hidden layers of the policy, and as many of the critic."""
+    activation: Literal["tanh", "relu"] = field(default="tanh", metadata={"structural": True})
+    """What stands after each hidden layer."""
     h_term: float = 0.0
     """Weight of the Hamiltonian term (``agents/h_term.py``); its papers take 0.125. 0: none."""
     h_steps: int = 4
@@ -93,6 +95,7 @@ class PPOConfig:
             checks.at_least(name, getattr(self, name), 1)
         checks.shape(self.hidden, self.layers)
         checks.h_term(self.h_term, self.h_steps, h_term.MOST_STEPS)
+        checks.one_of("activation", self.activation, ("tanh", "relu"))
         if not math.isfinite(self.log_std_init):
             raise ValueError(f"log_std_init must be finite, got {self.log_std_init}")
 

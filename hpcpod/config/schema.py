@@ -141,6 +141,9 @@ class PodConfig:
     """Whether collecting and learning overlap. This version takes turns."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """``cpu``, ``cuda``, or ``auto``: a GPU when ``resources.gpus_per_pod`` is above 0."""
+    torch_threads: Count = 1
+    """Threads of one tensor operation. More than one pays for wide networks on cores that nobody
+    else uses, and costs where they are shared; simulators use ``resources.cpus_per_pod``."""
     matmul: Literal["highest", "high", "medium"] = "highest"
     """Precision of float32 matrix products: ``highest`` is float32. ``high`` and ``medium`` trade
     digits for time where the processor can: TensorFloat32 on GPUs, and ``medium`` is bfloat16
@@ -192,7 +195,7 @@ class ResourcesConfig:
     gpus_per_pod: Natural = 0
     """GPUs of a slot; 0 trains on the CPU."""
     cpus_per_pod: Count = 1
-    """CPU cores of a slot, and threads of its training process."""
+    """CPU cores of a slot, and threads that step the environments where a backend has threads."""
     pods_per_gpu: Literal[1] = 1
     """Pods that share one GPU. This version gives each its own."""
 

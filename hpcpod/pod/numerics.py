@@ -8,11 +8,13 @@ from contextlib import contextmanager
 import torch
 
 from hpcpod.config.schema import RunConfig
+from hpcpod.envs.threads import env_threads, set_env_threads
 
 
 def set_numerics(config: RunConfig) -> None:
     """Set this process up as a run wants it."""
-    torch.set_num_threads(config.resources.cpus_per_pod)
+    torch.set_num_threads(config.pod.torch_threads)
+    set_env_threads(config.resources.cpus_per_pod)
     torch.set_float32_matmul_precision(config.pod.matmul)
     # Adam's moments fade away through numbers that take a CPU a hundred times as long.
     torch.set_flush_denormal(True)
@@ -20,8 +22,9 @@ def set_numerics(config: RunConfig) -> None:
 
 @contextmanager
 def numerics(config: RunConfig) -> Iterator[None]:
-    """The same for a while; threads and precision are then what they were before."""
-    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    """The same for a while; threads and precision are then as before."""
+    threads, envs = torch.get_num_threads(), env_threads()
+    precision = torch.get_float32_matmul_precision()
     set_numerics(config)
     try:
         yield
@@ -29,3 +32,4 @@ def numerics(config: RunConfig) -> Iterator[None]:
         torch.set_flush_denormal(False)
         torch.set_float32_matmul_precision(precision)
         torch.set_num_threads(threads)
+        set_env_threads(envs)

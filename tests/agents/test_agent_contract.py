@@ -55,6 +55,7 @@ class TestPPOWithEveryOption(TestPPO):
         "anneal_steps": 300,
         "entropy": 0.01,
         "h_term": 0.125,
+        "activation": "relu",
     }
 
 
@@ -258,6 +259,7 @@ def test_continuous_actions_keep_their_shape_and_are_learned_from(
     [
         (PPOConfig, {"gamma": 1.7}, r"gamma must be in \[0, 1\], got 1.7"),
         (PPOConfig, {"learning_rate": 0.0}, "learning_rate must be positive, got 0.0"),
+        (PPOConfig, {"activation": "gelu"}, "activation must be one of tanh, relu, got gelu"),
         (PPOConfig, {"epochs": 0}, "epochs must be at least 1, got 0"),
         (PPOConfig, {"entropy": float("nan")}, "entropy must be at least 0, got nan"),
         (DQNConfig, {"tau": 0.0}, "tau must be positive, got 0.0"),
@@ -274,7 +276,7 @@ def test_continuous_actions_keep_their_shape_and_are_learned_from(
     ],
 )
 def test_impossible_hyperparameters_are_refused_in_a_sentence(
-    config: Any, arguments: dict[str, float], sentence: str
+    config: Any, arguments: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
         config(**arguments)

@@ -22,6 +22,7 @@ import torch
 
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.make import make_env
+from hpcpod.envs.threads import env_threads, set_env_threads
 from hpcpod.envs.vec_env import Step, check_env, episode_seed, random_seeds, tensor_form
 from hpcpod.errors import Diverged, UnusableWrapper, UserError
 
@@ -214,16 +215,16 @@ def mujoco_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("mujoco")]
 
 
-def test_threads_are_torchs_and_end_with_the_environment() -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
+def test_threads_are_the_process_s_and_end_with_the_environment() -> None:
+    before = env_threads()
+    set_env_threads(3)
     try:
         env = MujocoVecEnv("HalfCheetah-v5", 24)
         env.reset()
         for action in some_actions(env, 20):
             env.step(action)
     finally:
-        torch.set_num_threads(before)
+        set_env_threads(before)
     started = mujoco_threads()
     assert len(started) == 2  # beside this one
     env.close()

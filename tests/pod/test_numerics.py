@@ -9,25 +9,29 @@ import torch
 
 from hpcpod.api import train_config
 from hpcpod.config.loading import from_mapping
+from hpcpod.envs.threads import env_threads
 from hpcpod.pod.numerics import numerics
 from tests.small_runs import mapping
 
 
-def state() -> tuple[int, str, bool]:
+def state() -> tuple[int, int, str, bool]:
     smallest = torch.tensor([1e-40]) * torch.ones(1)
     return (
         torch.get_num_threads(),
+        env_threads(),
         torch.get_float32_matmul_precision(),
         float(smallest) == 0.0,
     )
 
 
 def test_a_process_computes_as_configured_and_afterwards_as_before() -> None:
-    config = from_mapping(mapping(pod={"matmul": "medium"}, resources={"cpus_per_pod": 2}))
+    config = from_mapping(
+        mapping(pod={"matmul": "medium", "torch_threads": 2}, resources={"cpus_per_pod": 3})
+    )
     before = state()
-    assert before == (1, "highest", False)
+    assert before == (1, 1, "highest", False)
     with pytest.raises(RuntimeError, match="in the middle"), numerics(config):
-        assert state() == (2, "medium", True)
+        assert state() == (2, 3, "medium", True)
         raise RuntimeError("in the middle")
     assert state() == before
 

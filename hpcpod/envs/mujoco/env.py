@@ -20,6 +20,7 @@ from hpcpod.envs import construct
 from hpcpod.envs.arrays import Array, action_map, check_finite, tensor
 from hpcpod.envs.mujoco import arms, balance, runners
 from hpcpod.envs.mujoco.task import Task, options
+from hpcpod.envs.threads import env_threads
 from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, check_device, episode_seed
 from hpcpod.errors import UnusableWrapper, UserError
 
@@ -74,8 +75,8 @@ class MujocoVecEnv:
             wrappers: none: there is no gymnasium environment to put them around.
             kwargs: the weights and ranges of gymnasium's environment, by their names there, and
                 ``max_episode_steps``.
-            threads: that simulate, at most N of them. None: as many as torch computes with
-                when this is made, which a pod sets to ``resources.cpus_per_pod``.
+            threads: that simulate, at most N of them. None: ``env_threads()`` when this is made,
+                which a pod sets to ``resources.cpus_per_pod``.
 
         Raises:
             UserError: there is no such task, it has no such argument, MuJoCo is not installed,
@@ -96,7 +97,7 @@ class MujocoVecEnv:
         chosen = options(kind, given)
         model = _load(kind)
         self._task = kind(model=model, **chosen)
-        self._simulations = _simulations(self._task, num_envs, threads or torch.get_num_threads())
+        self._simulations = _simulations(self._task, num_envs, threads or env_threads())
         low, high = model.actuator_ctrlrange.astype(np.float32).T
         actions = gym.spaces.Box(low, high)
         observations = self._task.observation(self._simulations.fields([0]))
