@@ -48,7 +48,7 @@ def arguments(row: Row, seed: int) -> dict[str, object]:
     if row.algorithm == "dqn":
         return equal | {
             "learning-rate": row.learning_rate,
-            "train-frequency": row.rollout,
+            "train-frequency": row.rollout // row.updates,  # one by one
             "target-network-frequency": rows.TARGET_STEPS,
             "end-e": rows.EPSILON_END,
             "exploration-fraction": rows.EPSILON_STEPS / STEPS,

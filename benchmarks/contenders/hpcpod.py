@@ -56,6 +56,7 @@ def hyperparameters(row: Row) -> dict[str, object]:
             "epsilon_steps": rows.EPSILON_STEPS,
             "epsilon_end": rows.EPSILON_END,
             "double": False,
+            "max_grad_norm": 0.0,
         }
     return given | {"tau": rows.TAU, "updates_per_step": row.updates / row.rollout}
 

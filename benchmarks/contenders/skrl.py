@@ -104,7 +104,7 @@ def agent_of(task: Task, env: Any) -> Any:
             given |= {name: GaussianNoise, f"{name}_kwargs": {"mean": 0.0, "std": std}}
     if row.algorithm == "dqn":
         given |= {
-            "update_interval": row.rollout,
+            "update_interval": row.rollout // row.updates,  # one by one
             "target_update_interval": rows.TARGET_STEPS,
             "polyak": 1.0,
             "exploration_scheduler": _epsilon,

@@ -80,7 +80,7 @@ class DQNConfig:
     priority_beta_steps: int = 100_000
     """Environment steps in which that rises to 1, linearly."""
     max_grad_norm: float = 10.0
-    """The gradient is scaled down to this Euclidean norm."""
+    """The gradient is scaled down to this Euclidean norm; 0 leaves it."""
     hidden: int = field(default=128, metadata={"structural": True})
     """Units of each hidden layer."""
     layers: int = field(default=2, metadata={"structural": True})
@@ -89,7 +89,7 @@ class DQNConfig:
     """Scale vector observations by their running mean and variance."""
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "max_grad_norm", "tau"):
+        for name in ("learning_rate", "tau"):
             checks.positive(name, getattr(self, name))
         for name in ("gamma", "tau", "epsilon_start", "epsilon_end", "priority_beta"):
             checks.fraction(name, getattr(self, name))
@@ -99,9 +99,10 @@ class DQNConfig:
             checks.at_least(name, getattr(self, name), 1)
         checks.at_most("n_steps", self.n_steps, MOST_STEPS)
         checks.shape(self.hidden, self.layers)
-        for name in ("learning_starts", "epsilon_steps", "priority_exponent"):
+        for name in ("learning_starts", "epsilon_steps", "max_grad_norm"):
             checks.at_least(name, getattr(self, name), 0)
-        checks.at_least("priority_beta_steps", self.priority_beta_steps, 0)
+        for name in ("priority_exponent", "priority_beta_steps"):
+            checks.at_least(name, getattr(self, name), 0)
 
 
 class DQN:
@@ -164,7 +165,7 @@ class DQN:
             inputs = {"obs": obs}
             if explore:
                 inputs["epsilon"] = torch.full((), self.epsilon, device=self._device)
-                self._env_steps += len(obs)
+                self._env_steps += obs.shape[0]
             return self._captured_act[explore](inputs)[0]
 
     def update(self, buffer: Buffer) -> Metrics:
@@ -190,7 +191,7 @@ class DQN:
             if self._updates % interval == 0:
                 self._move_target()
         means = torch.stack(records).mean(0).tolist()
-        metrics = dict(zip(("loss", "q_mean", "grad_norm"), means, strict=True))
+        metrics = dict(zip(("loss", "q_mean"), means, strict=True))
         if not all(math.isfinite(value) for value in means):
             raise Diverged(f"dqn: not finite after update {self._updates}: {metrics}")
         return {**metrics, "epsilon": self.epsilon}
@@ -226,7 +227,7 @@ class DQN:
         return (self._network(self._observations(inputs["obs"])).argmax(dim=-1),)
 
     def _explore(self, inputs: State) -> Outputs:
-        (greedy,), n = self._best(inputs), len(inputs["obs"])
+        (greedy,), n = self._best(inputs), inputs["obs"].shape[0]
         generator, device = self._generator, self._device
         lottery = torch.rand(n, generator=generator, device=device)
         other = torch.randint(self._actions, (n,), generator=generator, device=device)
@@ -257,16 +258,13 @@ class DQN:
             weight = probability.view(count, size) ** -self.beta
             many["weight"] = (weight / weight.amax(dim=1, keepdim=True)).view(-1)
         parts = [slice(i * size, (i + 1) * size) for i in range(count)]
-        records, errors = zip(
-            *[self._captured_descend({n: t[part] for n, t in many.items()}) for part in parts],
-            strict=True,
-        )
-        # New priorities count from the next drawing on.
-        buffer.prioritise(index, torch.cat(errors))
-        return list(records)
+        done = [self._captured_descend({n: t[part] for n, t in many.items()}) for part in parts]
+        if config.priority_exponent:  # new priorities count from the next drawing on
+            buffer.prioritise(index, torch.cat([errors for _, errors in done]))
+        return [record for record, *_ in done]
 
     def _descend(self, batch: State) -> Outputs:
-        """One step of Adam on the Huber loss; loss, mean Q and gradient norm, [3], and δ [B]."""
+        """One step of Adam on the Huber loss; loss and mean Q, [2]; δ [B] if weighted."""
         choice = None
         if self._config.double:
             with torch.no_grad():
@@ -278,12 +276,15 @@ class DQN:
             loss = (batch["weight"] * F.smooth_l1_loss(q, target, reduction="none")).mean()
         else:
             loss = F.smooth_l1_loss(q, target)
-        self._optimizer.zero_grad()
+        for p in self._parameters:  # what zero_grad does, without its hooks
+            p.grad = None
         loss.backward()  # type: ignore[no-untyped-call]
-        norm = nn.utils.clip_grad_norm_(self._parameters, self._config.max_grad_norm)
+        if self._config.max_grad_norm:
+            nn.utils.clip_grad_norm_(self._parameters, self._config.max_grad_norm)
         self._optimizer.step()
         with torch.no_grad():
-            return torch.stack([loss, q.mean(), norm]), target - q
+            record = torch.stack([loss, q.mean()])
+            return (record, target - q) if "weight" in batch else (record,)
 
     def _move_target(self) -> None:
         with torch.no_grad():

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -16,7 +17,7 @@ def mlp(
     activation: type[nn.Module],
     out_gain: float,
     generator: torch.Generator,
-) -> nn.Sequential:
+) -> MLP:
     """A fully connected network with orthogonal weights and zero biases.
 
     Args:
@@ -35,21 +36,54 @@ def mlp(
             linear.weight.copy_(gain * _orthogonal(outputs, inputs, generator))
             linear.bias.zero_()
         layers += [linear] if last else [linear, activation()]
-    return nn.Sequential(*layers)
+    return MLP(*layers)
+
+
+class MLP(nn.Sequential):
+    """Linear layers with one kind of activation between them.
+
+    For a batch of one, calling five modules takes as long as what they compute: here it is one.
+    """
+
+    def __init__(self, *layers: nn.Module) -> None:
+        """Make one of these: linear, activation, linear, ..., linear."""
+        super().__init__(*layers)
+        self._between = tanh if len(layers) > 1 and isinstance(layers[1], Tanh) else torch.relu_
+        self._remember()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """float32 [B, inputs] to [B, outputs]."""
+        *hidden, (weight, bias) = self._weights
+        for w, b in hidden:
+            x = self._between(F.linear(x, w, b))
+        return F.linear(x, weight, bias)
+
+    def _remember(self) -> None:
+        self._weights = [(m.weight, m.bias) for m in self if isinstance(m, nn.Linear)]
+
+    def _apply(self, fn: Any, recurse: bool = True) -> MLP:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._remember()
+        return self
 
 
 class Tanh(nn.Module):
+    """``tanh`` as a layer."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of each number."""
+        return tanh(x)
+
+
+def tanh(x: Tensor) -> Tensor:
     """tanh x = 2 σ(2x) - 1, to 2e-7: on a CPU torch's own takes up to ten times as long as its σ.
 
     From a few thousand numbers on; for fewer the calls count, not the numbers.
     """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Of each number."""
-        if x.numel() < 8192 or x.device.type != "cpu":
-            return torch.tanh(x)
-        y: Tensor = _TanhBySigmoid.apply(x)  # type: ignore[no-untyped-call]
-        return y
+    if x.numel() < 8192 or x.device.type != "cpu":
+        return torch.tanh(x)
+    y: Tensor = _TanhBySigmoid.apply(x)  # type: ignore[no-untyped-call]
+    return y
 
 
 class _TanhBySigmoid(torch.autograd.Function):
@@ -113,7 +147,16 @@ class Critics(nn.Module):
             biases.append(nn.Parameter(torch.zeros(count, 1, outputs)))
         self.weights = nn.ParameterList(weights)
         self.biases = nn.ParameterList(biases)
-        self._layers = weights, biases  # a ParameterList takes its time to be listed
+        self._remember()
+
+    def _remember(self) -> None:
+        # A ParameterList takes its time to be listed.
+        self._layers = list(self.weights), list(self.biases)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Critics:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._remember()
+        return self
 
     def features(self, inputs: Tensor) -> Tensor:
         """What a policy may read, [B, features]: its gradient does not reach the encoder."""

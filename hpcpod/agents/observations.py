@@ -52,7 +52,7 @@ class Observations:
         if isinstance(space, MultiDiscrete):
             hot = [F.one_hot(part, n) for part, n in zip(obs.unbind(-1), space.nvec, strict=True)]
             return torch.cat(hot, dim=-1).float()
-        flat = obs.reshape(len(obs), -1)
+        flat = obs.reshape(obs.shape[0], -1)
         if space.dtype == "uint8":
             return flat.float() / 255.0
         return flat if self._norm is None else self._norm(flat)
@@ -60,7 +60,7 @@ class Observations:
     def learn(self, obs: Tensor) -> None:
         """Take raw observations [B, *observation] into the statistics."""
         if self._norm is not None and len(obs):
-            self._norm.update(obs.reshape(len(obs), -1))
+            self._norm.update(obs.reshape(obs.shape[0], -1))
 
     @property
     def learns(self) -> bool:

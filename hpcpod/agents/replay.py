@@ -249,15 +249,16 @@ class ReplayBuffer:
         for name, ring in self._rings.items():
             ring[slots] = segment[name][skip:].to(ring)
         self._rings["obs"][stop % self._slots] = segment["next_obs"].to(self._device)
-        cut = (segment["truncated"] & segment["valid"]).to(self._device)
-        self._finals.put(slots, cut[skip:], segment["final_obs"][int(cut[:skip].sum()) :])
-        invalid = (~segment["valid"][skip:]).any(dim=1).nonzero()
-        if len(invalid):
-            self._last_invalid = start + skip + int(invalid[-1])
+        valid = segment["valid"]
+        if len(segment["final_obs"]):
+            cut = (segment["truncated"] & valid).to(self._device)
+            self._finals.put(slots, cut[skip:], segment["final_obs"][int(cut[:skip].sum()) :])
+        if not bool(valid.all()):
+            for t in (~valid[skip:]).any(dim=1).nonzero().view(-1).tolist():
+                self._last_invalid = start + skip + t
         if self._tree is not None:
-            valid = self._rings["valid"][slots]
-            leaves = self._leaves(start + skip, stop)
-            self._tree.put(leaves.view(-1), (valid * self._largest).view(-1))
+            leaves = self._leaves(start + skip, stop).view(-1)
+            self._tree.put(leaves, self._flat["valid"][leaves] * self._largest)
         self._laid = stop
 
     def _drop(self, oldest: int) -> None:
@@ -289,17 +290,16 @@ class _FinalObs:
         number = mask.view(-1).cumsum(0).view(mask.shape) - 1
         place = (number + self._head + self._live) % len(self._data)
         self._index[slots] = torch.where(mask, place, -1).to(torch.int32)
-        if len(final_obs):
-            self._data[place[mask]] = final_obs.to(self._data)
-            self._live += len(final_obs)
+        self._data[place[mask]] = final_obs.to(self._data)
+        self._live += len(final_obs)
 
     def drop(self, slots: Tensor) -> None:
-        """Forget those of the oldest rows."""
+        """Forget those of the oldest rows; a slot without any says so already."""
         if self._live:
             count = int((self._index[slots] >= 0).sum())
             self._head = (self._head + count) % len(self._data)
             self._live -= count
-        self._index[slots] = -1
+            self._index[slots] = -1
 
     def clear(self) -> None:
         self._index.fill_(-1)

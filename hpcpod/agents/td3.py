@@ -165,7 +165,7 @@ class TD3:
         """Choose actions: float32 [N, *action]; at first uniformly. See ``Agent.act``."""
         with torch.inference_mode():
             if explore:
-                self._env_steps += len(obs)
+                self._env_steps += obs.shape[0]
                 if self._env_steps <= self._config.learning_starts:
                     return offpolicy.uniform(obs, self._action, self._generator)
             (action,) = self._captured_act({"obs": obs})

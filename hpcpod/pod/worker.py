@@ -56,7 +56,8 @@ class Worker:
     def _count(self, taken: Sequence[Step]) -> None:
         """Add the rewards up, and remember the returns of the episodes that ended."""
         reward = torch.stack([step.reward for step in taken]).cpu()
-        ended = torch.stack([step.terminated | step.truncated for step in taken]).cpu()
+        terminated = torch.stack([step.terminated for step in taken])
+        ended = terminated.logical_or_(torch.stack([step.truncated for step in taken])).cpu()
         begin = 0
         for t in ended.any(dim=1).nonzero().view(-1).tolist():
             self._episode_return += reward[begin : t + 1].sum(0, dtype=torch.float64)
