@@ -138,6 +138,8 @@ def config_of(task: Task, folder: str) -> Any:
 def train(task: Task) -> None:
     if task.row.activation != "relu":
         task.notes.append("its networks are relu")
+    if task.row.algorithm in ("sac", "td3"):
+        task.notes.append("its two critics are one network with two outputs: half the work")
     with tempfile.TemporaryDirectory() as folder:
         config = config_of(task, folder)
         task.meter.begin()
