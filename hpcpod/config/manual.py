@@ -10,29 +10,57 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from hpcpod import plugins
 from hpcpod.config.building import describe, join
 from hpcpod.config.limits import hints
 from hpcpod.config.scalars import show
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import RANGES
 from hpcpod.config.yaml_file import dump
+from hpcpod.errors import UnusablePlugin
 
 
 def field_manual() -> str:
-    """Every field of the configuration: its path, type, default and docstring."""
+    """Every field of the configuration, and every hyperparameter of the agents that are known:
+    its path, type, default and docstring.
+    """
     ranges = "\n".join(f"    {cls.__doc__}" for cls in RANGES.values())
     head = "A 'value or range' is a single value, or one of\n"
-    return f"{head}{ranges}\n\n".replace("``", "") + "\n".join(_section(RunConfig, ""))
+    text = f"{head}{ranges}\n\n".replace("``", "") + "\n".join(_section(RunConfig, ""))
+    for name in plugins.known("agents"):
+        text += "\n\n" + "\n".join(_agent(name))
+    return text
+
+
+def _agent(name: str) -> Iterator[str]:
+    """The hyperparameters of an agent, or why there are none."""
+    path = f"agents.{name}"
+    try:
+        config = plugins.resolve("agents", name).Config
+    except UnusablePlugin as error:
+        yield f"{path}\n{_indented(str(error))}"
+        return
+    yield f"{path}\n{_indented(inspect.cleandoc(config.__doc__ or ''))}"
+    yield from _section(config, path)
 
 
 def field_docs(cls: Any) -> dict[str, str]:
     """The docstring under each field of a dataclass; an empty one where there is none."""
+    docs = {field.name: "" for field in dataclasses.fields(cls)}
+    for base in reversed(cls.__mro__):
+        if dataclasses.is_dataclass(base):
+            docs |= _own_docs(base)
+    return docs
+
+
+def _own_docs(cls: Any) -> dict[str, str]:
+    """The docstrings of the fields that a dataclass declares itself."""
     [body] = [
         node.body
         for node in ast.parse(textwrap.dedent(inspect.getsource(cls))).body
         if isinstance(node, ast.ClassDef)
     ]
-    docs = {field.name: "" for field in dataclasses.fields(cls)}
+    docs: dict[str, str] = {}
     for node, after in pairwise(body):
         if (
             isinstance(node, ast.AnnAssign)
@@ -51,12 +79,16 @@ def _section(cls: Any, path: str) -> Iterator[str]:
     fields = dataclasses.fields(cls)
     for field in sorted(fields, key=lambda field: dataclasses.is_dataclass(kinds[field.name])):
         kind, where = kinds[field.name], join(path, field.name)
-        text = docs[field.name].replace("``", "")
+        text = _indented(docs[field.name])
         if dataclasses.is_dataclass(kind):
-            yield f"\n{where}\n    {text}"
+            yield f"\n{where}\n{text}"
             yield from _section(kind, where)
         else:
-            yield f"{where}: {describe(kind)}{_default(field)}\n    {text}"
+            yield f"{where}: {describe(kind)}{_default(field)}\n{text}"
+
+
+def _indented(text: str) -> str:
+    return textwrap.indent(text.replace("``", ""), "    ")
 
 
 def _default(field: dataclasses.Field[Any]) -> str:

@@ -4,6 +4,9 @@ import dataclasses
 import subprocess
 import sys
 
+import pytest
+
+from hpcpod import plugins
 from hpcpod.config.manual import field_docs, field_manual
 from hpcpod.config.schema import ClusterConfig, RunConfig
 
@@ -21,6 +24,23 @@ def test_the_manual_leaves_no_field_out() -> None:
     lines = field_manual().splitlines()
     for field in dataclasses.fields(ClusterConfig):
         assert any(line.startswith(f"cluster.{field.name}:") for line in lines), field.name
+
+
+def test_the_manual_has_every_hyperparameter_of_every_agent() -> None:
+    manual = field_manual()
+    assert "agents.ddpg\n    Hyperparameters of DDPG: " in manual
+    assert "agents.ddpg.critics: int = 1\n    Critics whose smallest value counts.\n" in manual
+    assert "agents.a2c.clip: float = 0.2\n    ε: a gradient that moves" in manual  # PPO's field
+    for name in plugins.known("agents"):
+        for field in dataclasses.fields(plugins.resolve("agents", name).Config):
+            assert f"\nagents.{name}.{field.name}: " in manual
+
+
+def test_an_agent_that_cannot_be_had_says_why_in_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plugins, "known", lambda group: ["gone"])
+    assert "agents.gone\n    unknown agent 'gone'" in field_manual()
 
 
 def test_a_field_without_a_docstring_has_an_empty_one() -> None:
