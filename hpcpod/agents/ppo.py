@@ -114,10 +114,9 @@ class ActorCritic(nn.Module):
         inputs, hidden = observations.width, [config.hidden] * config.layers
         self.head = head_for(spec.action, config.log_std_init)
         self.encoder = observations.encoder(generator)
-        self.actor = networks.mlp(
-            [inputs, *hidden, self.head.inputs], networks.Tanh, 0.01, generator
-        )
-        self.critic = networks.mlp([inputs, *hidden, 1], networks.Tanh, 1.0, generator)
+        between = {"tanh": networks.Tanh, "relu": nn.ReLU}[config.activation]
+        self.actor = networks.mlp([inputs, *hidden, self.head.inputs], between, 0.01, generator)
+        self.critic = networks.mlp([inputs, *hidden, 1], between, 1.0, generator)
 
 
 class PPO:

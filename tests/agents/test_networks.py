@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 import torch
+from torch import nn
 
 from hpcpod.agents.networks import Tanh
+from hpcpod.agents.ppo import PPO, PPOConfig
+from tests.agents.training import spec
 
 
 @pytest.mark.parametrize("size", [100, 100_000])
@@ -20,3 +25,16 @@ def test_tanh_is_tanh_and_so_is_its_slope(size: int) -> None:
     assert float((x.grad - (1 - exact.square())).abs().max()) < 1e-6
     with torch.inference_mode():
         assert torch.equal(Tanh()(x), y)
+
+
+@pytest.mark.parametrize(("activation", "module"), [("tanh", nn.Tanh), ("relu", nn.ReLU)])
+def test_a_perceptron_is_its_layers_one_by_one(
+    activation: Literal["tanh", "relu"], module: type[nn.Module]
+) -> None:
+    agent = PPO(spec(), PPOConfig(activation=activation, normalize_obs=False), seed=0)
+    network = agent._network.actor
+    plain = nn.Sequential(*[m if isinstance(m, nn.Linear) else module() for m in network])
+    x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(network(x), plain(x), atol=1e-6)
+    moved = network.to(torch.float64)  # the weights that it remembers are the ones it has
+    assert torch.allclose(moved(x.double()), plain.to(torch.float64)(x.double()), atol=1e-6)

@@ -277,16 +277,18 @@ def test_ppo_balances_cartpole() -> None:
 
 @pytest.mark.slow
 def test_ppo_swings_the_pendulum_up() -> None:
-    env = PreprocessVecEnv("Pendulum-v1", 8)
-    agent = PPO(env.spec, PPOConfig(gamma=0.9, horizon=256, epochs=10), seed=0)
-    buffer, obs, best = agent.make_buffer(), env.reset(torch.arange(8)), -math.inf
-    for iteration in range(100):
+    env = PreprocessVecEnv("Pendulum-v1", 4)
+    config = PPOConfig(
+        gamma=0.9, horizon=1024, minibatch_size=64, epochs=10, normalize_obs=False
+    )  # as in configs/classic/pendulum.yaml
+    agent = PPO(env.spec, config, seed=0)
+    buffer, obs, best = agent.make_buffer(), env.reset(torch.arange(4)), -math.inf
+    for _ in range(20):
         obs, _ = iterate(agent, env, buffer, obs)
-        if iteration % 10 == 9:
-            best = evaluate(agent, "Pendulum-v1")
-        if best >= -250:
+        best = evaluate(agent, "Pendulum-v1")
+        if best >= -200:
             break
-    assert best >= -250
+    assert best >= -200
 
 
 @pytest.mark.slow
