@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -48,7 +48,10 @@ class MLP(nn.Sequential):
     def __init__(self, *layers: nn.Module) -> None:
         """Make one of these: linear, activation, linear, ..., linear."""
         super().__init__(*layers)
-        self._between = tanh if len(layers) > 1 and isinstance(layers[1], Tanh) else torch.relu_
+        between = layers[1] if len(layers) > 1 else nn.ReLU()
+        quick: dict[type, Callable[[Tensor], Tensor]] = {Tanh: tanh, nn.ReLU: torch.relu_}
+        own: Callable[[Tensor], Tensor] = between.__call__
+        self._between = quick.get(type(between), own)
         self._remember()
 
     def forward(self, x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from hpcpod.agents.networks import Tanh
+from hpcpod.agents.networks import Tanh, mlp
 from hpcpod.agents.ppo import PPO, PPOConfig
 from tests.agents.training import spec
 
@@ -38,3 +38,13 @@ def test_a_perceptron_is_its_layers_one_by_one(
     assert torch.allclose(network(x), plain(x), atol=1e-6)
     moved = network.to(torch.float64)  # the weights that it remembers are the ones it has
     assert torch.allclose(moved(x.double()), plain.to(torch.float64)(x.double()), atol=1e-6)
+
+
+@pytest.mark.parametrize("activation", [nn.Tanh, nn.ELU, nn.ReLU, nn.SiLU])
+def test_any_activation_stands_between_the_layers(activation: type[nn.Module]) -> None:
+    network = mlp([3, 8, 8, 2], activation, 1.0, torch.Generator().manual_seed(0))
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+    expected = x
+    for layer in network:
+        expected = layer(expected)
+    assert torch.allclose(network(x), expected, atol=1e-6)
