@@ -110,7 +110,8 @@ class ReplayBuffer:
             self._lay(start, segment)
         if self._tree is not None and marks:
             self._largest = marks["largest"].to(self._largest, copy=True)
-            priority = marks["priority"].to(self._largest)[-(self._laid - self._oldest) :]
+            gone = max(0, len(marks["priority"]) - (self._laid - self._oldest))
+            priority = marks["priority"][gone:].to(self._largest)
             leaves = self._leaves(self._laid - len(priority), self._laid)
             self._tree.put(leaves.view(-1), priority.reshape(-1))
 

@@ -283,3 +283,8 @@ def test_priorities_come_back_with_their_rows(kept: int) -> None:
     heir = ReplayBuffer(spec(), kept * 2, priority_exponent=0.5)  # who may hold less
     heir.restore(20, [(12, buffer.segment(12, 20))], buffer.marks())
     assert torch.equal(heir.marks()["priority"], a["priority"][-kept:])
+    nothing = prioritised(0)  # who inherits no row has no priority either
+    nothing.restore(20, (), buffer.marks())
+    assert len(nothing.marks()["priority"]) == 0
+    nothing.add(*row(20))
+    assert sample_all(nothing)["obs"][:, 0].unique().tolist() == [20.0, 120.0]  # type: ignore[no-untyped-call]
