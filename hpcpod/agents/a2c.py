@@ -14,7 +14,9 @@ from hpcpod.agents.ppo import PPO, PPOConfig
 
 @dataclass(frozen=True)
 class A2CConfig(PPOConfig):
-    """Hyperparameters of A2C: PPO's, of which ``clip`` and ``target_kl`` have no effect."""
+    """Hyperparameters of A2C: PPO's; ``clip`` and ``target_kl`` have no effect while it
+    takes one step for each rollout, as by default.
+    """
 
     gae_lambda: float = field(default=1.0, metadata={"near_one": True})
     """λ of generalised advantage estimation, in [0, 1]: 0 trusts the critic, 1 the returns."""

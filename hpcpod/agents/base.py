@@ -108,7 +108,11 @@ class Agent(Protocol):
         ...
 
     def make_buffer(self) -> Buffer:
-        """An empty buffer of the kind that ``update`` needs."""
+        """An empty buffer of the kind that ``update`` needs.
+
+        It must not refer to this agent: a later one with the same hyperparameters may be given
+        it, rows and all.
+        """
         ...
 
     def act(self, obs: Tensor, *, explore: bool) -> Tensor:

@@ -73,8 +73,9 @@ class DQNConfig:
     """Split the network into the state's value and the actions' advantages."""
     n_steps: int = 1
     """Steps of reward in a target before the target network values the rest."""
-    priority_exponent: float = 0.0
-    """Draw transitions in proportion to their errors to this power; 0 draws all alike."""
+    priority_exponent: float = field(default=0.0, metadata={"structural": True})
+    """Draw transitions in proportion to their errors to this power, in [0, 1]; 0: all alike.
+    The errors of a group of updates count from the next group on."""
     priority_beta: float = 0.4
     """How much of the bias of such drawing importance weights correct at first, in [0, 1]."""
     priority_beta_steps: int = 100_000
@@ -91,7 +92,9 @@ class DQNConfig:
     def __post_init__(self) -> None:
         for name in ("learning_rate", "tau"):
             checks.positive(name, getattr(self, name))
-        for name in ("gamma", "tau", "epsilon_start", "epsilon_end", "priority_beta"):
+        for name in ("gamma", "tau", "epsilon_start", "epsilon_end"):
+            checks.fraction(name, getattr(self, name))
+        for name in ("priority_exponent", "priority_beta"):
             checks.fraction(name, getattr(self, name))
         for name in ("buffer_size", "batch_size", "horizon", "updates_per_iteration"):
             checks.at_least(name, getattr(self, name), 1)
@@ -101,8 +104,7 @@ class DQNConfig:
         checks.shape(self.hidden, self.layers)
         for name in ("learning_starts", "epsilon_steps", "max_grad_norm"):
             checks.at_least(name, getattr(self, name), 0)
-        for name in ("priority_exponent", "priority_beta_steps"):
-            checks.at_least(name, getattr(self, name), 0)
+        checks.at_least("priority_beta_steps", self.priority_beta_steps, 0)
 
 
 class DQN:

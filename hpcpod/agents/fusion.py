@@ -36,6 +36,7 @@ FUSION: Mapping[str, Rule] = {
     "normalizer*/count": "moments",
     "env_steps": "max",
     "updates": "max",
+    "updates_owed": "local",
     "rng": "local",
 }
 """The rules of the names that hpcpod's own agents use; ``*`` also stands for slashes."""

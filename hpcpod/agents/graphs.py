@@ -66,8 +66,10 @@ class Captured:
         try:
             return graph(inputs)
         except _NotCaptured as error:
-            log.warning("an update runs kernel by kernel: %s", error)
+            name = getattr(self._function, "__qualname__", "a function")
+            log.warning("%s runs kernel by kernel: %s", name, error)
             self._recorder = None
+            self._graphs.clear()
             return self._function(inputs)
 
 
@@ -96,6 +98,8 @@ class _Graph:
         if self._replay is None:
             try:
                 self._replay, self._outputs = self._recorder.record(self._run)
+            except torch.OutOfMemoryError:
+                raise
             except RuntimeError as error:
                 raise _NotCaptured(str(error).splitlines()[0]) from error
         self._replay()

@@ -48,12 +48,14 @@ def best_runs(reward: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
 
     Returns:
         Their places, int64 [M], and r̂: their rewards scaled to [0, 1] between the lowest and
-        the highest of all whole runs, 0 in others, float32 [M, K].
+        the highest of all whole runs (1 where these are equal), 0 in others, float32 [M, K].
     """
     counted = whole.unsqueeze(-1)
     low = torch.where(counted, reward, torch.inf).amin()
     high = torch.where(counted, reward, -torch.inf).amax()
-    scaled = torch.where(counted, (reward - low) / (high - low).clamp(min=1e-8), 0.0)
+    spread = high - low
+    scaled = torch.where(spread > 0, (reward - low) / spread.clamp(min=1e-8), 1.0)
+    scaled = torch.where(counted, scaled, 0.0)
     value = torch.where(whole, reward @ _powers(reward), -torch.inf)
     best = value.topk(-(-len(value) // _SHARE)).indices
     return best, scaled[best]
@@ -64,10 +66,11 @@ def energy(log_p: Tensor, worth: Tensor) -> Tensor:
 
     Args:
         log_p: log π(a_{t+k}|s_{t+k}), float32 [M, K].
-        worth: r̂_{t+k}, float32 [M, K].
+        worth: r̂_{t+k}, float32 [M, K]; a run that is worth nothing at all is none.
     """
     products = log_p.cumsum(dim=1).clamp(_LOWEST, _HIGHEST).exp()
-    return -((products * worth) @ _powers(worth)).mean()
+    runs = (worth > 0).any(dim=1).sum().clamp(min=1)
+    return -((products * worth) @ _powers(worth)).sum() / runs
 
 
 def rollout_runs(inputs: Tensor, action: Tensor, rollout: State, steps: int) -> State | None:

@@ -8,12 +8,14 @@ from torch import Tensor, nn
 from hpcpod.envs.vec_env import State
 
 _CLIP = 10.0
+_LEAST_SCALE = 0.01
+"""Of returns: equal ones have no spread, and must not be blown up."""
 
 
 class RunningNorm:
     """Scales inputs to mean 0 and variance 1 by what was seen so far, clipped to ±10.
 
-    Until the first ``update`` it changes nothing.
+    Until the first ``update`` it only clips.
     """
 
     def __init__(self, size: int, device: str) -> None:
@@ -80,7 +82,7 @@ class PopArt:
         return values * scale + mean
 
     def _scale(self) -> tuple[Tensor, Tensor]:
-        return (self._norm.var + 1e-8).sqrt(), self._norm.mean
+        return self._norm.var.sqrt().clamp(min=_LEAST_SCALE), self._norm.mean
 
     def state(self) -> State:
         """The statistics."""

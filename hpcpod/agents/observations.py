@@ -80,7 +80,8 @@ class Observations:
         assert self.image is not None
         if obs.dim() == 3:
             return obs.unsqueeze(1)
-        return obs if tuple(obs.shape[1:]) == self.image else obs.movedim(-1, 1)
+        first, _, last = obs.shape[1:]
+        return obs if first < last else obs.movedim(-1, 1)
 
 
 def image_shape(space: Space) -> tuple[int, int, int] | None:

@@ -67,7 +67,7 @@ def has_enough(buffer: ReplayBuffer, learning_starts: int, num_envs: int) -> boo
 
 def learn_statistics(buffer: ReplayBuffer, observations: Observations, horizon: int) -> None:
     """Take the newest ``horizon`` rows into the statistics of observations, if there are any."""
-    if observations.learns:
+    if observations.learns and buffer.rows > buffer.oldest:
         rows = buffer.segment(max(buffer.oldest, buffer.rows - horizon), buffer.rows)
         observations.learn(rows["obs"][rows["valid"]])
 

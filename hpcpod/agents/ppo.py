@@ -46,7 +46,8 @@ class PPOConfig:
     clip: float = 0.2
     """ε: a gradient that moves a probability ratio beyond 1 ± ε is cut."""
     value_clip: float = 0.0
-    """The same for the critic's change, in units of reward; 0 leaves it free."""
+    """The same for the critic's change, in units of reward, or of the returns' standard deviation
+    where these are normalised; 0 leaves it free."""
     entropy: float = 0.0
     """Weight of the entropy bonus: larger keeps exploring for longer."""
     value_coef: float = 0.5
@@ -180,6 +181,9 @@ class PPO:
             raise TypeError(f"{self.name} learns from a RolloutBuffer, got {type(buffer).__name__}")
         rollout = buffer.rollout()
         batch, raw_obs = self._prepare(rollout)
+        if len(raw_obs) == 0:  # resets and nothing else: there is nothing to learn
+            buffer.restore(buffer.rows, ())
+            return {}
         runs = prefixed("runs", self._runs(rollout) or {}) if self._config.h_term else {}
         set_learning_rate(self._optimizer, self.learning_rate)
         records: list[Tensor] = []

@@ -137,6 +137,7 @@ class SAC:
         }  # fmt: skip
         self._env_steps = 0
         self._updates = 0
+        self._owed = 0.0
 
     @property
     def horizon(self) -> int:
@@ -174,7 +175,11 @@ class SAC:
         offpolicy.learn_statistics(ring, self._observations, config.horizon)
         if not offpolicy.has_enough(ring, config.learning_starts, spec.num_envs):
             return {}
-        count = max(1, round(config.updates_per_step * config.horizon * spec.num_envs))
+        self._owed += config.updates_per_step * config.horizon * spec.num_envs
+        count = int(self._owed)
+        self._owed -= count
+        if count == 0:
+            return {}
         stream = offpolicy.batches(
             ring, self._observations, count, config.batch_size, config.gamma, self._generator
         )
@@ -201,6 +206,7 @@ class SAC:
             "rng": self._generator.get_state(),
             "env_steps": torch.tensor(self._env_steps),
             "updates": torch.tensor(self._updates),
+            "updates_owed": torch.tensor(self._owed, dtype=torch.float64),
         }
 
     def load(self, state: State) -> None:
@@ -212,6 +218,7 @@ class SAC:
         load_generator(self._generator, state["rng"])
         self._env_steps = int(state["env_steps"])
         self._updates = int(state["updates"])
+        self._owed = float(state["updates_owed"])
 
     def reseed(self, seed: int) -> None:
         """Restart the random numbers; weights stay."""

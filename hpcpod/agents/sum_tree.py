@@ -33,9 +33,12 @@ class SumTree:
         return self._levels[0][index]
 
     def put(self, index: Tensor, weights: Tensor) -> None:
-        """Change leaves: int64 [B], float32 [B]; of a leaf's several weights the largest counts."""
+        """Change leaves: int64 [B], float32 [B]; of a leaf's weights the last counts."""
         leaves, *above = self._levels
-        leaves.scatter_reduce_(0, index, weights, "amax", include_self=False)
+        # Which of several writes to one place stays is not defined: all write the last one's.
+        index, order = index.sort(stable=True)
+        last = torch.searchsorted(index, index, right=True) - 1
+        leaves[index] = weights[order[last]]
         below = leaves
         for level in above:
             index = index // _WIDTH
@@ -49,16 +52,13 @@ class SumTree:
         """
         root = self._levels[-1]
         node = torch.zeros(batch, dtype=torch.int64, device=root.device)
-        left = torch.rand(batch, generator=generator, device=root.device)
-        for depth, level in enumerate(reversed(self._levels)):
+        for level in reversed(self._levels):
             ends = level.view(-1, _WIDTH).index_select(0, node).cumsum(dim=1)
             whole = ends[:, -1]
-            if depth == 0:
-                left = left * whole
+            # A number of its own for each level: one for all of them has 24 bits, too few to
+            # tell a million leaves apart.
+            chosen = torch.rand(batch, generator=generator, device=root.device) * whole
             # Below the whole even when rounding said otherwise: no leaf of weight 0 is drawn.
-            left = torch.minimum(left, torch.nextafter(whole, torch.zeros_like(whole)))
-            child = (ends <= left.unsqueeze(1)).sum(dim=1)
-            begins = ends.gather(1, (child - 1).clamp(min=0).unsqueeze(1)).squeeze(1)
-            left = left - torch.where(child > 0, begins, 0.0)
-            node = node * _WIDTH + child
+            chosen = torch.minimum(chosen, torch.nextafter(whole, torch.zeros_like(whole)))
+            node = node * _WIDTH + (ends <= chosen.unsqueeze(1)).sum(dim=1)
         return node

@@ -151,6 +151,7 @@ class TD3:
         self._captured_act = Captured(self._best, recorder)
         self._env_steps = 0
         self._updates = 0
+        self._owed = 0.0
 
     @property
     def horizon(self) -> int:
@@ -185,13 +186,18 @@ class TD3:
         offpolicy.learn_statistics(ring, self._observations, config.horizon)
         if not offpolicy.has_enough(ring, config.learning_starts, spec.num_envs):
             return {}
-        count = max(1, round(config.updates_per_step * config.horizon * spec.num_envs))
+        self._owed += config.updates_per_step * config.horizon * spec.num_envs
+        count = int(self._owed)
+        self._owed -= count
+        if count == 0:
+            return {}
         stream = offpolicy.batches(
             ring, self._observations, count, config.batch_size, config.gamma, self._generator
         )
         runs = offpolicy.runs(
             ring, self._observations, config.batch_size, config.h_steps, self._generator
         )
+        most = offpolicy.batches_at_once(config.batch_size, self._observations)
         last = self._updates + count
         critic_records: list[Tensor] = []
         policy_records: list[Tensor] = []
@@ -199,7 +205,7 @@ class TD3:
             # The target networks stand still until the policy's turn, so the target values
             # of all those updates are one pass.
             to_turn = config.policy_delay - self._updates % config.policy_delay
-            group = list(islice(stream, min(to_turn, last - self._updates)))
+            group = list(islice(stream, min(to_turn, last - self._updates, most)))
             (targets,) = self._captured_targets(
                 {name: torch.cat([each[name] for each in group]) for name in _OF_TARGETS}
             )
@@ -225,6 +231,7 @@ class TD3:
             "rng": self._generator.get_state(),
             "env_steps": torch.tensor(self._env_steps),
             "updates": torch.tensor(self._updates),
+            "updates_owed": torch.tensor(self._owed, dtype=torch.float64),
         }
 
     def load(self, state: State) -> None:
@@ -237,6 +244,7 @@ class TD3:
         load_generator(self._generator, state["rng"])
         self._env_steps = int(state["env_steps"])
         self._updates = int(state["updates"])
+        self._owed = float(state["updates_owed"])
 
     def reseed(self, seed: int) -> None:
         """Restart the random numbers; weights stay."""

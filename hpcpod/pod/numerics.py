@@ -22,14 +22,19 @@ def set_numerics(config: RunConfig) -> None:
 
 @contextmanager
 def numerics(config: RunConfig) -> Iterator[None]:
-    """The same for a while; threads and precision are then as before."""
+    """The same for a while; then all is as before."""
     threads, envs = torch.get_num_threads(), env_threads()
-    precision = torch.get_float32_matmul_precision()
+    precision, flushed = torch.get_float32_matmul_precision(), _flushes()
     set_numerics(config)
     try:
         yield
     finally:
-        torch.set_flush_denormal(False)
+        torch.set_flush_denormal(flushed)
         torch.set_float32_matmul_precision(precision)
         torch.set_num_threads(threads)
         set_env_threads(envs)
+
+
+def _flushes() -> bool:
+    """Whether this thread takes very small numbers for 0."""
+    return float(torch.tensor([1e-40]) * torch.ones(1)) == 0.0

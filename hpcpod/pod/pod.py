@@ -179,13 +179,14 @@ class Pod:
 
     def _begin(self, birth: Birth, watch: Watch) -> _Round:
         """Set a round up: from the last checkpoint inside it if there is one, else its start."""
+        kept = self._take_kept(birth)  # first: not two buffers at once
         resume = self._folder.latest_resume(birth.pod, birth.round)
         if resume is not None:
+            kept = None
             try:
                 return self._resumed(birth, resume)
             except Corrupt as error:
                 log.warning("%s goes back to the round's start: %s", birth.id, error)
-        kept = self._take_kept(birth)
         running = self._empty(birth, kept)
         if birth.checkpoint is not None:
             cap = self._config.pod.inherit_transitions

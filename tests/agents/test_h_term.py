@@ -55,6 +55,14 @@ def test_a_run_across_an_episodes_end_counts_for_nothing() -> None:
     assert worth[0].tolist() == [0.5, 0.5]
     best, worth = h_term.best_runs(reward, torch.zeros(3, dtype=torch.bool))
     assert worth.tolist() == [[0.0, 0.0]]
+    # Two runs, of which one is none: the mean is that of the other.
+    energy = h_term.energy(torch.zeros(2, 2), torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
+    assert float(energy) == pytest.approx(-1.8)
+
+
+def test_equal_rewards_are_worth_1() -> None:
+    _, worth = h_term.best_runs(torch.ones(8, 2), torch.ones(8, dtype=torch.bool))
+    assert worth.tolist() == [[1.0, 1.0]]
 
 
 def test_a_rollouts_runs_are_steps_in_a_row_of_one_environment() -> None:

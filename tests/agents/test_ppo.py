@@ -213,6 +213,23 @@ def filled(agent: PPO, rewards: list[float]) -> Buffer:
     return buffer
 
 
+def test_equal_returns_are_not_blown_up_by_their_scale() -> None:
+    agent = PPO(spec(), PPOConfig(normalize_returns=True, horizon=32, hidden=16), seed=0)
+    for _ in range(5):
+        metrics = agent.update(filled(agent, [0.0, 0.0]))
+    assert metrics["value_loss"] < 100
+    assert float(agent._network.critic[-1].weight.detach().abs().max()) < 100
+
+
+def test_a_rollout_of_nothing_but_resets_teaches_nothing() -> None:
+    agent = PPO(spec(), PPOConfig(horizon=1), seed=0)
+    buffer, before = agent.make_buffer(), agent.state()
+    obs, action, step = row(0, valid=[False, False])
+    buffer.add(obs, action, step)
+    assert agent.update(buffer) == {} and buffer.rows == buffer.oldest == 1
+    assert all(torch.equal(t, agent.state()[name]) for name, t in before.items())
+
+
 def test_the_learning_rate_falls_linearly_with_the_steps_and_stays() -> None:
     config = PPOConfig(learning_rate=1e-3, anneal_steps=128, anneal_to=0.1, horizon=32)
     agent = PPO(spec(), config, seed=0)

@@ -97,6 +97,22 @@ def test_samples_are_squashed_and_the_best_guess_is_the_squashed_mean() -> None:
     assert float(head.mode(outputs(0.3, 0.5))) == pytest.approx(math.tanh(0.3))
 
 
+def test_fractions_of_updates_add_up_and_survive_a_restart() -> None:
+    # 0.375 · 1 row · 2 environments: three updates in four rounds.
+    instance = agent(updates_per_step=0.375, horizon=1, learning_starts=0)
+    buffer = instance.make_buffer()
+    done = []
+    for t in range(10):
+        obs, _, step = row(t)
+        buffer.add(obs / 100, instance.act(obs / 100, explore=True), step)
+        instance.update(buffer)
+        state = instance.state()
+        done.append(int(state["updates"]))
+        instance = agent(updates_per_step=0.375, horizon=1, learning_starts=0)
+        instance.load(state)
+    assert done == [0, 1, 2, 3, 3, 4, 5, 6, 6, 7]
+
+
 def test_truncation_bootstraps_but_termination_does_not() -> None:
     instance = agent(gamma=0.9)
     buffer = instance.make_buffer()

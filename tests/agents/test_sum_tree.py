@@ -28,12 +28,36 @@ def test_leaves_are_drawn_as_often_as_their_weights_say(size: int) -> None:
         assert float((drawn == leaf).float().mean()) == pytest.approx(expected, abs=0.02)
 
 
-def test_of_a_leafs_several_weights_the_largest_counts_and_may_be_less_than_before() -> None:
+def test_of_a_leafs_several_weights_the_last_counts() -> None:
     tree = SumTree(100)
     tree.put(torch.tensor([7, 8]), torch.tensor([9.0, 1.0]))
-    tree.put(torch.tensor([7, 7, 7]), torch.tensor([2.0, 3.0, 1.0]))
-    assert tree.weights(torch.tensor([7, 8])).tolist() == [3.0, 1.0]
-    assert float(tree.total) == 4.0
+    tree.put(torch.tensor([7, 3, 7, 7]), torch.tensor([2.0, 5.0, 3.0, 1.5]))
+    assert tree.weights(torch.tensor([3, 7, 8])).tolist() == [5.0, 1.5, 1.0]
+    assert float(tree.total) == 7.5
+
+
+def test_among_a_million_leaves_each_is_drawn_as_often_as_its_weight_says() -> None:
+    # A hundred neighbours of weight 2e-4 each among leaves of weight 1: a number of 24 bits in
+    # all would find few of them, or none.
+    tree, size = SumTree(2**20), 2**20
+    weights = torch.ones(size)
+    weights[500_000:500_100] = 2e-4
+    weights[:100_000] = 0.0
+    tree.put(torch.arange(size), weights)
+    only = SumTree(2**20)  # the same neighbours with all else far lighter
+    light = torch.full((size,), 1e-9)
+    light[500_000:500_100] = 2e-4
+    only.put(torch.arange(size), light)
+    drawn = only.draw(200_000, generator())
+    counts = torch.bincount(drawn, minlength=size)[500_000:500_100]
+    inside = float(2e-2 / (2e-2 + (size - 100) * 1e-9))
+    assert float(counts.sum()) / 200_000 == pytest.approx(inside, abs=0.01)
+    assert float(counts.min()) > 0.8 * float(counts.float().mean())
+    everything = tree.draw(400_000, generator(1))
+    assert int(everything.min()) >= 100_000
+    half = float((everything < 600_000).float().mean())
+    expected = float(weights[:600_000].double().sum() / weights.double().sum())
+    assert half == pytest.approx(expected, abs=0.004)
 
 
 @settings(max_examples=50, deadline=None)
