@@ -1,0 +1,1 @@
+"""What ``benchmarks/learning.py`` trains: its rows, the two libraries, the statistics."""
