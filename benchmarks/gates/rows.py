@@ -93,15 +93,15 @@ _PPO_STEPS, _REPLAY_STEPS = 100_000, 20_000
 
 ROWS: Mapping[str, Row] = {
     "cartpole-ppo": Row("classic/cartpole.yaml", "ppo", 100_000),
-    "cartpole-dqn": Row("classic/cartpole.yaml", "dqn", 60_000, changes=_PLAIN),
-    "cartpole-d3qn": Row("classic/cartpole.yaml", "dqn", 60_000, peer=False),
+    "cartpole-dqn": Row("classic/cartpole.yaml", "dqn", 80_000, changes=_PLAIN),
+    "cartpole-d3qn": Row("classic/cartpole.yaml", "dqn", 80_000, peer=False),
     "cartpole-a2c": Row("classic/cartpole.yaml", "a2c", 200_000),
     "acrobot-ppo": Row("classic/acrobot.yaml", "ppo", 100_000),
-    "acrobot-dqn": Row("classic/acrobot.yaml", "dqn", 60_000, changes=_PLAIN),
+    "acrobot-dqn": Row("classic/acrobot.yaml", "dqn", 80_000),
     "pendulum-sac": Row("classic/pendulum.yaml", "sac", 12_000),
     "pendulum-td3": Row("classic/pendulum.yaml", "td3", 12_000),
     "pendulum-ddpg": Row("classic/pendulum.yaml", "ddpg", 12_000),
-    "pendulum-ppo": Row("classic/pendulum.yaml", "ppo", 100_000),
+    "pendulum-ppo": Row("classic/pendulum.yaml", "ppo", 60_000),
     "mountain-car-td3": Row("classic/mountain_car_continuous.yaml", "td3", 64_000),
     **{
         f"{task}-{algorithm}": Row(

@@ -119,7 +119,8 @@ def _annealed(given: dict[str, Any], total: int) -> Callable[[float], float]:
 
 
 def ppo(env: Any, given: dict[str, Any], order: dict[str, Any]) -> Any:
-    """PPO; its value clip counts in scaled returns, hpcpod's in units of reward."""
+    """PPO; its value clip counts in scaled rewards, hpcpod's in units of reward. Where hpcpod
+    normalises returns, rewards are divided by the deviation of the discounted return."""
     return sb3.PPO(
         "MlpPolicy", env, batch_size=given["minibatch_size"], n_epochs=given["epochs"],
         clip_range=given["clip"], clip_range_vf=given["value_clip"] or None,
@@ -151,7 +152,8 @@ def _continuous(given: dict[str, Any], order: dict[str, Any]) -> dict[str, Any]:
 
 
 def dqn(env: Any, given: dict[str, Any], order: dict[str, Any]) -> Any:
-    """DQN, whose targets are not double; a target network by environment steps, not updates."""
+    """DQN; here is neither double nor dueling, nor are priorities. Its target network counts in
+    environment steps, hpcpod's in updates."""
     collected = given["horizon"] * order["env"]["num_envs"]
     interval = given["target_interval"] / given["updates_per_iteration"] * collected
     return sb3.DQN(
@@ -160,7 +162,7 @@ def dqn(env: Any, given: dict[str, Any], order: dict[str, Any]) -> Any:
         exploration_fraction=given["epsilon_steps"] / order["env_steps"],
         exploration_initial_eps=given["epsilon_start"], exploration_final_eps=given["epsilon_end"],
         max_grad_norm=given["max_grad_norm"],
-        policy_kwargs={"net_arch": [given["hidden"]] * given["layers"]},
+        policy_kwargs={"net_arch": [given["hidden"]] * given["layers"]}, n_steps=given["n_steps"],
         **_replayed(given, order),
     )  # fmt: skip
 
