@@ -7,8 +7,8 @@ policy is scored on the same 20 episodes. A row passes when the interquartile me
 of the score *at the end* reaches the task's target; "below" the peer means below its 95 %
 bootstrap interval. Seconds are those of training alone, on one thread.
 
-All of it takes about three hours on two cores, the classic tasks about one. With ``--json`` an
-interrupted benchmark goes on where it stopped.
+All of it takes about two and a half hours on two cores, the classic tasks (``--rows classic``)
+twenty minutes of them. With ``--json`` an interrupted benchmark goes on where it stopped.
 """
 
 from __future__ import annotations

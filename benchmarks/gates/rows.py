@@ -93,8 +93,8 @@ _PPO_STEPS, _REPLAY_STEPS = 100_000, 20_000
 
 ROWS: Mapping[str, Row] = {
     "cartpole-ppo": Row("classic/cartpole.yaml", "ppo", 100_000),
-    "cartpole-dqn": Row("classic/cartpole.yaml", "dqn", 80_000, changes=_PLAIN),
-    "cartpole-d3qn": Row("classic/cartpole.yaml", "dqn", 80_000, peer=False),
+    "cartpole-dqn": Row("classic/cartpole.yaml", "dqn", 100_000, changes=_PLAIN),
+    "cartpole-d3qn": Row("classic/cartpole.yaml", "dqn", 100_000, peer=False),
     "cartpole-a2c": Row("classic/cartpole.yaml", "a2c", 200_000),
     "acrobot-ppo": Row("classic/acrobot.yaml", "ppo", 100_000),
     "acrobot-dqn": Row("classic/acrobot.yaml", "dqn", 80_000),
