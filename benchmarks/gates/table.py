@@ -66,11 +66,11 @@ def render(runs: Iterable[Run]) -> str:
         for run in each
         if run.failure
     ]
-    return "\n\n".join("\n".join(part) for part in (gates_head(gates), curves, failures) if part)
+    parts = (_headed(gates), curves, failures)
+    return "\n\n".join("\n".join(part).rstrip() for part in parts if part)
 
 
-def gates_head(lines: list[str]) -> list[str]:
-    """The lines below their head, if there are any."""
+def _headed(lines: list[str]) -> list[str]:
     columns = ["row", "steps", "library", "at the end: IQM [95 %]", "target", "seeds at the end"]
     columns += ["seeds ever", "steps to it", "seconds to it", "verdict"]
     return [_line(columns), _line(["---"] * len(columns)), *lines] if lines else []
@@ -100,18 +100,21 @@ def _gate(row: Row, name: str, libraries: Mapping[str, list[Run]]) -> Iterable[s
 
 
 def _curves(row: Row, name: str, libraries: Mapping[str, list[Run]]) -> Iterable[str]:
+    head: list[str] = []
     for library in LIBRARIES:
         done = [run for run in libraries.get(library, []) if run.curve]
         if not done:
             continue
         points = list(zip(*[run.curve for run in done], strict=False))
-        yield _line(["row", "library", "seeds", *[_amount(p[0]["env_steps"]) for p in points], ""])
-        yield _line(["---"] * (len(points) + 4))
+        if not head:
+            head = ["row", "library", "seeds", *[_amount(p[0]["env_steps"]) for p in points]]
+            yield _line([*head, "verdict"])
+            yield _line(["---"] * (len(head) + 1))
         told = [words(estimate([each["score"] for each in point])) for point in points]
         middle = estimate([run.score for run in done])
-        said = verdict(middle, None, libraries if library == OURS else {})
-        yield _line([name, library, str(len(done)), *told, said])
-        yield ""
+        said = verdict(middle, row.threshold, libraries if library == OURS else {})
+        yield _line([name, library, f"{len(done)} of {len(libraries[library])}", *told, said])
+    yield ""
 
 
 def verdict(middle: Estimate, threshold: float | None, libraries: Mapping[str, list[Run]]) -> str:

@@ -111,7 +111,7 @@ def test_the_verdict_says_how_a_row_stands_to_the_peer(score: float, where: str)
 
 def test_a_row_without_a_target_shows_its_curve() -> None:
     said = table.render([run(OURS, 1, -5.0, 700.0, row="ant-sac")])
-    assert "| ant-sac | hpcpod | 1 | -5.0 [-5.0, -5.0] | 700.0 [700.0, 700.0] |" in said
+    assert "| ant-sac | hpcpod | 1 of 1 | -5.0 [-5.0, -5.0] | 700.0 [700.0, 700.0] |" in said
 
 
 def test_both_libraries_are_scored_on_the_same_episodes() -> None:
@@ -120,9 +120,15 @@ def test_both_libraries_are_scored_on_the_same_episodes() -> None:
 
 
 def test_a_row_trains_what_a_control_of_its_configuration_would() -> None:
-    given = ROWS["cartpole-dqn"].hyperparameters()
-    assert (given["double"], given["dueling"]) == (False, False)
-    assert ROWS["cartpole-d3qn"].hyperparameters()["dueling"] is True
+    plain, other = (ROWS[name].hyperparameters() for name in ("cartpole-dqn", "cartpole-d3qn"))
+    assert plain["gamma"] == 0.98 and plain["buffer_size"] == 100_000  # the file's, the default
+    assert {name for name in plain if plain[name] != other[name]} == {"double", "dueling"}
+    for task in ("halfcheetah", "hopper", "ant"):
+        rates = [
+            ROWS[f"{task}-{algorithm}"].hyperparameters()["learning_rate"]
+            for algorithm in ("ppo", "sac", "td3")
+        ]
+        assert rates == pytest.approx([3e-4] * 3)  # of ranges
     assert ROWS["cartpole-dqn"].threshold == 475
     assert ROWS["hopper-sac"].threshold is None
 
