@@ -25,8 +25,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+from contenders.venvs import python_of
 from gates.rows import ROWS
-from gates.sb3_python import sb3_python
 from gates.table import LIBRARIES, OURS, PEER, Run, render
 
 HERE = Path(__file__).parent
@@ -141,7 +141,7 @@ def measure(missing: list[Run], options: argparse.Namespace) -> Iterator[Run]:
     """Train what is missing, ``jobs`` processes at once; what ends first comes first."""
     pythons = {OURS: Path(sys.executable)}
     if any(order.library == PEER for order in missing):
-        pythons[PEER] = options.sb3_python or sb3_python(options.venvs)
+        pythons[PEER] = options.sb3_python or python_of("sb3", options.venvs)
     started: set[subprocess.Popen[str]] = set()
     with ThreadPoolExecutor(options.jobs) as pool:
         futures = [
