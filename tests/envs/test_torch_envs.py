@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -205,17 +203,13 @@ def test_the_pure_step_for_devices_is_the_one_of_the_cpu_bit_by_bit(env_id: str)
     assert all(torch.equal(after[name], value) for name, value in batch._asdict().items())
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler uses deprecated torch
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
-def test_the_pure_step_compiles_into_one_graph(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+def test_the_pure_step_is_one_graph_for_the_compiler() -> None:
     dynamics, seeds = DYNAMICS["CartPole-v1"](), random_seeds("compiled", count=33)
     zeros = torch.zeros_like(seeds)
     batch = Batch(begin(dynamics, seeds), zeros, seeds, zeros)
-    compiled = torch.compile(transition, fullgraph=True)
+    # Traced, but not turned into C++: that compiler can't link where a path has spaces.
+    compiled = torch.compile(transition, fullgraph=True, backend="aot_eager")
     generator = torch.Generator().manual_seed(0)
     ends = 0
     for _ in range(60):
