@@ -7,7 +7,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from hpcpod.agents.segments import Row, check_contiguous, check_range, segment_of
+from hpcpod.agents.segments import (
+    FLAGS,
+    Row,
+    blank,
+    check_contiguous,
+    check_range,
+    segment_of,
+    spread,
+)
 from hpcpod.agents.sum_tree import SumTree
 from hpcpod.envs.vec_env import EnvSpec, Space, State, Step, tensor_form
 
@@ -42,10 +50,7 @@ class ReplayBuffer:
             "obs": _empty(shape, spec.observation, device),
             "action": _empty(shape, spec.action, device),
             "reward": torch.zeros(shape, device=device),
-            **{
-                name: torch.zeros(shape, dtype=torch.bool, device=device)
-                for name in ("terminated", "truncated", "valid")
-            },
+            **{name: torch.zeros(shape, dtype=torch.bool, device=device) for name in FLAGS},
         }
         self._flat = {name: ring.flatten(0, 1) for name, ring in self._rings.items()}
         self._finals = _FinalObs(shape, spec, device)
@@ -82,7 +87,7 @@ class ReplayBuffer:
         meaningless = self._rings["terminated"][last] | ~self._rings["valid"][last]
         return {
             **{name: ring[slots] for name, ring in self._rings.items()},
-            "next_obs": next_obs.masked_fill(_like(meaningless, next_obs), 0),
+            "next_obs": blank(meaningless, next_obs),
             "final_obs": self._finals.of(slots),
         }
 
@@ -320,7 +325,7 @@ class _FinalObs:
 
     def _choose(self, place: Tensor, otherwise: Tensor) -> Tensor:
         final = self._data.index_select(0, place.clamp(min=0))
-        return torch.where(_like(place >= 0, otherwise), final, otherwise)
+        return torch.where(spread(place >= 0, otherwise), final, otherwise)
 
     def _grow(self) -> None:
         size = len(self._data)
@@ -334,8 +339,3 @@ class _FinalObs:
 def _empty(shape: tuple[int, ...], space: Space, device: str) -> Tensor:
     element, dtype = tensor_form(space)
     return torch.zeros((*shape, *element), dtype=dtype, device=device)
-
-
-def _like(mask: Tensor, obs: Tensor) -> Tensor:
-    """The mask [B] in a shape that spreads over observations [B, ...]."""
-    return mask.view(-1, *[1] * (obs.dim() - 1))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from hpcpod.agents.segments import Row, check_contiguous, check_range, rows_of, segment_of
+from hpcpod.agents.segments import FLAGS, Row, check_contiguous, check_range, rows_of, segment_of
 from hpcpod.envs.vec_env import State, Step
 
 
@@ -46,7 +46,7 @@ class RolloutBuffer:
         """
         obs, action, step = self._rows[0]
         row = {"obs": obs, "action": action, "reward": step.reward}
-        row |= {name: getattr(step, name) for name in ("terminated", "truncated", "valid")}
+        row |= {name: getattr(step, name) for name in FLAGS}
         if not self._memory or len(self._memory["reward"]) < len(self._rows):
             self._memory = {
                 name: torch.empty((len(self._rows), *t.shape), dtype=t.dtype, device=t.device)

@@ -17,7 +17,8 @@ from hpcpod.envs.vec_env import State, Step
 Row = tuple[Tensor, Tensor, Step]
 """What was observed, what was done, what came of it."""
 
-_FLAGS = ("terminated", "truncated", "valid")
+FLAGS = ("terminated", "truncated", "valid")
+"""The columns of a segment that are bool [T, N]."""
 
 
 def segment_of(rows: Sequence[Row], into: Mapping[str, Tensor] | None = None) -> State:
@@ -33,7 +34,7 @@ def segment_of(rows: Sequence[Row], into: Mapping[str, Tensor] | None = None) ->
         "obs": [obs for obs, _, _ in rows],
         "action": [action for _, action, _ in rows],
         "reward": [step.reward for step in steps],
-        **{name: [getattr(step, name) for step in steps] for name in _FLAGS},
+        **{name: [getattr(step, name) for step in steps] for name in FLAGS},
     }
     out = into or dict.fromkeys(columns)
     laid = {name: torch.stack(column, out=out[name]) for name, column in columns.items()}
@@ -45,7 +46,7 @@ def segment_of(rows: Sequence[Row], into: Mapping[str, Tensor] | None = None) ->
         finals = torch.stack([steps[t].next_obs for t in some])[cut[some]]
     return {
         **laid,
-        "next_obs": _blank(last.terminated | ~last.valid, last.next_obs),
+        "next_obs": blank(last.terminated | ~last.valid, last.next_obs),
         "final_obs": finals,
     }
 
@@ -89,6 +90,11 @@ def check_contiguous(rows: int, segments: Sequence[tuple[int, State]]) -> int:
     return segments[0][0] if segments else rows
 
 
-def _blank(where: Tensor, obs: Tensor) -> Tensor:
+def blank(where: Tensor, obs: Tensor) -> Tensor:
     """The same with zeros in rows that mean nothing, so that equal segments are equal bytes."""
-    return obs.masked_fill(where.view(-1, *[1] * (obs.dim() - 1)), 0)
+    return obs.masked_fill(spread(where, obs), 0)
+
+
+def spread(mask: Tensor, obs: Tensor) -> Tensor:
+    """The mask [B] in a shape that spreads over observations [B, ...]."""
+    return mask.view(-1, *[1] * (obs.dim() - 1))
