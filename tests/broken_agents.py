@@ -13,7 +13,7 @@ from hpcpod.agents.ppo import PPO, PPOConfig
 from hpcpod.envs.vec_env import EnvSpec, State
 from hpcpod.errors import Diverged
 
-NAME = "actor.0.weight"
+NAME = "policy.weight"
 WEIGHT = f"network/{NAME}"
 
 

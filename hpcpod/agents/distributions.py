@@ -8,6 +8,7 @@ are [B, *action]; log-probabilities and entropies are in nats, float32 [B].
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,12 @@ from torch import Tensor, nn
 
 from hpcpod.envs.vec_env import Box, Discrete, MultiDiscrete, Space
 
+Slopes = Callable[[Tensor, float], list[tuple[Tensor, Tensor]]]
+"""From a loss's derivatives by log-probabilities, float32 [B], and by each entropy, to what it
+depends on, the outputs and free parameters, each with the derivative by it.
+
+``head.with_slopes(outputs, action)`` is ``evaluate`` with these in closed form as its third.
+"""
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _LOG_2 = math.log(2.0)
 
@@ -37,9 +44,22 @@ class Categorical(nn.Module):
 
     def evaluate(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability and entropy -Σ p log p."""
-        log_p = outputs.log_softmax(dim=-1)
-        chosen = log_p.gather(-1, action.unsqueeze(-1)).squeeze(-1)
-        return chosen, -(log_p.exp() * log_p).sum(dim=-1)
+        return self.with_slopes(outputs, action)[:2]
+
+    def with_slopes(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Slopes]:
+        """∂log p_a/∂x_i = [i = a] - p_i and ∂H/∂x_i = -p_i (log p_i + H)."""
+        log_p, index = outputs.log_softmax(dim=-1), action.unsqueeze(-1)
+        p = log_p.exp()
+        entropy = -(p * log_p).sum(dim=-1)
+
+        def slopes(by_log_p: Tensor, by_entropy: float) -> list[tuple[Tensor, Tensor]]:
+            by_log_p = by_log_p.unsqueeze(-1)
+            by_outputs = (p * -by_log_p).scatter_add_(-1, index, by_log_p)
+            if by_entropy:
+                by_outputs.addcmul_(p, log_p + entropy.unsqueeze(-1), value=-by_entropy)
+            return [(outputs, by_outputs)]
+
+        return log_p.gather(-1, index).squeeze(-1), entropy, slopes
 
 
 class MultiCategorical(nn.Module):
@@ -63,10 +83,18 @@ class MultiCategorical(nn.Module):
 
     def evaluate(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """Sums over the choices."""
-        parts = outputs.split_with_sizes(self._sizes, dim=-1)
-        pairs = zip(parts, action.unbind(-1), strict=True)
-        log_p, entropy = zip(*[self._choice.evaluate(o, a) for o, a in pairs], strict=True)
-        return torch.stack(log_p).sum(0), torch.stack(entropy).sum(0)
+        return self.with_slopes(outputs, action)[:2]
+
+    def with_slopes(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Slopes]:
+        """Those of each choice in its own outputs."""
+        pairs = zip(outputs.split_with_sizes(self._sizes, dim=-1), action.unbind(-1), strict=True)
+        log_p, entropy, each = zip(*[self._choice.with_slopes(o, a) for o, a in pairs], strict=True)
+
+        def slopes(by_log_p: Tensor, by_entropy: float) -> list[tuple[Tensor, Tensor]]:
+            parts = [slope for of in each for _, slope in of(by_log_p, by_entropy)]
+            return [(outputs, torch.cat(parts, dim=-1))]
+
+        return torch.stack(log_p).sum(0), torch.stack(entropy).sum(0), slopes
 
 
 class Gaussian(nn.Module):
@@ -89,10 +117,21 @@ class Gaussian(nn.Module):
 
     def evaluate(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """Σ -z²/2 - log σ - log √2π with z = (a - μ)/σ, and Σ 1/2 + log √2π + log σ."""
-        z = (action.view(outputs.shape) - outputs) * torch.exp(-self.log_std)
+        return self.with_slopes(outputs, action)[:2]
+
+    def with_slopes(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Slopes]:
+        """∂log p/∂μ = z/σ, ∂log p/∂log σ = z² - 1, ∂H/∂log σ = 1."""
+        narrow = torch.exp(-self.log_std)
+        z = (action.view(outputs.shape) - outputs) * narrow
         constant = self.log_std.sum() + self.inputs * _LOG_SQRT_2PI
         log_p = -0.5 * z.square().sum(dim=-1) - constant
-        return log_p, (constant + 0.5 * self.inputs).expand(len(outputs))
+
+        def slopes(by_log_p: Tensor, by_entropy: float) -> list[tuple[Tensor, Tensor]]:
+            by_z = z * by_log_p.unsqueeze(-1)
+            by_log_std = (by_z * z).sum(dim=0) - by_log_p.sum() + by_entropy * len(z)
+            return [(outputs, by_z * narrow), (self.log_std, by_log_std)]
+
+        return log_p, (constant + 0.5 * self.inputs).expand(len(outputs)), slopes
 
 
 class SquashedGaussian:

@@ -19,13 +19,11 @@ from hpcpod.agents import checks, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
 from hpcpod.agents.graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.observations import Observations
+from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import (
-    adam,
-    adam_state,
     check_names,
     generator_on,
-    load_adam,
     load_generator,
     load_module,
     module_state,
@@ -128,9 +126,8 @@ class DQN:
         self._observations = Observations(spec, config.normalize_obs, device)
         self._network = self._make_network(generator)
         self._target = self._make_network(generator)
-        load_module(self._target, module_state(self._network))
-        self._optimizer = adam(self._network, config.learning_rate)
-        self._parameters = list(self._network.parameters())
+        self._optimizer = Adam(self._network, config.learning_rate)
+        self._follower = offpolicy.Follower(self._target, self._optimizer, config.tau)
         self._generator = generator_on(device, seed)
         recorder = recorder_for(self._generator)
         self._captured_descend = Captured(self._descend, recorder)
@@ -191,7 +188,7 @@ class DQN:
             records += self._descend_many(ring, count)
             self._updates += count
             if self._updates % interval == 0:
-                self._move_target()
+                self._follower.move()
         means = torch.stack(records).mean(0).tolist()
         metrics = dict(zip(("loss", "q_mean"), means, strict=True))
         if not all(math.isfinite(value) for value in means):
@@ -203,7 +200,7 @@ class DQN:
         return {
             **prefixed("network", module_state(self._network)),
             **prefixed("target", module_state(self._target)),
-            **prefixed("optimizer", adam_state(self._network, self._optimizer)),
+            **prefixed("optimizer", self._optimizer.state()),
             **prefixed("normalizer", self._observations.state()),
             "rng": self._generator.get_state(),
             "env_steps": torch.tensor(self._env_steps),
@@ -215,7 +212,7 @@ class DQN:
         check_names(self.state(), state, "dqn agent")
         load_module(self._network, under("network", state))
         load_module(self._target, under("target", state))
-        load_adam(self._network, self._optimizer, under("optimizer", state))
+        self._optimizer.load(under("optimizer", state))
         self._observations.load(under("normalizer", state))
         load_generator(self._generator, state["rng"])
         self._env_steps = int(state["env_steps"])
@@ -267,31 +264,24 @@ class DQN:
 
     def _descend(self, batch: State) -> Outputs:
         """One step of Adam on the Huber loss; loss and mean Q, [2]; δ [B] if weighted."""
-        choice = None
-        if self._config.double:
-            with torch.no_grad():
-                choice = self._network(batch["next_inputs"]).argmax(dim=-1)
-        target = q_target(batch, choice)
+        config, action = self._config, batch["action"].unsqueeze(-1)
         values = self._network(batch["inputs"])
-        q = values.gather(-1, batch["action"].unsqueeze(-1)).squeeze(-1)
-        if "weight" in batch:
-            loss = (batch["weight"] * F.smooth_l1_loss(q, target, reduction="none")).mean()
-        else:
-            loss = F.smooth_l1_loss(q, target)
-        for p in self._parameters:  # what zero_grad does, without its hooks
-            p.grad = None
-        loss.backward()  # type: ignore[no-untyped-call]
-        if self._config.max_grad_norm:
-            nn.utils.clip_grad_norm_(self._parameters, self._config.max_grad_norm)
+        with torch.no_grad():
+            choice = self._network(batch["next_inputs"]).argmax(dim=-1) if config.double else None
+            q, target = values.gather(-1, action).squeeze(-1), q_target(batch, choice)
+            error = target - q
+            # In closed form, as in ``ppo_loss``: the Huber loss of δ falls with Q by δ, at most 1.
+            loss, slope = F.smooth_l1_loss(q, target, reduction="none"), error.clamp(-1.0, 1.0)
+            if "weight" in batch:
+                loss, slope = batch["weight"] * loss, batch["weight"] * slope
+            slope = slope.div_(-len(slope)).unsqueeze(-1)
+            slopes = torch.zeros_like(values).scatter_(-1, action, slope)
+            record = torch.stack([loss.mean(), q.mean()])
+        self._optimizer.backward((values, slopes))
+        if config.max_grad_norm:
+            self._optimizer.clip(config.max_grad_norm)
         self._optimizer.step()
-        with torch.no_grad():
-            record = torch.stack([loss, q.mean()])
-            return (record, target - q) if "weight" in batch else (record,)
-
-    def _move_target(self) -> None:
-        with torch.no_grad():
-            for slow, fast in zip(self._target.parameters(), self._parameters, strict=True):
-                slow.lerp_(fast, self._config.tau)
+        return (record, error) if "weight" in batch else (record,)
 
 
 def q_target(batch: State, choice: Tensor | None) -> Tensor:

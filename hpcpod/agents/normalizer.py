@@ -60,13 +60,11 @@ class PopArt:
     def __init__(self, device: str) -> None:
         self._norm = RunningNorm(1, device)
 
-    def learn(self, returns: Tensor, critic: nn.Sequential) -> None:
-        """Take float32 [B] in; the critic's last layer must be linear, with one output."""
+    def learn(self, returns: Tensor, layer: nn.Linear) -> None:
+        """Take float32 [B] in; ``layer`` is the critic's last one, with one output."""
         before, shift = (tensor.clone() for tensor in self._scale())
         self._norm.update(returns.unsqueeze(-1))
         now, mean = self._scale()
-        layer = critic[-1]
-        assert isinstance(layer, nn.Linear)
         with torch.no_grad():
             layer.weight.mul_(before / now)
             layer.bias.mul_(before).add_(shift - mean).div_(now)

@@ -10,15 +10,9 @@ from torch import Tensor, nn
 from hpcpod.agents import h_term, networks
 from hpcpod.agents.base import Buffer
 from hpcpod.agents.observations import Observations
+from hpcpod.agents.optimizer import Adam, flatten
 from hpcpod.agents.replay import ReplayBuffer
-from hpcpod.agents.state import (
-    adam_state,
-    load_adam,
-    load_module,
-    module_state,
-    prefixed,
-    under,
-)
+from hpcpod.agents.state import load_module, module_state, prefixed, under
 from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, State
 from hpcpod.errors import UnsupportedSpace
 
@@ -165,47 +159,38 @@ def squared_error(
     return loss, values.detach().mean()
 
 
-def step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+def step(optimizer: Adam, loss: Tensor) -> None:
     """One step down the gradient of the optimizer's own weights; that of no other is computed."""
-    optimizer.zero_grad()
-    loss.backward(inputs=optimizer.param_groups[0]["params"])  # type: ignore[no-untyped-call]
+    optimizer.backward((loss, None))
     optimizer.step()
 
 
-def trained_state(
-    trained: Mapping[str, nn.Module], optimizers: Mapping[str, torch.optim.Adam]
-) -> State:
+def trained_state(trained: Mapping[str, nn.Module], optimizers: Mapping[str, Adam]) -> State:
     """Weights and moments of every trained module, by its name: ``network/``, ``optimizer/``."""
     state: State = {}
     for name, module in trained.items():
         state |= prefixed(f"network/{name}", module_state(module))
-        state |= prefixed(f"optimizer/{name}", adam_state(module, optimizers[name]))
+        state |= prefixed(f"optimizer/{name}", optimizers[name].state())
     return state
 
 
 def load_trained(
-    trained: Mapping[str, nn.Module], optimizers: Mapping[str, torch.optim.Adam], state: State
+    trained: Mapping[str, nn.Module], optimizers: Mapping[str, Adam], state: State
 ) -> None:
     """Take over a ``trained_state``."""
     for name, module in trained.items():
         load_module(module, under(f"network/{name}", state))
-        load_adam(module, optimizers[name], under(f"optimizer/{name}", state))
+        optimizers[name].load(under(f"optimizer/{name}", state))
 
 
-class Followers:
-    """Target networks, which follow the ones that learn."""
+class Follower:
+    """A target network, which follows the one that learns."""
 
-    def __init__(self, *pairs: tuple[nn.Module, nn.Module], tau: float) -> None:
-        """Pairs of a target and the network of the same shape that it follows; copies it now."""
-        self._slow: list[Tensor] = [p for slow, _ in pairs for p in slow.parameters()]
-        self._fast: list[Tensor] = [p for _, fast in pairs for p in fast.parameters()]
-        self._tau = tau
-        self._move(1.0)
+    def __init__(self, target: nn.Module, optimizer: Adam, tau: float) -> None:
+        """``target`` has the shape of the module that ``optimizer`` moves; copies it now."""
+        self._slow, self._fast, self._tau = flatten(target), optimizer.vector, tau
+        self._slow.copy_(self._fast)
 
     def move(self) -> None:
         """θ' ← θ' + τ (θ - θ') in place (Lillicrap et al. 2016, algorithm 1)."""
-        self._move(self._tau)
-
-    def _move(self, tau: float) -> None:
-        with torch.no_grad():
-            torch._foreach_lerp_(self._slow, self._fast, tau)
+        self._slow.lerp_(self._fast, self._tau)

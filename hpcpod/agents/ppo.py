@@ -15,18 +15,16 @@ from hpcpod.agents.distributions import head_for
 from hpcpod.agents.graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.normalizer import PopArt
 from hpcpod.agents.observations import Observations
+from hpcpod.agents.optimizer import Adam
+from hpcpod.agents.ppo_loss import clipped_objective, gae, normalized, squared_error
 from hpcpod.agents.rollout import RolloutBuffer
 from hpcpod.agents.state import (
-    adam,
-    adam_state,
     check_names,
     generator_on,
-    load_adam,
     load_generator,
     load_module,
     module_state,
     prefixed,
-    set_learning_rate,
     under,
 )
 from hpcpod.envs.vec_env import EnvSpec, State
@@ -101,8 +99,15 @@ class PPOConfig:
             raise ValueError(f"log_std_init must be finite, got {self.log_std_init}")
 
 
+_AT_ONCE = 2**24
+"""Numbers of observations in one pass over a rollout: one of images would not fit otherwise."""
+
+
 class ActorCritic(nn.Module):
-    """A policy and a value network of the same shape; they share an encoder of images alone."""
+    """A policy and a value network of the same shape; they share an encoder of images alone.
+
+    Their hidden layers are one stack of two: a layer of both is one product.
+    """
 
     def __init__(
         self,
@@ -115,9 +120,21 @@ class ActorCritic(nn.Module):
         inputs, hidden = observations.width, [config.hidden] * config.layers
         self.head = head_for(spec.action, config.log_std_init)
         self.encoder = observations.encoder(generator)
-        between = {"tanh": networks.Tanh, "relu": nn.ReLU}[config.activation]
-        self.actor = networks.mlp([inputs, *hidden, self.head.inputs], between, 0.01, generator)
-        self.critic = networks.mlp([inputs, *hidden, 1], between, 1.0, generator)
+        activation = {"tanh": networks.tanh, "relu": torch.relu_}[config.activation]
+        self.hidden = networks.Stacks(2, [inputs, *hidden], activation, generator)
+        self.policy = networks.linear(config.hidden, self.head.inputs, 0.01, generator)
+        self.value = networks.linear(config.hidden, 1, 1.0, generator)
+
+    def actor(self, features: Tensor) -> Tensor:
+        """The head's outputs, float32 [B, outputs]."""
+        outputs: Tensor = self.policy(self.hidden.first(features))
+        return outputs.float()
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """The head's outputs and the values, float32 [B, outputs] and [B]."""
+        for_policy, for_value = self.hidden(features).unbind()
+        values: Tensor = self.value(for_value).squeeze(-1)
+        return self.policy(for_policy).float(), values.float()
 
 
 class PPO:
@@ -139,8 +156,7 @@ class PPO:
         self._returns = PopArt(device) if config.normalize_returns else None
         generator = torch.Generator().manual_seed(seed)
         self._network = ActorCritic(spec, config, self._observations, generator).to(device)
-        self._optimizer = adam(self._network, config.learning_rate, eps=1e-5)
-        self._parameters = list(self._network.parameters())
+        self._optimizer = Adam(self._network, config.learning_rate, eps=1e-5)
         self._generator = generator_on(device, seed)
         recorder = recorder_for(self._generator)
         self._captured_descend = Captured(self._descend, recorder)
@@ -185,7 +201,7 @@ class PPO:
             buffer.restore(buffer.rows, ())
             return {}
         runs = prefixed("runs", self._runs(rollout) or {}) if self._config.h_term else {}
-        set_learning_rate(self._optimizer, self.learning_rate)
+        self._optimizer.learning_rate = self.learning_rate
         records: list[Tensor] = []
         stopped = False
         for _ in range(self._config.epochs):
@@ -211,7 +227,7 @@ class PPO:
         """Weights, optimizer, statistics, random stream and counters."""
         return {
             **prefixed("network", module_state(self._network)),
-            **prefixed("optimizer", adam_state(self._network, self._optimizer)),
+            **prefixed("optimizer", self._optimizer.state()),
             **prefixed("normalizer/obs", self._observations.state()),
             **prefixed("normalizer/returns", self._returns.state() if self._returns else {}),
             "rng": self._generator.get_state(),
@@ -223,7 +239,7 @@ class PPO:
         """Take over a ``state()``; see ``Agent.load``."""
         check_names(self.state(), state, f"{self.name} agent")
         load_module(self._network, under("network", state))
-        load_adam(self._network, self._optimizer, under("optimizer", state))
+        self._optimizer.load(under("optimizer", state))
         self._observations.load(under("normalizer/obs", state))
         if self._returns is not None:
             self._returns.load(under("normalizer/returns", state))
@@ -254,12 +270,13 @@ class PPO:
             inputs = self._observations(
                 torch.cat([raw_obs, rollout["next_obs"], rollout["final_obs"]])
             )
-            features = network.encoder(inputs)
-            values = network.critic(features).squeeze(-1)
+            some = inputs.tensor_split(-(-len(inputs) * self._observations.size // _AT_ONCE))
+            passes = zip(*[network(network.encoder(part)) for part in some], strict=True)
+            outputs, values = (torch.cat(parts) for parts in passes)
             if self._returns is not None:
                 values = self._returns.denormalize(values)
             action = rollout["action"].flatten(0, 1)
-            log_p, _ = network.head.evaluate(network.actor(features[:size]), action)
+            log_p, _ = network.head.evaluate(outputs[:size], action)
             parts = values.split_with_sizes([size, num_envs, len(rollout["final_obs"])])
             value, last, final = parts
             value = value.view(rows, num_envs)
@@ -278,7 +295,7 @@ class PPO:
         if not bool(valid.all()):
             batch, raw_obs = {name: t[valid] for name, t in batch.items()}, raw_obs[valid]
         if self._returns is not None:
-            self._returns.learn(batch["target"], self._network.critic)
+            self._returns.learn(batch["target"], self._network.value)
             for name in ("value", "target"):
                 batch[name] = self._returns.normalize(batch[name])
         return batch, raw_obs
@@ -308,33 +325,27 @@ class PPO:
     def _descend(self, batch: State) -> Outputs:
         """One step of Adam; returns what ``_METRICS`` names, [6]."""
         config, network = self._config, self._network
-        features = network.encoder(batch["inputs"])
-        log_p, entropy = network.head.evaluate(network.actor(features), batch["action"])
-        value = network.critic(features).squeeze(-1)
-        advantage = batch["advantage"]
-        if config.normalize_advantage and len(advantage) > 1:
-            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-        log_ratio = log_p - batch["log_p"]
-        ratio = log_ratio.exp()
-        policy_loss = clipped_loss(ratio, advantage, config.clip)
-        value_loss = (value - batch["target"]).square()
-        if config.value_clip:
-            low, high = batch["value"] - config.value_clip, batch["value"] + config.value_clip
-            clipped = (value.clamp(low, high) - batch["target"]).square()
-            value_loss = torch.maximum(value_loss, clipped)
-        value_loss, mean_entropy = value_loss.mean(), entropy.mean()
-        # An entropy *bonus*: the loss falls when the entropy rises.
-        loss = policy_loss + config.value_coef * value_loss - config.entropy * mean_entropy
-        if "runs/worth" in batch:
-            loss = loss + config.h_term * self._energy(under("runs", batch), len(advantage))
-        self._optimizer.zero_grad()
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(self._parameters, config.max_grad_norm)
-        self._optimizer.step()
+        advantage, size = batch["advantage"], len(batch["advantage"])
+        outputs, value = network(network.encoder(batch["inputs"]))
         with torch.no_grad():
-            kl = (ratio - 1 - log_ratio).mean()  # http://joschu.net/blog/kl-approx.html, k3
-            cut = ((ratio - 1).abs() > config.clip).float().mean()
-            return (torch.stack([policy_loss, value_loss, mean_entropy, kl, cut, norm]),)
+            log_p, entropy, slopes_by = network.head.with_slopes(outputs, batch["action"])
+            if config.normalize_advantage:
+                advantage = normalized(advantage)
+            policy = clipped_objective(log_p, batch["log_p"], advantage, config.clip)
+            # An entropy *bonus*: the loss falls when the entropy rises.
+            slopes = slopes_by(policy.slope, -config.entropy / size)
+            value_loss, slope = squared_error(
+                value, batch["target"], batch["value"], config.value_clip
+            )
+            slopes.append((value, slope.mul_(config.value_coef)))
+        if "runs/worth" in batch:
+            energy = self._energy(under("runs", batch), size)
+            slopes.append((energy, torch.full_like(energy, config.h_term)))
+        self._optimizer.backward(*slopes)
+        norm = self._optimizer.clip(config.max_grad_norm)
+        self._optimizer.step()
+        measured = [policy.loss, value_loss, entropy.mean(), policy.approx_kl]
+        return (torch.stack([*measured, policy.clip_fraction, norm]),)
 
     @staticmethod
     def _kl(records: list[Tensor]) -> float:
@@ -342,38 +353,3 @@ class PPO:
 
 
 _METRICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
-
-
-def clipped_loss(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
-    """-mean(min(r A, clip(r, 1 - ε, 1 + ε) A)), equation 7 of the paper; inputs float32 [B]."""
-    clipped = ratio.clamp(1 - clip, 1 + clip)
-    return -torch.minimum(ratio * advantage, clipped * advantage).mean()
-
-
-def gae(
-    rollout: State, value: Tensor, next_value: Tensor, gamma: float, gae_lambda: float
-) -> Tensor:
-    """Generalised advantages (Schulman et al. 2016, arXiv:1506.02438, equation 16).
-
-    Args:
-        rollout: ``reward`` float32 [T, N], ``terminated`` and ``truncated`` bool [T, N].
-        value: V(s_t), float32 [T, N].
-        next_value: V of the true successor, float32 [T, N]; means nothing where terminated.
-        gamma: discount factor.
-        gae_lambda: λ.
-
-    Returns:
-        float32 [T, N].
-    """
-    alive = (~rollout["terminated"]).float()
-    # δ_t = r_t + γ V(s_{t+1}) (1 - terminated) - V(s_t)
-    delta = rollout["reward"] + gamma * next_value * alive - value
-    ended = rollout["terminated"] | rollout["truncated"]
-    decay = gamma * gae_lambda * (~ended).float()
-    # A_t = δ_t + γ λ A_{t+1} while the episode goes on
-    running = torch.zeros_like(delta[0])
-    advantages = []
-    for d, c in zip(reversed(delta.unbind()), reversed(decay.unbind()), strict=True):
-        running = torch.addcmul(d, c, running)
-        advantages.append(running)
-    return torch.stack(advantages[::-1])

@@ -14,9 +14,9 @@ from hpcpod.agents.base import Buffer, Metrics
 from hpcpod.agents.distributions import SquashedGaussian
 from hpcpod.agents.graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.observations import Observations
+from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import (
-    adam,
     check_names,
     generator_on,
     load_generator,
@@ -124,11 +124,12 @@ class SAC:
             "critics": self._critics.to(device),
             "temperature": self._temperature.to(device),
         }
-        followers = (self._targets.to(device), self._critics)
-        self._followers = offpolicy.Followers(followers, tau=config.tau)
         self._optimizers = {
-            name: adam(module, config.learning_rate) for name, module in self._trained.items()
+            name: Adam(module, config.learning_rate) for name, module in self._trained.items()
         }
+        self._follower = offpolicy.Follower(
+            self._targets.to(device), self._optimizers["critics"], config.tau
+        )
         self._generator = generator_on(device, seed)
         recorder = recorder_for(self._generator)
         self._captured_descend = Captured(self._descend, recorder)
@@ -256,9 +257,9 @@ class SAC:
         if not self._config.temperature:
             excess = entropy - self._config.target_entropy * self._head.size
             # equation 18, with log α for α: what falls is the temperature of too random a policy
-            self._temperature.log_alpha.grad = excess
+            self._optimizers["temperature"].take([excess])
             self._optimizers["temperature"].step()
-        self._followers.move()
+        self._follower.move()
         losses = [critic_loss.detach(), q_mean, policy_loss.detach(), entropy, alpha]
         return (torch.stack([*losses, energy.detach()]),)
 

@@ -1,4 +1,4 @@
-"""Modules, optimizers and random generators as named tensors, and back."""
+"""Modules and random generators as named tensors, and back."""
 
 from __future__ import annotations
 
@@ -8,26 +8,6 @@ import torch
 from torch import nn
 
 from hpcpod.envs.vec_env import State
-
-
-def adam(module: nn.Module, learning_rate: float, eps: float = 1e-8) -> torch.optim.Adam:
-    """Adam in one kernel: on a CPU 91 µs a step instead of 249 for a 2 x 256 network.
-
-    On a GPU its step may be captured, and its step size is a tensor that a captured one reads.
-    """
-    weights = list(module.parameters())
-    on_gpu = weights[0].device.type == "cuda"
-    rate = torch.tensor(learning_rate, device=weights[0].device) if on_gpu else learning_rate
-    return torch.optim.Adam(weights, lr=rate, eps=eps, fused=True, capturable=on_gpu)
-
-
-def set_learning_rate(optimizer: torch.optim.Adam, learning_rate: float) -> None:
-    """Change the step size."""
-    for group in optimizer.param_groups:
-        if isinstance(group["lr"], torch.Tensor):
-            group["lr"].fill_(learning_rate)
-        else:
-            group["lr"] = learning_rate
 
 
 def module_state(module: nn.Module) -> State:
@@ -40,30 +20,6 @@ def load_module(module: nn.Module, state: State) -> None:
     with torch.no_grad():
         for name, p in module.state_dict().items():
             p.copy_(state[name])
-
-
-def adam_state(module: nn.Module, optimizer: torch.optim.Adam) -> State:
-    """A copy of both moments of each weight and the step count: zeros before the first step."""
-    state: State = {"step": torch.zeros((), dtype=torch.int64)}
-    for name, p in module.named_parameters():
-        moments = optimizer.state.get(p, {})
-        for moment in ("exp_avg", "exp_avg_sq"):
-            state[f"{moment}/{name}"] = moments.get(moment, torch.zeros_like(p)).clone()
-        if moments:
-            state["step"] = moments["step"].detach().cpu().to(torch.int64)
-    return state
-
-
-def load_adam(module: nn.Module, optimizer: torch.optim.Adam, state: State) -> None:
-    """Take the moments over, in place; the learning rate stays the optimizer's own."""
-    for name, p in module.named_parameters():
-        moments = optimizer.state[p]
-        if not moments:
-            moments["step"] = torch.zeros((), device=p.device)
-            moments["exp_avg"], moments["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
-        moments["step"].copy_(state["step"])
-        for moment in ("exp_avg", "exp_avg_sq"):
-            moments[moment].copy_(state[f"{moment}/{name}"])
 
 
 def prefixed(prefix: str, state: State) -> State:

@@ -17,9 +17,9 @@ from hpcpod.agents import checks, h_term, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
 from hpcpod.agents.graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.observations import Observations
+from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import (
-    adam,
     check_names,
     generator_on,
     load_generator,
@@ -135,14 +135,13 @@ class TD3:
         )
         self._trained = {"actor": self._actor, "critics": self._critics}
         self._targets = {"actor": self._target_actor, "critics": self._target_critics}
-        self._followers = offpolicy.Followers(
-            (self._target_actor, self._actor),
-            (self._target_critics, self._critics),
-            tau=config.tau,
-        )
         self._optimizers = {
-            name: adam(module, config.learning_rate) for name, module in self._trained.items()
+            name: Adam(module, config.learning_rate) for name, module in self._trained.items()
         }
+        self._followers = [
+            offpolicy.Follower(module, self._optimizers[name], config.tau)
+            for name, module in self._targets.items()
+        ]
         self._generator = generator_on(device, seed)
         recorder = recorder_for(self._generator)
         self._captured_targets = Captured(self._target_values, recorder)
@@ -283,7 +282,8 @@ class TD3:
         if "runs/worth" in batch:
             loss = loss + self._config.h_term * self._energy(under("runs", batch))
         offpolicy.step(self._optimizers["actor"], loss)
-        self._followers.move()
+        for follower in self._followers:
+            follower.move()
         return (loss.detach(),)
 
     def _energy(self, runs: State) -> Tensor:

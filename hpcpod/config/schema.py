@@ -144,10 +144,11 @@ class PodConfig:
     torch_threads: Count = 1
     """Threads of one tensor operation. More than one pays for wide networks on cores that nobody
     else uses, and costs where they are shared; simulators use ``resources.cpus_per_pod``."""
-    matmul: Literal["highest", "high", "medium"] = "highest"
-    """Precision of float32 matrix products: ``highest`` is float32. ``high`` and ``medium`` trade
-    digits for time where the processor can: TensorFloat32 on GPUs, and ``medium`` is bfloat16
-    (8 bits of mantissa) on CPUs that multiply it."""
+    matmul: Literal["highest", "high", "medium", "bfloat16"] = "highest"
+    """Precision of float32 matrix products: ``highest`` is float32. The others trade digits for
+    time where the processor can. ``high`` and ``medium``: TensorFloat32 on GPUs, and ``medium`` is
+    bfloat16 (8 bits of mantissa) on CPUs that multiply it. ``bfloat16``: this on GPUs, too, by
+    torch's autocast; weights, their moments and losses stay float32."""
     evaluator: str = "panel"
     """What scores a pod at the end of a round: a name or a path."""
     inherit_transitions: Natural | None = None

@@ -170,6 +170,11 @@ def test_a_child_takes_the_weights_and_keeps_its_own_learning_rate(name: str) ->
     assert moved(1e-3) > 10 * child
 
 
+def of_first_layer(name: str) -> bool:
+    """Whether it is the name of the weights that read the observation."""
+    return name.endswith(("0.weight", "hidden.weights.0"))
+
+
 @each_agent
 def test_a_state_of_other_shapes_is_refused_with_both(name: str) -> None:
     agent = small_agent(name, own_spec(name))
@@ -178,8 +183,8 @@ def test_a_state_of_other_shapes_is_refused_with_both(name: str) -> None:
         agent.load({key: tensor for key, tensor in state.items() if key != "updates"})
     with pytest.raises(ValueError, match="'extra' is unknown"):
         agent.load({**state, "extra": torch.zeros(1)})
-    key = next(key for key in state if key.endswith("0.weight"))
-    with pytest.raises(ValueError, match=rf"'{key}' has shape \(2,\), not \(\d+, 3\)"):
+    key = next(filter(of_first_layer, state))
+    with pytest.raises(ValueError, match=rf"'{key}' has shape \(2,\), not \(.*\b3\b.*\)"):
         agent.load({**state, key: torch.zeros(2)})
 
 
@@ -233,8 +238,8 @@ def test_one_choice_among_n_is_read_as_one_hot(name: str) -> None:
         action = agent.act(obs, explore=True)
         buffer.add(obs, action, step._replace(obs=obs, next_obs=(obs + 1) % 16))
     assert agent.update(buffer)
-    first = next(weight for key, weight in agent.state().items() if key.endswith("0.weight"))
-    assert first.shape[1] == 16
+    first = next(weight for key, weight in agent.state().items() if of_first_layer(key))
+    assert 16 in first.shape
 
 
 @pytest.mark.parametrize("name", ["ppo", "sac", "td3", "ddpg"])

@@ -35,7 +35,7 @@ class Own:
         ("network/0.weight", "mean"),
         ("network/head.log_std", "mean"),
         ("network/temperature/log_alpha", "mean"),
-        ("target/critics/weights.0", "mean"),
+        ("target/critics/hidden.weights.0", "mean"),
         ("optimizer/exp_avg/0.weight", "mean"),
         ("optimizer/actor/exp_avg_sq/0.weight", "mean"),
         ("optimizer/step", "max"),
@@ -91,7 +91,9 @@ def test_a_whole_state_is_decided_at_once() -> None:
     }  # fmt: skip
     sac = SAC(spec(Box((1,), -1.0, 1.0)), SACConfig(hidden=4, layers=1), 0)
     rules = fusion_rules(sac, sac.state())
-    assert rules["network/temperature/log_alpha"] == rules["target/critics/weights.0"] == "mean"
+    assert (
+        rules["network/temperature/log_alpha"] == rules["target/critics/hidden.weights.0"] == "mean"
+    )
     assert rules["optimizer/temperature/step"] == rules["env_steps"] == "max"
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from hpcpod.agents.networks import Tanh, mlp
+from hpcpod.agents.networks import Stacks, mlp, tanh
 from hpcpod.agents.ppo import PPO, PPOConfig
 from tests.agents.training import spec
 
@@ -17,27 +17,43 @@ from tests.agents.training import spec
 def test_tanh_is_tanh_and_so_is_its_slope(size: int) -> None:
     x = torch.linspace(-20, 20, size, requires_grad=True)
     exact = x.detach().double().tanh()
-    y = Tanh()(x)
+    y = tanh(x)
     assert float((y.detach() - exact).abs().max()) < 3e-7
     assert float(y.detach().abs().max()) <= 1.0
-    y.sum().backward()
+    y.sum().backward()  # type: ignore[no-untyped-call]
     assert x.grad is not None
     assert float((x.grad - (1 - exact.square())).abs().max()) < 1e-6
     with torch.inference_mode():
-        assert torch.equal(Tanh()(x), y)
+        assert torch.equal(tanh(x), y)
 
 
 @pytest.mark.parametrize(("activation", "module"), [("tanh", nn.Tanh), ("relu", nn.ReLU)])
-def test_a_perceptron_is_its_layers_one_by_one(
+def test_policy_and_critic_in_one_stack_are_their_layers_one_by_one(
     activation: Literal["tanh", "relu"], module: type[nn.Module]
 ) -> None:
     agent = PPO(spec(), PPOConfig(activation=activation, normalize_obs=False), seed=0)
-    network = agent._network.actor
-    plain = nn.Sequential(*[m if isinstance(m, nn.Linear) else module() for m in network])
+    network = agent._network
     x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
-    assert torch.allclose(network(x), plain(x), atol=1e-6)
-    moved = network.to(torch.float64)  # the weights that it remembers are the ones it has
-    assert torch.allclose(moved(x.double()), plain.to(torch.float64)(x.double()), atol=1e-6)
+    expected = []
+    for k, last in enumerate((network.policy, network.value)):
+        h = x
+        for weight, bias in zip(network.hidden.weights, network.hidden.biases, strict=True):
+            h = module()(h @ weight[k] + bias[k])
+        expected.append(last(h))
+    outputs, values = network(x)
+    assert torch.allclose(outputs, expected[0], atol=1e-6)
+    assert torch.allclose(network.actor(x), expected[0], atol=1e-6)
+    assert torch.allclose(values, expected[1].squeeze(-1), atol=1e-6)
+
+
+def test_networks_that_were_moved_compute_with_the_weights_that_they_have() -> None:
+    x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
+    for network in (
+        mlp([3, 8, 2], nn.ReLU, 1.0, torch.Generator().manual_seed(0)),
+        Stacks(2, [3, 8, 8], tanh, torch.Generator().manual_seed(0)),
+    ):
+        before = network(x).detach()
+        assert torch.allclose(network.to(torch.float64)(x.double()), before.double(), atol=1e-6)
 
 
 @pytest.mark.parametrize("activation", [nn.Tanh, nn.ELU, nn.ReLU, nn.SiLU])

@@ -138,7 +138,7 @@ def test_the_target_by_hand() -> None:
         name: torch.zeros_like(t) for name, t in instance.state().items() if t.is_floating_point()
     }
     # Networks of nothing but the last bias: μ = 0, σ = 1, Q'_1 = 7 and Q'_2 = 3.
-    state["target/critics/biases.2"] = torch.tensor([7.0, 3.0]).view(2, 1, 1)
+    state["target/critics/bias"] = torch.tensor([7.0, 3.0]).view(2, 1)
     instance.load({**instance.state(), **state})
     sample = {**batch(2), "reward": torch.tensor([1.0, 1.0])}
     sample["discount"] = torch.tensor([0.9, 0.0])
@@ -152,7 +152,7 @@ def test_the_target_by_hand() -> None:
 def test_the_policys_loss_by_hand() -> None:
     instance = agent(temperature=0.5)
     state = {n: torch.zeros_like(t) for n, t in instance.state().items() if t.is_floating_point()}
-    state["network/critics/biases.2"] = torch.tensor([7.0, 3.0]).view(2, 1, 1)
+    state["network/critics/bias"] = torch.tensor([7.0, 3.0]).view(2, 1)
     instance.load({**instance.state(), **state})
     loss, log_p = instance._policy_loss(torch.ones(4, 3), instance.alpha, torch.zeros(4, 2))
     assert log_p.tolist() == pytest.approx([-1.837877] * 4)
@@ -189,9 +189,10 @@ def test_the_smallest_critic_counts_for_each_transition() -> None:
     instance = agent(gamma=1.0, temperature=1e-9)
     state = instance.state()
     targets = {n: torch.zeros_like(t) for n, t in state.items() if n.startswith("target/critics")}
-    targets["target/critics/weights.0"][0, 0, 0] = 1.0  # Q_1 = x_1
-    targets["target/critics/weights.1"][0, 0, 0] = targets["target/critics/weights.2"][0, 0] = 1.0
-    targets["target/critics/biases.2"][1] = 3.0  # Q_2 = 3
+    targets["target/critics/hidden.weights.0"][0, 0, 0] = 1.0  # Q_1 = x_1
+    targets["target/critics/hidden.weights.1"][0, 0, 0] = 1.0
+    targets["target/critics/weight"][0, 0, 0] = 1.0
+    targets["target/critics/bias"][1] = 3.0  # Q_2 = 3
     instance.load({**state, **targets})
     sample = {**batch(2), "reward": torch.zeros(2), "discount": torch.ones(2)}
     sample["next_inputs"] = torch.tensor([[5.0, 9.0, 9.0], [1.0, 9.0, 9.0]])
@@ -205,13 +206,14 @@ def test_the_smallest_critic_counts_for_each_transition() -> None:
 def test_critics_in_one_product_are_their_networks_one_by_one() -> None:
     critics = Critics(3, [4, 8, 8], torch.nn.Identity(), torch.Generator().manual_seed(0))
     x = torch.randn(5, 4, generator=torch.Generator().manual_seed(1))
+    hidden = critics.hidden
     for k, value in enumerate(critics(x[:, :3], x[:, 3:])):
         h = x
-        for i, (weight, bias) in enumerate(zip(critics.weights, critics.biases, strict=True)):
-            h = h @ weight[k] + bias[k]
-            h = h if i == 2 else h.relu()
-        assert torch.allclose(value, h.squeeze(-1), atol=1e-5)
-    assert not torch.equal(critics.weights[0][0], critics.weights[0][1])
+        for weight, bias in zip(hidden.weights, hidden.biases, strict=True):
+            h = (h @ weight[k] + bias[k]).relu()
+        h = h @ critics.weight[k, 0] + critics.bias[k]
+        assert torch.allclose(value, h, atol=1e-5)
+    assert not torch.equal(hidden.weights[0][0], hidden.weights[0][1])
 
 
 def test_the_actors_pass_leaves_no_gradient_in_the_critics() -> None:
@@ -219,13 +221,12 @@ def test_the_actors_pass_leaves_no_gradient_in_the_critics() -> None:
     before = [p.detach().clone() for p in instance._critics.parameters()]
     loss, _ = instance._policy_loss(batch()["inputs"], instance.alpha, torch.zeros(8, 2))
     weights = list(instance._actor.parameters())
+    began = [p.detach().clone() for p in weights]
     expected = torch.autograd.grad(loss, weights, retain_graph=True)
     offpolicy.step(instance._optimizers["actor"], loss)
     assert all(p.grad is None for p in instance._critics.parameters())
-    assert all(
-        p.grad is not None and torch.equal(p.grad, g) and float(g.abs().max()) > 0
-        for p, g in zip(weights, expected, strict=True)
-    )
+    moved = [(p.detach() - was)[g != 0] for p, was, g in zip(weights, began, expected, strict=True)]
+    assert all(float(m.abs().max()) > 0 for m in moved)
     for p, was in zip(instance._critics.parameters(), before, strict=True):
         assert torch.equal(p, was)
 

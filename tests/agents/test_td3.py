@@ -46,7 +46,7 @@ def constant(instance: TD3, critics: list[float]) -> TD3:
     """The same with targets of nothing but the critics' last biases."""
     state = instance.state()
     zeros = {n: torch.zeros_like(t) for n, t in state.items() if n.startswith("target/")}
-    zeros["target/critics/biases.2"] = torch.tensor(critics).view(-1, 1, 1)
+    zeros["target/critics/bias"] = torch.tensor(critics).view(-1, 1)
     instance.load({**state, **zeros})
     return instance
 
@@ -83,12 +83,12 @@ def test_the_target_is_smoothed_over_actions() -> None:
         instance = constant(agent(target_noise=target_noise), [0.0, 0.0])
         target = instance._target_critics
         with torch.no_grad():
-            for weight in target.weights:
+            for weight in (*target.hidden.weights, target.weight):
                 weight.zero_()
-            target.weights[0][:, 3:, 0] = 10.0
-            target.biases[0].fill_(100.0)  # so that ReLU cuts nothing
-            target.weights[1][:, 0, 0] = 1.0
-            target.weights[2][:, 0, 0] = 1.0
+            target.hidden.weights[0][:, 3:, 0] = 10.0
+            target.hidden.biases[0].fill_(100.0)  # so that ReLU cuts nothing
+            target.hidden.weights[1][:, 0, 0] = 1.0
+            target.weight[:, 0, 0] = 1.0
         return instance._target_values(batch([0.0] * 1000, [1.0] * 1000))[0] - 100.0
 
     assert float(values(target_noise=0.2).std()) == pytest.approx(10 * 0.2 * math.sqrt(2), rel=0.1)
@@ -138,20 +138,29 @@ def _renamed(state: State) -> State:
 
 def test_the_policys_pass_leaves_no_gradient_in_the_critics() -> None:
     instance = agent()
+    critics, actor = (
+        [p.detach().clone() for p in module.parameters()]
+        for module in (instance._critics, instance._actor)
+    )
     instance._descend_policy({"inputs": torch.ones(8, 3)})
     assert all(p.grad is None for p in instance._critics.parameters())
-    assert all(p.grad is not None for p in instance._actor.parameters())
+    for p, was in zip(instance._critics.parameters(), critics, strict=True):
+        assert torch.equal(p, was)
+    assert all(
+        not torch.equal(p, was) for p, was in zip(instance._actor.parameters(), actor, strict=True)
+    )
 
 
 def test_the_policy_climbs_the_first_critic() -> None:
     instance = agent(learning_rate=1e-2)
     state = instance.state()
-    critics = {n: torch.zeros_like(t) for n, t in state.items() if n.startswith("network/critics")}
-    instance.load({**state, **critics})
-    first = [parameter[0] for parameter in instance._critics.weights]
+    zeros = {n: torch.zeros_like(t) for n, t in state.items() if n.startswith("network/critics")}
+    instance.load({**state, **zeros})
+    critics = instance._critics
+    below, above = critics.hidden.weights
     with torch.no_grad():
-        first[0][4, 0] = first[1][0, 0] = first[2][0, 0] = 1.0
-        instance._critics.biases[0].fill_(10.0)
+        below[0, 4, 0] = above[0, 0, 0] = critics.weight[0, 0, 0] = 1.0
+        critics.hidden.biases[0].fill_(10.0)
     # Q_1 = 10 + a_2 and Q_2 = 0: only the second number of the action is worth more.
     obs = torch.ones(8, 3)
     before = instance.act(obs, explore=False)
@@ -175,7 +184,7 @@ def test_ddpg_is_td3_with_one_critic_without_smoothing_and_delay() -> None:
     config = DDPGConfig()
     assert (config.critics, config.target_noise, config.policy_delay) == (1, 0.0, 1)
     state = agent(DDPG).state()
-    assert state["network/critics/weights.0"].shape == (1, 5, 16)
+    assert state["network/critics/hidden.weights.0"].shape == (1, 5, 16)
 
 
 def test_ddpgs_targets_are_not_broadcast_to_a_square() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,7 +88,9 @@ def devices() -> dict[str, tuple[psutil.Process, str]]:
     for child in psutil.Process().children():
         if child.status() == psutil.STATUS_ZOMBIE:  # another test's
             continue
-        words = child.cmdline()
+        # The system knows a process before its words: it has started, and is not there yet.
+        while not (words := child.cmdline()) and child.is_running():
+            time.sleep(0.01)
         if "hpcpod.slot" in words:
             found[words[words.index("--slot") + 1]] = child, child.environ()[VISIBLE]
     return found

@@ -186,7 +186,7 @@ def test_a_mutated_copy_scores_what_its_parent_scored_and_then_goes_its_own_way(
     assert child.checkpoint.env_steps == twin.checkpoint.env_steps
     weights, _ = folder.blobs.get(child.checkpoint.core)
     others, _ = folder.blobs.get(twin.checkpoint.core)
-    name = "agent/network/actor.0.weight" if algorithm == "ppo" else "agent/network/0.weight"
+    name = "agent/network/policy.weight" if algorithm == "ppo" else "agent/network/0.weight"
     assert not np.array_equal(weights[name], others[name])
 
 

@@ -1,0 +1,111 @@
+"""Adam on one vector, beside torch's on every weight."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from hpcpod.agents.networks import mlp
+from hpcpod.agents.offpolicy import Follower
+from hpcpod.agents.optimizer import Adam, flatten
+
+
+def network(seed: int = 0) -> nn.Module:
+    return mlp([3, 5, 2], nn.ReLU, 1.0, torch.Generator().manual_seed(seed))
+
+
+def loss_of(module: nn.Module, seed: int) -> torch.Tensor:
+    x = torch.randn(7, 3, generator=torch.Generator().manual_seed(seed))
+    loss: torch.Tensor = module(x).square().mean()
+    return loss
+
+
+def test_weights_are_views_that_begin_where_kernels_want_them() -> None:
+    module = network()
+    before = [p.detach().clone() for p in module.parameters()]
+    vector = flatten(module)
+    # 15, 5, 10 and 2 numbers, each filled up to a multiple of 16
+    assert vector.shape == (64,) and not vector.requires_grad
+    for p, was in zip(module.parameters(), before, strict=True):
+        assert torch.equal(p, was) and p.requires_grad
+        assert (p.data_ptr() - vector.data_ptr()) % 64 == 0
+    vector.fill_(1.0)
+    assert all(bool((p == 1.0).all()) for p in module.parameters())
+
+
+@pytest.mark.parametrize("max_norm", [0.0, 0.05])
+def test_it_moves_as_torchs_adam_does(max_norm: float) -> None:
+    module, other = network(), network()
+    ours, theirs = Adam(module, 1e-2), torch.optim.Adam(other.parameters(), lr=1e-2)
+    for seed in range(5):
+        ours.backward((loss_of(module, seed), None))
+        theirs.zero_grad()
+        loss_of(other, seed).backward()  # type: ignore[no-untyped-call]
+        if max_norm:
+            norm = ours.clip(max_norm)
+            expected = nn.utils.clip_grad_norm_(other.parameters(), max_norm)
+            assert torch.allclose(norm, expected)
+        ours.step()
+        theirs.step()
+        for p, q in zip(module.parameters(), other.parameters(), strict=True):
+            assert torch.allclose(p, q, atol=1e-6)
+    assert all(p.grad is None for p in module.parameters())
+
+
+def test_a_loss_may_be_given_by_its_slopes() -> None:
+    module, other = network(), network()
+    x = torch.ones(7, 3)
+    y = module(x)
+    by_slopes, by_loss = Adam(module, 1e-2), Adam(other, 1e-2)
+    by_slopes.backward((y, 2 * y.detach() / y.numel()))
+    by_loss.backward((other(x).square().mean(), None))
+    assert torch.allclose(by_slopes.clip(9.0), by_loss.clip(9.0))
+
+
+def test_a_state_goes_on_where_it_was() -> None:
+    module, later = network(), network(1)
+    optimizer, other = Adam(module, 1e-2), Adam(later, 1e-2)
+    fresh = optimizer.state()
+    assert int(fresh["step"]) == 0
+    assert all(not bool(t.any()) for t in fresh.values())
+    for seed in range(3):
+        optimizer.backward((loss_of(module, seed), None))
+        optimizer.step()
+    state = optimizer.state()
+    assert int(state["step"]) == 3
+    assert {name.partition("/")[2] for name in state} == {"", *dict(module.named_parameters())}
+    assert all(state[f"exp_avg/{n}"].shape == p.shape for n, p in module.named_parameters())
+    other.load(state)
+    later.load_state_dict(module.state_dict())
+    for each, its in ((module, optimizer), (later, other)):
+        its.backward((loss_of(each, 9), None))
+        its.step()
+    for p, q in zip(module.parameters(), later.parameters(), strict=True):
+        assert torch.equal(p, q)
+    optimizer.load(fresh)
+    assert all(torch.equal(t, fresh[name]) for name, t in optimizer.state().items())
+
+
+def test_the_step_size_can_change() -> None:
+    module = network()
+    optimizer = Adam(module, 1e-2)
+    optimizer.learning_rate = 0.0
+    assert optimizer.learning_rate == 0.0
+    before = [p.detach().clone() for p in module.parameters()]
+    optimizer.backward((loss_of(module, 0), None))
+    optimizer.step()
+    assert all(torch.equal(p, q) for p, q in zip(module.parameters(), before, strict=True))
+
+
+def test_a_follower_goes_a_part_of_the_way() -> None:
+    module, target = network(), network(1)
+    optimizer = Adam(module, 1e-2)
+    follower = Follower(target, optimizer, 0.25)
+    for p, q in zip(module.parameters(), target.parameters(), strict=True):
+        assert torch.equal(p, q)
+    slow = [q.detach().clone() for q in target.parameters()]
+    optimizer.vector.add_(1.0)
+    follower.move()
+    for q, was in zip(target.parameters(), slow, strict=True):
+        assert torch.allclose(q, was + 0.25)
