@@ -7,7 +7,6 @@ other two parts of Rainbow (Hessel et al. 2018, arXiv:1710.02298) that are optio
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -31,7 +30,7 @@ from hpcpod.agents.state import (
     under,
 )
 from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, State
-from hpcpod.errors import Diverged, UnsupportedSpace
+from hpcpod.errors import UnsupportedSpace
 
 MOST_STEPS = 100
 """Steps of one target: each is a pass over the batch."""
@@ -191,8 +190,7 @@ class DQN:
                 self._follower.move()
         means = torch.stack(records).mean(0).tolist()
         metrics = dict(zip(("loss", "q_mean"), means, strict=True))
-        if not all(math.isfinite(value) for value in means):
-            raise Diverged(f"dqn: not finite after update {self._updates}: {metrics}")
+        checks.finite("dqn", self._updates, metrics)
         return {**metrics, "epsilon": self.epsilon}
 
     def state(self) -> State:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,7 @@ from hpcpod.agents.base import Buffer
 from hpcpod.agents.observations import Observations
 from hpcpod.agents.optimizer import Adam, flatten
 from hpcpod.agents.replay import ReplayBuffer
-from hpcpod.agents.state import load_module, module_state, prefixed, under
-from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, State
-from hpcpod.errors import UnsupportedSpace
+from hpcpod.envs.vec_env import State
 
 _GATHERED = 16_384
 """Transitions that are gathered at once at most: 64 batches of 256."""
@@ -22,28 +20,6 @@ _GATHERED_NUMBERS = 2**22
 """Numbers of their observations: wide ones and images are gathered fewer at a time."""
 MOST_CRITICS = 64
 """Critics of one agent."""
-
-
-def continuous(algorithm: str, spec: EnvSpec) -> Box:
-    """The action space, if it is continuous.
-
-    Raises:
-        UnsupportedSpace: it is not; says which algorithm can act in it.
-    """
-    if isinstance(spec.action, Box):
-        return spec.action
-    discrete = isinstance(spec.action, Discrete)
-    kind, remedy = ("discrete", "dqn or ppo") if discrete else ("multi-discrete", "ppo")
-    raise UnsupportedSpace(
-        f"{algorithm} acts in continuous spaces only, but {spec.id} has a {kind} action space;"
-        f" use {remedy}"
-    )
-
-
-def uniform(like: Tensor, action: Box, generator: torch.Generator) -> Tensor:
-    """Actions that know nothing: uniform in [-1, 1], float32 [N, *action], N = len(``like``)."""
-    shape = (len(like), *action.shape)
-    return torch.empty(shape, device=like.device).uniform_(-1.0, 1.0, generator=generator)
 
 
 def replay(algorithm: str, buffer: Buffer) -> ReplayBuffer:
@@ -157,30 +133,6 @@ def squared_error(
     values: Tensor = critics(critics.encoder(inputs), action)
     loss = (values - target).square().mean(dim=-1).sum()
     return loss, values.detach().mean()
-
-
-def step(optimizer: Adam, loss: Tensor) -> None:
-    """One step down the gradient of the optimizer's own weights; that of no other is computed."""
-    optimizer.backward((loss, None))
-    optimizer.step()
-
-
-def trained_state(trained: Mapping[str, nn.Module], optimizers: Mapping[str, Adam]) -> State:
-    """Weights and moments of every trained module, by its name: ``network/``, ``optimizer/``."""
-    state: State = {}
-    for name, module in trained.items():
-        state |= prefixed(f"network/{name}", module_state(module))
-        state |= prefixed(f"optimizer/{name}", optimizers[name].state())
-    return state
-
-
-def load_trained(
-    trained: Mapping[str, nn.Module], optimizers: Mapping[str, Adam], state: State
-) -> None:
-    """Take over a ``trained_state``."""
-    for name, module in trained.items():
-        load_module(module, under(f"network/{name}", state))
-        optimizers[name].load(under(f"optimizer/{name}", state))
 
 
 class Follower:

@@ -28,7 +28,6 @@ from hpcpod.agents.state import (
     under,
 )
 from hpcpod.envs.vec_env import EnvSpec, State
-from hpcpod.errors import Diverged
 
 
 @dataclass(frozen=True)
@@ -214,8 +213,7 @@ class PPO:
                 break
         means = torch.stack(records).mean(0).tolist()
         metrics = dict(zip(_METRICS, means, strict=True))
-        if not all(math.isfinite(value) for value in means):
-            raise Diverged(f"{self.name}: not finite after update {self._updates}: {metrics}")
+        checks.finite(self.name, self._updates, metrics)
         self._observations.learn(raw_obs)
         buffer.restore(buffer.rows, ())
         self._env_steps += len(raw_obs)

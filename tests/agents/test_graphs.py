@@ -120,7 +120,7 @@ def test_agents_that_are_captured_train_bit_by_bit_as_others(
     recorder = Replaying()
 
     def trained(capture: bool) -> State:
-        module = {"ddpg": "td3"}.get(name, name)
+        module = name if name in ("ppo", "dqn") else "actor_critic"
         make: Callable[[torch.Generator], Recorder | None] = (
             (lambda generator: recorder) if capture else (lambda generator: None)
         )

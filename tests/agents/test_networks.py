@@ -53,7 +53,8 @@ def test_networks_that_were_moved_compute_with_the_weights_that_they_have() -> N
         Stacks(2, [3, 8, 8], tanh, torch.Generator().manual_seed(0)),
     ):
         before = network(x).detach()
-        assert torch.allclose(network.to(torch.float64)(x.double()), before.double(), atol=1e-6)
+        moved = network.to(torch.float64)(x.double())
+        assert torch.allclose(moved, before, atol=1e-6)
 
 
 @pytest.mark.parametrize("activation", [nn.Tanh, nn.ELU, nn.ReLU, nn.SiLU])

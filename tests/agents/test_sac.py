@@ -199,7 +199,7 @@ def test_the_smallest_critic_counts_for_each_transition() -> None:
     target = instance._target(sample, instance.alpha, torch.zeros(2, 2))
     # min(5, 3) and min(1, 3); the first network alone says 5 and 1
     assert target.tolist() == pytest.approx([3.0, 1.0])
-    first = instance._targets.first(sample["next_inputs"], torch.zeros(2, 2))
+    first = instance._target_critics.first(sample["next_inputs"], torch.zeros(2, 2))
     assert first.tolist() == [5.0, 1.0]
 
 
@@ -223,7 +223,7 @@ def test_the_actors_pass_leaves_no_gradient_in_the_critics() -> None:
     weights = list(instance._actor.parameters())
     began = [p.detach().clone() for p in weights]
     expected = torch.autograd.grad(loss, weights, retain_graph=True)
-    offpolicy.step(instance._optimizers["actor"], loss)
+    instance._descend("actor", loss)
     assert all(p.grad is None for p in instance._critics.parameters())
     moved = [(p.detach() - was)[g != 0] for p, was, g in zip(weights, began, expected, strict=True)]
     assert all(float(m.abs().max()) > 0 for m in moved)
@@ -237,7 +237,7 @@ def test_too_random_a_policy_cools_and_too_certain_a_one_heats(
 ) -> None:
     # A fresh policy's entropy is near 2 · 0.7: more than -10 and less than 10.
     instance = agent(target_entropy=target_entropy, learning_rate=1e-2)
-    (metrics,) = instance._descend(batch())
+    (metrics,) = instance._update_all(batch())
     assert float(metrics[4]) == 1.0
     # Adam's first step is its learning rate.
     assert float(instance.alpha.log()) == pytest.approx(direction * 1e-2, rel=1e-3)
@@ -247,7 +247,7 @@ def test_a_fixed_temperature_stays_whatever_a_parent_had_learned() -> None:
     parent = agent(temperature_init=3.0)
     child = agent(temperature=0.25)
     child.load(parent.state())
-    child._descend(batch())
+    child._update_all(batch())
     assert float(child.alpha) == 0.25
     assert float(child.state()["network/temperature/log_alpha"]) == pytest.approx(math.log(3.0))
 

@@ -142,7 +142,7 @@ def test_the_policys_pass_leaves_no_gradient_in_the_critics() -> None:
         [p.detach().clone() for p in module.parameters()]
         for module in (instance._critics, instance._actor)
     )
-    instance._descend_policy({"inputs": torch.ones(8, 3)})
+    instance._update_policy({"inputs": torch.ones(8, 3)})
     assert all(p.grad is None for p in instance._critics.parameters())
     for p, was in zip(instance._critics.parameters(), critics, strict=True):
         assert torch.equal(p, was)
@@ -164,7 +164,7 @@ def test_the_policy_climbs_the_first_critic() -> None:
     # Q_1 = 10 + a_2 and Q_2 = 0: only the second number of the action is worth more.
     obs = torch.ones(8, 3)
     before = instance.act(obs, explore=False)
-    losses = [float(instance._descend_policy({"inputs": obs})[0]) for _ in range(30)]
+    losses = [float(instance._update_policy({"inputs": obs})[0]) for _ in range(30)]
     after = instance.act(obs, explore=False)
     assert losses[0] == pytest.approx(-10 - float(before[0, 1]))
     assert float((after - before)[:, 1].min()) > 0.3
