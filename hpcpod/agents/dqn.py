@@ -18,7 +18,7 @@ from hpcpod.agents import checks, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
 from hpcpod.agents.graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.observations import Observations
-from hpcpod.agents.optimizer import Adam
+from hpcpod.agents.optimizer import Adam, annealed
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import (
     check_names,
@@ -42,6 +42,10 @@ class DQNConfig:
 
     learning_rate: float = 1e-3
     """Step size of Adam."""
+    anneal_steps: int = 0
+    """Environment steps in which the learning rate falls, linearly; 0 keeps it."""
+    anneal_to: float = 0.0
+    """Share of the learning rate that is left then, in [0, 1]."""
     gamma: float = field(default=0.99, metadata={"near_one": True})
     """Discount factor, in [0, 1]."""
     buffer_size: int = 100_000
@@ -89,7 +93,7 @@ class DQNConfig:
     def __post_init__(self) -> None:
         for name in ("learning_rate", "tau"):
             checks.positive(name, getattr(self, name))
-        for name in ("gamma", "tau", "epsilon_start", "epsilon_end"):
+        for name in ("gamma", "tau", "epsilon_start", "epsilon_end", "anneal_to"):
             checks.fraction(name, getattr(self, name))
         for name in ("priority_exponent", "priority_beta"):
             checks.fraction(name, getattr(self, name))
@@ -101,7 +105,8 @@ class DQNConfig:
         checks.shape(self.hidden, self.layers)
         for name in ("learning_starts", "epsilon_steps", "max_grad_norm"):
             checks.at_least(name, getattr(self, name), 0)
-        checks.at_least("priority_beta_steps", self.priority_beta_steps, 0)
+        for name in ("priority_beta_steps", "anneal_steps"):
+            checks.at_least(name, getattr(self, name), 0)
 
 
 class DQN:
@@ -142,6 +147,13 @@ class DQN:
         return self._config.horizon
 
     @property
+    def learning_rate(self) -> float:
+        """Step size of Adam now."""
+        config = self._config
+        steps = config.anneal_steps
+        return annealed(config.learning_rate, config.anneal_to, self._env_steps, steps)
+
+    @property
     def epsilon(self) -> float:
         """Share of random actions now."""
         config = self._config
@@ -176,6 +188,7 @@ class DQN:
         offpolicy.learn_statistics(ring, self._observations, self._config.horizon)
         if not offpolicy.has_enough(ring, self._config.learning_starts, self._spec.num_envs):
             return {"epsilon": self.epsilon}
+        self._optimizer.learning_rate = self.learning_rate
         records: list[Tensor] = []
         interval, last = self._config.target_interval, self._updates
         last += self._config.updates_per_iteration

@@ -15,7 +15,7 @@ from hpcpod.agents.distributions import head_for
 from hpcpod.agents.graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.normalizer import PopArt
 from hpcpod.agents.observations import Observations
-from hpcpod.agents.optimizer import Adam
+from hpcpod.agents.optimizer import Adam, annealed
 from hpcpod.agents.ppo_loss import clipped_objective, gae, normalized, squared_error
 from hpcpod.agents.rollout import RolloutBuffer
 from hpcpod.agents.state import (
@@ -174,8 +174,8 @@ class PPO:
     def learning_rate(self) -> float:
         """Step size of Adam now."""
         config = self._config
-        done = min(1.0, self._env_steps / config.anneal_steps) if config.anneal_steps else 0.0
-        return config.learning_rate * (1.0 - done * (1.0 - config.anneal_to))
+        steps = config.anneal_steps
+        return annealed(config.learning_rate, config.anneal_to, self._env_steps, steps)
 
     def make_buffer(self) -> RolloutBuffer:
         """A rollout."""

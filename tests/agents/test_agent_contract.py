@@ -76,7 +76,12 @@ class TestDuelingDQN(TestDQN):
 
 
 class TestDQNWithEveryOption(TestDQN):
-    config = SMALL["dqn"] | {"priority_exponent": 0.6, "n_steps": 3, "normalize_obs": True}
+    config = SMALL["dqn"] | {
+        "priority_exponent": 0.6,
+        "n_steps": 3,
+        "normalize_obs": True,
+        "anneal_steps": 300,
+    }
 
 
 class TestDQNOfImages(AgentContract):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import hpcpod
 from hpcpod.agents.dqn import DQN, DQNConfig, q_target
@@ -40,6 +41,46 @@ def test_epsilon_falls_linearly_with_the_steps_of_all_environments() -> None:
     for _ in range(30):
         agent.act(obs, explore=True)
     assert agent.epsilon == pytest.approx(0.2)
+
+
+def test_the_learning_rate_falls_linearly_with_the_steps() -> None:
+    config = DQNConfig(
+        learning_rate=1e-3, anneal_steps=8, anneal_to=0.1, learning_starts=0, horizon=1
+    )
+    agent = DQN(spec(), config, seed=0)
+    buffer, rates = agent.make_buffer(), []
+    for t in range(5):
+        agent.act(torch.zeros(2, 3), explore=True)
+        buffer.add(*row(t))
+        agent.update(buffer)
+        rates.append(agent._optimizer.learning_rate)
+    # 2 steps each: a quarter of nine tenths less each time, until a tenth is left
+    assert rates == pytest.approx([7.75e-4, 5.5e-4, 3.25e-4, 1e-4, 1e-4])
+    assert DQN(spec(), DQNConfig(), seed=0).learning_rate == 1e-3
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_it_descends_on_hubers_loss(weighted: bool) -> None:
+    agent = DQN(spec(), DQNConfig(max_grad_norm=0.0, double=False, hidden=8), seed=0)
+    generator = torch.Generator().manual_seed(0)
+    batch = {
+        "inputs": torch.randn(16, 3, generator=generator),
+        "next_inputs": torch.randn(16, 3, generator=generator),
+        "action": torch.randint(2, (16,), generator=generator),
+        "reward": 3 * torch.randn(16, generator=generator),  # some errors beyond 1, some not
+        "next_values": torch.zeros(16, 2),
+        "discount": torch.ones(16),
+    }
+    weight = torch.rand(16, generator=generator) if weighted else torch.ones(16)
+    weights = dict(agent._network.named_parameters())
+    q = agent._network(batch["inputs"]).gather(-1, batch["action"].unsqueeze(-1)).squeeze(-1)
+    loss = (weight * F.smooth_l1_loss(q, batch["reward"], reduction="none")).mean()
+    expected = torch.autograd.grad(loss, list(weights.values()))
+    record, *_ = agent._descend(batch | ({"weight": weight} if weighted else {}))
+    assert float(record[0]) == pytest.approx(float(loss.detach()), rel=1e-5)
+    for name, gradient in zip(weights, expected, strict=True):
+        first = agent.state()[f"optimizer/exp_avg/{name}"]  # 1 - β of the first gradient
+        assert torch.allclose(first, 0.1 * gradient, atol=1e-6), name
 
 
 def test_exploration_is_as_random_as_epsilon_says() -> None:
