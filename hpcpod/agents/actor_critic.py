@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hpcpod.agents import checks, h_term, networks, offpolicy
-from hpcpod.agents.base import Buffer, Metrics
+from hpcpod.agents.base import Buffer, Metrics, check_finite
 from hpcpod.agents.graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.observations import Observations
 from hpcpod.agents.optimizer import Adam
@@ -58,8 +58,7 @@ class ActorCriticConfig:
     layers: int = field(default=2, metadata={"structural": True})
     """Hidden layers of the policy, and as many of each critic."""
     h_term: float = 0.0
-    """Weight of the Hamiltonian term (``agents/h_term.py``); its papers take 0.125. 0: none.
-    A policy without a density counts as a normal distribution of width 1."""
+    """Weight of the Hamiltonian term (``agents/h_term.py``); its papers take 0.125. 0: none."""
     h_steps: int = 4
     """Steps in a run of the Hamiltonian term."""
     normalize_obs: bool = field(default=False, metadata={"structural": True})
@@ -90,8 +89,28 @@ class ActorCritic(ABC, Generic[C]):
     name: ClassVar[str]
     """What its messages call it."""
 
-    def __init__(self, spec: EnvSpec, config: C, seed: int, device: str, outputs: int) -> None:
-        """Make fresh networks; the policy's has ``outputs`` for each number of an action.
+    followed: ClassVar[tuple[str, ...]] = ("critics",)
+    """Modules that have target networks."""
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        config: C,
+        seed: int,
+        device: str,
+        *,
+        outputs: int,
+        more: Mapping[str, nn.Module],
+    ) -> None:
+        """Make fresh networks.
+
+        Args:
+            spec: of the environment.
+            config: hyperparameters.
+            seed: of weights and of all that is drawn.
+            device: of everything.
+            outputs: of the policy's network, for each number of an action.
+            more: modules that are trained beside ``actor`` and ``critics``.
 
         Raises:
             UnsupportedSpace: the actions are not continuous.
@@ -112,19 +131,9 @@ class ActorCritic(ABC, Generic[C]):
         self._critics = networks.Critics(
             config.critics, [inputs + numbers, *hidden], encoder, weights
         )
-        self._env_steps = 0
-        self._updates = 0
-        self._owed = 0.0
-
-    def _train(self, trained: Mapping[str, nn.Module], *more: str) -> None:
-        """Move these modules to the device; critics and ``more`` of them get target networks."""
-        config = self._config
-        self._trained = {name: module.to(self._device) for name, module in trained.items()}
-        self._target_critics = copy.deepcopy(self._critics)
-        self._targets: dict[str, nn.Module] = {
-            "critics": self._target_critics,
-            **{name: copy.deepcopy(self._trained[name]) for name in more},
-        }
+        trained = {"actor": self._actor, "critics": self._critics, **more}
+        self._trained = {name: module.to(device) for name, module in trained.items()}
+        self._targets = {name: copy.deepcopy(self._trained[name]) for name in self.followed}
         self._optimizers = {
             name: Adam(module, config.learning_rate) for name, module in self._trained.items()
         }
@@ -132,6 +141,9 @@ class ActorCritic(ABC, Generic[C]):
             offpolicy.Follower(target, self._optimizers[name], config.tau)
             for name, target in self._targets.items()
         ]
+        self._env_steps = 0
+        self._updates = 0
+        self._owed = 0.0
 
     @property
     def horizon(self) -> int:
@@ -172,7 +184,7 @@ class ActorCritic(ABC, Generic[C]):
         runs = offpolicy.runs(ring, seen, size, config.h_steps, draw)
         metrics = self._learn(count, batches, runs)
         self._updates += count
-        checks.finite(self.name, self._updates, metrics)
+        check_finite(self.name, self._updates, metrics)
         return metrics
 
     def state(self) -> State:
@@ -219,6 +231,12 @@ class ActorCritic(ABC, Generic[C]):
         """One step down the gradient of one module's weights; that of no other is computed."""
         self._optimizers[name].backward((loss, None))
         self._optimizers[name].step()
+
+    @property
+    def _target_critics(self) -> networks.Critics:
+        target = self._targets["critics"]
+        assert isinstance(target, networks.Critics)
+        return target
 
     def _follow(self) -> None:
         for follower in self._followers:

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
 from hpcpod.envs.vec_env import EnvSpec, State, Step
+from hpcpod.errors import Diverged
 
 Metrics = Mapping[str, float]
 """What an update tells: names of the field (``policy_loss``), finite numbers."""
+
+
+def check_finite(agent: str, updates: int, metrics: Metrics) -> None:
+    """See that what an update tells is finite.
+
+    Args:
+        agent: its name, for the message.
+        updates: how many it has done.
+        metrics: of the last ones.
+
+    Raises:
+        Diverged: something is not.
+    """
+    if not all(math.isfinite(value) for value in metrics.values()):
+        raise Diverged(f"{agent}: not finite after update {updates}: {dict(metrics)}")
 
 
 class Buffer(Protocol):

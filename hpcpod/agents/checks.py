@@ -1,11 +1,8 @@
-"""Limits of hyperparameters, and of what training gives, each refused in one sentence."""
+"""Limits of hyperparameters, each refused in one sentence."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-
-from hpcpod.errors import Diverged
 
 WIDEST = 8192
 """Units of a hidden layer: twice as many take eight times as long to be made orthogonal."""
@@ -55,9 +52,3 @@ def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
     """Refuse a word that is not among ``known`` (ValueError)."""
     if value not in known:
         raise ValueError(f"{name} must be one of {', '.join(known)}, got {value}")
-
-
-def finite(agent: str, updates: int, metrics: Mapping[str, float]) -> None:
-    """See that losses are finite; raises ``Diverged`` that says after which update they are not."""
-    if not all(math.isfinite(value) for value in metrics.values()):
-        raise Diverged(f"{agent}: not finite after update {updates}: {dict(metrics)}")

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hpcpod.agents import checks, networks, offpolicy
-from hpcpod.agents.base import Buffer, Metrics
+from hpcpod.agents.base import Buffer, Metrics, check_finite
 from hpcpod.agents.graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.observations import Observations
 from hpcpod.agents.optimizer import Adam, annealed
@@ -203,7 +203,7 @@ class DQN:
                 self._follower.move()
         means = torch.stack(records).mean(0).tolist()
         metrics = dict(zip(("loss", "q_mean"), means, strict=True))
-        checks.finite("dqn", self._updates, metrics)
+        check_finite("dqn", self._updates, metrics)
         return {**metrics, "epsilon": self.epsilon}
 
     def state(self) -> State:

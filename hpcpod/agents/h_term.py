@@ -56,7 +56,7 @@ def best_runs(reward: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
     spread = high - low
     scaled = torch.where(spread > 0, (reward - low) / spread.clamp(min=1e-8), 1.0)
     scaled = torch.where(counted, scaled, 0.0)
-    value = torch.where(whole, reward @ _powers(reward), -torch.inf)
+    value = torch.where(whole, (reward * _powers(reward)).sum(dim=1), -torch.inf)
     best = value.topk(-(-len(value) // _SHARE)).indices
     return best, scaled[best]
 
@@ -70,7 +70,7 @@ def energy(log_p: Tensor, worth: Tensor) -> Tensor:
     """
     products = log_p.cumsum(dim=1).clamp(_LOWEST, _HIGHEST).exp()
     runs = (worth > 0).any(dim=1).sum().clamp(min=1)
-    return -((products * worth) @ _powers(worth)).sum() / runs
+    return -(products * worth * _powers(worth)).sum() / runs
 
 
 def rollout_runs(inputs: Tensor, action: Tensor, rollout: State, steps: int) -> State | None:

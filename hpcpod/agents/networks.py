@@ -56,7 +56,7 @@ class MLP(nn.Sequential):
         between = layers[1] if len(layers) > 1 else nn.ReLU()
         own: Callable[[Tensor], Tensor] = between.__call__
         self._between = torch.relu_ if isinstance(between, nn.ReLU) else own
-        self._remember()
+        self._weights = [(m.weight, m.bias) for m in self if isinstance(m, nn.Linear)]
 
     def forward(self, x: Tensor) -> Tensor:
         """float32 [B, inputs] to [B, outputs]."""
@@ -65,21 +65,14 @@ class MLP(nn.Sequential):
             x = self._between(F.linear(x, w, b))
         return F.linear(x, weight, bias).float()  # what was multiplied in bfloat16
 
-    def _remember(self) -> None:
-        self._weights = [(m.weight, m.bias) for m in self if isinstance(m, nn.Linear)]
-
-    def _apply(self, fn: Any, recurse: bool = True) -> MLP:
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._remember()
-        return self
-
 
 def tanh(x: Tensor) -> Tensor:
     """tanh x = 2 σ(2x) - 1, to 2e-7: on a CPU torch's own takes up to ten times as long as its σ.
 
     From a few thousand numbers on; for fewer the calls count, not the numbers.
     """
-    if x.numel() < 8192 or x.device.type != "cpu":
+    # In bfloat16 the difference would leave no digit near 0.
+    if x.numel() < 8192 or x.device.type != "cpu" or x.dtype != torch.float32:
         return torch.tanh(x)
     y: Tensor = _TanhBySigmoid.apply(x)  # type: ignore[no-untyped-call]
     return y
@@ -146,20 +139,12 @@ class Stacks(nn.Module):
             each = [math.sqrt(2.0) * _orthogonal(inputs, outputs, generator) for _ in range(count)]
             self.weights.append(nn.Parameter(torch.stack(each)))
             self.biases.append(nn.Parameter(torch.zeros(count, 1, outputs)))
-        self._remember()
-
-    def _remember(self) -> None:
         # A ParameterList takes its time to be listed.
         self._layers = list(zip(self.weights, self.biases, strict=True))
 
-    def _apply(self, fn: Any, recurse: bool = True) -> Stacks:
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._remember()
-        return self
-
     def forward(self, x: Tensor) -> Tensor:
         """float32 [B, inputs] to [K, B, outputs]."""
-        x = x.expand(len(self.weights[0]), -1, -1)
+        x = x.expand(len(self._layers[0][0]), -1, -1)
         for weight, bias in self._layers:
             x = self._activation(torch.baddbmm(bias, x, weight))
         return x.float()

@@ -1,4 +1,4 @@
-"""What the agents that learn from a replay buffer share; most of it is for actor-critics."""
+"""How agents draw from a replay buffer, what they make of it, and their target networks."""
 
 from __future__ import annotations
 

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from hpcpod.agents import checks, h_term, networks
-from hpcpod.agents.base import Buffer, Metrics
+from hpcpod.agents.base import Buffer, Metrics, check_finite
 from hpcpod.agents.distributions import head_for
 from hpcpod.agents.graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.normalizer import PopArt
 from hpcpod.agents.observations import Observations
 from hpcpod.agents.optimizer import Adam, annealed
-from hpcpod.agents.ppo_loss import clipped_objective, gae, normalized, squared_error
+from hpcpod.agents.ppo_loss import clipped_objective, gae, normalized, value_error
 from hpcpod.agents.rollout import RolloutBuffer
 from hpcpod.agents.state import (
     check_names,
@@ -102,7 +102,7 @@ _AT_ONCE = 2**24
 """Numbers of observations in one pass over a rollout: one of images would not fit otherwise."""
 
 
-class ActorCritic(nn.Module):
+class PolicyAndValue(nn.Module):
     """A policy and a value network of the same shape; they share an encoder of images alone.
 
     Their hidden layers are one stack of two: a layer of both is one product.
@@ -154,7 +154,7 @@ class PPO:
         self._observations = Observations(spec, config.normalize_obs, device)
         self._returns = PopArt(device) if config.normalize_returns else None
         generator = torch.Generator().manual_seed(seed)
-        self._network = ActorCritic(spec, config, self._observations, generator).to(device)
+        self._network = PolicyAndValue(spec, config, self._observations, generator).to(device)
         self._optimizer = Adam(self._network, config.learning_rate, eps=1e-5)
         self._generator = generator_on(device, seed)
         recorder = recorder_for(self._generator)
@@ -213,7 +213,7 @@ class PPO:
                 break
         means = torch.stack(records).mean(0).tolist()
         metrics = dict(zip(_METRICS, means, strict=True))
-        checks.finite(self.name, self._updates, metrics)
+        check_finite(self.name, self._updates, metrics)
         self._observations.learn(raw_obs)
         buffer.restore(buffer.rows, ())
         self._env_steps += len(raw_obs)
@@ -332,7 +332,7 @@ class PPO:
             policy = clipped_objective(log_p, batch["log_p"], advantage, config.clip)
             # An entropy *bonus*: the loss falls when the entropy rises.
             slopes = slopes_by(policy.slope, -config.entropy / size)
-            value_loss, slope = squared_error(
+            value_loss, slope = value_error(
                 value, batch["target"], batch["value"], config.value_clip
             )
             slopes.append((value, slope.mul_(config.value_coef)))

@@ -28,7 +28,7 @@ class Clipped(NamedTuple):
 
 
 def clipped_objective(log_p: Tensor, old_log_p: Tensor, advantage: Tensor, clip: float) -> Clipped:
-    """-mean(min(r A, clip(r, 1 - ε, 1 + ε) A)), equation 7 of PPO's paper.
+    """-mean(min(r A, clip(r, 1 - ε, 1 + ε) A)), equation 7 of PPO's paper; keeps no graph.
 
     Args:
         log_p: log π(a|s), float32 [B]; r is its ratio to ``old_log_p``.
@@ -49,14 +49,16 @@ def clipped_objective(log_p: Tensor, old_log_p: Tensor, advantage: Tensor, clip:
         loss=torch.minimum(free, bound).mean().neg_(),
         slope=slope,
         approx_kl=(change - log_ratio).mean(),  # http://joschu.net/blog/kl-approx.html, k3
-        clip_fraction=(change.abs_() > clip).float().mean(),
+        clip_fraction=(change.abs() > clip).float().mean(),
     )
 
 
-def squared_error(
+def value_error(
     value: Tensor, target: Tensor, old_value: Tensor, clip: float
 ) -> tuple[Tensor, Tensor]:
     """mean (V - y)², or with V's change clipped the mean of the larger one of both squares.
+
+    Keeps no graph.
 
     Args:
         value: V, float32 [B].

@@ -54,13 +54,10 @@ class SAC(ActorCritic[SACConfig]):
 
     def __init__(self, spec: EnvSpec, config: SACConfig, seed: int, device: str = "cpu") -> None:
         """Make fresh weights from ``seed``; raises ``UnsupportedSpace``."""
-        super().__init__(spec, config, seed, device, outputs=2)
-        self._head = SquashedGaussian(self._action.shape)
         self._temperature = Temperature(config.temperature_init)
-        trained = {
-            "actor": self._actor, "critics": self._critics, "temperature": self._temperature
-        }  # fmt: skip
-        self._train(trained)
+        more = {"temperature": self._temperature}
+        super().__init__(spec, config, seed, device, outputs=2, more=more)
+        self._head = SquashedGaussian(self._action.shape)
         self._captured_update = Captured(self._update_all, self._recorder)
 
     @property

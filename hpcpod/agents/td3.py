@@ -36,6 +36,9 @@ class TD3Config(ActorCriticConfig):
     """That noise is cut to this size."""
     policy_delay: int = 2
     """Updates of the critics for each one of the policy and of the target networks."""
+    h_term: float = 0.0
+    """Weight of the Hamiltonian term (``agents/h_term.py``); its papers take 0.125. 0: none.
+    The policy, which has no density, counts as a normal distribution of width 1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,12 +64,11 @@ class TD3(ActorCritic[TD3Config]):
 
     Config: ClassVar[type[TD3Config]] = TD3Config
     name = "td3"
+    followed = ("actor", "critics")
 
     def __init__(self, spec: EnvSpec, config: TD3Config, seed: int, device: str = "cpu") -> None:
         """Make fresh weights from ``seed``; raises ``UnsupportedSpace``."""
-        super().__init__(spec, config, seed, device, outputs=1)
-        trained = {"actor": self._actor, "critics": self._critics}
-        self._train(trained, "actor")
+        super().__init__(spec, config, seed, device, outputs=1, more={})
         self._captured_targets = Captured(self._target_values, self._recorder)
         self._captured_critics = Captured(self._update_critics, self._recorder)
         self._captured_policy = Captured(self._update_policy, self._recorder)

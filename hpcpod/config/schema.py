@@ -147,8 +147,9 @@ class PodConfig:
     matmul: Literal["highest", "high", "medium", "bfloat16"] = "highest"
     """Precision of float32 matrix products: ``highest`` is float32. The others trade digits for
     time where the processor can. ``high`` and ``medium``: TensorFloat32 on GPUs, and ``medium`` is
-    bfloat16 (8 bits of mantissa) on CPUs that multiply it. ``bfloat16``: this on GPUs, too, by
-    torch's autocast; weights, their moments and losses stay float32."""
+    bfloat16 (8 bits of mantissa) on CPUs that multiply it. ``bfloat16`` always rounds to that,
+    also on GPUs, by torch's autocast, which pays for wide networks on processors that multiply it;
+    weights, their moments and losses stay float32."""
     evaluator: str = "panel"
     """What scores a pod at the end of a round: a name or a path."""
     inherit_transitions: Natural | None = None

@@ -19,7 +19,7 @@ from hpcpod.errors import Corrupt, UserError
 from hpcpod.records import encode
 from hpcpod.storage.blobs import read_blob_file
 
-FORMAT = 1
+FORMAT = 2
 _SPACES = {"Box": Box, "Discrete": Discrete, "MultiDiscrete": MultiDiscrete}
 
 

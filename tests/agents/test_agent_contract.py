@@ -160,7 +160,7 @@ def test_a_child_takes_the_weights_and_keeps_its_own_learning_rate(name: str) ->
     state = small_agent(name, env.spec).state()
 
     def moved(learning_rate: float) -> float:
-        agent = small_agent(name, env.spec, 1, learning_rate)
+        agent = small_agent(name, env.spec, 1, learning_rate=learning_rate)
         agent.load(state)
         buffer, obs = agent.make_buffer(), env.reset(torch.arange(4))
         for _ in range(3):  # those with a replay buffer: enough to fill its first batch

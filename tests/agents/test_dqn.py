@@ -59,22 +59,26 @@ def test_the_learning_rate_falls_linearly_with_the_steps() -> None:
     assert DQN(spec(), DQNConfig(), seed=0).learning_rate == 1e-3
 
 
+@pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_it_descends_on_hubers_loss(weighted: bool) -> None:
-    agent = DQN(spec(), DQNConfig(max_grad_norm=0.0, double=False, hidden=8), seed=0)
+def test_it_descends_on_hubers_loss(weighted: bool, double: bool) -> None:
+    agent = DQN(spec(), DQNConfig(max_grad_norm=1e9, double=double, hidden=8), seed=0)
     generator = torch.Generator().manual_seed(0)
     batch = {
         "inputs": torch.randn(16, 3, generator=generator),
         "next_inputs": torch.randn(16, 3, generator=generator),
         "action": torch.randint(2, (16,), generator=generator),
         "reward": 3 * torch.randn(16, generator=generator),  # some errors beyond 1, some not
-        "next_values": torch.zeros(16, 2),
-        "discount": torch.ones(16),
+        "next_values": torch.randn(16, 2, generator=generator),
+        "discount": torch.rand(16, generator=generator),
     }
     weight = torch.rand(16, generator=generator) if weighted else torch.ones(16)
     weights = dict(agent._network.named_parameters())
     q = agent._network(batch["inputs"]).gather(-1, batch["action"].unsqueeze(-1)).squeeze(-1)
-    loss = (weight * F.smooth_l1_loss(q, batch["reward"], reduction="none")).mean()
+    best = agent._network(batch["next_inputs"]) if double else batch["next_values"]
+    future = batch["next_values"].gather(-1, best.argmax(dim=-1, keepdim=True)).squeeze(-1)
+    target = batch["reward"] + batch["discount"] * future
+    loss = (weight * F.smooth_l1_loss(q, target, reduction="none")).mean()
     expected = torch.autograd.grad(loss, list(weights.values()))
     record, *_ = agent._descend(batch | ({"weight": weight} if weighted else {}))
     assert float(record[0]) == pytest.approx(float(loss.detach()), rel=1e-5)

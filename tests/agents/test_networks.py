@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Literal
 
 import pytest
@@ -46,15 +47,21 @@ def test_policy_and_critic_in_one_stack_are_their_layers_one_by_one(
     assert torch.allclose(values, expected[1].squeeze(-1), atol=1e-6)
 
 
-def test_networks_that_were_moved_compute_with_the_weights_that_they_have() -> None:
+def test_a_copy_of_a_network_computes_with_its_own_weights() -> None:
     x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
     for network in (
         mlp([3, 8, 2], nn.ReLU, 1.0, torch.Generator().manual_seed(0)),
         Stacks(2, [3, 8, 8], tanh, torch.Generator().manual_seed(0)),
     ):
-        before = network(x).detach()
-        moved = network.to(torch.float64)(x.double())
-        assert torch.allclose(moved, before, atol=1e-6)
+        other, before = copy.deepcopy(network), network(x).detach()
+        assert torch.equal(other(x), before)
+        with torch.no_grad():
+            for p in other.parameters():
+                p.zero_()
+        assert torch.equal(network(x), before)
+        assert not other(x).any()
+        moved = network.to(torch.float64)  # keeps its Parameters: what is remembered goes along
+        assert torch.allclose(moved(x.double()), before, atol=1e-6)
 
 
 @pytest.mark.parametrize("activation", [nn.Tanh, nn.ELU, nn.ReLU, nn.SiLU])

@@ -6,12 +6,13 @@ import pytest
 import torch
 from torch import nn
 
+from hpcpod.agents.graphs import Captured, recorder_for
 from hpcpod.agents.networks import mlp
 from hpcpod.agents.offpolicy import Follower
 from hpcpod.agents.optimizer import Adam, flatten
 
 
-def network(seed: int = 0) -> nn.Module:
+def network(seed: int = 0) -> nn.Sequential:
     return mlp([3, 5, 2], nn.ReLU, 1.0, torch.Generator().manual_seed(seed))
 
 
@@ -85,6 +86,62 @@ def test_a_state_goes_on_where_it_was() -> None:
         assert torch.equal(p, q)
     optimizer.load(fresh)
     assert all(torch.equal(t, fresh[name]) for name, t in optimizer.state().items())
+
+
+def test_numbers_that_were_not_finite_leave_nothing_behind() -> None:
+    module = network()
+    optimizer, weights = Adam(module, 1e-2), {n: p.clone() for n, p in module.named_parameters()}
+    good = optimizer.state()
+    optimizer.backward((loss_of(module, 0) * torch.nan, None))
+    assert bool(optimizer.clip(0.5).isnan())
+    optimizer.step()
+    optimizer.load(good)
+    module.load_state_dict(weights)
+    optimizer.backward((loss_of(module, 0), None))
+    assert bool(optimizer.clip(0.5).isfinite())
+    optimizer.step()
+    assert all(bool(p.isfinite().all()) for p in module.parameters())
+
+
+def test_weights_that_are_frozen_or_have_no_part_in_a_loss_stay() -> None:
+    module = mlp([3, 5, 2], nn.ReLU, 1.0, torch.Generator().manual_seed(0))
+    frozen, unused = module[0].weight, module[2].bias
+    assert isinstance(frozen, nn.Parameter) and isinstance(unused, nn.Parameter)
+    frozen.requires_grad_(False)
+    optimizer = Adam(module, 1e-2)
+    before = {name: p.detach().clone() for name, p in module.named_parameters()}
+    hidden = module[0](torch.ones(7, 3)).relu()
+    optimizer.backward(((hidden @ module[2].weight.mT).sum(), None))
+    optimizer.step()
+    moved = [n for n, p in module.named_parameters() if not torch.equal(p, before[n])]
+    assert moved == ["0.bias", "2.weight"]
+    with pytest.raises(ValueError, match="moves weights, but a ReLU has none"):
+        Adam(nn.ReLU(), 1e-2)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_on_a_gpu_it_moves_as_on_the_cpu_also_when_captured() -> None:
+    here, there = network(), network().to("cuda")
+    slow, fast = Adam(here, 1e-2), Adam(there, 1e-2)
+    x = torch.ones(7, 3)
+
+    def descend() -> tuple[torch.Tensor, ...]:
+        fast.backward((there(x.to("cuda")).square().mean(), None))
+        norm = fast.clip(0.05)
+        fast.step()
+        return (norm,)
+
+    recorder = recorder_for(torch.Generator("cuda"))
+    captured = Captured(lambda inputs: descend(), recorder)
+    for step in range(10):
+        slow.learning_rate = fast.learning_rate = 1e-2 / (step + 1)
+        slow.backward((here(x).square().mean(), None))
+        slow.clip(0.05)
+        slow.step()
+        captured({"x": torch.zeros(1, device="cuda")})
+    for p, q in zip(here.parameters(), there.parameters(), strict=True):
+        assert torch.allclose(p, q.cpu(), atol=1e-5)
 
 
 def test_the_step_size_can_change() -> None:

@@ -16,8 +16,9 @@ from hpcpod.agents.networks import linear
 from hpcpod.agents.normalizer import PopArt
 from hpcpod.agents.ppo import PPO, PPOConfig
 from hpcpod.agents.ppo_loss import gae
+from hpcpod.agents.state import under
 from hpcpod.envs.gymnasium import PreprocessVecEnv
-from hpcpod.envs.vec_env import Box, MultiDiscrete
+from hpcpod.envs.vec_env import Box, Discrete, MultiDiscrete, Space
 from tests.agents.training import evaluate, iterate, row, spec
 
 
@@ -250,6 +251,56 @@ def test_the_learning_rate_falls_linearly_with_the_steps_and_stays() -> None:
     assert PPO(spec(), PPOConfig(), seed=0).learning_rate == 1e-3
 
 
+@pytest.mark.parametrize("action", [Discrete(3), MultiDiscrete((2, 3)), Box((2,), -1.0, 1.0)])
+def test_all_terms_of_the_loss_together_are_autograds(action: Space) -> None:
+    config = PPOConfig(
+        entropy=0.3, value_clip=0.2, value_coef=0.7, h_term=0.5, clip=0.1, max_grad_norm=1e9
+    )
+    agent = PPO(spec(action), config, seed=0)
+    network, generator = agent._network, torch.Generator().manual_seed(0)
+    inputs = torch.randn(40, 3, generator=generator)
+    with torch.no_grad():
+        outputs, value = network(inputs)
+        chosen = network.head.sample(outputs, generator)
+        log_p, _ = network.head.evaluate(outputs, chosen)
+    noise = torch.randn(4, 40, generator=generator)
+    batch = {
+        "inputs": inputs,
+        "action": chosen,
+        "log_p": log_p + 0.2 * noise[0],
+        "value": value + 0.3 * noise[1],
+        "advantage": noise[2],
+        "target": value + noise[3],
+    }
+    runs = {
+        "runs/inputs": inputs.view(10, 4, 3),
+        "runs/action": chosen.view(10, 4, *chosen.shape[1:]),
+        "runs/worth": torch.rand(10, 4, generator=generator),
+    }
+    stream = agent._generator.get_state()
+    outputs, values = network(inputs)
+    log_p, entropy = network.head.evaluate(outputs, chosen)
+    ratio = (log_p - batch["log_p"]).exp()
+    advantage = (noise[2] - noise[2].mean()) / noise[2].std()
+    surrogate = torch.minimum(ratio * advantage, ratio.clamp(0.9, 1.1) * advantage).mean()
+    error = (values - batch["target"]).square()
+    near = batch["value"] + (values - batch["value"]).clamp(-0.2, 0.2)
+    critic = torch.maximum(error, (near - batch["target"]).square()).mean()
+    loss = -surrogate + 0.7 * critic - 0.3 * entropy.mean()
+    loss = loss + 0.5 * agent._energy(under("runs", runs), 40)
+    weights = dict(network.named_parameters())
+    expected = torch.autograd.grad(loss, list(weights.values()))
+    agent._generator.set_state(stream)
+    (record,) = agent._descend(batch | runs)
+    state = agent.state()
+    for name, gradient in zip(weights, expected, strict=True):
+        first = state[f"optimizer/exp_avg/{name}"]  # 1 - β of the first gradient
+        assert torch.allclose(first, 0.1 * gradient, atol=1e-6) and bool(gradient.any()), name
+    norm = torch.cat([g.flatten() for g in expected]).norm()
+    measured = torch.stack([-surrogate, critic, entropy.mean(), norm]).detach()
+    assert torch.allclose(record[[0, 1, 2, 5]], measured, rtol=1e-4)
+
+
 def test_a2c_takes_one_step_along_the_policy_gradient() -> None:
     agent = A2C(spec(), A2CConfig(horizon=4, hidden=8, value_coef=0.0, normalize_obs=False), seed=0)
     buffer = filled(agent, [1.0, -2.0])
@@ -267,10 +318,9 @@ def test_a2c_takes_one_step_along_the_policy_gradient() -> None:
     metrics = agent.update(buffer)
     assert metrics["grad_norm"] == pytest.approx(norm, rel=1e-4)
     for (name, p), g in zip(moving.items(), gradients, strict=True):
-        moved = (p - weights[name])[
-            g.abs() > 1e-4
-        ]  # Adam's first step: the learning rate, downhill
-        assert torch.allclose(moved, -1e-3 * g[g.abs() > 1e-4].sign(), rtol=0.1)
+        steep = g.abs() > 1e-4
+        # Adam's first step: the learning rate, downhill
+        assert torch.allclose((p - weights[name])[steep], -1e-3 * g[steep].sign(), rtol=0.1)
 
 
 def test_the_epochs_stop_when_the_policy_has_moved_far_enough() -> None:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hpcpod.agents.distributions import Categorical, Gaussian, MultiCategorical
-from hpcpod.agents.ppo_loss import clipped_objective, normalized, squared_error
+from hpcpod.agents.ppo_loss import clipped_objective, normalized, value_error
 
 HEADS = [Categorical(4), MultiCategorical((2, 3, 4)), Gaussian((3,), math.log(0.6))]
 
@@ -65,7 +65,7 @@ def test_the_critics_loss_and_its_slope(clip: float) -> None:
         loss = torch.maximum(loss, (clipped - target).square())
     (slope,) = torch.autograd.grad(loss.mean(), value)
     with torch.no_grad():
-        found, by_value = squared_error(value, target, old, clip)
+        found, by_value = value_error(value, target, old, clip)
     assert torch.allclose(found, loss.mean())
     assert torch.allclose(by_value, slope)
     assert (float((slope == 0).double().mean()) > 0.1) == bool(clip)

@@ -57,10 +57,10 @@ SMALL: dict[str, dict[str, Any]] = {
 CLASSES: dict[str, Any] = {"ppo": PPO, "a2c": A2C, "dqn": DQN, "sac": SAC, "td3": TD3, "ddpg": DDPG}
 
 
-def small_agent(name: str, env_spec: EnvSpec, seed: int = 0, learning_rate: float = 1e-3) -> Agent:
+def small_agent(name: str, env_spec: EnvSpec, seed: int = 0, **config: Any) -> Agent:
     """An agent whose updates are short."""
     cls = CLASSES[name]
-    agent: Agent = cls(env_spec, cls.Config(**SMALL[name], learning_rate=learning_rate), seed)
+    agent: Agent = cls(env_spec, cls.Config(**{"learning_rate": 1e-3} | SMALL[name] | config), seed)
     return agent
 
 

@@ -11,22 +11,29 @@ import torch
 from hpcpod.api import train_config
 from hpcpod.config.loading import from_mapping
 from hpcpod.envs.threads import env_threads
-from hpcpod.envs.vec_env import State
 from hpcpod.pod.numerics import numerics
 from tests.agents.test_agent_contract import own_spec
 from tests.agents.training import row, small_agent
 from tests.small_runs import mapping
 
+Casts = tuple[bool, torch.dtype]
 
-def state() -> tuple[int, int, str, bool, bool]:
+
+def state() -> tuple[int, int, str, bool, Casts, Casts, bool]:
     smallest = torch.tensor([1e-40]) * torch.ones(1)
     return (
         torch.get_num_threads(),
         env_threads(),
         torch.get_float32_matmul_precision(),
         float(smallest) == 0.0,
-        torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"),
+        (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
+        (torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")),
+        torch.is_autocast_cache_enabled(),
     )
+
+
+OFF: Casts = (False, torch.bfloat16)
+OFF_GPU: Casts = (False, torch.float16)
 
 
 def test_a_process_computes_as_configured_and_afterwards_as_before() -> None:
@@ -34,36 +41,51 @@ def test_a_process_computes_as_configured_and_afterwards_as_before() -> None:
         mapping(pod={"matmul": "medium", "torch_threads": 2}, resources={"cpus_per_pod": 3})
     )
     before = state()
-    assert before == (1, 1, "highest", False, False)
+    assert before == (1, 1, "highest", False, OFF, OFF_GPU, True)
     with pytest.raises(RuntimeError, match="in the middle"), numerics(config):
-        assert state() == (2, 3, "medium", True, False)
+        assert state() == (2, 3, "medium", True, OFF, OFF_GPU, True)
         raise RuntimeError("in the middle")
     assert state() == before
 
 
+def test_a_callers_own_autocast_is_put_aside_and_comes_back() -> None:
+    config = from_mapping(mapping())
+    with torch.autocast("cpu", torch.float16, cache_enabled=False):
+        before = state()
+        with numerics(config):
+            assert state()[4:] == ((False, torch.float16), OFF_GPU, True)
+        assert state() == before
+        casting = from_mapping(mapping(pod={"matmul": "bfloat16"}))
+        with numerics(casting):
+            assert state()[4:] == ((True, torch.bfloat16), (True, torch.bfloat16), False)
+        assert state() == before
+
+
 @pytest.mark.parametrize("name", ["ppo", "a2c", "dqn", "sac", "td3", "ddpg"])
 def test_autocast_multiplies_in_bfloat16_and_keeps_float32(name: str) -> None:
-    def learned(matmul: str) -> tuple[State, torch.Tensor]:
-        agent = small_agent(name, own_spec(name))
-        buffer = agent.make_buffer()
+    config: dict[str, Any] = {} if name in ("a2c", "dqn") else {"h_term": 0.125}
+    first = small_agent(name, own_spec(name), **config)
+    buffers, generator = [first.make_buffer(), first.make_buffer()], torch.Generator()
+    for t in range(3 * first.horizon):
+        obs, _, step = row(t)
+        obs = torch.randn(obs.shape, generator=generator.manual_seed(t))
+        step = step._replace(obs=obs + 0.1, next_obs=obs + 0.1)
+        action = first.act(obs, explore=True)
+        for buffer in buffers:
+            buffer.add(obs, action, step)
+    before, learned = state(), []
+    for matmul, buffer in zip(("highest", "bfloat16"), buffers, strict=True):
+        agent = small_agent(name, own_spec(name), **config)
         with numerics(from_mapping(mapping(pod={"matmul": matmul}))):
-            for t in range(3 * agent.horizon):
-                obs, _, step = row(t)
-                obs = obs / 100
-                step = step._replace(obs=step.obs / 100, next_obs=step.next_obs / 100)
-                buffer.add(obs, agent.act(obs, explore=True), step)
-                if (t + 1) % agent.horizon == 0:
-                    assert all(map(math.isfinite, agent.update(buffer).values()))
-            return agent.state(), agent.act(obs, explore=False).float()
-
-    before = state()
-    (exact, chosen), (cast, alike) = learned("highest"), learned("bfloat16")
+            assert all(map(math.isfinite, agent.update(buffer).values()))
+            assert agent.act(obs, explore=False).dtype in (torch.float32, torch.int64)
+        learned.append(agent.state())
     assert state() == before
+    exact, cast = learned
     assert {key: t.dtype for key, t in cast.items()} == {key: t.dtype for key, t in exact.items()}
-    weights = [key for key in exact if key.startswith("network/")]
-    assert any(not torch.equal(exact[key], cast[key]) for key in weights)
-    assert all(torch.allclose(exact[key], cast[key], atol=0.05) for key in weights)
-    assert torch.allclose(chosen, alike, atol=0.1)
+    moments = [key for key in exact if "exp_avg/" in key]
+    some, other = (torch.cat([of[key].flatten() for key in moments]) for of in (exact, cast))
+    assert 0 < float((some - other).norm()) < 0.1 * float(some.norm())
 
 
 @pytest.mark.slow
