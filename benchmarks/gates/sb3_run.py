@@ -111,9 +111,9 @@ def _annealed(given: dict[str, Any], total: int) -> Callable[[float], float]:
     """The learning rate as a function of the share of the run that is left."""
 
     def rate(left: float) -> float:
-        steps = given["anneal_steps"]
+        steps, to = given.get("anneal_steps", 0), given.get("anneal_to", 0.0)
         done = min(1.0, (1.0 - left) * total / steps) if steps else 0.0
-        return float(given["learning_rate"] * (1.0 - done * (1.0 - given["anneal_to"])))
+        return float(given["learning_rate"] * (1.0 - done * (1.0 - to)))
 
     return rate
 
@@ -135,7 +135,7 @@ def a2c(env: Any, given: dict[str, Any], order: dict[str, Any]) -> Any:
 
 def _replayed(given: dict[str, Any], order: dict[str, Any]) -> dict[str, Any]:
     return _shared(given, order) | {
-        "learning_rate": given["learning_rate"],
+        "learning_rate": _annealed(given, order["env_steps"]),
         "buffer_size": given["buffer_size"],
         "batch_size": given["batch_size"],
         "learning_starts": given["learning_starts"],
