@@ -6,8 +6,10 @@ takes longer than running them. On the CPU nothing is captured.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
+import weakref
 from collections.abc import Callable
 from typing import Protocol
 
@@ -48,8 +50,18 @@ class Captured:
     """
 
     def __init__(self, function: Function, recorder: Recorder | None) -> None:
-        """Capture by ``recorder``; None: never."""
-        self._function = function
+        """Capture by ``recorder``; None: never. A method of an agent does not keep the agent."""
+        # An agent that holds itself would hold a GPU's memory until the garbage is collected.
+        method = inspect.ismethod(function)
+        held = weakref.WeakMethod(function) if method else lambda: function
+
+        def call(given: State) -> Outputs:
+            living = held()
+            assert living is not None  # whoever calls this holds the agent
+            return living(given)
+
+        self._function: Function = call
+        self._name = function.__qualname__
         self._recorder = recorder
         self._graphs: dict[tuple[object, ...], _Graph] = {}
 
@@ -66,8 +78,7 @@ class Captured:
         try:
             return graph(inputs)
         except _NotCaptured as error:
-            name = getattr(self._function, "__qualname__", "a function")
-            log.warning("%s runs kernel by kernel: %s", name, error)
+            log.warning("%s runs kernel by kernel: %s", self._name, error)
             self._recorder = None
             self._graphs.clear()
             return self._function(inputs)
@@ -82,8 +93,8 @@ class _Graph:
 
     def __init__(self, function: Function, recorder: Recorder, inputs: State) -> None:
         self._recorder = recorder
-        self._inputs = {name: torch.empty_like(t) for name, t in inputs.items()}
-        self._run = lambda: function(self._inputs)
+        self._inputs = static = {name: torch.empty_like(t) for name, t in inputs.items()}
+        self._run = lambda: function(static)
         self._calls = 0
         self._replay: Callable[[], None] | None = None
         self._outputs: Outputs = ()

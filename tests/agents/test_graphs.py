@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import logging
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -102,6 +104,23 @@ def test_nothing_is_captured_on_the_cpu() -> None:
 
     assert Captured(same, None)(given)[0] is given["x"]
     assert seen == [given]
+
+
+@pytest.mark.parametrize("name", ["ppo", "a2c", "dqn", "sac", "td3", "ddpg"])
+def test_an_agent_that_nobody_holds_is_gone_at_once(name: str) -> None:
+    env = PreprocessVecEnv("Pendulum-v1" if name in ("sac", "td3", "ddpg") else "CartPole-v1", 4)
+    agent = small_agent(name, env.spec)
+    buffer, obs = agent.make_buffer(), env.reset(torch.arange(4))
+    for _ in range(3):
+        obs, _ = iterate(agent, env, buffer, obs)
+    agent.act(obs, explore=False)
+    left = weakref.ref(agent)
+    gc.disable()
+    try:
+        del agent
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(
