@@ -14,11 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hpcpod.agents.networks import Slopes
 from hpcpod.envs.vec_env import Box, Discrete, MultiDiscrete, Space
 
-Slopes = Callable[[Tensor, float], list[tuple[Tensor, Tensor]]]
-"""From a loss's derivatives by log-probabilities, float32 [B], and by each entropy, to what it
-depends on, the outputs and free parameters, each with the derivative by it.
+SlopesBy = Callable[[Tensor, float], Slopes]
+"""From a loss's derivatives by log-probabilities, float32 [B], and by each entropy, to those by the
+outputs, which come first, and by free parameters.
 
 ``head.with_slopes(outputs, action)`` is ``evaluate`` with these in closed form as its third.
 """
@@ -46,13 +47,13 @@ class Categorical(nn.Module):
         """Log-probability and entropy -Σ p log p."""
         return self.with_slopes(outputs, action)[:2]
 
-    def with_slopes(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Slopes]:
+    def with_slopes(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, SlopesBy]:
         """∂log p_a/∂x_i = [i = a] - p_i and ∂H/∂x_i = -p_i (log p_i + H)."""
         log_p, index = outputs.log_softmax(dim=-1), action.unsqueeze(-1)
         p = log_p.exp()
         entropy = -(p * log_p).sum(dim=-1)
 
-        def slopes(by_log_p: Tensor, by_entropy: float) -> list[tuple[Tensor, Tensor]]:
+        def slopes(by_log_p: Tensor, by_entropy: float) -> Slopes:
             by_log_p = by_log_p.unsqueeze(-1)
             by_outputs = (p * -by_log_p).scatter_add_(-1, index, by_log_p)
             if by_entropy:
@@ -85,12 +86,12 @@ class MultiCategorical(nn.Module):
         """Sums over the choices."""
         return self.with_slopes(outputs, action)[:2]
 
-    def with_slopes(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Slopes]:
+    def with_slopes(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, SlopesBy]:
         """Those of each choice in its own outputs."""
         pairs = zip(outputs.split_with_sizes(self._sizes, dim=-1), action.unbind(-1), strict=True)
         log_p, entropy, each = zip(*[self._choice.with_slopes(o, a) for o, a in pairs], strict=True)
 
-        def slopes(by_log_p: Tensor, by_entropy: float) -> list[tuple[Tensor, Tensor]]:
+        def slopes(by_log_p: Tensor, by_entropy: float) -> Slopes:
             parts = [slope for of in each for _, slope in of(by_log_p, by_entropy)]
             return [(outputs, torch.cat(parts, dim=-1))]
 
@@ -119,14 +120,14 @@ class Gaussian(nn.Module):
         """Σ -z²/2 - log σ - log √2π with z = (a - μ)/σ, and Σ 1/2 + log √2π + log σ."""
         return self.with_slopes(outputs, action)[:2]
 
-    def with_slopes(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Slopes]:
+    def with_slopes(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, SlopesBy]:
         """∂log p/∂μ = z/σ, ∂log p/∂log σ = z² - 1, ∂H/∂log σ = 1."""
         narrow = torch.exp(-self.log_std)
         z = (action.view(outputs.shape) - outputs) * narrow
         constant = self.log_std.sum() + self.inputs * _LOG_SQRT_2PI
         log_p = -0.5 * z.square().sum(dim=-1) - constant
 
-        def slopes(by_log_p: Tensor, by_entropy: float) -> list[tuple[Tensor, Tensor]]:
+        def slopes(by_log_p: Tensor, by_entropy: float) -> Slopes:
             by_z = z * by_log_p.unsqueeze(-1)
             by_log_std = (by_z * z).sum(dim=0) - by_log_p.sum() + by_entropy * len(z)
             return [(outputs, by_z * narrow), (self.log_std, by_log_std)]

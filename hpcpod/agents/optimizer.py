@@ -60,6 +60,7 @@ class Adam:
         if not self._named:
             raise ValueError(f"Adam moves weights, but a {type(module).__name__} has none")
         self._learned = [p for p in self._named.values() if p.requires_grad]
+        self._places = {id(p): place for place, p in enumerate(self._learned)}
         self.vector = flatten(module)
         """The weights, float32 [size]; see ``flatten``."""
         self._gradient = torch.zeros_like(self.vector)
@@ -98,11 +99,31 @@ class Adam:
         """Compute the gradient of a loss in these weights, and in no other ones.
 
         Args:
-            slopes: what the loss is computed from, and its derivatives by each of these;
-                for the loss itself, a scalar, None. Weights that it does not depend on stay.
+            slopes: what the loss is computed from, weights themselves among it, and its
+                derivatives by each of these; for the loss itself, a scalar, None. Weights that it
+                does not depend on stay.
         """
-        outputs, by_outputs = zip(*slopes, strict=True)
-        self.take(torch.autograd.grad(outputs, self._learned, by_outputs, materialize_grads=True))
+        known: dict[int, Tensor] = {}
+        through = []
+        for tensor, slope in slopes:
+            place = self._places.get(id(tensor))
+            if place is None or slope is None:
+                through.append((tensor, slope))
+            else:
+                known[place] = slope
+        if through or len(known) < len(self._learned):
+            known = self._completed(known, through)
+        self.take([known[place] for place in range(len(self._learned))])
+
+    def _completed(
+        self, known: dict[int, Tensor], through: list[tuple[Tensor, Tensor | None]]
+    ) -> dict[int, Tensor]:
+        """What is known of a gradient, and what autograd finds."""
+        rest: Sequence[Tensor] = [torch.zeros_like(p) for p in self._learned]
+        if through:
+            outputs, by_outputs = zip(*through, strict=True)
+            rest = torch.autograd.grad(outputs, self._learned, by_outputs, materialize_grads=True)
+        return {i: known[i] + r if i in known else r for i, r in enumerate(rest)}
 
     def take(self, gradients: tuple[Tensor, ...] | list[Tensor]) -> None:
         """Take a gradient that is known: a tensor for each weight that may learn, in order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -119,7 +120,7 @@ class PolicyAndValue(nn.Module):
         inputs, hidden = observations.width, [config.hidden] * config.layers
         self.head = head_for(spec.action, config.log_std_init)
         self.encoder = observations.encoder(generator)
-        activation = {"tanh": networks.tanh, "relu": torch.relu_}[config.activation]
+        activation = {"tanh": networks.TANH, "relu": networks.RELU}[config.activation]
         self.hidden = networks.Stacks(2, [inputs, *hidden], activation, generator)
         self.policy = networks.linear(config.hidden, self.head.inputs, 0.01, generator)
         self.value = networks.linear(config.hidden, 1, 1.0, generator)
@@ -134,6 +135,25 @@ class PolicyAndValue(nn.Module):
         for_policy, for_value = self.hidden(features).unbind()
         values: Tensor = self.value(for_value).squeeze(-1)
         return self.policy(for_policy).float(), values.float()
+
+    def with_slopes(
+        self, features: Tensor
+    ) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], networks.Slopes]]:
+        """``forward`` without a graph, and from a loss's derivatives by outputs and values to those
+        by weights, and by ``features`` if they require a gradient; see ``Stacks.with_slopes``.
+        """
+        hidden, slopes_below = self.hidden.with_slopes(features)
+        last = self.policy, self.value
+        policy, value = (layer(h).float() for layer, h in zip(last, hidden, strict=True))
+
+        def slopes(by_outputs: Tensor, by_values: Tensor) -> networks.Slopes:
+            found, below = [], []
+            for layer, h, slope in zip(last, hidden, (by_outputs, by_values[:, None]), strict=True):
+                found += [(layer.weight, slope.mT @ h), (layer.bias, slope.sum(dim=0))]
+                below.append(slope @ layer.weight)
+            return found + slopes_below(torch.stack(below))
+
+        return policy, value.squeeze(-1), slopes
 
 
 class PPO:
@@ -324,18 +344,19 @@ class PPO:
         """One step of Adam; returns what ``_METRICS`` names, [6]."""
         config, network = self._config, self._network
         advantage, size = batch["advantage"], len(batch["advantage"])
-        outputs, value = network(network.encoder(batch["inputs"]))
+        features = network.encoder(batch["inputs"])
         with torch.no_grad():
+            outputs, value, slopes_below = network.with_slopes(features)
             log_p, entropy, slopes_by = network.head.with_slopes(outputs, batch["action"])
             if config.normalize_advantage:
                 advantage = normalized(advantage)
             policy = clipped_objective(log_p, batch["log_p"], advantage, config.clip)
             # An entropy *bonus*: the loss falls when the entropy rises.
-            slopes = slopes_by(policy.slope, -config.entropy / size)
-            value_loss, slope = value_error(
+            (_, by_outputs), *slopes = slopes_by(policy.slope, -config.entropy / size)
+            value_loss, by_value = value_error(
                 value, batch["target"], batch["value"], config.value_clip
             )
-            slopes.append((value, slope.mul_(config.value_coef)))
+            slopes += slopes_below(by_outputs, by_value.mul_(config.value_coef))
         if "runs/worth" in batch:
             energy = self._energy(under("runs", batch), size)
             slopes.append((energy, torch.full_like(energy, config.h_term)))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from hpcpod.agents.networks import Stacks, mlp, tanh
+from hpcpod.agents.networks import RELU, TANH, Activation, Stacks, mlp, tanh
 from hpcpod.agents.ppo import PPO, PPOConfig
 from tests.agents.training import spec
 
@@ -51,7 +51,7 @@ def test_a_copy_of_a_network_computes_with_its_own_weights() -> None:
     x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
     for network in (
         mlp([3, 8, 2], nn.ReLU, 1.0, torch.Generator().manual_seed(0)),
-        Stacks(2, [3, 8, 8], tanh, torch.Generator().manual_seed(0)),
+        Stacks(2, [3, 8, 8], TANH, torch.Generator().manual_seed(0)),
     ):
         other, before = copy.deepcopy(network), network(x).detach()
         assert torch.equal(other(x), before)
@@ -72,3 +72,28 @@ def test_any_activation_stands_between_the_layers(activation: type[nn.Module]) -
     for layer in network:
         expected = layer(expected)
     assert torch.allclose(network(x), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("inputs", [False, True])
+@pytest.mark.parametrize("activation", [TANH, RELU])
+@pytest.mark.parametrize("layers", [1, 3])
+def test_the_way_back_by_hand_is_autograds(
+    layers: int, activation: Activation, inputs: bool
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    network = Stacks(2, [3, *[8] * layers], activation, generator)
+    with torch.no_grad():
+        for bias in network.biases:
+            bias.normal_(generator=generator)
+    x = torch.randn(5, 3, generator=generator, requires_grad=inputs)
+    slope = torch.randn(2, 5, 8, generator=generator)
+    free = [*network.parameters(), *([x] if inputs else [])]
+    expected = torch.autograd.grad(network(x), free, slope)
+    with torch.no_grad():
+        y, slopes_by = network.with_slopes(x)
+        found = slopes_by(slope)
+    assert torch.equal(y, network(x))
+    by = {id(tensor): value for tensor, value in found}
+    assert len(found) == len(by) == len(free)
+    for tensor, gradient in zip(free, expected, strict=True):
+        assert torch.allclose(by[id(tensor)], gradient, atol=1e-6)

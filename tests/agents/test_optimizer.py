@@ -166,3 +166,20 @@ def test_a_follower_goes_a_part_of_the_way() -> None:
     follower.move()
     for q, was in zip(target.parameters(), slow, strict=True):
         assert torch.allclose(q, was + 0.25)
+
+
+def test_a_gradient_may_be_known_in_parts() -> None:
+    module = network()
+    optimizer, weights = Adam(module, 1e-2), dict(module.named_parameters())
+    found = torch.autograd.grad(loss_of(module, 0), list(weights.values()))
+    gradients = dict(zip(weights, found, strict=True))
+    optimizer.backward(*[(weights[name], gradients[name]) for name in gradients])
+    everything = torch.cat([g.flatten() for g in gradients.values()])
+    assert torch.allclose(optimizer.clip(9.0), everything.norm())
+    # The loss itself, and on top of it what is said of one weight.
+    optimizer.backward((loss_of(module, 0), None), (weights["0.bias"], gradients["0.bias"]))
+    gradients["0.bias"] = 2 * gradients["0.bias"]
+    everything = torch.cat([g.flatten() for g in gradients.values()])
+    assert torch.allclose(optimizer.clip(9.0), everything.norm())
+    optimizer.backward((weights["0.bias"], torch.full((5,), 2.0)))
+    assert float(optimizer.clip(99.0)) == pytest.approx(2 * 5**0.5)
