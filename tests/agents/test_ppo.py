@@ -251,16 +251,19 @@ def test_the_learning_rate_falls_linearly_with_the_steps_and_stays() -> None:
     assert PPO(spec(), PPOConfig(), seed=0).learning_rate == 1e-3
 
 
+@pytest.mark.parametrize("image", [False, True])
 @pytest.mark.parametrize("action", [Discrete(3), MultiDiscrete((2, 3)), Box((2,), -1.0, 1.0)])
-def test_all_terms_of_the_loss_together_are_autograds(action: Space) -> None:
+def test_all_terms_of_the_loss_together_are_autograds(action: Space, image: bool) -> None:
     config = PPOConfig(
         entropy=0.3, value_clip=0.2, value_coef=0.7, h_term=0.5, clip=0.1, max_grad_norm=1e9
     )
-    agent = PPO(spec(action), config, seed=0)
+    agent = PPO(spec(action, Box((6, 6), 0, 255, "uint8") if image else None), config, seed=0)
     network, generator = agent._network, torch.Generator().manual_seed(0)
     inputs = torch.randn(40, 3, generator=generator)
+    if image:
+        inputs = torch.randint(256, (40, 1, 6, 6), generator=generator).to(torch.uint8)
     with torch.no_grad():
-        outputs, value = network(inputs)
+        outputs, value = network(network.encoder(inputs))
         chosen = network.head.sample(outputs, generator)
         log_p, _ = network.head.evaluate(outputs, chosen)
     noise = torch.randn(4, 40, generator=generator)
@@ -273,12 +276,12 @@ def test_all_terms_of_the_loss_together_are_autograds(action: Space) -> None:
         "target": value + noise[3],
     }
     runs = {
-        "runs/inputs": inputs.view(10, 4, 3),
+        "runs/inputs": inputs.view(10, 4, *inputs.shape[1:]),
         "runs/action": chosen.view(10, 4, *chosen.shape[1:]),
         "runs/worth": torch.rand(10, 4, generator=generator),
     }
     stream = agent._generator.get_state()
-    outputs, values = network(inputs)
+    outputs, values = network(network.encoder(inputs))
     log_p, entropy = network.head.evaluate(outputs, chosen)
     ratio = (log_p - batch["log_p"]).exp()
     advantage = (noise[2] - noise[2].mean()) / noise[2].std()
