@@ -86,7 +86,13 @@ class TakesWhateverFits(PPO):
 class KeepsWhatItLoads(PPO):
     def load(self, state: State) -> None:
         super().load(state)
-        self._network.get_parameter(NAME).data = state[WEIGHT]
+        self._loaded = state[WEIGHT]
+
+    def update(self, buffer: Buffer) -> Metrics:
+        metrics = super().update(buffer)
+        if hasattr(self, "_loaded"):
+            self._loaded.copy_(self._network.get_parameter(NAME).detach())
+        return metrics
 
 
 class NeverDies(PPO):

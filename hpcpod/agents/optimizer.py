@@ -89,6 +89,7 @@ class Adam:
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
+        """Change it; a captured step reads it, too."""
         (group,) = self._adam.param_groups
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(value)
