@@ -276,8 +276,8 @@ class DQN:
     def _descend(self, batch: State) -> Outputs:
         """One step of Adam on the Huber loss; loss and mean Q, [2]; δ [B] if weighted."""
         config, action = self._config, batch["action"].unsqueeze(-1)
-        values = self._network(batch["inputs"])
         with torch.no_grad():
+            values, slopes_by = networks.with_slopes(self._network, batch["inputs"])
             choice = self._network(batch["next_inputs"]).argmax(dim=-1) if config.double else None
             q, target = values.gather(-1, action).squeeze(-1), q_target(batch, choice)
             error = target - q
@@ -286,9 +286,9 @@ class DQN:
             if "weight" in batch:
                 loss, slope = batch["weight"] * loss, batch["weight"] * slope
             slope = slope.div_(-len(slope)).unsqueeze(-1)
-            slopes = torch.zeros_like(values).scatter_(-1, action, slope)
+            slopes = slopes_by(torch.zeros_like(values).scatter_(-1, action, slope))
             record = torch.stack([loss.mean(), q.mean()])
-        self._optimizer.backward((values, slopes))
+        self._optimizer.backward(*slopes)
         if config.max_grad_norm:
             self._optimizer.clip(config.max_grad_norm)
         self._optimizer.step()

@@ -59,7 +59,9 @@ class MLP(nn.Sequential):
         super().__init__(*layers)
         between = layers[1] if len(layers) > 1 else nn.ReLU()
         own: Callable[[Tensor], Tensor] = between.__call__
-        self._between = torch.relu_ if isinstance(between, nn.ReLU) else own
+        self.by_hand = isinstance(between, nn.ReLU)
+        """Whether it has ``with_slopes``."""
+        self._between = torch.relu_ if self.by_hand else own
         self._weights = [(m.weight, m.bias) for m in self if isinstance(m, nn.Linear)]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -68,6 +70,25 @@ class MLP(nn.Sequential):
         for w, b in hidden:
             x = self._between(F.linear(x, w, b))
         return F.linear(x, weight, bias).float()  # what was multiplied in bfloat16
+
+    def with_slopes(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Slopes]]:
+        """As of ``Stacks``, if ReLU stands between the layers."""
+        *hidden, (weight, bias) = self._weights
+        layers = [x]
+        for w, b in hidden:
+            layers.append(torch.relu_(F.linear(layers[-1], w, b)))
+
+        def slopes(slope: Tensor) -> Slopes:
+            found: Slopes = []
+            for (w, b), below in zip(reversed(self._weights), reversed(layers), strict=True):
+                found += [(w, slope.mT @ below), (b, slope.sum(dim=0))]
+                if below is not x:
+                    slope = RELU.slope((slope @ w).to(below.dtype), below)
+                elif x.requires_grad:
+                    found.append((x, slope @ w))
+            return found
+
+        return F.linear(layers[-1], weight, bias).float(), slopes
 
 
 def tanh(x: Tensor) -> Tensor:
@@ -100,6 +121,15 @@ class _TanhBySigmoid(torch.autograd.Function):
         (y,) = ctx.saved_tensors
         slope: Tensor = torch.ops.aten.tanh_backward(gradient, y)
         return slope
+
+
+def with_slopes(network: nn.Module, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Slopes]]:
+    """A network's outputs, and from a loss's derivatives by them to those that ``Adam`` wants."""
+    if isinstance(network, MLP) and network.by_hand:
+        return network.with_slopes(x)
+    with torch.enable_grad():
+        y = network(x)
+    return y, lambda slope: [(y, slope)]
 
 
 class Dueling(nn.Module):

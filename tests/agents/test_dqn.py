@@ -59,10 +59,12 @@ def test_the_learning_rate_falls_linearly_with_the_steps() -> None:
     assert DQN(spec(), DQNConfig(), seed=0).learning_rate == 1e-3
 
 
+@pytest.mark.parametrize("dueling", [False, True])
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_it_descends_on_hubers_loss(weighted: bool, double: bool) -> None:
-    agent = DQN(spec(), DQNConfig(max_grad_norm=1e9, double=double, hidden=8), seed=0)
+def test_it_descends_on_hubers_loss(weighted: bool, double: bool, dueling: bool) -> None:
+    config = DQNConfig(max_grad_norm=1e9, double=double, dueling=dueling, hidden=8)
+    agent = DQN(spec(), config, seed=0)
     generator = torch.Generator().manual_seed(0)
     batch = {
         "inputs": torch.randn(16, 3, generator=generator),

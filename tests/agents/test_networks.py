@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from hpcpod.agents.networks import RELU, TANH, Activation, Stacks, mlp, tanh
+from hpcpod.agents.networks import RELU, TANH, Activation, Stacks, mlp, tanh, with_slopes
 from hpcpod.agents.ppo import PPO, PPOConfig
 from tests.agents.training import spec
 
@@ -93,6 +93,32 @@ def test_the_way_back_by_hand_is_autograds(
         y, slopes_by = network.with_slopes(x)
         found = slopes_by(slope)
     assert torch.equal(y, network(x))
+    by = {id(tensor): value for tensor, value in found}
+    assert len(found) == len(by) == len(free)
+    for tensor, gradient in zip(free, expected, strict=True):
+        assert torch.allclose(by[id(tensor)], gradient, atol=1e-6)
+
+
+@pytest.mark.parametrize("inputs", [False, True])
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh])
+@pytest.mark.parametrize("sizes", [[3, 8, 2], [3, 8, 8, 2]])
+def test_a_perceptrons_way_back_is_autograds(
+    sizes: list[int], activation: type[nn.Module], inputs: bool
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    network = mlp(sizes, activation, 1.0, generator)
+    x = torch.randn(5, 3, generator=generator, requires_grad=inputs)
+    slope = torch.randn(5, 2, generator=generator)
+    free = [*network.parameters(), *([x] if inputs else [])]
+    expected = torch.autograd.grad(network(x), free, slope)
+    with torch.no_grad():
+        y, slopes_by = with_slopes(network, x)
+        found = slopes_by(slope)
+    assert torch.equal(y, network(x))
+    if activation is nn.Tanh:  # left to autograd
+        ((same, given),) = found
+        assert same is y and given is slope
+        found = list(zip(free, torch.autograd.grad(same, free, given), strict=True))
     by = {id(tensor): value for tensor, value in found}
     assert len(found) == len(by) == len(free)
     for tensor, gradient in zip(free, expected, strict=True):
