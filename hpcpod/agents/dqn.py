@@ -7,6 +7,7 @@ other two parts of Rainbow (Hessel et al. 2018, arXiv:1710.02298) that are optio
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -129,7 +130,7 @@ class DQN:
         generator = torch.Generator().manual_seed(seed)
         self._observations = Observations(spec, config.normalize_obs, device)
         self._network = self._make_network(generator)
-        self._target = self._make_network(generator)
+        self._target = copy.deepcopy(self._network)
         self._optimizer = Adam(self._network, config.learning_rate)
         self._follower = offpolicy.Follower(self._target, self._optimizer, config.tau)
         self._generator = generator_on(device, seed)

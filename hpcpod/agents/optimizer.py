@@ -56,20 +56,24 @@ class Adam:
 
     def __init__(self, module: nn.Module, learning_rate: float, eps: float = 1e-8) -> None:
         """Flatten the module, which must be on its device already and have weights."""
-        self._named = dict(module.named_parameters())
-        if not self._named:
+        weights = dict(module.named_parameters())
+        if not weights:
             raise ValueError(f"Adam moves weights, but a {type(module).__name__} has none")
-        self._learned = [p for p in self._named.values() if p.requires_grad]
+        self._learned = [p for p in weights.values() if p.requires_grad]
         self._places = {id(p): place for place, p in enumerate(self._learned)}
         self.vector = flatten(module)
         """The weights, float32 [size]; see ``flatten``."""
         self._gradient = torch.zeros_like(self.vector)
-        self._gradients = [
-            view
-            for view, p in zip(self._views(self._gradient), self._named.values(), strict=True)
-            if p.requires_grad
-        ]
-        self._exp_avg, self._exp_avg_sq = (torch.zeros_like(self.vector) for _ in range(2))
+        each = list(weights.values())
+        views = zip(_views(self._gradient, each), each, strict=True)
+        self._gradients = [view for view, p in views if p.requires_grad]
+        moments = {name: torch.zeros_like(self.vector) for name in ("exp_avg", "exp_avg_sq")}
+        self._vectors = [self._gradient, *moments.values()]
+        self._moments = {
+            f"{moment}/{name}": view
+            for moment, vector in moments.items()
+            for name, view in zip(weights, _views(vector, each), strict=True)
+        }
         self.vector.grad = self._gradient
         device = self.vector.device
         on_gpu = device.type == "cuda"
@@ -78,9 +82,7 @@ class Adam:
             [self.vector], lr=rate, eps=eps, fused=True, capturable=on_gpu
         )
         self._step = torch.zeros((), device=device)
-        self._adam.state[self.vector] = {
-            "step": self._step, "exp_avg": self._exp_avg, "exp_avg_sq": self._exp_avg_sq
-        }  # fmt: skip
+        self._adam.state[self.vector] = {"step": self._step, **moments}
 
     @property
     def learning_rate(self) -> float:
@@ -120,10 +122,12 @@ class Adam:
         self, known: dict[int, Tensor], through: list[tuple[Tensor, Tensor | None]]
     ) -> dict[int, Tensor]:
         """What is known of a gradient, and what autograd finds."""
-        rest: Sequence[Tensor] = [torch.zeros_like(p) for p in self._learned]
+        rest: Sequence[Tensor]
         if through:
             outputs, by_outputs = zip(*through, strict=True)
             rest = torch.autograd.grad(outputs, self._learned, by_outputs, materialize_grads=True)
+        else:
+            rest = [torch.zeros_like(p) for p in self._learned]
         return {i: known[i] + r if i in known else r for i, r in enumerate(rest)}
 
     def take(self, gradients: tuple[Tensor, ...] | list[Tensor]) -> None:
@@ -136,27 +140,20 @@ class Adam:
         self._gradient.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
         return norm
 
-    def _views(self, vector: Tensor) -> list[Tensor]:
-        return _views(vector, list(self._named.values()))
-
     def step(self) -> None:
         """Move the weights."""
         self._adam.step()
 
     def state(self) -> State:
         """A copy of both moments of each weight by its name, and the step count."""
-        state: State = {"step": self._step.detach().cpu().to(torch.int64)}
-        for moment, vector in (("exp_avg", self._exp_avg), ("exp_avg_sq", self._exp_avg_sq)):
-            for name, view in zip(self._named, self._views(vector), strict=True):
-                state[f"{moment}/{name}"] = view.clone()
-        return state
+        step = self._step.detach().cpu().to(torch.int64)
+        return {"step": step, **{name: view.clone() for name, view in self._moments.items()}}
 
     def load(self, state: State) -> None:
         """Take a ``state()`` over, in place; the learning rate stays the optimizer's own."""
         # What lies between the weights counts in the norm: NaN there would outlive this.
-        for vector in (self._gradient, self._exp_avg, self._exp_avg_sq):
+        for vector in self._vectors:
             vector.zero_()
         self._step.copy_(state["step"])
-        for moment, vector in (("exp_avg", self._exp_avg), ("exp_avg_sq", self._exp_avg_sq)):
-            for name, view in zip(self._named, self._views(vector), strict=True):
-                view.copy_(state[f"{moment}/{name}"])
+        for name, view in self._moments.items():
+            view.copy_(state[name])
