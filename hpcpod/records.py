@@ -49,10 +49,13 @@ class Checkpoint:
     """Rows that the replay buffer has ever held; 0 for agents that keep none."""
     segments: tuple[Segment, ...] = ()
     """The live rows of the replay buffer, oldest first; a child refers to its parent's."""
+    others: tuple[Checkpoint, ...] = ()
+    """What the pod's other ranks have of their own, rank 1 first: random generator, rows."""
 
     def blobs(self) -> tuple[str, ...]:
         """The sha256 of every blob that this checkpoint needs."""
-        return (self.core, *(segment.sha256 for segment in self.segments))
+        own = (self.core, *(segment.sha256 for segment in self.segments))
+        return own + tuple(sha256 for other in self.others for sha256 in other.blobs())
 
 
 @dataclass(frozen=True)

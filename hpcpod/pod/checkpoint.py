@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from hpcpod.agents.base import Agent, Buffer
+from hpcpod.agents.fusion import fusion_rules
 from hpcpod.envs.vec_env import State
 from hpcpod.errors import Corrupt
-from hpcpod.records import Checkpoint, Segment
+from hpcpod.pod.ranks.communicator import ALONE, Communicator
+from hpcpod.records import Checkpoint, Segment, decode, encode
 from hpcpod.storage.blobs import Arrays, Blobs
 
 SEGMENT_ROWS_BYTES = 64 * 2**20
@@ -20,9 +24,12 @@ SEGMENT_ROWS_BYTES = 64 * 2**20
 class Checkpoints:
     """Saves and restores one pod, remembering which replay rows lie in blobs already."""
 
-    def __init__(self, blobs: Blobs, meta: Mapping[str, Any]) -> None:
+    def __init__(
+        self, blobs: Blobs, meta: Mapping[str, Any], group: Communicator = ALONE
+    ) -> None:
         self._blobs = blobs
         self._meta = dict(meta)
+        self._group = group
         self._segments: list[Segment] = []
 
     def save(
@@ -30,12 +37,16 @@ class Checkpoints:
     ) -> Checkpoint:
         """Write the agent, the rows that no segment holds yet, and ``extra`` named states.
 
-        The blobs are durable before the checkpoint that names them is returned.
+        The blobs are durable before the checkpoint that names them is returned. Of several ranks,
+        all of which must call this, the first one writes the agent, which they share, and each
+        its own rows, ``extra`` and what of the agent is its own; all get the same checkpoint.
         """
         segments = self._save_rows(buffer)
-        parts: dict[str, State] = {
-            "agent": agent.state(), "buffer": buffer.marks(), **(extra or {})
-        }  # fmt: skip
+        state = agent.state()
+        if self._group.rank > 0:
+            rules = fusion_rules(agent, state)
+            state = {name: tensor for name, tensor in state.items() if rules[name] == "local"}
+        parts: dict[str, State] = {"agent": state, "buffer": buffer.marks(), **(extra or {})}
         arrays = {
             f"{part}/{name}": tensor.detach().cpu().numpy()
             for part, state in parts.items()
@@ -44,7 +55,12 @@ class Checkpoints:
         core = self._blobs.put(arrays, {**self._meta, "env_steps": env_steps, "rows": buffer.rows})
         # Not before: what is put again after a failure is young again, and not swept as dust.
         self._segments = segments
-        return Checkpoint(core, env_steps, buffer.rows, tuple(segments))
+        own = Checkpoint(core, env_steps, buffer.rows, tuple(segments))
+        if self._group.size == 1:
+            return own
+        told = self._group.gather(json.dumps(encode(own)))
+        first, *others = (decode(Checkpoint, json.loads(text)) for text in told)
+        return replace(first, others=tuple(others))
 
     def load(
         self,
@@ -67,19 +83,31 @@ class Checkpoints:
         Raises:
             Corrupt: a blob is missing or does not match its name.
         """
-        parts: dict[str, State] = {}
-        for name, array in read_arrays(self._blobs, checkpoint.core).items():
-            part, _, key = name.partition("/")
-            parts.setdefault(part, {})[key] = torch.from_numpy(array)
-        if "agent" not in parts:
-            raise Corrupt(f"checkpoint {checkpoint.core[:12]} holds no agent")
-        agent.load(parts.pop("agent"))
+        parts = self._parts(checkpoint.core)
+        shared = parts.pop("agent")
+        # A parent may have had fewer ranks: then some children share what one of them had.
+        members = (checkpoint, *checkpoint.others)
+        own = members[self._group.rank % len(members)]
+        if own is not checkpoint:
+            parts = self._parts(own.core)
+            shared = shared | parts.pop("agent")
+        agent.load(shared)
+        checkpoint = own
         marks = parts.pop("buffer", None)
         first = 0 if most_rows is None else checkpoint.rows - most_rows
         self._segments = [s for s in checkpoint.segments if s.start >= first]
         if not kept:
             rows = [(s.start, self._segment(s)) for s in self._segments]
             buffer.restore(checkpoint.rows, rows, marks)
+        return parts
+
+    def _parts(self, core: str) -> dict[str, State]:
+        parts: dict[str, State] = {}
+        for name, array in read_arrays(self._blobs, core).items():
+            part, _, key = name.partition("/")
+            parts.setdefault(part, {})[key] = torch.from_numpy(array)
+        if "agent" not in parts:
+            raise Corrupt(f"checkpoint {core[:12]} holds no agent")
         return parts
 
     def _segment(self, segment: Segment) -> State:

@@ -68,6 +68,7 @@ class _Round:
     buffer: Buffer
     worker: Worker
     checkpoints: Checkpoints
+    fusion: Fusion
     env_steps: int = 0
     """Experience of the agent, in environment steps."""
     trained: int = 0
@@ -81,9 +82,14 @@ class Pod:
     """The training process's view of a run: it executes orders, one after another."""
 
     def __init__(
-        self, folder: RunFolder, config: RunConfig, algorithms: Mapping[str, AlgorithmSpace]
+        self,
+        folder: RunFolder,
+        config: RunConfig,
+        algorithms: Mapping[str, AlgorithmSpace],
+        group: Communicator = ALONE,
     ) -> None:
         self._folder = folder
+        self._group = group
         self._config = config
         self._algorithms = algorithms
         self._device = device_of(config)
@@ -198,10 +204,11 @@ class Pod:
             running.env_steps = birth.checkpoint.env_steps
         if birth.inherited:
             running.inherited = self._panel(running.agent, watch, birth.round - 1)
-        running.agent.reseed(stable_hash(birth.seed, "round", birth.round))
-        running.worker.reset(
-            random_seeds(birth.seed, "train", birth.round, count=self.env.spec.num_envs)
-        )
+        rank, num_envs = self._group.rank, self.env.spec.num_envs
+        # Of rank 0 as of a pod of one rank.
+        own = (rank,) if rank else ()
+        running.agent.reseed(stable_hash(birth.seed, "round", birth.round, *own))
+        running.worker.reset(random_seeds(birth.seed, "train", birth.round, *own, count=num_envs))
         return running
 
     def _take_kept(self, birth: Birth) -> Buffer | None:
@@ -212,10 +219,11 @@ class Pod:
 
     def _empty(self, birth: Birth, buffer: Buffer | None = None) -> _Round:
         agent = self._agent(birth.algorithm, birth.hyperparameters, birth.seed)
-        checkpoints = Checkpoints(self._folder.blobs, self._meta(birth))
+        checkpoints = Checkpoints(self._folder.blobs, self._meta(birth), self._group)
         if buffer is None:
             buffer = agent.make_buffer()
-        return _Round(birth, agent, buffer, Worker(self.env), checkpoints)
+        fusion = plugins.make(Fusion, "fusions", self._config.pod.fusion.scheme, agent, self._group)
+        return _Round(birth, agent, buffer, Worker(self.env), checkpoints, fusion)
 
     def _resumed(self, birth: Birth, checkpoint: Checkpoint) -> _Round:
         running = self._empty(birth)

@@ -1,0 +1,84 @@
+"""What ranks exchange, whoever carries it: torch.distributed (gloo, nccl), MPI, or nobody."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class RankLost(Exception):
+    """Another rank is gone, or did not answer in time: this exchange and all later ones fail."""
+
+
+class Communicator(Protocol):
+    """A group of ranks that call the same methods in the same order.
+
+    Raises (every method that exchanges):
+        RankLost: a rank is gone, or did not come within the time that the group was made with.
+    """
+
+    @property
+    def rank(self) -> int:
+        """This rank's number, from 0."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Ranks of the group."""
+        ...
+
+    @property
+    def backend(self) -> str:
+        """``gloo``, ``nccl``, ``mpi`` or ``alone``."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where vectors that it exchanges live."""
+        ...
+
+    def sum_(self, vector: Tensor) -> None:
+        """Add up every rank's vector, in place: float32 or float64, contiguous, on any device.
+
+        All ranks end with the same bits.
+        """
+        ...
+
+    def broadcast_(self, vector: Tensor) -> None:
+        """Give every rank the vector of rank 0, in place."""
+        ...
+
+    def gather(self, message: str) -> list[str]:
+        """Every rank's message, in the order of ranks, on every rank."""
+        ...
+
+    def close(self) -> None:
+        """Leave the group; nobody is waited for."""
+        ...
+
+
+class Alone:
+    """The group of one."""
+
+    rank = 0
+    size = 1
+    backend = "alone"
+    device = torch.device("cpu")
+
+    def sum_(self, vector: Tensor) -> None:
+        """It is the sum."""
+
+    def broadcast_(self, vector: Tensor) -> None:
+        """It has it."""
+
+    def gather(self, message: str) -> list[str]:
+        """Its own."""
+        return [message]
+
+    def close(self) -> None:
+        """Nobody is there to leave."""
+
+
+ALONE = Alone()

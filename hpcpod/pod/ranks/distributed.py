@@ -1,0 +1,88 @@
+"""torch.distributed between the ranks: gloo on CPUs, NCCL on GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import logging
+from typing import Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.distributed_c10d import Store
+
+from hpcpod.pod.ranks.communicator import RankLost
+from hpcpod.pod.ranks.place import Place
+
+log = logging.getLogger(__name__)
+
+
+class Distributed:
+    """A process group of torch's, the only one of its process."""
+
+    def __init__(
+        self,
+        place: Place,
+        store: Store,
+        backend: Literal["gloo", "nccl"],
+        device: torch.device,
+        seconds: float,
+    ) -> None:
+        """Join; every rank of the pod must.
+
+        Args:
+            place: which rank this is.
+            store: where they have met.
+            backend: what carries tensors.
+            device: of the tensors, this rank's own.
+            seconds: after which a rank that does not come is taken for lost.
+
+        Raises:
+            RankLost: not all ranks came.
+        """
+        self.rank, self.size, self.backend = place.rank, place.size, backend
+        self.device = device
+        with _losses("joining the other ranks"):
+            dist.init_process_group(
+                backend, store=store, rank=place.rank, world_size=place.size,
+                timeout=datetime.timedelta(seconds=seconds),
+                device_id=device if backend == "nccl" else None,
+            )  # fmt: skip
+
+    def sum_(self, vector: Tensor) -> None:
+        """See ``Communicator``."""
+        with _losses("adding vectors up"):
+            dist.all_reduce(vector)
+
+    def broadcast_(self, vector: Tensor) -> None:
+        """See ``Communicator``."""
+        with _losses("taking rank 0's vector"):
+            dist.broadcast(vector, src=0)
+
+    def gather(self, message: str) -> list[str]:
+        """See ``Communicator``."""
+        raw = torch.frombuffer(bytearray(message.encode()), dtype=torch.uint8)
+        lengths = torch.zeros(self.size, dtype=torch.int64, device=self.device)
+        lengths[self.rank] = len(raw)
+        with _losses("gathering messages"):
+            dist.all_reduce(lengths)
+            sizes = [int(n) for n in lengths.tolist()]
+            room = torch.zeros(self.size, max(sizes), dtype=torch.uint8, device=self.device)
+            room[self.rank, : len(raw)] = raw.to(self.device)
+            dist.all_reduce(room)
+        return [bytes(row[:n].tolist()).decode() for row, n in zip(room.cpu(), sizes, strict=True)]
+
+    def close(self) -> None:
+        """See ``Communicator``."""
+        with contextlib.suppress(RuntimeError):
+            dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def _losses(doing: str):  # type: ignore[no-untyped-def]
+    """Have torch's errors say ``RankLost``: it has one type for all that goes wrong."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        raise RankLost(f"while {doing}: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,99 @@
+"""Which of a pod's processes this one is, as whoever started them has told. No torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hpcpod.errors import LaunchError
+
+
+@dataclass(frozen=True)
+class Place:
+    """One rank among those of a pod."""
+
+    rank: int = 0
+    """0 to ``size`` - 1."""
+    size: int = 1
+    """Ranks of the pod."""
+    local_rank: int = 0
+    """0 to ``local_size`` - 1: which of those on this node."""
+    local_size: int = 1
+    """Ranks of the pod on this node."""
+    told_by: str = "nobody"
+    """``torchrun``, ``mpirun``, ``srun``, or ``nobody``: it is alone."""
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.rank < self.size and 0 <= self.local_rank < self.local_size):
+            raise LaunchError(
+                f"{self.told_by} says that this is rank {self.rank} of {self.size}, on this node"
+                f" {self.local_rank} of {self.local_size}: that can't be; start all ranks of a pod"
+                " by one srun, mpirun or torchrun"
+            )
+
+
+def place_of(environment: Mapping[str, str]) -> Place:
+    """The place that a launcher has written into the environment.
+
+    torchrun's variables come first, as they may stand inside a job of Slurm's, then those of
+    Open MPI's mpirun, then those of srun.
+
+    Raises:
+        LaunchError: they are not numbers, or contradict each other.
+    """
+    for told_by, (rank, size, local_rank, local_size) in _VARIABLES.items():
+        if rank in environment and size in environment:
+            numbers = [
+                _number(environment, rank, "0"),
+                _number(environment, size, "1"),
+                _number(environment, local_rank, environment[rank]),
+                _number(environment, local_size, environment[size]),
+            ]
+            return Place(numbers[0], numbers[1], numbers[2], numbers[3], told_by)
+    if "SLURM_STEP_ID" in environment and "SLURM_PROCID" in environment:
+        node = _number(environment, "SLURM_NODEID", "0")
+        tasks = environment.get("SLURM_STEP_TASKS_PER_NODE", "1")
+        return Place(
+            _number(environment, "SLURM_PROCID", "0"),
+            _number(environment, "SLURM_STEP_NUM_TASKS", "1"),
+            _number(environment, "SLURM_LOCALID", "0"),
+            tasks_of_node(tasks, node),
+            "srun",
+        )
+    return Place()
+
+
+_VARIABLES = {
+    "torchrun": ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+    "mpirun": (
+        "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+}  # fmt: skip
+
+
+def tasks_of_node(listing: str, node: int) -> int:
+    """Tasks of a node by Slurm's shorthand: ``2(x3),1`` is 2, 2, 2, 1.
+
+    Raises:
+        LaunchError: the listing can't be read, or has no such node.
+    """
+    counts: list[int] = []
+    for part in listing.split(","):
+        found = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part.strip())
+        if found is None:
+            raise LaunchError(f"SLURM_STEP_TASKS_PER_NODE is {listing!r}: not a list of numbers")
+        counts += [int(found[1])] * int(found[2] or 1)
+    if node >= len(counts):
+        raise LaunchError(
+            f"this is node {node} of the job step, but SLURM_STEP_TASKS_PER_NODE is {listing!r}"
+        )
+    return counts[node]
+
+
+def _number(environment: Mapping[str, str], name: str, default: str) -> int:
+    text = environment.get(name, default)
+    if not text.isdigit():
+        raise LaunchError(f"{name} is {text!r} in the environment: not a number")
+    return int(text)

@@ -1,0 +1,90 @@
+"""How ranks find each other without a port that anybody has agreed on: by a file.
+
+Rank 0 binds a free port first and writes where into the run folder; the others poll for it. A port
+that is derived from the job's number collides with ephemeral ports, and names of nodes need not
+resolve: torch then hangs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+
+from torch.distributed.distributed_c10d import Store, TCPStore
+
+from hpcpod.pod.ranks.communicator import RankLost
+from hpcpod.pod.ranks.place import Place
+from hpcpod.storage.disk import Disk
+
+_POLL_SECONDS = 0.02
+LOOPBACK = "127.0.0.1"
+
+
+def meet(place: Place, disk: Disk, folder: Path, name: str, seconds: float) -> Store:
+    """The store of rank 0, once this rank has found it.
+
+    Args:
+        place: which rank this is.
+        disk: of the run folder.
+        folder: in it, on the filesystem that all ranks share.
+        name: of this meeting, different each time: an address from before must not be found.
+        seconds: to wait for rank 0's address.
+
+    Raises:
+        RankLost: rank 0 did not write its address, or does not answer there.
+    """
+    path, patience = folder / f"{name}.json", datetime.timedelta(seconds=seconds)
+    if place.rank == 0:
+        host = own_address(place, os.environ)
+        listening = socket.create_server((host, 0))
+        port: int = listening.getsockname()[1]
+        store = TCPStore(
+            host, port, place.size, is_master=True, timeout=patience,
+            wait_for_workers=False, master_listen_fd=listening.detach(),
+        )  # fmt: skip
+        disk.publish(path, json.dumps({"host": host, "port": port}).encode())
+        return store
+    deadline = time.monotonic() + seconds
+    while (found := disk.read(path)) is None:
+        if time.monotonic() > deadline:
+            raise RankLost(
+                f"rank {place.rank} waited {seconds:g} s for {path}: rank 0 did not start, or"
+                " this node does not see the run folder"
+            )
+        time.sleep(_POLL_SECONDS)
+    address = json.loads(found)
+    host, port = address["host"], address["port"]
+    try:
+        return TCPStore(host, port, place.size, is_master=False, timeout=patience)
+    except RuntimeError as error:
+        raise RankLost(f"rank 0 does not answer at {host}:{port}: {error}") from error
+
+
+def own_address(place: Place, environment: Mapping[str, str]) -> str:
+    """Where rank 0 listens: nowhere but here if all ranks are here, else where Slurm says."""
+    if place.local_size == place.size:
+        return LOOPBACK
+    told = environment.get("SLURM_LAUNCH_NODE_IPADDR") or environment.get("MASTER_ADDR")
+    return told or socket.gethostbyname(socket.gethostname())
+
+
+def interface_to(host: str) -> str | None:
+    """Name of the network interface that leads there, for GLOO_SOCKET_IFNAME; None: unknown."""
+    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
+        try:
+            probe.connect((host, 9))  # sends nothing
+        except OSError:
+            return None
+        own = probe.getsockname()[0]
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(address.address == own for address in addresses):
+            return name
+    return None

@@ -1,0 +1,73 @@
+"""Real processes that are the ranks of one group: each runs a function of this package."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+PROGRAM = """
+import json, sys, torch
+from pathlib import Path
+from hpcpod.plugins import load
+from hpcpod.pod.ranks.joining import Meeting, join
+from hpcpod.pod.ranks.place import place_of
+from hpcpod.storage.disk import Disk
+import os
+torch.set_num_threads(1)
+given = json.loads(sys.argv[1])
+place = place_of(os.environ)
+meeting = Meeting(
+    Disk(), Path(given["folder"]), given["name"], given["size"], given["seconds"],
+    {"the configuration": given["agreed"].get(str(place.rank), "same")},
+)
+group = join(place, meeting, given["backend"], torch.device("cpu"))
+print(json.dumps(load(given["work"])(group)), flush=True)
+group.close()
+"""
+
+
+class Gang:
+    """``size`` processes of this machine that were told of each other as torchrun does."""
+
+    def __init__(
+        self, folder: Path, work: str, size: int = 2, *, seconds: float = 20.0,
+        agreed: dict[str, str] | None = None, told: int | None = None, backend: str = "gloo",
+    ) -> None:  # fmt: skip
+        given = {
+            "folder": str(folder), "name": "meeting", "size": size, "seconds": seconds,
+            "agreed": agreed or {}, "backend": backend, "work": f"tests.pod.ranks.work:{work}",
+        }  # fmt: skip
+        self.processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, json.dumps(given)],
+                env={
+                    **os.environ,
+                    "RANK": str(rank), "WORLD_SIZE": str(told or size),
+                    "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(told or size),
+                },
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            )
+            for rank in range(size)
+        ]  # fmt: skip
+
+    def results(self, timeout: float = 60.0) -> list[Any]:
+        """What each rank's function returned; raises AssertionError if one failed."""
+        found = []
+        for process in self.processes:
+            out, err = process.communicate(timeout=timeout)
+            assert process.returncode == 0, err
+            found.append(json.loads(out.splitlines()[-1]))
+        return found
+
+    def failures(self, timeout: float = 60.0) -> list[str]:
+        """The last line of each rank's error."""
+        said = []
+        for process in self.processes:
+            _, err = process.communicate(timeout=timeout)
+            assert process.returncode != 0
+            said.append(err.strip().splitlines()[-1])
+        return said
