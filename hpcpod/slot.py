@@ -195,7 +195,7 @@ class Slot:
         if self._child is not None and self._child.ended:
             self._end_child()
         if self._child is None:
-            self._child = Child(self._folder.path, self._owner.slot, self._config.resources)
+            self._child = Child(self._folder.path, self._owner.slot, self._config)
         self._child.send(order)
         shown, heard = _status(order), time.monotonic()
         asked_at: float | None = None

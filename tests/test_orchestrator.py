@@ -33,7 +33,7 @@ from hpcpod.orchestrator import (
 )
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.evaluator import Stopped
-from hpcpod.pod.pod import Watch
+from hpcpod.pod.round import Watch
 from hpcpod.records import Birth, Board, Intent, Owner, PodState
 from hpcpod.tournament.leaderboard import orders
 from tests.pod.rounds import first_birth, onward, train

@@ -154,6 +154,10 @@ class ActorCritic(ABC, Generic[C]):
         """A ring of ``buffer_size`` transitions."""
         return ReplayBuffer(self._spec, self._config.buffer_size, self._device)
 
+    def optimizers(self) -> list[Adam]:
+        """Those that it steps: gradients may be exchanged there."""
+        return list(self._optimizers.values())
+
     def act(self, obs: Tensor, *, explore: bool) -> Tensor:
         """Choose actions: float32 [N, *action]; at first uniformly. See ``Agent.act``."""
         with torch.inference_mode():

@@ -170,6 +170,10 @@ class DQN:
         config = self._config
         return ReplayBuffer(self._spec, config.buffer_size, self._device, config.priority_exponent)
 
+    def optimizers(self) -> list[Adam]:
+        """Those that it steps: gradients may be exchanged there."""
+        return [self._optimizer]
+
     def act(self, obs: Tensor, *, explore: bool) -> Tensor:
         """Choose actions: int64 [N]. See ``Agent.act``."""
         with torch.inference_mode():

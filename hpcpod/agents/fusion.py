@@ -1,8 +1,7 @@
 """How the replicas of one agent are fused: a rule for every named tensor of its state.
 
 Several learners of one pod train replicas of an agent, which one all-reduce makes equal again
-from time to time. This version runs one learner in a pod; by these rules every agent says
-already what its tensors are.
+from time to time (``pod/ranks/``).
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ from typing import Literal, get_args
 from hpcpod.envs.vec_env import State
 from hpcpod.errors import UnusablePlugin
 
-Rule = Literal["mean", "max", "moments", "local"]
+Rule = Literal["mean", "max", "sum", "moments", "local"]
 """What becomes of one tensor of all replicas:
 
 - ``mean``: its mean. Weights, both moments of Adam, target networks; temperatures and standard
   deviations, of which the logarithm is what is kept.
-- ``max``: its largest value. Adam's step count, other counters.
+- ``max``: its largest value. Adam's step count, other counts of updates.
+- ``sum``: what all have added to it since the last fusion. Environment steps, whole numbers.
 - ``moments``: ``mean``, ``var`` and ``count`` of one running normaliser, merged by the formula
   of Chan, Golub and LeVeque (1983); the three stand side by side.
 - ``local``: nothing, each replica keeps its own. Random generators.
@@ -34,7 +34,7 @@ FUSION: Mapping[str, Rule] = {
     "normalizer*/mean": "moments",
     "normalizer*/var": "moments",
     "normalizer*/count": "moments",
-    "env_steps": "max",
+    "env_steps": "sum",
     "updates": "max",
     "updates_owed": "local",
     "rng": "local",
@@ -79,6 +79,8 @@ def fusion_rules(agent: object, state: State) -> dict[str, Rule]:
     for name, rule in rules.items():
         if rule == "mean" and not state[name].is_floating_point():
             raise _undecided(agent, name, f"is {state[name].dtype}, of which there is no mean")
+        if rule == "sum" and state[name].is_floating_point():
+            raise _undecided(agent, name, f"is {state[name].dtype}, but whole numbers are counted")
         if rule == "moments":
             beside, part = name[: name.rfind("/") + 1], name[name.rfind("/") + 1 :]
             lacking = [p for p in _MOMENTS if rules.get(beside + p) != "moments"]

@@ -201,6 +201,10 @@ class PPO:
         """A rollout."""
         return RolloutBuffer()
 
+    def optimizers(self) -> list[Adam]:
+        """Those that it steps: gradients may be exchanged there."""
+        return [self._optimizer]
+
     def act(self, obs: Tensor, *, explore: bool) -> Tensor:
         """Choose actions; continuous ones are not clipped when exploring. See ``Agent.act``."""
         with torch.inference_mode():

@@ -33,7 +33,7 @@ class EnvConfig:
     id: str
     """A gymnasium id (``CartPole-v1``) or the path of an environment class (``pkg.mod:MyEnv``)."""
     num_envs: Crowd = 8
-    """Environments that one pod steps as one batch."""
+    """Environments that one rank of a pod steps as one batch."""
     backend: str = "auto"
     """Which batched environment to use: ``auto``, ``gymnasium``, ``mujoco`` (its v5 tasks on all
     threads), ``torch`` (classic control in thousands, on the agent's device) or the path of
@@ -118,12 +118,27 @@ class RoundConfig:
 
 @dataclass(frozen=True)
 class FusionConfig:
-    """How the learners of one pod are fused. This version runs one learner in a pod."""
+    """How the learners of a pod's ranks become one agent. See docs/fusion.md for when it pays."""
 
-    scheme: Literal["mean"] = "mean"
-    """``mean``: the average of the learners' parameters."""
+    scheme: str = "mean"
+    """``mean``: the mean of the learners' parameters, weighted by samples. ``nesterov``: the mean
+    as a step of an outer optimizer with momentum (DiLoCo). ``grad_allreduce``: every gradient is
+    exchanged. ``none``: nothing is, and the first rank's agent is the pod's. Or a path."""
     every: Count = 1
-    """Epochs between two fusions."""
+    """Epochs (an agent's ``horizon`` steps and its update) between two fusions. The end of a round
+    always fuses."""
+    guard: Natural = 0
+    """At every so many fusions the members and what became of them are scored on common seeds: if
+    the fused agent is worse than the best member beyond its error, that member goes on instead;
+    0: never."""
+    backend: Literal["auto", "gloo", "nccl", "mpi"] = "auto"
+    """What carries tensors between ranks. ``auto``: ``nccl`` on GPUs where torch has it, else
+    ``gloo``. ``mpi`` needs mpi4py, and carries a GPU's tensors through the host's memory if its
+    MPI does not know GPUs; when one of its ranks dies, MPI ends them all."""
+    mpi: str = "pmix"
+    """With ``mpi`` on Slurm: what ``srun --mpi=`` gets; ``srun --mpi=list`` tells what there is."""
+    seconds: Positive = 120.0
+    """A rank that does not come, or answer, for so long is taken for lost (not by ``mpi``)."""
 
     def __post_init__(self) -> None:
         check_limits(self)
@@ -133,8 +148,13 @@ class FusionConfig:
 class PodConfig:
     """Inside a pod."""
 
-    ranks: Literal[1] = 1
-    """Processes that train one pod. This version runs one."""
+    ranks: Count | None = None
+    """Processes that train one pod, each with its own environments, buffer and learner; null: one
+    for each GPU, or one."""
+    worker: str = "batched"
+    """What steps the environments and fills the buffer: a name or a path."""
+    learner: str = "update"
+    """What turns the buffer into better parameters: a name or a path."""
     fusion: FusionConfig = field(default_factory=FusionConfig)
     """Fusion of the ranks' learners."""
     pipeline: Literal[False] = False
@@ -195,9 +215,12 @@ class ResourcesConfig:
     """What one pod needs."""
 
     gpus_per_pod: Natural = 0
-    """GPUs of a slot; 0 trains on the CPU."""
+    """GPUs of a slot, over all its nodes; 0 trains on the CPU."""
     cpus_per_pod: Count = 1
-    """CPU cores of a slot, and threads that step the environments where a backend has threads."""
+    """CPU cores of a slot, over all its nodes, shared out evenly to its ranks, at least one each;
+    and a rank's threads that step the environments where a backend has threads."""
+    nodes_per_pod: Count | None = None
+    """Nodes of a slot (Slurm); null: as few as have its GPUs and cores. ``local`` has one."""
     pods_per_gpu: Literal[1] = 1
     """Pods that share one GPU. This version gives each its own."""
 

@@ -1,10 +1,11 @@
-"""The training process of a slot: orders come in on standard input, replies leave on a pipe.
+"""The training process of a slot: orders come in on standard input, replies leave on its output.
 
 It is a process of its own so that running out of memory or a crash inside a simulator ends
-the round and not the slot. Its standard output and error go to the slot's log.
+the round and not the slot. What it prints, and its errors, go to the slot's log.
 
 One reply is one line of JSON: ``{"progress": {...}}`` while a round goes on, then one of
-``{"report": {...}}``, ``{"stopped": true}`` or ``{"failure": ..., "kind": ...}``.
+``{"report": {...}}``, ``{"stopped": true}`` or ``{"failure": ..., "kind": ...}``. Of several ranks
+all get the orders, and the first one replies.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from hpcpod import plugins
 from hpcpod.config.resolved import Resolved
@@ -32,8 +32,10 @@ from hpcpod.errors import (
     in_words,
     out_of_memory,
 )
+from hpcpod.pod.orders import Orders
+from hpcpod.pod.ranks.place import Place, place_of
 from hpcpod.pod.signals import StopFlag, die_with_parent, end_group_with
-from hpcpod.records import Birth, Order, Rescore, decode, encode
+from hpcpod.records import Order, encode
 from hpcpod.storage.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -45,61 +47,126 @@ LONGEST_REASON = 300
 BEAT_SECONDS = 1.0
 """Between two signs of life while there is no progress to tell, as in an evaluation."""
 
-Reply = Callable[[dict[str, Any]], None]
+ORPHAN_SECONDS = 15.0
+"""What a rank may go on for when nobody gives it orders any more."""
+
+REQUEUE = 75
+"""EX_TEMPFAIL: it was stopped, and goes on if it is asked to."""
 
 
 def main() -> int:
-    """Serve orders until standard input ends or a stop is asked for."""
+    """Serve orders until there are no more, or a stop is asked for."""
     parser = argparse.ArgumentParser(prog="python -m hpcpod.pod", description=__doc__)
     parser.add_argument("run", type=Path, help="the run folder")
     parser.add_argument("--slot", required=True, help="the slot's name")
-    parser.add_argument("--reply", type=int, required=True, help="file descriptor of the pipe")
-    parser.add_argument("--parent", type=int, required=True, help="process id of the slot")
+    parser.add_argument("--parent", type=int, help="process id of the slot")
+    parser.add_argument("--meeting", help="where the ranks of a pod find each other")
     options = parser.parse_args()
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     stop = StopFlag((signal.SIGTERM, signal.SIGUSR2))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_group_with(options.reply)
-    die_with_parent(options.parent)
-    replies = os.fdopen(options.reply, "w", buffering=1)
+    replies = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    if options.parent is not None:
+        end_group_with(replies)
+        die_with_parent(options.parent)
+    folder = RunFolder.open(options.run)
+    if options.meeting is None:
+        Server(folder, options.slot, stop, os.fdopen(replies, "w", buffering=1)).serve()
+        return REQUEUE if stop else 0
+    return _serve_as_rank(folder, options, stop, replies)
 
-    def reply(message: dict[str, Any]) -> None:
-        replies.write(json.dumps(message) + "\n")
 
-    serve(RunFolder.open(options.run), options.slot, stop, reply)
-    return 75 if stop else 0
+def _serve_as_rank(
+    folder: RunFolder, options: argparse.Namespace, stop: StopFlag, replies: int
+) -> int:
+    place = place_of(os.environ)
+    logging.basicConfig(
+        level=logging.INFO, force=True,
+        format=f"%(asctime)s rank {place.rank} %(levelname)s %(message)s",
+    )  # fmt: skip
+    if place.told_by in ("srun", "mpirun"):
+        # What started this rank may be killed, and does not take it along then.
+        with contextlib.suppress(PermissionError):  # it leads a group of its own already
+            os.setpgid(0, 0)
+        end_group_with(sys.stdin.fileno(), ORPHAN_SECONDS)
+    first = place.rank == 0
+    writing = os.fdopen(replies if first else os.open(os.devnull, os.O_WRONLY), "w", buffering=1)
+    server = Server(folder, options.slot, stop, writing, place, options.meeting)
+    lost = server.serve()
+    # Others may wait for it in vain, and a library's farewell for them: no clean-up from here on.
+    sys.stderr.flush()
+    os._exit(1 if lost else REQUEUE if stop else 0)
 
 
-def serve(folder: RunFolder, slot: str, stop: StopFlag, reply: Reply) -> None:
-    """Execute orders from standard input, one line each."""
-    pod: Pod | None = None
-    for line in sys.stdin:
-        message = json.loads(line)
-        kind: Any = Birth if message["kind"] == "birth" else Rescore
-        order: Order = decode(kind, message["order"])
+class Server:
+    """Executes orders, one after another."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        slot: str,
+        stop: StopFlag,
+        replies: TextIO,
+        place: Place | None = None,
+        meeting: str = "",
+    ) -> None:
+        """``place`` is that of one rank among several, which meet by the name ``meeting``."""
+        self._folder, self._slot, self._stop = folder, slot, stop
+        self._replies, self._place, self._meeting = replies, place, meeting
+        self._orders = Orders()
+        self._pod: Pod | None = None
+
+    def serve(self) -> bool:
+        """Execute orders until there are no more or a stop is asked for.
+
+        Returns:
+            Whether this process lost the others that train the pod with it.
+        """
+        while not self._stop and (order := self._orders.next()) is not None:
+            try:
+                if self._pod is None:
+                    self._pod = prepare(self._folder, self._place, self._meeting)
+                self._reply(self._execute(self._pod, order))
+            except Exception as error:
+                if not isinstance(error, StorageError) or isinstance(error, Corrupt):
+                    traceback.print_exc()
+                self._reply({"failure": _sentence(error), "kind": _kind(error)})
+                if self._place is not None and _kind(error) in ("crash", "memory"):
+                    return True
+        return False
+
+    def _reply(self, message: dict[str, Any]) -> None:
+        self._replies.write(json.dumps(message) + "\n")
+
+    def _execute(self, pod: Pod, order: Order) -> dict[str, Any]:
+        """Execute one order; return the reply that ends it."""
+        from hpcpod.pod.evaluator import Stopped
+        from hpcpod.pod.round import Progress, Watch
+
+        beaten = time.monotonic()
+
+        def should_stop() -> bool:
+            nonlocal beaten
+            if time.monotonic() - beaten > BEAT_SECONDS:
+                beaten = time.monotonic()
+                self._reply({"progress": {}})
+            return bool(self._stop) or self._orders.asked_to_stop()
+
+        def tell(progress: Progress) -> None:
+            self._reply({"progress": encode(progress)})
+
         try:
-            if pod is None:
-                pod = prepare(folder)
-            reply(execute(pod, order, slot, stop, reply))
-        except Corrupt as error:
-            traceback.print_exc()
-            reply({"failure": str(error), "kind": "corrupt"})
-        except StorageError as error:
-            reply({"failure": str(error), "kind": "storage"})
-        except Diverged as error:
-            traceback.print_exc()
-            reply({"failure": str(error), "kind": "diverged"})
-        except Exception as error:
-            traceback.print_exc()
-            kind = "memory" if out_of_memory(error) else "crash"
-            reply({"failure": _sentence(error), "kind": kind})
-        if stop:
-            return
+            report = pod.execute(order, self._slot, Watch(should_stop, tell))
+        except Stopped:
+            # Slurm signals the ranks of a pod, and not always the slot.
+            return {"stopped": True, "signalled": bool(self._stop)}
+        return {"report": encode(report)}
 
 
-def prepare(folder: RunFolder) -> Pod:
-    """Import what a pod needs, the environment's own module first.
+def prepare(folder: RunFolder, place: Place | None = None, meeting: str = "") -> Pod:
+    """Import what a pod needs, the environment's own module first, and meet the other ranks.
 
     Some simulators (Isaac Gym) refuse to be imported once torch is there.
     """
@@ -109,33 +176,21 @@ def prepare(folder: RunFolder) -> Pod:
 
     from hpcpod.pod.numerics import set_numerics
     from hpcpod.pod.pod import Pod
+    from hpcpod.pod.ranks.communicator import ALONE
+    from hpcpod.pod.ranks.joining import join_run
 
     set_numerics(resolved.config)
-    return Pod(folder, resolved.config, resolved.algorithms)
+    group = ALONE if place is None else join_run(place, folder, resolved.config, meeting)
+    return Pod(folder, resolved.config, resolved.algorithms, group)
 
 
-def execute(pod: Pod, order: Order, slot: str, stop: StopFlag, reply: Reply) -> dict[str, Any]:
-    """Execute one order; return the reply that ends it."""
-    from hpcpod.pod.evaluator import Stopped
-    from hpcpod.pod.pod import Progress, Watch
-
-    beaten = time.monotonic()
-
-    def should_stop() -> bool:
-        nonlocal beaten
-        if time.monotonic() - beaten > BEAT_SECONDS:
-            beaten = time.monotonic()
-            reply({"progress": {}})
-        return bool(stop)
-
-    def tell(progress: Progress) -> None:
-        reply({"progress": encode(progress)})
-
-    try:
-        report = pod.execute(order, slot, Watch(should_stop, tell))
-    except Stopped:
-        return {"stopped": True}
-    return {"report": encode(report)}
+def _kind(error: Exception) -> str:
+    """What the slot does about it."""
+    kinds: dict[type[Exception], str] = {
+        Corrupt: "corrupt", StorageError: "storage", Diverged: "diverged"
+    }  # fmt: skip
+    named = next((kind for cls, kind in kinds.items() if isinstance(error, cls)), None)
+    return named or ("memory" if out_of_memory(error) else "crash")
 
 
 def _sentence(error: Exception) -> str:

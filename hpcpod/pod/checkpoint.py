@@ -10,57 +10,103 @@ from typing import Any
 import torch
 
 from hpcpod.agents.base import Agent, Buffer
-from hpcpod.agents.fusion import fusion_rules
+from hpcpod.agents.fusion import fusion_rule
 from hpcpod.envs.vec_env import State
 from hpcpod.errors import Corrupt
 from hpcpod.pod.ranks.communicator import ALONE, Communicator
+from hpcpod.pod.ranks.team import together
 from hpcpod.records import Checkpoint, Segment, decode, encode
 from hpcpod.storage.blobs import Arrays, Blobs
 
 SEGMENT_ROWS_BYTES = 64 * 2**20
 """A segment holds about this many bytes at most, so that writing one needs little memory."""
 
+_OWN = ("buffer", "worker", "fusion")
+"""Extra states of which each rank has its own."""
+
 
 class Checkpoints:
     """Saves and restores one pod, remembering which replay rows lie in blobs already."""
 
-    def __init__(
-        self, blobs: Blobs, meta: Mapping[str, Any], group: Communicator = ALONE
-    ) -> None:
+    def __init__(self, blobs: Blobs, meta: Mapping[str, Any], group: Communicator = ALONE) -> None:
         self._blobs = blobs
         self._meta = dict(meta)
         self._group = group
         self._segments: list[Segment] = []
 
     def save(
-        self, agent: Agent, buffer: Buffer, env_steps: int, extra: Mapping[str, State] | None = None
+        self,
+        agent: Agent,
+        buffer: Buffer,
+        env_steps: int,
+        extra: Mapping[str, State] | None = None,
+        *,
+        equal: bool = True,
     ) -> Checkpoint:
         """Write the agent, the rows that no segment holds yet, and ``extra`` named states.
 
         The blobs are durable before the checkpoint that names them is returned. Of several ranks,
         all of which must call this, the first one writes the agent, which they share, and each
-        its own rows, ``extra`` and what of the agent is its own; all get the same checkpoint.
+        its own rows, ``extra`` and what of the agent is local; all get the same checkpoint.
+
+        Args:
+            agent: of this rank.
+            buffer: of this rank.
+            env_steps: experience of the pod.
+            extra: of this rank.
+            equal: whether the ranks' agents are equal; if not, each writes the whole of its own.
+
+        Raises:
+            StorageError: the filesystem refused, here or on another rank.
+            RankLost: another rank is gone.
+        """
+        whole = not equal or self._group.rank == 0
+        own = together(
+            self._group, lambda: self.save_own(agent, buffer, env_steps, extra, whole=whole)
+        )
+        if self._group.size == 1:
+            return own
+        told = [json.loads(text) for text in self._group.gather(json.dumps(encode(own)))]
+        first, *others = (decode(Checkpoint, checkpoint) for checkpoint in told)
+        return replace(first, others=tuple(part for other in others for part in other.parts))
+
+    def save_own(
+        self,
+        agent: Agent,
+        buffer: Buffer,
+        env_steps: int,
+        extra: Mapping[str, State] | None = None,
+        *,
+        whole: bool = True,
+    ) -> Checkpoint:
+        """Write what this rank has, and exchange nothing.
+
+        Args:
+            agent: as for ``save``.
+            buffer: as for ``save``.
+            env_steps: as for ``save``.
+            extra: as for ``save``.
+            whole: the whole agent, or what of it is local.
+
+        Raises:
+            StorageError: the filesystem refused.
         """
         segments = self._save_rows(buffer)
-        state = agent.state()
-        if self._group.rank > 0:
-            rules = fusion_rules(agent, state)
-            state = {name: tensor for name, tensor in state.items() if rules[name] == "local"}
+        state = agent.state() if whole else local(agent, agent.state())
         parts: dict[str, State] = {"agent": state, "buffer": buffer.marks(), **(extra or {})}
         arrays = {
             f"{part}/{name}": tensor.detach().cpu().numpy()
             for part, state in parts.items()
             for name, tensor in state.items()
         }
-        core = self._blobs.put(arrays, {**self._meta, "env_steps": env_steps, "rows": buffer.rows})
+        rank = self._group.rank
+        meta = {"rank": rank} if rank else {}
+        core = self._blobs.put(
+            arrays, {**self._meta, **meta, "env_steps": env_steps, "rows": buffer.rows}
+        )
         # Not before: what is put again after a failure is young again, and not swept as dust.
         self._segments = segments
-        own = Checkpoint(core, env_steps, buffer.rows, tuple(segments))
-        if self._group.size == 1:
-            return own
-        told = self._group.gather(json.dumps(encode(own)))
-        first, *others = (decode(Checkpoint, json.loads(text)) for text in told)
-        return replace(first, others=tuple(others))
+        return Checkpoint(core, env_steps, buffer.rows, tuple(segments), rank)
 
     def load(
         self,
@@ -73,6 +119,9 @@ class Checkpoints:
     ) -> dict[str, State]:
         """Restore agent and buffer; return the extra states by name.
 
+        A rank of which the checkpoint holds no part takes another's rows: its parent had fewer
+        ranks, or it was lost.
+
         Args:
             checkpoint: of an agent and a buffer of these kinds.
             agent: takes over the state.
@@ -84,21 +133,29 @@ class Checkpoints:
             Corrupt: a blob is missing or does not match its name.
         """
         parts = self._parts(checkpoint.core)
-        shared = parts.pop("agent")
-        # A parent may have had fewer ranks: then some children share what one of them had.
-        members = (checkpoint, *checkpoint.others)
-        own = members[self._group.rank % len(members)]
-        if own is not checkpoint:
-            parts = self._parts(own.core)
-            shared = shared | parts.pop("agent")
-        agent.load(shared)
-        checkpoint = own
+        if "agent" not in parts:
+            raise Corrupt(f"checkpoint {checkpoint.core[:12]} holds no agent")
+        state = parts.pop("agent")
+        # A survivor's checkpoint has none: its agent is newer than what the others saved.
+        saved_together = "fusion" in parts
+        members = checkpoint.parts
+        own = checkpoint.part(self._group.rank) or members[self._group.rank % len(members)]
+        if own.rank != checkpoint.rank:
+            beside = self._parts(own.core)
+            its = beside.pop("agent", {})
+            parts = {name: part for name, part in parts.items() if name not in _OWN}
+            parts |= {name: part for name, part in beside.items() if name in _OWN}
+            if not saved_together:
+                its = local(agent, its)
+                parts.pop("fusion", None)
+            state = state | its
+        agent.load(state)
         marks = parts.pop("buffer", None)
-        first = 0 if most_rows is None else checkpoint.rows - most_rows
-        self._segments = [s for s in checkpoint.segments if s.start >= first]
+        first = 0 if most_rows is None else own.rows - most_rows
+        self._segments = [s for s in own.segments if s.start >= first]
         if not kept:
             rows = [(s.start, self._segment(s)) for s in self._segments]
-            buffer.restore(checkpoint.rows, rows, marks)
+            buffer.restore(own.rows, rows, marks)
         return parts
 
     def _parts(self, core: str) -> dict[str, State]:
@@ -106,8 +163,6 @@ class Checkpoints:
         for name, array in read_arrays(self._blobs, core).items():
             part, _, key = name.partition("/")
             parts.setdefault(part, {})[key] = torch.from_numpy(array)
-        if "agent" not in parts:
-            raise Corrupt(f"checkpoint {core[:12]} holds no agent")
         return parts
 
     def _segment(self, segment: Segment) -> State:
@@ -127,6 +182,11 @@ class Checkpoints:
             segments.append(Segment(start, stop, digest))
             start = stop
         return segments
+
+
+def local(agent: Agent, state: State) -> State:
+    """What of an agent's state each rank keeps to itself."""
+    return {name: tensor for name, tensor in state.items() if fusion_rule(agent, name) == "local"}
 
 
 def read_arrays(blobs: Blobs, sha256: str) -> Arrays:

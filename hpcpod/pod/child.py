@@ -8,18 +8,14 @@ import os
 import select
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Literal
 
-from hpcpod.config.schema import ResourcesConfig
-from hpcpod.records import Order, Rescore, encode
-
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-
-CALM = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}
-"""Threads that wait fall asleep soon. By default they spin on: beside a busy neighbour two of them
-made PPO's updates 20 to 60 times as slow as one. Sleeping at once halves them on quiet cores."""
+from hpcpod.config.schema import RunConfig
+from hpcpod.config.shape import ranks_of
+from hpcpod.pod.orders import STOP, line_of
+from hpcpod.pod.starting import command, environment, on_slurm
+from hpcpod.records import Order
 
 CLOSE_SECONDS = 5.0
 """How long a process that has nothing more to do may take to end."""
@@ -29,7 +25,8 @@ class ChildDied(Exception):
     """The training process ended in the middle of an order."""
 
     def __init__(self, returncode: int) -> None:
-        killed = -returncode if returncode < 0 else 0
+        # A shell, srun and mpirun tell of a signal by 128 more.
+        killed = -returncode if returncode < 0 else max(0, returncode - 128)
         self.kind: Literal["crash", "memory"] = "memory" if killed == signal.SIGKILL else "crash"
         if killed == signal.SIGKILL:
             why = "was killed (SIGKILL: most often the memory limit)"
@@ -46,23 +43,30 @@ class Child:
     It leads a process group, so that whatever a simulator has started ends with it.
     """
 
-    def __init__(self, run: Path, slot: str, resources: ResourcesConfig) -> None:
-        reading, writing = os.pipe()
-        threads = {name: str(resources.cpus_per_pod) for name in THREAD_VARIABLES}
+    def __init__(self, run: Path, slot: str, config: RunConfig) -> None:
+        """Start it, or one process for each rank of a pod.
+
+        Raises:
+            LaunchError: what starts ranks is not installed.
+        """
+        self._by_srun = on_slurm(config) and ranks_of(config) > 1
+        meeting = f"{slot}-{os.urandom(6).hex()}"
         self._process = subprocess.Popen(
-            [
-                sys.executable, "-u", "-m", "hpcpod.pod", str(run),
-                "--slot", slot, "--reply", str(writing), "--parent", str(os.getpid()),
-            ],
+            command(run, slot, config, meeting),
             stdin=subprocess.PIPE,
-            pass_fds=(writing,),
-            env={**CALM, **os.environ, **threads},
+            stdout=subprocess.PIPE,
+            env=environment(config),
             start_new_session=True,
-        )  # fmt: skip
-        os.close(writing)
-        os.set_blocking(reading, False)
-        self._reading = reading
+        )
+        assert self._process.stdout is not None
+        self._reading = self._process.stdout.fileno()
+        os.set_blocking(self._reading, False)
         self._received = b""
+
+    @property
+    def pid(self) -> int:
+        """Of the process, or of what has started one for each rank."""
+        return self._process.pid
 
     @property
     def ended(self) -> bool:
@@ -75,12 +79,8 @@ class Child:
         Raises:
             ChildDied: there is nobody to take it.
         """
-        kind = "rescore" if isinstance(order, Rescore) else "birth"
-        line = json.dumps({"kind": kind, "order": encode(order)}) + "\n"
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(line.encode())
-            self._process.stdin.flush()
+            self._write(line_of(order))
         except BrokenPipeError:
             raise ChildDied(self._process.wait()) from None
 
@@ -111,10 +111,21 @@ class Child:
 
     def ask_to_stop(self) -> None:
         """Have it checkpoint and end."""
-        self._process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(BrokenPipeError):
+            self._write(STOP)
+
+    def _write(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+        self._process.stdin.flush()
 
     def kill(self) -> None:
         """End it now, and all that it has started."""
+        if self._by_srun and not self.ended:
+            # An srun that is killed leaves its tasks alone in the job; one that is asked ends them.
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(CLOSE_SECONDS)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -127,4 +138,5 @@ class Child:
             self._process.wait(CLOSE_SECONDS)
         self.kill()
         self._process.wait()
-        os.close(self._reading)
+        assert self._process.stdout is not None
+        self._process.stdout.close()

@@ -9,7 +9,7 @@ from hpcpod.errors import Diverged
 
 
 class Learner:
-    """One agent's updates. With several ranks in a pod, this is where they are fused."""
+    """One agent's updates."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from hpcpod.config.schema import RunConfig
+from hpcpod.config.shape import shape_of
 from hpcpod.envs.threads import env_threads, set_env_threads
 
 _DEVICES = ("cpu", "cuda")
@@ -16,7 +17,7 @@ _DEVICES = ("cpu", "cuda")
 def set_numerics(config: RunConfig) -> None:
     """Set this process up as a run wants it."""
     torch.set_num_threads(config.pod.torch_threads)
-    set_env_threads(config.resources.cpus_per_pod)
+    set_env_threads(shape_of(config).cpus_per_rank)
     casts = config.pod.matmul == "bfloat16"
     torch.set_float32_matmul_precision("highest" if casts else config.pod.matmul)
     # The cache keeps cast weights until a ``with torch.autocast`` ends, and this one never does.

@@ -8,14 +8,12 @@ number of threads).
 
 from __future__ import annotations
 
+import json
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
-
-import torch
 
 from hpcpod import plugins
 from hpcpod.agents.base import Agent, Buffer
@@ -23,59 +21,24 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
 from hpcpod.envs.make import make_env
 from hpcpod.envs.vec_env import State, VecEnv, random_seeds
-from hpcpod.errors import Corrupt, StorageError
+from hpcpod.errors import Corrupt
 from hpcpod.pod.checkpoint import Checkpoints, read_arrays
-from hpcpod.pod.evaluator import Evaluator, Stopped, never
+from hpcpod.pod.device import device_of
+from hpcpod.pod.evaluator import Evaluator, Stopped
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.policy import agent_state, policy_meta
+from hpcpod.pod.ranks.communicator import ALONE, Communicator, RankLost
+from hpcpod.pod.ranks.fusion import Fusion
+from hpcpod.pod.ranks.guard import Guard
+from hpcpod.pod.ranks.team import agree, together
+from hpcpod.pod.replica import Replica
+from hpcpod.pod.round import Round, Watch
 from hpcpod.pod.worker import Worker
-from hpcpod.records import Birth, Checkpoint, Order, Report, Rescore, stable_hash
+from hpcpod.records import Birth, Checkpoint, Order, Report, Rescore, decode, encode, stable_hash
 from hpcpod.storage.patience import patiently
 from hpcpod.storage.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a round stands, for those who look."""
-
-    pod: str
-    round: int
-    env_steps: int
-    """Steps of experience of the agent."""
-    target_steps: int
-    """Steps at which the round ends."""
-    mean_return: float
-    """Mean return of the last training episodes; NaN before the first has ended."""
-    steps_per_second: float
-
-
-@dataclass
-class Watch:
-    """How a round is followed and stopped from outside."""
-
-    should_stop: Callable[[], bool] = never
-    on_progress: Callable[[Progress], None] = lambda progress: None
-
-
-@dataclass
-class _Round:
-    """The moving parts of a round in progress."""
-
-    birth: Birth
-    agent: Agent
-    buffer: Buffer
-    worker: Worker
-    checkpoints: Checkpoints
-    fusion: Fusion
-    env_steps: int = 0
-    """Experience of the agent, in environment steps."""
-    trained: int = 0
-    """Of these, trained in this round."""
-    inherited: tuple[float, ...] = ()
-    metrics: dict[str, float] = field(default_factory=dict)
-    train_seconds: float = 0.0
 
 
 class Pod:
@@ -88,6 +51,7 @@ class Pod:
         algorithms: Mapping[str, AlgorithmSpace],
         group: Communicator = ALONE,
     ) -> None:
+        """``group``: the processes that train it together; each makes a ``Pod`` of its own."""
         self._folder = folder
         self._group = group
         self._config = config
@@ -102,13 +66,16 @@ class Pod:
         self._kept: tuple[Checkpoint, Buffer] | None = None
 
     def execute(self, order: Order, slot: str, watch: Watch) -> Report:
-        """Train the round of a birth, or score the checkpoint of a rescore.
+        """Train the round of a birth, or score the checkpoint of a rescore, on all ranks at once.
+
+        Of several ranks the first one scores what was trained; the others' reports have no returns.
 
         Raises:
             Stopped: ``watch.should_stop`` became true; the round can be resumed. Training
                 stops between two iterations: only there is a state that is worth saving.
             Diverged: the agent's numbers are not finite.
             Corrupt: a checkpoint can't be read.
+            RankLost: another rank is gone; the round can be resumed from where this one was.
         """
         began = time.monotonic()
         self._evaluate_seconds = 0.0
@@ -141,6 +108,8 @@ class Pod:
         return {**meta, "pod": order.pod, "round": order.round}
 
     def _rescore(self, order: Rescore, slot: str, watch: Watch) -> Report:
+        if self._group.rank > 0:
+            return Report(order.id, order.pod, order.round, order.attempt, slot)
         agent = self._agent(order.algorithm, order.hyperparameters, 0)
         agent.load(agent_state(read_arrays(self._folder.blobs, order.checkpoint.core)))
         panel = self._config.seed, order.purpose, order.number
@@ -163,53 +132,107 @@ class Pod:
 
     def _train(self, birth: Birth, slot: str, watch: Watch) -> Report:
         running = self._begin(birth, watch)
-        self._iterate(running, watch)
         try:
-            returns = self._panel(running.agent, watch, birth.round)
-        except Stopped:
-            self._save_resume(running)
+            running.iterate(watch)
+            checkpoint = patiently(lambda: running.save({}), watch.should_stop)
+        except RankLost as lost:
+            running.survive(lost)
             raise
-        checkpoint = patiently(
-            lambda: running.checkpoints.save(running.agent, running.buffer, running.env_steps),
-            watch.should_stop,
-        )
-        self._kept = checkpoint, running.buffer
+        self._kept = checkpoint, running.replica.buffer
+        returns: tuple[float, ...] = ()
+        if self._group.rank == 0:
+            try:
+                returns = self._panel(running.replica.agent, watch, birth.round)
+            except Stopped:
+                running.save_trained(checkpoint)
+                raise
         return Report(
             birth.id, birth.pod, birth.round, birth.attempt, slot, returns,
             inherited_returns=running.inherited,
             checkpoint=checkpoint,
             trained_steps=running.trained,
             train_seconds=running.train_seconds,
-            metrics=running.metrics,
+            metrics=running.replica.metrics,
         )  # fmt: skip
 
-    def _begin(self, birth: Birth, watch: Watch) -> _Round:
+    def _begin(self, birth: Birth, watch: Watch) -> Round:
         """Set a round up: from the last checkpoint inside it if there is one, else its start."""
         kept = self._take_kept(birth)  # first: not two buffers at once
-        resume = self._folder.latest_resume(birth.pod, birth.round)
+        resume = self._latest_resume(birth)
         if resume is not None:
             kept = None
             try:
-                return self._resumed(birth, resume)
+                return together(self._group, lambda: self._resumed(birth, resume))
             except Corrupt as error:
                 log.warning("%s goes back to the round's start: %s", birth.id, error)
+        running = together(self._group, lambda: self._started(birth, kept))
+        if birth.inherited:
+            running.inherited = self._inherited(running.replica.agent, watch, birth)
+        rank = self._rank_of_seed
+        running.replica.agent.reseed(stable_hash(birth.seed, "round", birth.round, *rank))
+        self._reset(running, birth, *rank)
+        return running
+
+    def _latest_resume(self, birth: Birth) -> Checkpoint | None:
+        """As rank 0 sees it: a shared filesystem may show it to some ranks later."""
+        found = self._folder.latest_resume(birth.pod, birth.round)
+        told = self._group.gather("" if found is None else json.dumps(encode(found)))[0]
+        return decode(Checkpoint, json.loads(told)) if told else None
+
+    @property
+    def _rank_of_seed(self) -> tuple[int, ...]:
+        """What seeds depend on beside all else; rank 0 has those of a pod of one rank."""
+        return (self._group.rank,) if self._group.rank else ()
+
+    def _reset(self, running: Round, birth: Birth, *which: int | str) -> None:
+        """Begin the environments anew."""
+        num_envs = self.env.spec.num_envs
+        running.replica.worker.reset(
+            random_seeds(birth.seed, "train", birth.round, *which, count=num_envs)
+        )
+
+    def _inherited(self, agent: Agent, watch: Watch, birth: Birth) -> tuple[float, ...]:
+        """The panel of a copied parent; every rank runs it, and so none waits."""
+        returns: tuple[float, ...] = ()
+        stopped = False
+        try:
+            returns = together(self._group, lambda: self._panel(agent, watch, birth.round - 1))
+        except Stopped:
+            stopped = True
+        if agree(self._group, stop=stopped).stop:
+            raise Stopped
+        return returns
+
+    def _started(self, birth: Birth, kept: Buffer | None) -> Round:
+        """The round at its start."""
         running = self._empty(birth, kept)
+        parts: dict[str, State] = {}
         if birth.checkpoint is not None:
             cap = self._config.pod.inherit_transitions
             most = None if cap is None or not birth.inherited else cap // self.env.spec.num_envs
-            running.checkpoints.load(
-                birth.checkpoint, running.agent, running.buffer,
+            parts = running.checkpoints.load(
+                birth.checkpoint, running.replica.agent, running.replica.buffer,
                 most_rows=most, kept=kept is not None,
             )  # fmt: skip
             running.env_steps = birth.checkpoint.env_steps
-        if birth.inherited:
-            running.inherited = self._panel(running.agent, watch, birth.round - 1)
-        rank, num_envs = self._group.rank, self.env.spec.num_envs
-        # Of rank 0 as of a pod of one rank.
-        own = (rank,) if rank else ()
-        running.agent.reseed(stable_hash(birth.seed, "round", birth.round, *own))
-        running.worker.reset(random_seeds(birth.seed, "train", birth.round, *own, count=num_envs))
+            running.saved = birth.checkpoint
+        self._join(running, parts.get("fusion"))
         return running
+
+    def _join(self, running: Round, fused: State | None) -> None:
+        """Have the replica fused from now on."""
+        if self._group.size == 1:
+            return
+        config = self._config.pod.fusion
+        fusion = plugins.make(Fusion, "fusions", config.scheme, running.replica.agent, self._group)
+        guard = Guard(self._group, config.guard, self._guarded) if config.guard else None
+        running.replica.begin(config, fusion, guard, fused)
+
+    def _guarded(self, agent: Agent, fusion: int) -> tuple[float, ...]:
+        episodes = self._config.round.episodes
+        return self._evaluator.evaluate(
+            agent, self._config.seed, "guard", fusion, episodes=episodes
+        )
 
     def _take_kept(self, birth: Birth) -> Buffer | None:
         """The buffer of the last round, if this is the same pod's next: it is not read again."""
@@ -217,113 +240,41 @@ class Pod:
         same = kept is not None and kept[0] == birth.checkpoint and not birth.inherited
         return kept[1] if kept is not None and same else None
 
-    def _empty(self, birth: Birth, buffer: Buffer | None = None) -> _Round:
+    def _empty(self, birth: Birth, buffer: Buffer | None = None) -> Round:
         agent = self._agent(birth.algorithm, birth.hyperparameters, birth.seed)
         checkpoints = Checkpoints(self._folder.blobs, self._meta(birth), self._group)
+        config = self._config
+        worker = plugins.make(Worker, "workers", config.pod.worker, self.env)
+        learner = plugins.make(Learner, "learners", config.pod.learner, agent)
         if buffer is None:
             buffer = agent.make_buffer()
-        fusion = plugins.make(Fusion, "fusions", self._config.pod.fusion.scheme, agent, self._group)
-        return _Round(birth, agent, buffer, Worker(self.env), checkpoints, fusion)
+        replica = Replica(agent, buffer, worker, learner, self._group)
+        return Round(birth, replica, checkpoints, self._folder, config, self._group)
 
-    def _resumed(self, birth: Birth, checkpoint: Checkpoint) -> _Round:
+    def _resumed(self, birth: Birth, checkpoint: Checkpoint) -> Round:
         running = self._empty(birth)
-        parts = running.checkpoints.load(checkpoint, running.agent, running.buffer)
-        if "worker" in parts:
-            running.worker.restore(parts["worker"])
+        replica = running.replica
+        parts = running.checkpoints.load(checkpoint, running.replica.agent, replica.buffer)
+        running.saved = checkpoint
         running.env_steps = checkpoint.env_steps
         running.trained = int(parts["round"]["trained"])
         running.inherited = tuple(parts["round"]["inherited"].tolist())
         running.train_seconds = float(parts["round"]["train_seconds"])
-        running.metrics = {name: float(value) for name, value in parts["metrics"].items()}
+        replica.metrics = {name: float(value) for name, value in parts["metrics"].items()}
+        if "worker" in parts and checkpoint.part(self._group.rank) is not None:
+            replica.worker.restore(parts["worker"])
+        elif running.env_steps < running.target:  # lost with its rank
+            anew = "anew", self._group.rank
+            replica.agent.reseed(stable_hash(birth.seed, "round", birth.round, *anew))
+            self._reset(running, birth, *anew)
+        self._join(running, parts.get("fusion"))
         log.info("%s goes on at %d env steps", birth.id, running.env_steps)
         return running
-
-    def _iterate(self, running: _Round, watch: Watch) -> None:
-        """Collect and update until the round's steps are done."""
-        birth, config = running.birth, self._config
-        target = self._target(birth)
-        learner = Learner(running.agent)
-        began, before, saved = time.monotonic(), running.env_steps, time.monotonic()
-        told = 0.0
-        while running.env_steps < target:
-            steps = running.agent.horizon
-            last = running.env_steps + steps * self.env.spec.num_envs >= target
-            counted = running.worker.collect(running.agent, running.buffer, steps, cut=last)
-            running.metrics = dict(learner.learn(running.buffer))
-            if math.isfinite(running.worker.mean_return):
-                running.metrics["training_return"] = running.worker.mean_return
-            running.env_steps += counted
-            running.trained += counted
-            now = time.monotonic()
-            if now - told > 0.5 or running.env_steps >= target:
-                told = now
-                rate = (running.env_steps - before) / max(now - began, 1e-9)
-                watch.on_progress(
-                    Progress(
-                        birth.pod, birth.round, running.env_steps, target,
-                        running.worker.mean_return, rate,
-                    )
-                )  # fmt: skip
-            stop = watch.should_stop() and running.env_steps < target
-            if stop or now - saved > config.pod.checkpoint_seconds:
-                running.train_seconds += now - began
-                began, before = now, running.env_steps
-                saved = now if self._save_resume(running) else saved
-            if stop:
-                raise Stopped
-        running.train_seconds += time.monotonic() - began
-
-    def _target(self, birth: Birth) -> int:
-        """Steps of experience at which a round's training is done."""
-        return birth.round * self._config.round.env_steps
-
-    def _save_resume(self, running: _Round) -> bool:
-        """Checkpoint inside the round; False if the environment's state can't be saved.
-
-        Such a round is done again from its start, with the same seeds and the same end; but
-        once its training is done, and it has only to be scored, that state is not needed.
-        A disk that refuses costs this checkpoint, not the round.
-        """
-        trained = running.env_steps >= self._target(running.birth)
-        worker = {} if trained else running.worker.state()
-        if worker is None:
-            return False
-        progress: State = {
-            "trained": torch.tensor(running.trained),
-            "inherited": torch.tensor(running.inherited, dtype=torch.float64),
-            "train_seconds": torch.tensor(running.train_seconds, dtype=torch.float64),
-        }
-        metrics = {
-            name: torch.tensor(value, dtype=torch.float64)
-            for name, value in running.metrics.items()
-        }
-        birth = running.birth
-        try:
-            checkpoint = running.checkpoints.save(
-                running.agent, running.buffer, running.env_steps,
-                {"worker": worker, "round": progress, "metrics": metrics},
-            )  # fmt: skip
-            self._folder.save_resume(birth.pod, birth.round, birth.attempt, checkpoint)
-        except StorageError as error:
-            log.warning("%s has no new checkpoint to resume from: %s", birth.id, error)
-        return True
 
     def close(self) -> None:
         """Close the environments."""
         if self._env is not None:
             self._env.close()
-
-
-def device_of(config: RunConfig) -> str:
-    """Where a pod of this run trains: ``cpu`` or ``cuda``."""
-    if config.pod.device != "auto":
-        return config.pod.device
-    if config.resources.gpus_per_pod == 0:
-        return "cpu"
-    if torch.cuda.is_available():
-        return "cuda"
-    log.warning("torch %s sees no GPU here: this pod trains on the CPU", torch.__version__)
-    return "cpu"
 
 
 def env_factory(config: RunConfig, device: str) -> Callable[[int], VecEnv]:

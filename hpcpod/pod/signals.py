@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import sys
+import time
 from collections.abc import Iterable
 from types import FrameType
 
@@ -42,21 +43,23 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
         raise SystemExit(75)
 
 
-def end_group_with(pipe: int) -> None:
-    """Have this process group killed once nobody reads a pipe any more. Call before any thread.
+def end_group_with(pipe: int, patience: float = 0.0) -> None:
+    """Have this process group killed once a pipe's other end is gone. Call before any thread.
 
     The kernel's parent-death signal reaches one process; the workers of a simulator would stay
     behind. The one that waits is a process, not a thread: a simulator may hold the
     interpreter's lock for ever.
 
     Args:
-        pipe: file descriptor of the writing end.
+        pipe: file descriptor of this end, for reading or for writing.
+        patience: seconds that the group has to end by itself then.
     """
     if os.fork() > 0:
         return
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     hangup = select.poll()
-    hangup.register(pipe, 0)  # asks for nothing; an error, the reader's end, is always told
+    hangup.register(pipe, 0)  # asks for nothing; that the other end is gone is always told
     hangup.poll()
+    time.sleep(patience)
     os.killpg(0, signal.SIGKILL)

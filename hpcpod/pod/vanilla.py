@@ -11,11 +11,13 @@ from hpcpod import plugins
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
 from hpcpod.envs.vec_env import random_seeds
+from hpcpod.pod.device import device_of
 from hpcpod.pod.evaluator import Evaluator
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.numerics import numerics
-from hpcpod.pod.pod import Progress, device_of, env_factory, make_agent
+from hpcpod.pod.pod import env_factory, make_agent
 from hpcpod.pod.policy import Policy, policy_meta
+from hpcpod.pod.round import Progress
 from hpcpod.pod.worker import Worker
 from hpcpod.records import stable_hash
 from hpcpod.storage.blobs import write_blob_file

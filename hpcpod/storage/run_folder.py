@@ -260,6 +260,11 @@ class RunFolder:
         path = self._resume(pod) / f"{round:05d}-{attempt}.json"
         self.disk.replace(path, seal(encode(_Resume(pod, round, checkpoint))))
 
+    def publish_survivor(self, pod: str, round: int, attempt: int, checkpoint: Checkpoint) -> bool:
+        """``save_resume`` by a rank that has lost others; False if another survivor was first."""
+        path = self._resume(pod) / f"{round:05d}-{attempt}-survivor.json"
+        return self.disk.publish(path, seal(encode(_Resume(pod, round, checkpoint))))
+
     def latest_resume(self, pod: str, round: int) -> Checkpoint | None:
         """The furthest checkpoint of a round, whichever attempt made it; None if there is none.
 

@@ -42,7 +42,7 @@ class Own:
         ("optimizer/actor/step", "max"),
         ("normalizer/mean", "moments"),
         ("normalizer/obs/count", "moments"),
-        ("env_steps", "max"),
+        ("env_steps", "sum"),
         ("updates", "max"),
         ("rng", "local"),
     ],
@@ -65,7 +65,7 @@ def test_an_agent_declares_its_own_names_and_overrules_the_usual_ones() -> None:
             PPO(spec(), PPOConfig(), 0),
             "scale",
             "how replicas of PPO are fused is not decided: the tensor 'scale' of its state has no"
-            " rule; declare FUSION = {'scale': ...} in the class, with one of 'mean', 'max',"
+            " rule; declare FUSION = {'scale': ...} in the class, with one of 'mean', 'max', 'sum',"
             " 'moments' or 'local'",
         ),
         (Own, "twice/a", "has two rules, in {'twice/*': 'mean', 'twice/a': 'max'}; declare"),
@@ -94,7 +94,7 @@ def test_a_whole_state_is_decided_at_once() -> None:
     assert (
         rules["network/temperature/log_alpha"] == rules["target/critics/hidden.weights.0"] == "mean"
     )
-    assert rules["optimizer/temperature/step"] == rules["env_steps"] == "max"
+    assert rules["optimizer/temperature/step"] == "max" and rules["env_steps"] == "sum"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.evaluator import Stopped
-from hpcpod.pod.pod import Pod, Watch
+from hpcpod.pod.pod import Pod
+from hpcpod.pod.round import Watch
 from hpcpod.records import Birth, Report
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board

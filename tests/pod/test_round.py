@@ -20,7 +20,8 @@ from hpcpod.errors import Corrupt, Diverged, StorageError
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.checkpoint import Checkpoints
 from hpcpod.pod.evaluator import PanelEvaluator, Stopped
-from hpcpod.pod.pod import Progress, Watch, make_agent
+from hpcpod.pod.pod import make_agent
+from hpcpod.pod.round import Progress, Watch
 from hpcpod.pod.worker import Worker
 from hpcpod.records import Birth, Checkpoint, Report, encode
 from hpcpod.storage.blobs import Blobs
@@ -101,11 +102,11 @@ def test_a_round_that_was_stopped_while_it_was_scored_is_not_trained_again(
 SERVE = """
 import sys
 from pathlib import Path
-from hpcpod.pod.__main__ import serve
+from hpcpod.pod.__main__ import Server
 from hpcpod.pod.signals import StopFlag
 from hpcpod.storage.blobs import Blobs
 from hpcpod.storage.run_folder import RunFolder
-serve(RunFolder.open(sys.argv[1]), "there", StopFlag(), lambda m: print(m, flush=True))
+Server(RunFolder.open(sys.argv[1]), "there", StopFlag(), sys.stdout).serve()
 """
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 
@@ -34,20 +33,11 @@ class Communicator(Protocol):
         """``gloo``, ``nccl``, ``mpi`` or ``alone``."""
         ...
 
-    @property
-    def device(self) -> torch.device:
-        """Where vectors that it exchanges live."""
-        ...
-
     def sum_(self, vector: Tensor) -> None:
         """Add up every rank's vector, in place: float32 or float64, contiguous, on any device.
 
         All ranks end with the same bits.
         """
-        ...
-
-    def broadcast_(self, vector: Tensor) -> None:
-        """Give every rank the vector of rank 0, in place."""
         ...
 
     def gather(self, message: str) -> list[str]:
@@ -65,13 +55,9 @@ class Alone:
     rank = 0
     size = 1
     backend = "alone"
-    device = torch.device("cpu")
 
     def sum_(self, vector: Tensor) -> None:
         """It is the sum."""
-
-    def broadcast_(self, vector: Tensor) -> None:
-        """It has it."""
 
     def gather(self, message: str) -> list[str]:
         """Its own."""

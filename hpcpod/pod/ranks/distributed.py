@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import datetime
 import logging
+import os
+from collections.abc import Iterator
 from typing import Literal
 
 import torch
@@ -19,7 +21,11 @@ log = logging.getLogger(__name__)
 
 
 class Distributed:
-    """A process group of torch's, the only one of its process."""
+    """A process group of torch's, the only one of its process.
+
+    What ranks tell each other beside tensors always goes by gloo, which notices at once that
+    another rank is gone.
+    """
 
     def __init__(
         self,
@@ -34,18 +40,20 @@ class Distributed:
         Args:
             place: which rank this is.
             store: where they have met.
-            backend: what carries tensors.
-            device: of the tensors, this rank's own.
+            backend: what carries tensors that are on a GPU.
+            device: this rank's own.
             seconds: after which a rank that does not come is taken for lost.
 
         Raises:
             RankLost: not all ranks came.
         """
         self.rank, self.size, self.backend = place.rank, place.size, backend
-        self.device = device
+        # Else NCCL's watchdog ends the process, where an exception lets it save itself.
+        os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
         with _losses("joining the other ranks"):
             dist.init_process_group(
-                backend, store=store, rank=place.rank, world_size=place.size,
+                "gloo" if backend == "gloo" else "cpu:gloo,cuda:nccl",
+                store=store, rank=place.rank, world_size=place.size,
                 timeout=datetime.timedelta(seconds=seconds),
                 device_id=device if backend == "nccl" else None,
             )  # fmt: skip
@@ -55,23 +63,18 @@ class Distributed:
         with _losses("adding vectors up"):
             dist.all_reduce(vector)
 
-    def broadcast_(self, vector: Tensor) -> None:
-        """See ``Communicator``."""
-        with _losses("taking rank 0's vector"):
-            dist.broadcast(vector, src=0)
-
     def gather(self, message: str) -> list[str]:
         """See ``Communicator``."""
-        raw = torch.frombuffer(bytearray(message.encode()), dtype=torch.uint8)
-        lengths = torch.zeros(self.size, dtype=torch.int64, device=self.device)
+        raw = torch.tensor([*message.encode()], dtype=torch.uint8)
+        lengths = torch.zeros(self.size, dtype=torch.int64)
         lengths[self.rank] = len(raw)
         with _losses("gathering messages"):
             dist.all_reduce(lengths)
             sizes = [int(n) for n in lengths.tolist()]
-            room = torch.zeros(self.size, max(sizes), dtype=torch.uint8, device=self.device)
-            room[self.rank, : len(raw)] = raw.to(self.device)
+            room = torch.zeros(self.size, max(1, *sizes), dtype=torch.uint8)
+            room[self.rank, : len(raw)] = raw
             dist.all_reduce(room)
-        return [bytes(row[:n].tolist()).decode() for row, n in zip(room.cpu(), sizes, strict=True)]
+        return [bytes(row[:n].tolist()).decode() for row, n in zip(room, sizes, strict=True)]
 
     def close(self) -> None:
         """See ``Communicator``."""
@@ -80,9 +83,12 @@ class Distributed:
 
 
 @contextlib.contextmanager
-def _losses(doing: str):  # type: ignore[no-untyped-def]
+def _losses(doing: str) -> Iterator[None]:
     """Have torch's errors say ``RankLost``: it has one type for all that goes wrong."""
     try:
         yield
     except (RuntimeError, ValueError) as error:
-        raise RankLost(f"while {doing}: {str(error).splitlines()[0]}") from error
+        raise RankLost(
+            f"another rank of this pod is gone, or silent; while {doing}:"
+            f" {str(error).splitlines()[0]}"
+        ) from error

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from hpcpod.agents.base import Agent
-from hpcpod.agents.fusion import fusion_rules
+from hpcpod.agents.fusion import Rule, fusion_rules
+from hpcpod.agents.optimizer import Adam
 from hpcpod.envs.vec_env import State
+from hpcpod.errors import UserError
 from hpcpod.pod.ranks.communicator import Communicator
 from hpcpod.pod.ranks.layout import Layout
 
@@ -18,10 +21,41 @@ _LEAST = 1e-6
 
 
 class Fusion(Protocol):
-    """Makes the replicas of an agent, one on each rank, equal."""
+    """Makes the replicas of an agent, one on each rank, equal.
+
+    ``fusion_class(agent, group)`` makes one on each rank, of replicas that are equal.
+    """
+
+    @property
+    def equal(self) -> bool:
+        """Whether all replicas are equal now, but for what their rules say is local."""
+        ...
+
+    def learned(self) -> None:
+        """Told after each update of this replica, on all ranks at once.
+
+        Raises:
+            RankLost: another rank is gone.
+        """
+        ...
 
     def fuse(self, weight: float) -> None:
-        """Exchange and load, on all ranks at once; ``weight``: samples learned from since.
+        """Exchange and load, on all ranks at once.
+
+        Args:
+            weight: samples that this replica has learned from since the last fusion.
+
+        Raises:
+            RankLost: another rank is gone.
+        """
+        ...
+
+    def take(self, rank: int, own: State) -> None:
+        """Give all replicas the weights that one of them had, on all ranks at once.
+
+        Args:
+            rank: whose.
+            own: what the agent of this rank was then.
 
         Raises:
             RankLost: another rank is gone.
@@ -29,7 +63,7 @@ class Fusion(Protocol):
         ...
 
     def state(self) -> State:
-        """What fusing on needs, the same on every rank."""
+        """What fusing on needs beside the agent's own state."""
         ...
 
     def load(self, state: State) -> None:
@@ -40,26 +74,46 @@ class Fusion(Protocol):
 class Mean:
     """The mean of the replicas, weighted by samples (McMahan et al. 2017, arXiv:1602.05629)."""
 
-    def __init__(self, agent: Agent, ranks: Communicator) -> None:
-        """The replicas need not be equal yet: all take over rank 0's."""
-        self._agent, self._ranks = agent, ranks
+    def __init__(self, agent: Agent, group: Communicator) -> None:
+        """The replicas must be equal."""
+        self._agent, self._group = agent, group
         state = agent.state()
-        self._rules = fusion_rules(agent, state)
-        self._layout = Layout(self._rules, state, ranks.rank, ranks.size)
-        self._since = state
-        self._since = self._exchange(1.0 if ranks.rank == 0 else 0.0)
-        agent.load(self._since)
+        self._layout = Layout(
+            self._exchanged(fusion_rules(agent, state)), state, group.rank, group.size
+        )
+        self._kept = [*self._layout.since]
+        self._since: State = {}
+        self._remember(state)
+
+    def _exchanged(self, rules: Mapping[str, Rule]) -> Mapping[str, Rule]:
+        """By which rules a fusion goes."""
+        return rules
+
+    def _remember(self, fused: State) -> None:
+        self._since = {name: fused[name] for name in self._kept}
+        self.equal = True
+
+    def learned(self) -> None:
+        """See ``Fusion``."""
+        self.equal = False
 
     def fuse(self, weight: float) -> None:
         """See ``Fusion``. Where no rank has learned from anything, all count alike."""
-        fused = self._combined(self._exchange(max(weight, _LEAST)))
+        self._take(self._combined(self._exchange(max(weight, _LEAST))))
+
+    def take(self, rank: int, own: State) -> None:
+        """See ``Fusion``; statistics and counters stay those of all."""
+        self._agent.load(self._agent.state() | {name: own[name] for name in self._layout.mean})
+        self._take(self._exchange(1.0 if self._group.rank == rank else 0.0))
+
+    def _take(self, fused: State) -> None:
         self._agent.load(fused)
-        self._since = fused
+        self._remember(fused)
 
     def _exchange(self, weight: float) -> State:
         state = self._agent.state()
         self._layout.pack(state, weight)
-        self._ranks.sum_(self._layout.vector)
+        self._group.sum_(self._layout.vector)
         return self._layout.unpack(state, self._since)
 
     def _combined(self, mean: State) -> State:
@@ -67,12 +121,17 @@ class Mean:
         return mean
 
     def state(self) -> State:
-        """Nothing: the last fusion's moments are the agent's own when it is saved."""
-        return {}
+        """Of replicas that are not equal: what has been added since they were."""
+        if self.equal:
+            return {}
+        return {f"since/{name}": tensor.clone() for name, tensor in self._since.items()}
 
     def load(self, state: State) -> None:
         """See ``Fusion``."""
-        self._since = self._agent.state()
+        self._remember(self._agent.state())
+        since = {name: state[f"since/{name}"] for name in self._kept if f"since/{name}" in state}
+        self._since |= since
+        self.equal = not since
 
 
 class Nesterov(Mean):
@@ -83,13 +142,16 @@ class Nesterov(Mean):
     """
 
     def __init__(
-        self, agent: Agent, ranks: Communicator, rate: float = 0.7, momentum: float = 0.9
+        self, agent: Agent, group: Communicator, rate: float = 0.7, momentum: float = 0.9
     ) -> None:
         """η is ``rate``, μ is ``momentum``."""
-        super().__init__(agent, ranks)
+        super().__init__(agent, group)
         self._rate, self._momentum = rate, momentum
+        state = agent.state()
         weights = [name for name in self._layout.mean if name.startswith("network/")]
-        self._velocity = {name: torch.zeros_like(self._since[name]) for name in weights}
+        self._velocity = {name: torch.zeros_like(state[name]) for name in weights}
+        self._kept += weights
+        self._remember(state)
 
     def _combined(self, mean: State) -> State:
         moved = dict(mean)
@@ -100,11 +162,103 @@ class Nesterov(Mean):
         return moved
 
     def state(self) -> State:
-        """The momentum, by the weights' names."""
-        return {name: velocity.clone() for name, velocity in self._velocity.items()}
+        """The momentum too, by the weights' names."""
+        momentum = {f"velocity/{name}": u.clone() for name, u in self._velocity.items()}
+        return super().state() | momentum
 
     def load(self, state: State) -> None:
         """See ``Fusion``."""
         super().load(state)
         for name, velocity in self._velocity.items():
-            velocity.copy_(state[name])
+            if f"velocity/{name}" in state:
+                velocity.copy_(state[f"velocity/{name}"])
+
+
+class GradAllReduce(Mean):
+    """Synchronous gradients: every minibatch's is the mean of all ranks'.
+
+    What data-parallel training does (Li et al. 2020, arXiv:2006.15704), for comparison: an
+    exchange for each step of an optimizer instead of one for each update. Statistics and counters
+    are exchanged in ``fuse``.
+    """
+
+    def __init__(self, agent: Agent, group: Communicator) -> None:
+        """Take part in each step of the agent's optimizers, ``agent.optimizers()``.
+
+        Raises:
+            UserError: the agent does not show its optimizers.
+        """
+        super().__init__(agent, group)
+        shown = getattr(agent, "optimizers", None)
+        if shown is None:
+            raise UserError(
+                f"pod.fusion.scheme: grad_allreduce needs {type(agent).__name__}.optimizers(), the"
+                " hpcpod.agents.optimizer.Adam that it steps; use mean, or define it"
+            )
+        optimizers: list[Adam] = list(shown())
+        self._vectors = []
+        for optimizer in optimizers:
+            vector = optimizer.vector.new_zeros(len(optimizer.vector) + 1, requires_grad=False)
+            self._vectors.append(vector)
+            optimizer.exchange = self._exchanger(vector)
+
+    def _exchanged(self, rules: Mapping[str, Rule]) -> Mapping[str, Rule]:
+        # The same gradients from the same weights: what would be averaged is equal already.
+        return {name: "local" if rule == "mean" else rule for name, rule in rules.items()}
+
+    def _exchanger(self, vector: Tensor):  # type: ignore[no-untyped-def]
+        gradient, stepping = vector[:-1], vector[-1:]
+
+        def exchange(own: Tensor) -> None:
+            gradient.copy_(own)
+            stepping.fill_(1.0)
+            self._group.sum_(vector)
+            self._check(stepping)
+            torch.div(gradient, self._group.size, out=own)
+
+        return exchange
+
+    def learned(self) -> None:
+        """See ``Fusion``; finds out whether all have made as many steps.
+
+        Raises:
+            UserError: they have not.
+        """
+        super().learned()
+        vector = self._vectors[0].zero_()
+        self._group.sum_(vector)
+        self._check(vector[-1:], but=0)
+
+    def _check(self, stepping: Tensor, but: int | None = None) -> None:
+        count = int(stepping)
+        if count != (self._group.size if but is None else but):
+            raise UserError(
+                "pod.fusion.scheme: grad_allreduce needs as many steps of the optimizer on every"
+                f" rank, but {count} of {self._group.size} made one more than the others; use"
+                " mean, or let no rank stop early (target_kl: 0)"
+            )
+
+
+class Apart:
+    """No fusion: every rank trains a replica alone, and the first one is the pod's."""
+
+    equal = False
+
+    def __init__(self, agent: Agent, group: Communicator) -> None:
+        """Nothing is needed of either."""
+
+    def learned(self) -> None:
+        """See ``Fusion``."""
+
+    def fuse(self, weight: float) -> None:
+        """Nothing."""
+
+    def take(self, rank: int, own: State) -> None:
+        """Nothing."""
+
+    def state(self) -> State:
+        """Nothing."""
+        return {}
+
+    def load(self, state: State) -> None:
+        """Nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -12,10 +13,15 @@ from typing import Literal
 
 import torch
 
+import hpcpod
+from hpcpod.config.schema import RunConfig
+from hpcpod.config.shape import ranks_of
 from hpcpod.errors import LaunchError
+from hpcpod.pod.device import device_of, gpu_name, own_device
 from hpcpod.pod.ranks.communicator import Alone, Communicator
 from hpcpod.pod.ranks.place import Place
 from hpcpod.storage.disk import Disk
+from hpcpod.storage.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +46,27 @@ class Meeting:
     """What must be the same on all ranks, by a name that a message can use."""
 
 
+def join_run(place: Place, folder: RunFolder, config: RunConfig, meeting: str) -> Communicator:
+    """Meet the other ranks of a run's pod, with what each must have alike.
+
+    Raises:
+        LaunchError: as ``join`` does, or there are fewer GPUs here than ranks.
+        RankLost: as ``join`` does.
+    """
+    resolved = json.dumps(folder.config, sort_keys=True)
+    agreed = {
+        "the run's configuration": hashlib.sha256(resolved.encode()).hexdigest()[:12],
+        "how often the job was requeued": os.environ.get("SLURM_RESTART_COUNT", "0"),
+        "the version of hpcpod": hpcpod.__version__,
+        "the version of torch": torch.__version__,
+    }
+    fusion = config.pod.fusion
+    where = Meeting(
+        folder.disk, folder.path / "rendezvous", meeting, ranks_of(config), fusion.seconds, agreed
+    )
+    return join(place, where, fusion.backend, own_device(place, device_of(config)))
+
+
 def join(place: Place, meeting: Meeting, backend: Backend, device: torch.device) -> Communicator:
     """Meet the other ranks.
 
@@ -58,6 +85,7 @@ def join(place: Place, meeting: Meeting, backend: Backend, device: torch.device)
     group = _group(place, meeting, chosen, device)
     try:
         _agree(group, meeting.agreed)
+        _own_gpu_each(group, gpu_name(device))
     except BaseException:
         group.close()
         raise
@@ -117,6 +145,22 @@ def _agree(group: Communicator, agreed: Mapping[str, str]) -> None:
                     f"the ranks disagree on {name}: rank 0 has {told[0].get(name)}, rank {rank}"
                     f" has {other.get(name)}; they must be started together, from one run folder"
                 )
+
+
+def _own_gpu_each(group: Communicator, name: str) -> None:
+    """See that no two ranks train on one GPU: NCCL would refuse in words of its own, or hang.
+
+    Raises:
+        LaunchError: two do.
+    """
+    names = group.gather(name)
+    for rank, other in enumerate(names):
+        first = names.index(other)
+        if other and first < rank:
+            raise LaunchError(
+                f"ranks {first} and {rank} have the same GPU, {other}: give each its own"
+                " (resources.gpus_per_pod), or start fewer ranks (pod.ranks)"
+            )
 
 
 def _strangers(place: Place, size: int) -> str:

@@ -3,11 +3,12 @@
 A sum serves every rule of ``agents/fusion.py``, so one all-reduce is enough:
 
 - ``mean``: Σ w_r x_r, divided by Σ w_r, which lies in the vector too.
-- ``max`` and ``moments``: every rank has places of its own, where nobody else adds anything but
-  zeros; so each rank reads what all have written, bit by bit.
+- ``max``, ``sum`` and ``moments``: every rank has places of its own, where nobody else adds
+  anything but zeros; so each rank reads what all have written, bit by bit.
 
-Moments are those of RunningNorm. What is merged is what each rank has seen since the last fusion:
-merging totals would count the past once for every rank and fusion, until nothing new moved them.
+Moments are those of RunningNorm. What is merged, and what is summed, is what each rank has seen
+since the last fusion: merging totals would count the past once for every rank and fusion, until
+nothing new moved them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Layout:
         self._rank = rank
         self.mean = [name for name, rule in rules.items() if rule == "mean"]
         """Names of the tensors that are averaged."""
-        self._max = [name for name, rule in rules.items() if rule == "max"]
+        self.since = [name for name, rule in rules.items() if rule in ("sum", "moments")]
+        """Names of the tensors of which only what is new counts."""
+        self._whole = {name: rule for name, rule in rules.items() if rule in ("max", "sum")}
         self._moments = [
             name.removesuffix("count")
             for name, rule in rules.items()
@@ -50,12 +53,10 @@ class Layout:
     def _own(self, state: State) -> list[Tensor]:
         """What this rank writes into its places, float32 each."""
         written = []
-        for name in self._max:
-            value = state[name].flatten().to(torch.int64)
-            written += [value // _BASE, value % _BASE]
+        for name in self._whole:
+            written += _digits(state[name])
         for name in self._moments:
-            count = state[f"{name}count"].flatten().to(torch.int64)
-            written += [count // _BASE, count % _BASE]
+            written += _digits(state[f"{name}count"])
             written += [state[f"{name}mean"].flatten(), state[f"{name}var"].flatten()]
         return [part.float() for part in written]
 
@@ -66,34 +67,46 @@ class Layout:
         self._weight.fill_(weight)
         self._places.zero_()
         if own := self._own(state):
-            torch.cat(own, out=self._places[self._rank])
+            torch.cat([part.to(self._places.device) for part in own], out=self._places[self._rank])
 
     def unpack(self, state: State, since: State) -> State:
         """The state that all ranks have now, but for the tensors that are not exchanged.
 
         Args:
             state: of this rank.
-            since: the state after the last fusion, in which ``moments`` were equal everywhere.
+            since: of the names in ``since``, what they were after the last fusion, everywhere.
         """
         fused = dict(state)
         for name, part in zip(self.mean, self._means, strict=True):
             fused[name] = (part / self._weight).view_as(state[name]).to(state[name].dtype)
         own = [part.numel() for part in self._own(state)]
-        parts = iter(self._places.double().split_with_sizes(own, dim=1))
+        # On the CPU: these are few, and some of them live there.
+        parts = iter(self._places.cpu().double().split_with_sizes(own, dim=1))
 
         def whole() -> Tensor:
             high = next(parts)
             return high * _BASE + next(parts)
 
-        for name in self._max:
-            fused[name] = whole().amax(dim=0).view_as(state[name]).to(state[name].dtype)
+        for name, rule in self._whole.items():
+            told = whole()
+            if rule == "max":
+                value = told.amax(dim=0)
+            else:
+                before = since[name].cpu().double().flatten()
+                value = before + (told - before).sum(dim=0)
+            fused[name] = value.view_as(state[name]).to(state[name])
         for name in self._moments:
             count, mean, var = whole(), next(parts), next(parts)
-            before = {moment: since[name + moment].double() for moment in _MOMENTS}
-            for moment, value in merged(count, mean, var, before).items():
+            old = {moment: since[name + moment].cpu().double() for moment in _MOMENTS}
+            for moment, value in merged(count, mean, var, old).items():
                 like = state[name + moment]
-                fused[name + moment] = value.view_as(like).to(like.dtype)
+                fused[name + moment] = value.view_as(like).to(like)
         return fused
+
+
+def _digits(number: Tensor) -> list[Tensor]:
+    whole = number.flatten().to(torch.int64)
+    return [whole // _BASE, whole % _BASE]
 
 
 def merged(count: Tensor, mean: Tensor, var: Tensor, before: State) -> State:

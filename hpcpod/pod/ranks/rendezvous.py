@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import fcntl
 import json
 import os
 import socket
+import struct
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import psutil
-
-from torch.distributed.distributed_c10d import Store, TCPStore
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import Store
 
 from hpcpod.pod.ranks.communicator import RankLost
 from hpcpod.pod.ranks.place import Place
@@ -26,6 +27,8 @@ from hpcpod.storage.disk import Disk
 
 _POLL_SECONDS = 0.02
 LOOPBACK = "127.0.0.1"
+_SIOCGIFADDR = 0x8915
+"""Linux: the address of a network interface."""
 
 
 def meet(place: Place, disk: Disk, folder: Path, name: str, seconds: float) -> Store:
@@ -46,7 +49,7 @@ def meet(place: Place, disk: Disk, folder: Path, name: str, seconds: float) -> S
         host = own_address(place, os.environ)
         listening = socket.create_server((host, 0))
         port: int = listening.getsockname()[1]
-        store = TCPStore(
+        store: Store = dist.TCPStore(  # type: ignore[attr-defined]
             host, port, place.size, is_master=True, timeout=patience,
             wait_for_workers=False, master_listen_fd=listening.detach(),
         )  # fmt: skip
@@ -63,9 +66,12 @@ def meet(place: Place, disk: Disk, folder: Path, name: str, seconds: float) -> S
     address = json.loads(found)
     host, port = address["host"], address["port"]
     try:
-        return TCPStore(host, port, place.size, is_master=False, timeout=patience)
+        joined: Store = dist.TCPStore(  # type: ignore[attr-defined]
+            host, port, place.size, is_master=False, timeout=patience
+        )
     except RuntimeError as error:
         raise RankLost(f"rank 0 does not answer at {host}:{port}: {error}") from error
+    return joined
 
 
 def own_address(place: Place, environment: Mapping[str, str]) -> str:
@@ -78,13 +84,16 @@ def own_address(place: Place, environment: Mapping[str, str]) -> str:
 
 def interface_to(host: str) -> str | None:
     """Name of the network interface that leads there, for GLOO_SOCKET_IFNAME; None: unknown."""
-    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((host, 9))  # sends nothing
         except OSError:
             return None
         own = probe.getsockname()[0]
-    for name, addresses in psutil.net_if_addrs().items():
-        if any(address.address == own for address in addresses):
-            return name
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # it has no address
+                request = struct.pack("256s", name.encode())
+                found = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)[20:24]
+                if socket.inet_ntoa(found) == own:
+                    return name
     return None

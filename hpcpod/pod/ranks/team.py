@@ -1,17 +1,20 @@
-"""What the ranks of a pod decide together, once an iteration: to stop, to save, that one failed."""
+"""What the ranks of a pod decide together: to stop, to save, that one of them failed."""
 
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import torch
 
-from hpcpod.errors import Corrupt, Diverged, StorageError
-from hpcpod.pod.ranks.communicator import Communicator
+from hpcpod.errors import Corrupt, Diverged, StorageError, UserError, in_words
+from hpcpod.pod.ranks.communicator import Communicator, RankLost
+
+T = TypeVar("T")
 
 _KINDS: dict[str, type[Exception]] = {
-    "diverged": Diverged, "storage": StorageError, "corrupt": Corrupt
+    "diverged": Diverged, "corrupt": Corrupt, "storage": StorageError, "user": UserError
 }  # fmt: skip
 
 
@@ -31,9 +34,14 @@ class RankFailed(Exception):
 
 
 def agree(
-    group: Communicator, steps: int, *, stop: bool, save: bool, problem: Exception | None
+    group: Communicator,
+    steps: int = 0,
+    *,
+    stop: bool = False,
+    save: bool = False,
+    problem: Exception | None = None,
 ) -> Agreed:
-    """Tell all ranks how the iteration went here, and hear how it went there.
+    """Tell all ranks how it went here, and hear how it went there.
 
     Args:
         group: every rank must call this at the same place.
@@ -44,26 +52,53 @@ def agree(
 
     Raises:
         RankLost: a rank is gone.
-        Diverged, StorageError, Corrupt, RankFailed: a rank, named in the message, can't go on.
+        Diverged, StorageError, Corrupt, UserError, RankFailed: a rank, named in the message,
+            can't go on.
         Exception: ``problem`` itself, on the rank that has it.
     """
     if group.size == 1:
         if problem is not None:
             raise problem
         return Agreed(steps, stop, save)
-    told = torch.tensor(
-        [steps, stop, save, problem is not None], dtype=torch.float64, device=group.device
-    )
+    told = torch.tensor([steps, stop, save, problem is not None], dtype=torch.float64)
     group.sum_(told)
     total, stops, saves, problems = told.tolist()
     if problems:
-        kinds = (name for name, kind in _KINDS.items() if isinstance(problem, kind))
-        words = "" if problem is None else str(problem)
-        said = group.gather(json.dumps([next(kinds, "other"), words]))
-        if problem is not None:
-            raise problem
-        for rank, text in enumerate(said):
-            kind, reason = json.loads(text)
-            if reason:
-                raise _KINDS.get(kind, RankFailed)(f"rank {rank}: {reason}")
+        _raise(group, problem)
     return Agreed(int(total), bool(stops), bool(saves))
+
+
+def _raise(group: Communicator, problem: Exception | None) -> None:
+    own = ["", ""]
+    if problem is not None:
+        kinds = (name for name, kind in _KINDS.items() if isinstance(problem, kind))
+        kind = next(kinds, "other")
+        own = [kind, in_words(problem) if kind == "other" else str(problem)]
+    said = group.gather(json.dumps(own))
+    if problem is not None:
+        raise problem
+    for rank, text in enumerate(said):
+        kind, reason = json.loads(text)
+        if kind:
+            raise _KINDS.get(kind, RankFailed)(f"rank {rank}: {reason}")
+
+
+def together(group: Communicator, work: Callable[[], T]) -> T:
+    """Do something on every rank that the others must not wait for in vain if it fails here.
+
+    Args:
+        group: every rank must call this at the same place.
+        work: exchanges nothing itself.
+
+    Raises:
+        Exception: as ``agree`` does.
+    """
+    try:
+        done = work()
+    except RankLost:
+        raise
+    except Exception as error:
+        agree(group, problem=error)
+        raise  # never: agreeing has raised it
+    agree(group)
+    return done

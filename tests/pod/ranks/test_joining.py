@@ -15,7 +15,7 @@ def test_ranks_that_meet_exchange_sums_vectors_and_words(tmp_path: Path) -> None
     first, second = Gang(tmp_path, "exchange").results()
     assert first == second
     assert first == [
-        [0.0, 3.0, 6.0, 9.0, 12.0], [0.0, 0.0, 0.0], ["rank 0 ä", "rank 1 ärank 1 ä"], "gloo",
+        [0.0, 3.0, 6.0, 9.0, 12.0], ["", "", ""][:2], ["rank 0 ä", "rank 1 ärank 1 ä"], "gloo",
     ]  # fmt: skip
 
 

@@ -29,20 +29,22 @@ def replicas(count: int) -> list[State]:
     states = []
     for seed in range(count):
         state = PPO(spec(), PPOConfig(), seed=seed).state()
-        state["env_steps"] = torch.tensor(3_000_000_000 + seed)
+        state["env_steps"] = torch.tensor(3_000_000_000 + seed)  # 0, 1 and 2 since the last fusion
         state["optimizer/step"] = torch.tensor(17 * (seed + 1))
         states.append(state)
     return states
 
 
-def test_weights_are_averaged_by_samples_counters_are_the_largest_and_random_streams_stay() -> None:
+def test_weights_are_averaged_counters_are_added_or_the_largest_random_streams_stay() -> (
+    None
+):
     states = replicas(3)
     found = fused(states, states[0], [100.0, 300.0, 0.0])
     for state, own in zip(found, states, strict=True):
         weight = "network/policy.weight"
         expected = 0.25 * states[0][weight] + 0.75 * states[1][weight]
         assert torch.allclose(state[weight], expected, atol=1e-7)
-        assert int(state["env_steps"]) == 3_000_000_002
+        assert int(state["env_steps"]) == 3_000_000_003
         assert int(state["optimizer/step"]) == 51
         assert torch.equal(state["rng"], own["rng"])
     for name, tensor in found[0].items():

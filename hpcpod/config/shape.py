@@ -1,0 +1,68 @@
+"""How a pod lies on its machines: ranks, nodes, cores, GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpcpod.config.schema import RunConfig
+from hpcpod.errors import UserError
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What each part of a pod gets."""
+
+    ranks: int
+    """Processes that train the pod."""
+    nodes: int
+    """Nodes that they lie on, as many on each."""
+    cpus_per_rank: int
+    """Cores of a rank."""
+    gpus: int
+    """GPUs of the pod."""
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks on one node."""
+        return self.ranks // self.nodes
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs on one node."""
+        return self.gpus // self.nodes
+
+    @property
+    def cpus(self) -> int:
+        """Cores of the pod, over all nodes."""
+        return self.cpus_per_rank * self.ranks
+
+
+def shape_of(config: RunConfig, nodes: int = 1) -> Shape:
+    """The shape of this run's pods on that many nodes.
+
+    Raises:
+        UserError: ranks or GPUs can't be shared out evenly.
+    """
+    resources, ranks = config.resources, ranks_of(config)
+    if ranks % nodes:
+        raise UserError(
+            f"resources.nodes_per_pod: {ranks} ranks can't be shared out evenly to {nodes} nodes;"
+            " change pod.ranks, resources.gpus_per_pod or resources.nodes_per_pod"
+        )
+    return Shape(ranks, nodes, max(1, resources.cpus_per_pod // ranks), resources.gpus_per_pod)
+
+
+def ranks_of(config: RunConfig) -> int:
+    """Processes that train one pod.
+
+    Raises:
+        UserError: more than there are GPUs for.
+    """
+    gpus = config.resources.gpus_per_pod
+    ranks = config.pod.ranks or max(1, gpus)
+    if gpus and ranks not in (1, gpus):
+        raise UserError(
+            f"pod.ranks: a rank has one GPU, but there are {ranks} ranks and"
+            f" resources.gpus_per_pod is {gpus}; leave pod.ranks out, or make it {gpus}"
+        )
+    return ranks

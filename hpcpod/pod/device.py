@@ -1,0 +1,64 @@
+"""On what a pod's networks, buffers and simulators live."""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+
+from hpcpod.config.schema import RunConfig
+from hpcpod.errors import LaunchError
+from hpcpod.pod.ranks.place import Place
+
+log = logging.getLogger(__name__)
+
+
+def device_of(config: RunConfig) -> str:
+    """Where a pod of this run trains: ``cpu`` or ``cuda``, the process's current one."""
+    if config.pod.device != "auto":
+        return config.pod.device
+    if config.resources.gpus_per_pod == 0:
+        return "cpu"
+    if torch.cuda.is_available():
+        return "cuda"
+    log.warning("torch %s sees no GPU here: this pod trains on the CPU", torch.__version__)
+    return "cpu"
+
+
+def own_device(place: Place, device: str) -> torch.device:
+    """The rank's own device, which becomes the process's current one.
+
+    A rank takes the GPU of its local number; where Slurm has narrowed CUDA_VISIBLE_DEVICES to one
+    for each task already, that one.
+
+    Raises:
+        LaunchError: fewer GPUs are visible than there are ranks on this node.
+    """
+    if device == "cpu":
+        return torch.device("cpu")
+    number = gpu_number(place, torch.cuda.device_count())
+    torch.cuda.set_device(number)
+    return torch.device("cuda", number)
+
+
+def gpu_number(place: Place, visible: int) -> int:
+    """Which of the visible GPUs is this rank's.
+
+    Raises:
+        LaunchError: there are fewer than ranks on this node, and more than one.
+    """
+    if visible >= place.local_size:
+        return place.local_rank
+    if visible == 1:  # narrowed by whoever started it; that no other rank has it is checked later
+        return 0
+    raise LaunchError(
+        f"rank {place.rank} sees {visible} GPUs on its node, where {place.local_size} ranks run:"
+        " ask for as many (resources.gpus_per_pod), or for fewer ranks (pod.ranks)"
+    )
+
+
+def gpu_name(device: torch.device) -> str:
+    """What tells a GPU from all others, on whatever node."""
+    if device.type == "cpu":
+        return ""
+    return str(torch.cuda.get_device_properties(device).uuid)

@@ -1,0 +1,117 @@
+"""One rank's agent in training: it collects, learns, and is fused with the other ranks'."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from hpcpod.agents.base import Agent, Buffer
+from hpcpod.config.schema import FusionConfig
+from hpcpod.envs.vec_env import State
+from hpcpod.pod.learner import Learner
+from hpcpod.pod.ranks.communicator import Communicator, RankLost
+from hpcpod.pod.ranks.fusion import Fusion
+from hpcpod.pod.ranks.guard import Guard
+from hpcpod.pod.ranks.team import Agreed, agree
+from hpcpod.pod.worker import Worker
+
+
+class Replica:
+    """The moving parts of one rank, equal to the other ranks' after each fusion."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        buffer: Buffer,
+        worker: Worker,
+        learner: Learner,
+        group: Communicator,
+    ) -> None:
+        """All but the fusion, which ``begin`` takes once the agent is what it starts from."""
+        self.agent, self.buffer, self.worker = agent, buffer, worker
+        self.metrics: dict[str, float] = {}
+        """Of the last update, and ``training_return``."""
+        self._learner, self._group = learner, group
+        self._fusion: Fusion | None = None
+        self._guard: Guard | None = None
+        self._every = 1
+        self._iterations = 0
+        self._fresh = 0
+
+    def begin(
+        self,
+        config: FusionConfig,
+        fusion: Fusion,
+        guard: Guard | None = None,
+        state: State | None = None,
+    ) -> None:
+        """Be fused from now on.
+
+        Args:
+            config: how often.
+            fusion: made of this agent, as it is now.
+            guard: watches over the fusions; None: nobody does.
+            state: a ``state()`` to go on from; None: all replicas are equal now.
+        """
+        self._every, self._fusion, self._guard = config.every, fusion, guard
+        if state:
+            self._iterations, self._fresh = int(state["iterations"]), int(state["fresh"])
+            fusion.load(state)
+
+    @property
+    def equal(self) -> bool:
+        """Whether all replicas are equal, but for what is local to each."""
+        return self._fusion is None or self._fusion.equal
+
+    def state(self) -> State:
+        """What being fused on needs beside the agent's own state."""
+        if self._fusion is None:
+            return {}
+        counts = {"iterations": self._iterations, "fresh": self._fresh}
+        return {
+            **{name: torch.tensor(count) for name, count in counts.items()},
+            **self._fusion.state(),
+        }
+
+    def iterate(
+        self, *, cut: bool, should_stop: Callable[[], bool], due: Callable[[], bool]
+    ) -> Agreed:
+        """Collect a horizon's rows, update, and fuse when it is time, on all ranks at once.
+
+        Args:
+            cut: the round ends with these rows.
+            should_stop: whether this rank was asked to stop.
+            due: whether it is time for a checkpoint here.
+
+        Raises:
+            RankLost: another rank is gone.
+            Diverged: the numbers of some rank's agent are not finite.
+            Exception: whatever the environment or the agent of some rank raises.
+        """
+        counted, problem = 0, None
+        try:
+            counted = self.worker.collect(self.agent, self.buffer, self.agent.horizon, cut=cut)
+            self.metrics = dict(self._learner.learn(self.buffer))
+        except RankLost:
+            raise
+        except Exception as error:
+            problem = error
+        if math.isfinite(self.worker.mean_return):
+            self.metrics["training_return"] = self.worker.mean_return
+        if self._fusion is not None and problem is None:
+            self._fusion.learned()
+        agreed = agree(self._group, counted, stop=should_stop(), save=due(), problem=problem)
+        self._iterations += 1
+        self._fresh += counted
+        if self._fusion is not None and (cut or self._iterations % self._every == 0):
+            self._fuse(self._fusion)
+        return agreed
+
+    def _fuse(self, fusion: Fusion) -> None:
+        weight, self._fresh = float(self._fresh), 0
+        if self._guard is not None and self._guard.is_due(self._iterations // self._every):
+            self._guard.fuse(self.agent, fusion, weight)
+        else:
+            fusion.fuse(weight)

@@ -1,0 +1,88 @@
+"""How a slot starts the processes that train its pods: one, or one for each rank. No torch."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from hpcpod.config.schema import RunConfig
+from hpcpod.config.shape import Shape, shape_of
+from hpcpod.errors import LaunchError
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+CALM = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}
+"""Threads that wait fall asleep soon. By default they spin on: beside a busy neighbour two of them
+made PPO's updates 20 to 60 times as slow as one. Sleeping at once halves them on quiet cores."""
+
+WAIT_SECONDS = 60
+"""What the other ranks have to save themselves when one has ended."""
+
+
+def command(run: Path, slot: str, config: RunConfig, meeting: str) -> list[str]:
+    """The words that start all ranks; each gets the slot's orders, the first one replies.
+
+    Args:
+        run: the run folder.
+        slot: the slot's name.
+        config: of the run.
+        meeting: a name by which the ranks find each other, new each time.
+
+    Raises:
+        LaunchError: what starts ranks is not installed.
+    """
+    words = [sys.executable, "-u", "-m", "hpcpod.pod", str(run), "--slot", slot]
+    shape = shape_of(config, _nodes(config))
+    if shape.ranks == 1:
+        return [*words, "--parent", str(os.getpid())]
+    words += ["--meeting", meeting]
+    mpi = config.pod.fusion.backend == "mpi"
+    if on_slurm(config):
+        return [*_srun(shape, config.pod.fusion.mpi if mpi else "none"), *words]
+    if mpi:
+        starter = shutil.which("mpirun")
+        if starter is None:
+            raise LaunchError(
+                "pod.fusion.backend is mpi, but there is no mpirun on this machine; install an MPI"
+                " (Debian: openmpi-bin), or set the backend to gloo"
+            )
+        words = [
+            starter, "-n", str(shape.ranks), "--oversubscribe", "--bind-to", "none",
+            "--stdin", "all", *words,
+        ]  # fmt: skip
+        return [sys.executable, "-m", "hpcpod.pod.ranks.spawn", "1", "--", *words]
+    return [sys.executable, "-m", "hpcpod.pod.ranks.spawn", str(shape.ranks), "--", *words]
+
+
+def environment(config: RunConfig) -> Mapping[str, str]:
+    """The environment of a rank."""
+    cpus = str(shape_of(config).cpus_per_rank)
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return {**CALM, **os.environ, **{name: cpus for name in THREAD_VARIABLES}, **root}
+
+
+def on_slurm(config: RunConfig) -> bool:
+    """Whether this slot's ranks are started by srun."""
+    return config.cluster.launcher != "local" and "SLURM_JOB_ID" in os.environ
+
+
+def _nodes(config: RunConfig) -> int:
+    """Nodes of the job that this is."""
+    if not on_slurm(config):
+        return 1
+    return int(os.environ.get("SLURM_JOB_NUM_NODES") or os.environ.get("SLURM_NNODES") or 1)
+
+
+def _srun(shape: Shape, mpi: str) -> list[str]:
+    return [
+        "srun", f"--nodes={shape.nodes}", f"--ntasks={shape.ranks}",
+        f"--ntasks-per-node={shape.ranks_per_node}",
+        # Restated: Slurm 22.05 to 23.02 does not hand --cpus-per-task down.
+        f"--cpus-per-task={shape.cpus_per_rank}",
+        # No exclusive share of what other steps of this job, if there are any, have.
+        "--overlap", f"--mpi={mpi}", "--input=all",
+        "--kill-on-bad-exit=0", f"--wait={WAIT_SECONDS}",
+    ]  # fmt: skip

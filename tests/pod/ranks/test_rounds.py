@@ -1,0 +1,200 @@
+"""Rounds of several ranks: real processes, started, stopped, killed and resumed as a slot does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from hpcpod.config.resolved import Resolved
+from hpcpod.pod.child import Child
+from hpcpod.records import Birth, Report, decode
+from hpcpod.storage.run_folder import RunFolder
+from tests.pod.rounds import first_birth, onward
+from tests.small_runs import create, wait_for
+
+HERE = "tests.pod.ranks.fusions"
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which the fusions of ``fusions.py`` write what they saw."""
+    folder = tmp_path / "watched"
+    folder.mkdir()
+    monkeypatch.setenv("WATCHED", str(folder))
+    return folder
+
+
+def small(home: Path, *algorithms: str, ranks: int = 2, **sections: Any) -> RunFolder:
+    pod = {"ranks": ranks, "checkpoint_seconds": 1000, **sections.pop("pod", {})}
+    return create(home, *algorithms, pod=pod, **{"round": {"env_steps": 1024}, **sections})
+
+
+def child_of(folder: RunFolder) -> Child:
+    return Child(folder.path, "here", Resolved.from_document(folder.config).config)
+
+
+def converse(child: Child, birth: Birth, stop_after: int | None = None) -> dict[str, Any]:
+    """Have ranks train a round; the reply that ends it. ``stop_after``: env steps."""
+    child.send(birth)
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        reply = child.receive(1.0)
+        if reply is None:
+            continue
+        steps = reply.get("progress", {}).get("env_steps", 0)
+        if stop_after is not None and steps >= stop_after:
+            child.ask_to_stop()
+            stop_after = None
+        if "progress" not in reply:
+            return reply
+    raise AssertionError("no reply within 120 s")
+
+
+def trained(folder: RunFolder, birth: Birth, *stops: int) -> Report:
+    """A round of several ranks, stopped and resumed by new ones at these steps."""
+    for steps in (*stops, None):
+        child = child_of(folder)
+        try:
+            reply = converse(child, birth, steps)
+        finally:
+            child.close()
+        if steps is not None:
+            assert reply == {"stopped": True, "signalled": False}
+    return decode(Report, reply["report"])
+
+
+def lines(watched: Path, rank: int) -> list[str]:
+    return (watched / str(rank)).read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "algorithm", "ranks"),
+    [
+        ("Watched", "ppo", 3), ("Watched", "dqn", 2),
+        ("WatchedNesterov", "ppo", 2), ("WatchedGradients", "ppo", 2),
+    ],
+)  # fmt: skip
+def test_after_each_fusion_all_replicas_have_the_same_bits(
+    scheme: str, algorithm: str, ranks: int, tmp_path: Path, watched: Path
+) -> None:
+    folder = small(tmp_path, algorithm, ranks=ranks, pod={"fusion": {"scheme": f"{HERE}:{scheme}"}})
+    report = trained(folder, first_birth(folder))
+    seen = [lines(watched, rank) for rank in range(ranks)]
+    assert seen[0] and all(of_rank == seen[0] for of_rank in seen)
+    assert len(set(seen[0])) == len(seen[0])
+    assert report.trained_steps >= 1024
+    assert report.checkpoint is not None and len(report.checkpoint.others) == ranks - 1
+
+
+def test_learners_that_are_not_fused_go_apart(tmp_path: Path, watched: Path) -> None:
+    folder = small(tmp_path, pod={"fusion": {"scheme": f"{HERE}:WatchedApart"}})
+    trained(folder, first_birth(folder))
+    assert not set(lines(watched, 0)) & set(lines(watched, 1))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "fusion"),
+    [
+        ("ppo", {"scheme": "mean", "every": 3}), ("dqn", {"scheme": "mean"}),
+        ("ppo", {"scheme": "nesterov", "every": 2}), ("ppo", {"scheme": "none"}),
+    ],
+)  # fmt: skip
+def test_a_round_of_ranks_that_was_stopped_ends_as_one_that_was_not(
+    algorithm: str, fusion: dict[str, Any], tmp_path: Path
+) -> None:
+    calm, torn = (
+        small(tmp_path / name, algorithm, pod={"fusion": fusion}) for name in ("calm", "torn")
+    )
+    birth = torn_birth = first_birth(calm)
+    for stops in ((256,), ()):
+        one, other = trained(calm, birth), trained(torn, torn_birth, *stops)
+        assert one.checkpoint is not None and other.checkpoint is not None
+        assert [part.core for part in one.checkpoint.parts] == [
+            part.core for part in other.checkpoint.parts
+        ]
+        assert one.returns == other.returns and one.metrics == other.metrics
+        birth, torn_birth = onward(birth, one), onward(torn_birth, other)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_survivors_of_a_kill_in_an_exchange_save_themselves_and_the_round_goes_on(
+    victim: int, tmp_path: Path, watched: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VICTIM", str(victim))
+    dying = {"fusion": {"scheme": f"{HERE}:Dying"}}
+    folder = small(tmp_path, "dqn", ranks=3, pod=dying, round={"env_steps": 2048})
+    birth = first_birth(folder)
+    child, began = child_of(folder), time.monotonic()
+    try:
+        if victim:
+            reply = converse(child, birth)
+            assert (
+                reply["kind"] == "crash" and "another rank of this pod is gone" in reply["failure"]
+            )
+        else:
+            child.send(birth)
+            wait_for("the end of the others", lambda: child.ended)
+    finally:
+        child.close()
+    assert time.monotonic() - began < 60
+    survivor = folder.latest_resume(birth.pod, 1)
+    assert survivor is not None and survivor.rank != victim
+    assert 0 < survivor.env_steps < 2048
+    again = trained(folder, replace(birth, attempt=birth.attempt + 1))
+    assert again.checkpoint is not None and again.checkpoint.rank == 0
+    assert again.trained_steps >= 2048 and len(again.checkpoint.others) == 2
+
+
+def test_a_signal_that_arrives_in_an_exchange_stops_all_ranks_at_its_end(
+    tmp_path: Path, watched: Path
+) -> None:
+    folder = small(tmp_path, pod={"fusion": {"scheme": f"{HERE}:Slow"}})
+    birth = first_birth(folder)
+    child = child_of(folder)
+    try:
+        child.send(birth)
+        wait_for("all ranks in a fusion", lambda: len(list(watched.glob("waiting-*"))) == 2)
+        for rank in psutil.Process(child.pid).children():
+            rank.send_signal(signal.SIGTERM)
+        while (reply := child.receive(1.0)) is None or "progress" in reply:
+            pass
+    finally:
+        child.close()
+    assert reply == {"stopped": True, "signalled": True}
+    assert folder.latest_resume(birth.pod, 1) is not None
+
+
+def test_what_one_rank_can_t_do_is_said_by_the_first_and_nobody_waits(tmp_path: Path) -> None:
+    folder = small(tmp_path, env={"id": "tests.pod.ranks.envs:OnRankOne"})
+    child = child_of(folder)
+    began = time.monotonic()
+    try:
+        reply = converse(child, first_birth(folder))
+    finally:
+        child.close()
+    assert reply["kind"] == "crash"
+    assert "rank 1: " in reply["failure"] and "this rank's simulator broke" in reply["failure"]
+    assert time.monotonic() - began < 60
+
+
+def test_ranks_end_with_whoever_started_them(tmp_path: Path) -> None:
+    folder = small(tmp_path, round={"env_steps": 10_000_000})
+    child = child_of(folder)
+    child.send(first_birth(folder))
+    wait_for("the ranks' first progress", lambda: child.receive(0.1) is not None)
+    processes = [psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)]
+    assert len(processes) >= 3
+    os.kill(child.pid, signal.SIGKILL)
+    wait_for("the end of all", lambda: not any(alive(process) for process in processes))
+    child.close()
+
+
+def alive(process: psutil.Process) -> bool:
+    return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
