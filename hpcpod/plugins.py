@@ -47,6 +47,18 @@ def module_folders() -> list[str]:
     return list(dict.fromkeys([*here, *_LOOKED_IN]))
 
 
+def find(group: str, name: str) -> None:
+    """See that something answers to a name, without importing what does, unless it is a path.
+
+    Raises:
+        UnknownPlugin: nothing does.
+    """
+    if ":" in name:
+        load(name)
+    elif name not in known(group):
+        raise _unknown(group, name)
+
+
 def resolve(group: str, name: str) -> Any:
     """The object behind a name, or behind a dotted path ``"pkg.mod:Attr"``.
 
@@ -58,8 +70,12 @@ def resolve(group: str, name: str) -> Any:
     for point in entry_points(group=f"hpcpod.{group}"):
         if point.name == name:
             return load(point.value)
+    raise _unknown(group, name)
+
+
+def _unknown(group: str, name: str) -> UnknownPlugin:
     names = known(group)
-    raise UnknownPlugin(
+    return UnknownPlugin(
         f"unknown {group[:-1]} '{name}'{suggest(name, names)}"
         f" (known: {', '.join(names) or 'none'}; or a path 'pkg.mod:Attr')"
     )

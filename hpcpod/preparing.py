@@ -12,6 +12,7 @@ from hpcpod.config.algorithms import resolve_algorithms
 from hpcpod.config.loading import from_mapping, load_file
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
+from hpcpod.config.shape import ranks_of, shape_of
 from hpcpod.config.space import AlgorithmSpace, extremes
 from hpcpod.errors import ConfigError, UnusablePlugin, UserError
 from hpcpod.launchers.base import ScriptLauncher, with_scripts
@@ -107,7 +108,8 @@ def check(config: RunConfig, *, source: str = "the configuration", probe: bool =
         ConfigError: says every problem that was found.
     """
     algorithms, footprints, problems = _task(config, probe=probe)
-    problems += [*_unusable_parts(config), *_endless(config), *_no_gpu(config)]
+    problems += [*_unusable_parts(config), *_unusable_ranks(config)]
+    problems += [*_endless(config), *_no_gpu(config)]
     problems += _short_rounds(config, algorithms, footprints)
     if problems:
         raise ConfigError(source, problems)
@@ -189,6 +191,25 @@ def _unusable_parts(config: RunConfig) -> list[str]:
     return problems
 
 
+def _unusable_ranks(config: RunConfig) -> list[str]:
+    """What is wrong with how a pod is spread over processes."""
+    problems = []
+    try:
+        shape_of(config, config.resources.nodes_per_pod or 1)
+    except UserError as error:
+        problems.append(str(error))
+    for path, group, name in (
+        ("pod.worker", "workers", config.pod.worker),
+        ("pod.learner", "learners", config.pod.learner),
+        ("pod.fusion.scheme", "fusions", config.pod.fusion.scheme),
+    ):
+        try:
+            plugins.find(group, name)
+        except UserError as error:
+            problems.append(f"{path}: {error}")
+    return problems
+
+
 def _endless(config: RunConfig) -> list[str]:
     stop = config.stop
     if any(end is not None for end in (stop.target, stop.env_steps, stop.minutes, stop.rounds)):
@@ -215,13 +236,20 @@ def _short_rounds(
     for name, space in algorithms.items():
         horizons = [v for v in extremes(space.values.get("horizon", 1)) if isinstance(v, int)]
         horizons += [footprints[name].horizon] if name in footprints else []
-        longest, num_envs = max(horizons, default=1), config.env.num_envs
+        longest, num_envs = max(horizons, default=1), config.env.num_envs * _ranks(config)
         if config.round.env_steps < longest * num_envs:
             problems.append(
                 f"round.env_steps: must be at least {longest * num_envs} for {name}, which updates"
                 f" after {longest} steps of {num_envs} environments, got {config.round.env_steps}"
             )
     return problems
+
+
+def _ranks(config: RunConfig) -> int:
+    try:
+        return ranks_of(config)
+    except UserError:  # told already
+        return 1
 
 
 def _unknown_env(config: RunConfig) -> list[str]:

@@ -185,6 +185,8 @@ class Slot:
             self._end_child()
         if reply.get("kind") == "storage":
             raise StorageError(reply["failure"])
+        if reply.get("signalled"):
+            self._stop.set()  # Slurm has told the ranks of a pod, and not this process
         if "failure" in reply:
             log.error("%s: %s", order.id, reply["failure"])
             return _failed(order, self._owner.slot, reply["failure"], reply["kind"])

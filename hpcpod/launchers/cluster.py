@@ -15,6 +15,9 @@ from hpcpod.launchers.base import ClusterView, JobView
 QUEUE_FORMAT = "%i|%T|%r|%k"
 """Job, state, reason, comment: the comment last, for another's may hold a ``|``."""
 
+NODE_FORMAT = "%c|%G"
+"""Cores and generic resources of a node."""
+
 Kind = Literal["slots", "coordinator"]
 
 _PENDING = {
@@ -131,3 +134,18 @@ def own_words(stderr: str) -> str:
     """What a Slurm command complained of, as one clause, without its prefixes."""
     lines = [re.sub(r"^\w+: (?:(?:error|fatal): )?", "", line) for line in stderr.splitlines()]
     return "; ".join(line.strip() for line in lines if line.strip())
+
+
+def largest_node(listing: str) -> tuple[int, int]:
+    """The GPUs of the node that has most of them, and its cores; without GPUs, the most cores.
+
+    Args:
+        listing: of sinfo by ``NODE_FORMAT``: ``64|gpu:a100:8(S:0-1),shard:32`` or ``16|(null)``.
+    """
+    nodes = [(0, 1)]
+    for line in listing.splitlines():
+        cores, _, resources = line.partition("|")
+        counts = re.findall(r"(?:^|,)gpu(?::[^:,()]+)*?:(\d+)", resources)
+        # sinfo says "16+" where nodes of one line differ.
+        nodes.append((sum(map(int, counts)), int(re.sub(r"\D", "", cores) or 1)))
+    return max(nodes)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcpod.config.schema import RunConfig
+from hpcpod.config.shape import shape_of
 from hpcpod.errors import LaunchError
 from hpcpod.launchers.base import ClusterView, JobView
 from hpcpod.launchers.gpus import visible_gpus
@@ -64,7 +65,7 @@ class LocalLauncher:
     def places(self) -> int:
         """What the configuration says, else as many as the cores allow; a slot has its own GPUs."""
         cores = len(os.sched_getaffinity(0))
-        fitting = max(1, cores // self._config.resources.cpus_per_pod)
+        fitting = max(1, cores // shape_of(self._config).cpus)
         wanted = min(self._config.cluster.slots or fitting, self._config.population.pods.max)
         return min(wanted, len(self._gpus) // self._each) if self._each else wanted
 

@@ -25,6 +25,10 @@ class StopFlag:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._set = True
 
+    def set(self) -> None:
+        """As if a signal had arrived."""
+        self._set = True
+
     def __bool__(self) -> bool:
         return self._set
 

@@ -35,9 +35,7 @@ def replicas(count: int) -> list[State]:
     return states
 
 
-def test_weights_are_averaged_counters_are_added_or_the_largest_random_streams_stay() -> (
-    None
-):
+def test_weights_are_averaged_counters_are_added_or_the_largest_random_streams_stay() -> None:
     states = replicas(3)
     found = fused(states, states[0], [100.0, 300.0, 0.0])
     for state, own in zip(found, states, strict=True):

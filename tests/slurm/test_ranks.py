@@ -1,0 +1,161 @@
+"""Pods of several ranks on a real Slurm: over nodes, by gloo and MPI, preempted, killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.runs import Shell
+from tests.slurm_cluster import Options, SlurmCluster
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+
+CONFIG = """\
+name: {name}
+env: {{id: "{env}", num_envs: 4}}
+population: {{pods: {{min: 1, max: {pods}}}, algorithms: {{ppo: 1}}, controls: 1}}
+round: {{env_steps: {steps}, episodes: 8}}
+agents: {{ppo: {{horizon: 32, epochs: 2, learning_rate: {{log_uniform: [1.0e-4, 1.0e-3]}}}}}}
+pod: {{ranks: 4, checkpoint_seconds: 1, fusion: {{backend: {backend}, mpi: {mpi}, seconds: 30}}}}
+stop: {{rounds: {rounds}, minutes: 10, finalists: 1, confirm_episodes: 8}}
+resources: {{nodes_per_pod: 2, cpus_per_pod: 4}}
+cluster: {{launcher: slurm, partition: low, minutes: 30, tick_seconds: 1, setup: ["{setup}"]}}
+"""
+# Slots of one machine share its memory as if they were nodes, of which Open MPI's way of copying
+# knows nothing: ranks of one node then crash.
+SETUP = "export OMPI_MCA_btl=self,tcp"
+
+both_backends = pytest.mark.parametrize(
+    "backend", ["gloo", pytest.param("mpi", marks=pytest.mark.mpi)]
+)
+
+
+@pytest.fixture
+def start(
+    start_slurm: Callable[[Options], SlurmCluster], tmp_path: Path
+) -> Callable[[Options], Shell]:
+    return lambda options: Shell(start_slurm(options), tmp_path)
+
+
+def config(shell: Shell, name: str, **words: object) -> str:
+    given = {
+        "env": "CartPole-v1", "pods": 1, "steps": 4096, "rounds": 2, "backend": "gloo",
+        "mpi": "pmix", "setup": SETUP, **words,
+    }  # fmt: skip
+    path = shell.home / f"{name}.yaml"
+    path.write_text(CONFIG.format(name=name, **given))
+    return str(path)
+
+
+def ranks(shell: Shell) -> dict[int, int]:
+    """Process ids of the training processes that run, by rank."""
+    found: dict[int, int] = {}
+    for pid in shell.cluster.processes():
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            told = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        number = next((word[13:] for word in told if word.startswith(b"SLURM_PROCID=")), None)
+        if b"--meeting" in words and b"python" in words[0] and number is not None:
+            found.setdefault(int(number), pid)  # a rank's watcher has the same words, and is later
+    return found
+
+
+@both_backends
+def test_four_ranks_over_two_nodes_train(backend: str, start: Callable[[Options], Shell]) -> None:
+    shell = start(Options())
+    shell.hpcpod("launch", config(shell, "spread", backend=backend))
+    status = shell.finished("spread")
+    assert status["stop_reason"] == "rounds", shell.logs("spread")
+    assert f"4 ranks exchange by {backend}" in shell.logs("spread")
+    scripts = (shell.home / "runs/spread/scripts").glob("*.sh")
+    text = next(text for text in map(Path.read_text, scripts) if "hpcpod.slot" in text)
+    for words in ("--nodes=2", "--ntasks=4", "--ntasks-per-node=2"):
+        assert words in text
+    best = shell.run("spread").best()
+    assert best is not None
+
+
+@pytest.mark.parametrize(
+    ("backend", "grace"), [("gloo", 5), pytest.param("mpi", 0, marks=pytest.mark.mpi)]
+)
+def test_a_preempted_pod_resumes_all_ranks_where_they_were(
+    backend: str, grace: int, start: Callable[[Options], Shell]
+) -> None:
+    shell = start(Options(grace_seconds=grace))
+    shell.hpcpod("launch", config(shell, "torn", backend=backend, steps=60_000, rounds=1))
+    run = shell.run("torn")
+
+    def resumes() -> list[Path]:
+        return list((run.path / "pods").glob("*/resume/*.json"))
+
+    shell.cluster.wait("a checkpoint", lambda: bool(resumes()), 120)
+    vip = ("-p", "high", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 3")
+    shell.cluster.run("sbatch", *vip)
+    shell.cluster.wait("the pod to go", lambda: not ranks(shell), 60)
+    status = shell.finished("torn")
+    assert status["stop_reason"] == "rounds"
+    logs = shell.logs("torn")
+    goes_on = re.findall(r"rank (\d) INFO p0001-00001-\d goes on at (\d+) env steps", logs)
+    assert {rank for rank, _ in goes_on} == {"0", "1", "2", "3"}, logs
+    assert len({steps for _, steps in goes_on}) == 1
+    (report,) = [p for p in (run.path / "reports").rglob("*.json") if "-00001-" in p.name]
+    assert '"failure":""' in report.read_text()
+
+
+def test_a_killed_rank_costs_an_attempt_and_the_survivors_work_is_kept(
+    start: Callable[[Options], Shell],
+) -> None:
+    shell = start(Options())
+    shell.hpcpod("launch", config(shell, "robbed", steps=60_000, rounds=1))
+    shell.cluster.wait("four ranks", lambda: len(ranks(shell)) == 4, 60)
+    run = shell.run("robbed")
+    shell.cluster.wait(
+        "a checkpoint", lambda: bool(list((run.path / "pods").glob("*/resume/*.json"))), 120
+    )
+    began = time.monotonic()
+    os.kill(ranks(shell)[0], signal.SIGKILL)
+    shell.cluster.wait(
+        "a survivor's checkpoint",
+        lambda: bool(list((run.path / "pods").glob("*/resume/*-survivor.json"))), 60,
+    )  # fmt: skip
+    assert time.monotonic() - began < 60
+    assert shell.finished("robbed")["stop_reason"] == "rounds"
+    assert "another rank of this pod is gone" in shell.logs("robbed")
+
+
+@pytest.mark.mpi
+def test_the_wrong_pmi_is_said_with_the_one_to_try(start: Callable[[Options], Shell]) -> None:
+    shell = start(Options())
+    shell.hpcpod("launch", config(shell, "pmi", backend="mpi", mpi="none", rounds=1))
+    shell.cluster.wait(
+        "the sentence", lambda: "set pod.fusion.mpi to one that" in shell.logs("pmi"), 120
+    )
+    shell.hpcpod("stop", "pmi")
+    shell.cluster.drained(60)
+
+
+def test_ranks_and_nodes_that_do_not_fit_are_refused(start: Callable[[Options], Shell]) -> None:
+    shell = start(Options())
+    path = config(shell, "odd")
+    said = shell.hpcpod("launch", path, "--set", "resources.nodes_per_pod=3", code=2)
+    assert "4 ranks can't be shared out evenly to 3 nodes" in said
+    said = shell.hpcpod("launch", path, "--set", "resources.gpus_per_pod=8", code=2)
+    assert "there are 4 ranks and resources.gpus_per_pod is 8" in said
+
+
+def test_nodes_follow_from_the_cluster_s_shape(start: Callable[[Options], Shell]) -> None:
+    shell = start(Options())
+    free = ("--set", "resources.nodes_per_pod=null", "--set", "pod.ranks=null")
+    said = shell.hpcpod(
+        "launch", config(shell, "wide"), "--dry-run", *free, "--set", "resources.gpus_per_pod=16"
+    )
+    assert "#SBATCH --nodes=2" in said and "#SBATCH --gpus-per-node=8" in said
+    assert "#SBATCH --ntasks-per-node=8" in said
