@@ -90,7 +90,7 @@ def _serve_as_rank(
         # What started this rank may be killed, and does not take it along then.
         with contextlib.suppress(PermissionError):  # it leads a group of its own already
             os.setpgid(0, 0)
-        end_group_with(sys.stdin.fileno(), ORPHAN_SECONDS)
+        end_group_with(sys.stdin.fileno(), ORPHAN_SECONDS, or_with_this=True)
     first = place.rank == 0
     writing = os.fdopen(replies if first else os.open(os.devnull, os.O_WRONLY), "w", buffering=1)
     server = Server(folder, options.slot, stop, writing, place, options.meeting)

@@ -14,13 +14,13 @@ from hpcpod import __version__, plugins
 from hpcpod.agents.base import Agent
 from hpcpod.config.schema import EnvConfig
 from hpcpod.config.space import Scalar
-from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, MultiDiscrete, Space, State
+from hpcpod.envs.plain import spec_from_plain, spec_to_plain
+from hpcpod.envs.vec_env import Box, EnvSpec, State
 from hpcpod.errors import Corrupt, UserError
 from hpcpod.records import encode
 from hpcpod.storage.blobs import read_blob_file
 
 FORMAT = 2
-_SPACES = {"Box": Box, "Discrete": Discrete, "MultiDiscrete": MultiDiscrete}
 
 
 class Policy:
@@ -139,36 +139,3 @@ def policy_meta(
         "env": encode(env),
         "spec": spec_to_plain(spec),
     }
-
-
-def spec_to_plain(spec: EnvSpec) -> dict[str, Any]:
-    """A spec as JSON-able data; each space says its kind."""
-    plain: dict[str, Any] = encode(spec)
-    for field in ("observation", "action"):
-        plain[field]["kind"] = type(getattr(spec, field)).__name__
-    return plain
-
-
-def spec_from_plain(plain: Mapping[str, Any]) -> EnvSpec:
-    """The inverse of ``spec_to_plain``, for a batch on the CPU."""
-    bounds = plain["action_bounds"]
-    return EnvSpec(
-        id=plain["id"],
-        observation=_space(plain["observation"]),
-        action=_space(plain["action"]),
-        num_envs=plain["num_envs"],
-        device="cpu",
-        max_episode_steps=plain["max_episode_steps"],
-        engine=plain["engine"],
-        action_bounds=None if bounds is None else (_tuples(bounds[0]), _tuples(bounds[1])),
-    )
-
-
-def _space(plain: Mapping[str, Any]) -> Space:
-    fields = {name: _tuples(value) for name, value in plain.items() if name != "kind"}
-    space: Space = _SPACES[plain["kind"]](**fields)
-    return space
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

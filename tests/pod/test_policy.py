@@ -15,6 +15,7 @@ from hpcpod.agents.base import Agent
 from hpcpod.agents.ppo import PPO, PPOConfig
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.make import make_env
+from hpcpod.envs.plain import spec_from_plain, spec_to_plain
 from hpcpod.envs.vec_env import Bound, Box, Discrete, EnvSpec, MultiDiscrete, VecEnv
 from hpcpod.errors import Corrupt, UserError
 from hpcpod.pod.pod import make_agent
@@ -22,8 +23,6 @@ from hpcpod.pod.policy import (
     Policy,
     load_policy_file,
     policy_meta,
-    spec_from_plain,
-    spec_to_plain,
 )
 from hpcpod.storage.blobs import write_blob_file
 from tests.envs.small_envs import Starting
