@@ -14,6 +14,7 @@
     │   └── LaunchError           the scheduler refused; its own words are shown
     ├── StorageError              the shared filesystem did not do what it promised
     │   └── Corrupt               a file's checksum does not match: quarantined, never trusted
+    ├── EnvFailed                 a process that steps environments raised an error, or is gone
     └── Diverged                  an agent's numbers stopped being finite: its pod is dead
 """
 
@@ -74,6 +75,10 @@ class StorageError(HpcpodError):
 
 class Corrupt(StorageError):
     """A file's content does not match its checksum."""
+
+
+class EnvFailed(HpcpodError):
+    """A process that steps some of the environments raised somebody else's error, or is gone."""
 
 
 class Diverged(HpcpodError):

@@ -42,9 +42,19 @@ class EnvConfig:
     """gymnasium wrappers, innermost first: ``pkg.mod:Name`` or ``{pkg.mod:Name: {arg: 1}}``."""
     kwargs: Mapping[str, object] = field(default_factory=dict)
     """Keyword arguments of the environment itself: ``{gravity: 5.0}``."""
+    processes: Count = 1
+    """Processes that step the environments, ``num_envs`` at most. 1: the training process steps
+    them itself. More are for environments whose step takes long in Python: each has a part of them
+    and runs the backend on it with one thread, so give ``resources.cpus_per_pod`` as many. Panels
+    have as many processes of their own, which sleep meanwhile. Results are the same to the bit."""
 
     def __post_init__(self) -> None:
         check_limits(self)
+        if self.processes > self.num_envs:
+            raise ValueError(
+                f"processes must be at most num_envs, got processes {self.processes} and"
+                f" num_envs {self.num_envs}"
+            )
         for wrapper in self.wrappers:
             if not isinstance(wrapper, str) and len(wrapper) != 1:
                 raise ValueError(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hpcpod import plugins
 from hpcpod.envs import construct, torch_envs
 from hpcpod.envs.construct import Env, Wrapper
+from hpcpod.envs.processes.env import ProcessVecEnv
 from hpcpod.envs.vec_env import VecEnv
 
 
@@ -17,6 +18,7 @@ def make_env(
     device: str = "cpu",
     wrappers: Sequence[Wrapper] = (),
     kwargs: Mapping[str, object] | None = None,
+    processes: int = 1,
 ) -> VecEnv:
     """N environments as one batch.
 
@@ -28,12 +30,16 @@ def make_env(
         device: where the tensors live.
         wrappers: innermost first, each ``"pkg.mod:Wrapper"`` or ``{"pkg.mod:Wrapper": {...}}``.
         kwargs: of the environment itself.
+        processes: that step a part of the environments each, N at most; 1: this one steps all.
+            More need an ``env`` that is a text, and plain data as arguments.
 
     Raises:
         UnusablePlugin: the backend can't be had.
         UnusableWrapper: a wrapper can't be had.
         UserError: the environment can't be had; the sentence says what to do.
     """
+    if processes != 1:
+        return ProcessVecEnv(env, num_envs, processes, backend, device, wrappers, kwargs)
     made: VecEnv = plugins.make(
         VecEnv, "envs", _named(backend), env, num_envs, device, wrappers, kwargs or {}
     )

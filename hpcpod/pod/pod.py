@@ -281,8 +281,9 @@ def env_factory(config: RunConfig, device: str) -> Callable[[int], VecEnv]:
     """A function that makes the run's environment as a batch of N."""
     env = config.env
     return lambda num_envs: make_env(
-        env.id, num_envs, env.backend, device, env.wrappers, env.kwargs
-    )
+        env.id, num_envs, env.backend, device, env.wrappers, env.kwargs,
+        processes=min(env.processes, num_envs),
+    )  # fmt: skip
 
 
 def make_agent(

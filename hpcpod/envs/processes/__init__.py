@@ -1,0 +1,1 @@
+"""Batched environments whose parts are stepped by several processes."""

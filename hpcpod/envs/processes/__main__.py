@@ -1,0 +1,49 @@
+"""A process that steps some of a batch's environments; ``crew`` starts it and says what to do.
+
+It imports the environment's own module before torch, as a pod does: some simulators ask for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import signal
+import sys
+
+from hpcpod import plugins
+from hpcpod.errors import UnknownPlugin
+from hpcpod.lifetime import end_group_with
+
+
+def main() -> None:
+    """Read the request from standard input and serve until told to end."""
+    parser = argparse.ArgumentParser(prog="python -m hpcpod.envs.processes", description=__doc__)
+    parser.add_argument("--line", type=int, required=True, help="descriptor of the socket")
+    parser.add_argument(
+        "--go", type=int, required=True, help="descriptor of the eventfd to wait on"
+    )
+    parser.add_argument("--done", type=int, required=True, help="descriptor of the batch's eventfd")
+    parser.add_argument("--memory", type=int, required=True, help="descriptor of the shared memory")
+    options = parser.parse_args()
+
+    end_group_with(options.line)
+    # Slurm signals every process of a job: the batch is stepped on until its owner has saved it.
+    # Handlers, not SIG_IGN, which what a simulator starts would inherit.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda *_: None)
+    request = json.load(sys.stdin)
+    sys.path[:] = request["path"]
+    level = logging.WARNING if request["place"] == 0 else logging.ERROR  # say it once
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
+    with contextlib.suppress(UnknownPlugin):  # making the environment says why
+        plugins.load(request["env"])
+
+    from hpcpod.envs.processes.member import serve
+
+    serve(request, options.line, options.go, options.done, options.memory)
+
+
+if __name__ == "__main__":
+    main()

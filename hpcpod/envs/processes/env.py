@@ -1,0 +1,198 @@
+"""A batched environment of which several processes step a part each."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hpcpod.envs.arrays import tensor
+from hpcpod.envs.construct import Env, Wrapper, name_of
+from hpcpod.envs.plain import spec_from_plain
+from hpcpod.envs.processes.crew import Crew
+from hpcpod.envs.processes.line import Command
+from hpcpod.envs.vec_env import EnvSpec, State, Step, check_device
+from hpcpod.errors import UserError
+
+
+class ProcessVecEnv:
+    """N environments, the first ones in one process, the next ones in another, and so on.
+
+    Each process makes its part by ``make_env``, so observations, rewards and ends of episodes are
+    those of one process, bit by bit: an episode is decided by its seed and its actions. Arrays
+    go through memory that all share. A process that waits sleeps.
+
+    An error that environments raise is raised here, and ``reset`` begins anew. When a process
+    dies, its fellows are ended, and every later call says so: make it anew.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., Env],
+        num_envs: int,
+        processes: int,
+        backend: str = "auto",
+        device: str = "cpu",
+        wrappers: Sequence[Wrapper] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> None:
+        """Start the processes and have them make the environments.
+
+        Args:
+            env: a gymnasium id, or the path ``"pkg.mod:EnvClass"``.
+            num_envs: N.
+            processes: from 1 to N.
+            backend: what steps the environments in each process, as for ``make_env``.
+            device: where the tensors that it gives live; the simulation is on the CPU.
+            wrappers: as for ``make_env``, of plain data.
+            kwargs: of the environment itself, plain data too.
+
+        Raises:
+            UserError: the environment can't be made, or other processes can't be told how.
+            EnvFailed: a process has ended meanwhile.
+        """
+        if num_envs < 1:
+            raise UserError(f"num_envs must be at least 1, got {num_envs}")
+        if not 1 <= processes <= num_envs:
+            raise UserError(
+                f"processes must be from 1 to num_envs, got processes {processes} and num_envs"
+                f" {num_envs}"
+            )
+        check_device(device)
+        if backend == "torch" and device != "cpu":
+            raise UserError(
+                f"backend torch steps all environments on {device} at once, and processes would"
+                " take them to the CPU; leave env.processes at 1"
+            )
+        request = _request(env, backend, wrappers, kwargs or {})
+        bounds = [num_envs * i // processes for i in range(processes + 1)]
+        self._crew = Crew(
+            request["env"],
+            [
+                {**request, "place": i, "start": bounds[i], "stop": bounds[i + 1]}
+                for i in range(processes)
+            ],
+        )
+        self._end = weakref.finalize(self, self._crew.close)
+        self.spec = _whole(self._crew.specs(), num_envs, device)
+        self._arrays = self._crew.share(self.spec)
+        self._begun = False
+
+    def reset(self, seeds: Tensor | None = None) -> Tensor:
+        """Begin an episode everywhere; see ``VecEnv.reset``."""
+        n = self.spec.num_envs
+        if seeds is None:
+            seeds = torch.tensor([secrets.randbelow(2**31) for _ in range(n)])
+        if seeds.shape != (n,):
+            raise ValueError(f"expected {n} seeds, got shape {tuple(seeds.shape)}")
+        self._arrays.seeds[:] = seeds.cpu().numpy()
+        self._crew.work(Command.RESET)
+        self._begun = True
+        return tensor(self._arrays.obs.copy(), self.spec.device)
+
+    def step(self, action: Tensor) -> Step:
+        """Step every environment; see ``VecEnv.step``."""
+        if not self._begun:
+            raise RuntimeError("call reset() before step()")
+        arrays, device = self._arrays, self.spec.device
+        if action.shape != arrays.action.shape:
+            wanted = arrays.action.shape
+            raise ValueError(f"expected actions of shape {wanted}, got {tuple(action.shape)}")
+        np.copyto(arrays.action, action.detach().cpu().numpy(), casting="same_kind")
+        self._crew.work(Command.STEP)
+        return Step(
+            obs=tensor(arrays.obs.copy(), device),
+            reward=tensor(arrays.reward.copy(), device),
+            terminated=tensor(arrays.terminated.copy(), device),
+            truncated=tensor(arrays.truncated.copy(), device),
+            next_obs=tensor(arrays.next_obs.copy(), device),
+            valid=tensor(arrays.valid.copy(), device),
+        )
+
+    def state(self) -> State | None:
+        """What each process's environments say, by its place; None if one of them says None."""
+        saved = self._crew.save() if self._begun else None
+        if saved is None:
+            return None
+        return {
+            f"process{i}/{name}": value
+            for i, state in enumerate(saved)
+            for name, value in state.items()
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from a ``state()`` of an environment made with the same arguments."""
+        parts: list[State] = [{} for _ in range(self._crew.size)]
+        for name, value in state.items():
+            process, _, own = name.partition("/")
+            place = int(process.removeprefix("process")) if own else -1
+            if not 0 <= place < len(parts):
+                raise ValueError(f"the state is not of {len(parts)} processes: it has {name!r}")
+            parts[place][own] = value
+        self._crew.load(parts)
+        self._begun = True
+
+    def close(self) -> None:
+        """Close the environments and end the processes, also if they hang."""
+        self._end()
+
+
+def _request(
+    env: str | Callable[..., Env],
+    backend: str,
+    wrappers: Sequence[Wrapper],
+    kwargs: Mapping[str, object],
+) -> dict[str, Any]:
+    """What every process is told.
+
+    Raises:
+        UserError: it can't be said in JSON.
+    """
+    if not isinstance(env, str):
+        raise UserError(
+            f"other processes can't be given {name_of(env)} itself; give its path, such as"
+            " 'pkg.mod:MyEnv', or leave processes at 1"
+        )
+    plain = {
+        "env": env,
+        "backend": backend,
+        "wrappers": [
+            w if isinstance(w, str) else {k: dict(v) for k, v in w.items()} for w in wrappers
+        ],
+        "kwargs": dict(kwargs),
+    }
+    try:
+        same = json.loads(json.dumps(plain)) == plain
+    except (TypeError, ValueError):
+        same = False
+    if not same:
+        raise UserError(
+            f"{env}: wrappers and kwargs go to other processes as JSON, so they must be made of"
+            " texts, numbers, lists and mappings with texts as keys; or leave processes at 1"
+        )
+    # Simulators compute with denormal numbers, or without, as they would in this process.
+    flushes = float(torch.tensor(1e-40) * 1.0) == 0.0
+    return {**plain, "path": sys.path, "flush_denormal": flushes}
+
+
+def _whole(specs: Sequence[Mapping[str, Any]], num_envs: int, device: str) -> EnvSpec:
+    """The spec of the batch, from those of its parts.
+
+    Raises:
+        UserError: they differ.
+    """
+    wholes = [replace(spec_from_plain(spec), num_envs=num_envs, device=device) for spec in specs]
+    if any(whole != wholes[0] for whole in wholes):
+        raise UserError(
+            f"{wholes[0].id} has other spaces or another engine in one process than in another;"
+            " make it the same whenever it is made, or leave env.processes at 1"
+        )
+    return wholes[0]

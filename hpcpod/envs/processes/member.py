@@ -1,0 +1,125 @@
+"""What one process of a batch does: its environments' part of every step."""
+
+from __future__ import annotations
+
+import os
+import socket
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from hpcpod.envs.make import make_env
+from hpcpod.envs.plain import spec_from_plain, spec_to_plain
+from hpcpod.envs.processes.line import Command, Line
+from hpcpod.envs.processes.memory import SharedArrays
+from hpcpod.envs.vec_env import Step, VecEnv
+from hpcpod.errors import HpcpodError, UserError, in_words
+
+_ANYTHING = (Exception, SystemExit)
+"""What an environment may raise: whatever it likes."""
+
+
+def serve(request: Mapping[str, Any], line: int, go: int, done: int, memory: int) -> None:
+    """Make the environments and do what is asked until it is to close them.
+
+    Args:
+        request: what ``crew.requests`` made.
+        line: descriptor of the socket.
+        go: of the eventfd that gives the commands.
+        done: of the eventfd that counts the processes that have done theirs.
+        memory: of the shared memory.
+    """
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(request["flush_denormal"])
+    with socket.socket(fileno=line) as end:
+        said = Line(end)
+        try:
+            env = _make(request)
+        except _ANYTHING as error:
+            said.send(_told(error))
+            os.eventfd_read(go)  # an end now would look like a death
+            return
+        said.send({"spec": spec_to_plain(env.spec)})
+        whole, _ = said.receive()
+        shared = SharedArrays(memory, spec_from_plain(whole["spec"]), whole["processes"])
+        member = _Member(request, env, said, shared)
+        while (command := os.eventfd_read(go)) != Command.CLOSE:
+            member.execute(command, done)
+        env.close()
+
+
+def _make(request: Mapping[str, Any]) -> VecEnv:
+    count = request["stop"] - request["start"]
+    return make_env(
+        request["env"], count, request["backend"], "cpu", request["wrappers"], request["kwargs"]
+    )
+
+
+def _told(error: BaseException) -> dict[str, Any]:
+    """An error as it goes over the line; the traceback of one that is no user's goes to the log."""
+    if not isinstance(error, UserError):
+        traceback.print_exception(error)
+    purposely = isinstance(error, HpcpodError)
+    return {
+        "error": type(error).__name__ if purposely else None,
+        "said": str(error) if purposely else in_words(error),
+    }
+
+
+class _Member:
+    """The environments of this process and its rows of the shared arrays."""
+
+    def __init__(
+        self, request: Mapping[str, Any], env: VecEnv, line: Line, shared: SharedArrays
+    ) -> None:
+        self._env, self._line, self._shared = env, line, shared
+        self._rows = slice(request["start"], request["stop"])
+        self._place = request["place"]
+
+    def execute(self, command: int, done: int) -> None:
+        """Do as told and say so."""
+        if command == Command.SAVE:
+            self._save()
+        elif command == Command.LOAD:
+            self._load()
+        else:
+            failure = None
+            try:
+                self._step() if command == Command.STEP else self._reset()
+            except _ANYTHING as error:
+                failure = _told(error)
+            self._shared.failed[self._place] = failure is not None
+            os.eventfd_write(done, 1)
+            # Only now: until all are done nobody reads the line, which holds some 100 kB.
+            if failure is not None:
+                self._line.send(failure)
+
+    def _reset(self) -> None:
+        # Copies: an environment may keep what it is given.
+        seeds = torch.from_numpy(self._shared.seeds[self._rows].copy())
+        self._shared.obs[self._rows] = self._env.reset(seeds).numpy()
+
+    def _step(self) -> None:
+        action = torch.from_numpy(self._shared.action[self._rows].copy())
+        step = self._env.step(action)
+        for name, values in zip(Step._fields, step, strict=True):
+            getattr(self._shared, name)[self._rows] = values.numpy()
+
+    def _save(self) -> None:
+        try:
+            state = self._env.state()
+        except _ANYTHING as error:
+            self._line.send(_told(error))
+        else:
+            self._line.send({"saved": state is not None}, state)
+
+    def _load(self) -> None:
+        _, state = self._line.receive()
+        try:
+            self._env.restore(state)
+        except _ANYTHING as error:
+            self._line.send(_told(error))
+        else:
+            self._line.send({})

@@ -1,0 +1,82 @@
+"""The memory that a batched environment and its processes share: a file without a name.
+
+A ``memfd`` is inherited as a file descriptor and is in no folder, so nothing is left behind
+whoever dies.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import Any
+
+import numpy as np
+
+from hpcpod.envs.arrays import Array
+from hpcpod.envs.vec_env import EnvSpec, tensor_form
+
+_ALIGNMENT = 64
+"""Bytes of a cache line: two arrays never share one."""
+
+
+class SharedArrays:
+    """What N environments read and write in a step, as arrays of the whole batch.
+
+    Each process uses the rows of its own environments. Who reads and who writes is decided by the
+    handshake: between two steps all is the batch's, in a step all is the processes'.
+    """
+
+    def __init__(self, file: int, spec: EnvSpec, processes: int) -> None:
+        """Map the file, which is made large enough.
+
+        Args:
+            file: descriptor of the ``memfd``.
+            spec: of the whole batch.
+            processes: how many there are.
+        """
+        n = spec.num_envs
+        forms = {
+            "seeds": ((n,), np.dtype(np.int64)),
+            "action": (*_form(spec.action, n),),
+            "obs": (*_form(spec.observation, n),),
+            "next_obs": (*_form(spec.observation, n),),
+            "reward": ((n,), np.dtype(np.float32)),
+            "terminated": ((n,), np.dtype(np.bool_)),
+            "truncated": ((n,), np.dtype(np.bool_)),
+            "valid": ((n,), np.dtype(np.bool_)),
+            "failed": ((processes,), np.dtype(np.bool_)),
+        }
+        starts, end = {}, 0
+        for name, (shape, dtype) in forms.items():
+            starts[name] = end
+            end += -(-int(np.prod(shape)) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+        os.ftruncate(file, end)
+        memory = mmap.mmap(file, end)
+        arrays: dict[str, Any] = {
+            name: np.ndarray(shape, dtype, memory, starts[name])
+            for name, (shape, dtype) in forms.items()
+        }
+        self.seeds: Array = arrays["seeds"]
+        """int64 [N], what ``reset`` begins with."""
+        self.action: Array = arrays["action"]
+        """int64 or float32 [N, *action]."""
+        self.obs: Array = arrays["obs"]
+        """[N, *observation]."""
+        self.next_obs: Array = arrays["next_obs"]
+        """[N, *observation]."""
+        self.reward: Array = arrays["reward"]
+        """float32 [N]."""
+        self.terminated: Array = arrays["terminated"]
+        """bool [N]."""
+        self.truncated: Array = arrays["truncated"]
+        """bool [N]."""
+        self.valid: Array = arrays["valid"]
+        """bool [N]."""
+        self.failed: Array = arrays["failed"]
+        """bool [processes]: whether an error comes on the process's line."""
+
+
+def _form(space: Any, count: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and dtype of ``count`` elements of a space."""
+    shape, dtype = tensor_form(space)
+    return (count, *shape), np.dtype(str(dtype).removeprefix("torch."))
