@@ -78,6 +78,8 @@ class Crew:
             name: the environment's, for messages.
             requests: for each process, what it is to make (see ``member.serve``).
         """
+        self.size = len(requests)
+        """How many processes there are, or were."""
         self._name = name
         self._owner = os.getpid()
         self._gone: str | None = None
@@ -93,11 +95,6 @@ class Crew:
         except BaseException:
             self._end("it was never started", kindly=False)
             raise
-
-    @property
-    def size(self) -> int:
-        """How many processes there are, or were."""
-        return len(self._members)
 
     def specs(self) -> list[dict[str, Any]]:
         """What each process has made, as plain data; call it first.
@@ -127,9 +124,9 @@ class Crew:
             EnvFailed: one raised somebody else's error, so the same; or one is gone, and so
                 are all.
         """
-        assert self._arrays is not None
         failures: list[dict[str, Any]] = []
         with self._undisturbed():
+            assert self._arrays is not None
             for member in self._members:
                 os.eventfd_write(member.go, command)
             left = len(self._members)
@@ -228,13 +225,9 @@ class Crew:
         if self._gone is not None or os.getpid() != self._owner:  # a fork of the owner owns none
             return
         self._gone = why
-        deadline = time.monotonic() + (CLOSE_SECONDS if kindly else 0.0)
         if kindly:
-            for member in self._members:
-                os.eventfd_write(member.go, Command.CLOSE)
+            self._let_environments_close()
         for member in self._members:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                member.process.wait(max(0.0, deadline - time.monotonic()))
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(member.process.pid, signal.SIGKILL)
         for member in self._members:
@@ -244,6 +237,17 @@ class Crew:
             os.close(member.go)
         os.close(self._done)
         os.close(self._file)
+        self._members, self._arrays = [], None  # a cycle of references would keep the memory
+
+    def _let_environments_close(self) -> None:
+        for member in self._members:
+            os.eventfd_write(member.go, Command.CLOSE)
+        left, deadline = len(self._members), time.monotonic() + CLOSE_SECONDS
+        while left and time.monotonic() < deadline:
+            if self._ready.poll(ASK_SECONDS * 1000):
+                left -= os.eventfd_read(self._done)
+            elif any(member.process.poll() is not None for member in self._members):
+                return
 
 
 def in_words(start: int, stop: int) -> str:

@@ -66,12 +66,12 @@ class ProcessVecEnv:
                 f"processes must be from 1 to num_envs, got processes {processes} and num_envs"
                 f" {num_envs}"
             )
-        check_device(device)
         if backend == "torch" and device != "cpu":
             raise UserError(
                 f"backend torch steps all environments on {device} at once, and processes would"
                 " take them to the CPU; leave env.processes at 1"
             )
+        check_device(device)
         request = _request(env, backend, wrappers, kwargs or {})
         bounds = [num_envs * i // processes for i in range(processes + 1)]
         self._crew = Crew(

@@ -30,7 +30,7 @@ class Command(IntEnum):
     LOAD = 4
     """Go on from the state that comes on the line."""
     CLOSE = 5
-    """Close the environments and end."""
+    """Close the environments and wait for the end."""
 
 
 class Line:

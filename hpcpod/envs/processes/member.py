@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import traceback
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +26,7 @@ def serve(request: Mapping[str, Any], line: int, go: int, done: int, memory: int
     """Make the environments and do what is asked until it is to close them.
 
     Args:
-        request: what ``crew.requests`` made.
+        request: what to make, how, and which rows of the batch that is (see ``ProcessVecEnv``).
         line: descriptor of the socket.
         go: of the eventfd that gives the commands.
         done: of the eventfd that counts the processes that have done theirs.
@@ -39,15 +40,23 @@ def serve(request: Mapping[str, Any], line: int, go: int, done: int, memory: int
             env = _make(request)
         except _ANYTHING as error:
             said.send(_told(error))
-            os.eventfd_read(go)  # an end now would look like a death
+            _next(go)  # an end now would look like a death
             return
         said.send({"spec": spec_to_plain(env.spec)})
         whole, _ = said.receive()
         shared = SharedArrays(memory, spec_from_plain(whole["spec"]), whole["processes"])
         member = _Member(request, env, said, shared)
-        while (command := os.eventfd_read(go)) != Command.CLOSE:
+        while (command := _next(go)) != Command.CLOSE:
             member.execute(command, done)
-        env.close()
+        try:
+            env.close()
+        finally:
+            os.eventfd_write(done, 1)
+
+
+def _next(go: int) -> int:
+    # os.eventfd_read(go), which a signal would interrupt.
+    return int.from_bytes(os.read(go, 8), sys.byteorder)
 
 
 def _make(request: Mapping[str, Any]) -> VecEnv:
