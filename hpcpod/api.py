@@ -173,6 +173,7 @@ def make_env(
     device: str = "cpu",
     wrappers: Sequence[Wrapper] = (),
     kwargs: Mapping[str, object] | None = None,
+    processes: int = 1,
 ) -> VecEnv:
     """A batched environment: tensors in, tensors out (see ``hpcpod.envs.vec_env.VecEnv``).
 
@@ -183,10 +184,11 @@ def make_env(
         device: where the tensors live.
         wrappers: of gymnasium, as for ``train``.
         kwargs: keyword arguments of the environment itself.
+        processes: that step a part of the environments each, as ``env.processes``.
 
     Raises:
         UserError: the environment can't be made.
     """
     make = plugins.load("hpcpod.envs.make:make_env")
-    env: VecEnv = make(id, num_envs, backend, device, wrappers, kwargs)
+    env: VecEnv = make(id, num_envs, backend, device, wrappers, kwargs, processes)
     return env

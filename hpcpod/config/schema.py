@@ -46,7 +46,8 @@ class EnvConfig:
     """Processes that step the environments, ``num_envs`` at most. 1: the training process steps
     them itself. More are for environments whose step takes long in Python: each has a part of them
     and runs the backend on it with one thread, so give ``resources.cpus_per_pod`` as many. Panels
-    have as many processes of their own, which sleep meanwhile. Results are the same to the bit."""
+    have as many processes of their own, which sleep meanwhile; each takes some 150 MB. Results are
+    the same to the bit."""
 
     def __post_init__(self) -> None:
         check_limits(self)

@@ -133,10 +133,12 @@ class ProcessVecEnv:
         parts: list[State] = [{} for _ in range(self._crew.size)]
         for name, value in state.items():
             process, _, own = name.partition("/")
-            place = int(process.removeprefix("process")) if own else -1
-            if not 0 <= place < len(parts):
+            place = process.removeprefix("process")
+            if not place.isdigit() or int(place) >= len(parts):
                 raise ValueError(f"the state is not of {len(parts)} processes: it has {name!r}")
-            parts[place][own] = value
+            parts[int(place)][own] = value
+        if not all(parts):
+            raise ValueError(f"the state is not of {len(parts)} processes: it has fewer")
         self._crew.load(parts)
         self._begun = True
 
