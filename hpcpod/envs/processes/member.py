@@ -83,9 +83,12 @@ class _Member:
     def __init__(
         self, request: Mapping[str, Any], env: VecEnv, line: Line, shared: SharedArrays
     ) -> None:
-        self._env, self._line, self._shared = env, line, shared
-        self._rows = slice(request["start"], request["stop"])
-        self._place = request["place"]
+        self._env, self._line = env, line
+        rows, place = slice(request["start"], request["stop"]), request["place"]
+        self._failed = shared.failed[place : place + 1]
+        self._seeds, self._action = shared.seeds[rows], shared.action[rows]
+        self._step_arrays = [getattr(shared, name)[rows] for name in Step._fields]
+        self._obs = shared.obs[rows]
 
     def execute(self, command: int, done: int) -> None:
         """Do as told and say so."""
@@ -99,22 +102,20 @@ class _Member:
                 self._step() if command == Command.STEP else self._reset()
             except _ANYTHING as error:
                 failure = _told(error)
-            self._shared.failed[self._place] = failure is not None
+            self._failed[:] = failure is not None
             os.eventfd_write(done, 1)
             # Only now: until all are done nobody reads the line, which holds some 100 kB.
             if failure is not None:
                 self._line.send(failure)
 
     def _reset(self) -> None:
-        # Copies: an environment may keep what it is given.
-        seeds = torch.from_numpy(self._shared.seeds[self._rows].copy())
-        self._shared.obs[self._rows] = self._env.reset(seeds).numpy()
+        # Copies here and below: an environment may keep what it is given.
+        self._obs[:] = self._env.reset(torch.from_numpy(self._seeds.copy())).numpy()
 
     def _step(self) -> None:
-        action = torch.from_numpy(self._shared.action[self._rows].copy())
-        step = self._env.step(action)
-        for name, values in zip(Step._fields, step, strict=True):
-            getattr(self._shared, name)[self._rows] = values.numpy()
+        step = self._env.step(torch.from_numpy(self._action.copy()))
+        for array, values in zip(self._step_arrays, step, strict=True):
+            array[:] = values.numpy()
 
     def _save(self) -> None:
         try:
