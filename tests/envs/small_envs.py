@@ -130,6 +130,14 @@ class Drawing(Counting):
         return obs, self.np_random.random(), end, cut, info
 
 
+class Tiny(Counting):
+    """Its reward is a denormal number, which a processor may be told to take for 0."""
+
+    def step(self, action: Floats) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
+        obs, _, end, cut, info = super().step(action)
+        return obs, 1e-40, end, cut, info
+
+
 class Unsound(Counting):
     """Gives NaN as observation or as reward at its third step."""
 

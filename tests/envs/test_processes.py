@@ -197,6 +197,22 @@ def test_the_configuration_takes_as_many_processes_as_environments() -> None:
         from_mapping({"name": "x", "env": env})
 
 
+def test_denormal_numbers_are_what_they_are_in_this_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(os, "memfd_create")  # on the way: a Python that lacks it
+    tiny = "tests.envs.small_envs:Tiny"
+    torch.set_flush_denormal(True)  # as in a pod; the fixture of all tests takes it back
+    for env in (make_env(tiny, 2), in_processes(tiny, 2, 2)):
+        env.reset()
+        assert env.step(torch.zeros(2, 1)).reward.tolist() == [0.0, 0.0]
+        env.close()
+    torch.set_flush_denormal(False)
+    env = make_env(tiny, 2)
+    env.reset()
+    assert min(env.step(torch.zeros(2, 1)).reward.tolist()) > 0.0
+
+
 def test_a_number_that_is_not_finite_is_refused_and_a_reset_goes_on() -> None:
     unsound = "tests.envs.small_envs:Unsound"
     env = in_processes(unsound, 4, 2, kwargs={"field": "reward"})

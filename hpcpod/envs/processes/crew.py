@@ -17,7 +17,7 @@ from typing import Any
 
 from hpcpod.envs.plain import spec_to_plain
 from hpcpod.envs.processes.line import Command, Line
-from hpcpod.envs.processes.memory import SharedArrays
+from hpcpod.envs.processes.memory import SharedArrays, nameless_file
 from hpcpod.envs.vec_env import EnvSpec, State
 from hpcpod.errors import (
     Diverged,
@@ -83,7 +83,7 @@ class Crew:
         self._name = name
         self._owner = os.getpid()
         self._gone: str | None = None
-        self._file = os.memfd_create("hpcpod-env")
+        self._file = nameless_file()
         self._done = os.eventfd(0)
         self._ready = select.poll()
         self._ready.register(self._done, select.POLLIN)
@@ -274,7 +274,7 @@ def _death(code: int) -> str:
 @contextlib.contextmanager
 def _readable(data: bytes) -> Iterator[int]:
     """A descriptor to read the bytes from: unlike a pipe's, its writer never waits."""
-    file = os.memfd_create("hpcpod-request")
+    file = nameless_file()
     try:
         with open(file, "wb", closefd=False) as writer:
             writer.write(data)

@@ -1,13 +1,10 @@
-"""The memory that a batched environment and its processes share: a file without a name.
-
-A ``memfd`` is inherited as a file descriptor and is in no folder, so nothing is left behind
-whoever dies.
-"""
+"""The memory that a batched environment and its processes share."""
 
 from __future__ import annotations
 
 import mmap
 import os
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -17,6 +14,18 @@ from hpcpod.envs.vec_env import EnvSpec, tensor_form
 
 _ALIGNMENT = 64
 """Bytes of a cache line: two arrays never share one."""
+
+
+def nameless_file() -> int:
+    """Descriptor of a new file in memory, which is gone when nobody has it open any more.
+
+    Conda's Pythons have no ``memfd_create``: they are built for a C library that lacks it. What
+    they take instead may be smaller than the memory: ``/dev/shm``.
+    """
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("hpcpod")
+    with tempfile.TemporaryFile(dir="/dev/shm") as file:
+        return os.dup(file.fileno())
 
 
 class SharedArrays:
@@ -30,7 +39,7 @@ class SharedArrays:
         """Map the file, which is made large enough.
 
         Args:
-            file: descriptor of the ``memfd``.
+            file: descriptor, of a ``nameless_file``.
             spec: of the whole batch.
             processes: how many there are.
         """
