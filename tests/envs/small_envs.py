@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import gymnasium as gym
@@ -136,6 +137,13 @@ class Tiny(Counting):
     def step(self, action: Floats) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
         obs, _, end, cut, info = super().step(action)
         return obs, 1e-40, end, cut, info
+
+
+class Clinging(Counting):
+    """Does not close."""
+
+    def close(self) -> None:
+        time.sleep(300)
 
 
 class Unsound(Counting):

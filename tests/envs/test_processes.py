@@ -284,6 +284,12 @@ def test_a_process_that_was_killed_between_two_steps_is_missed_when_asked_for_it
     env.close()
 
 
+def test_environments_that_do_not_close_are_not_waited_for() -> None:
+    env = in_processes("tests.envs.small_envs:Clinging", 2, 2)
+    env.close()
+    assert not family()
+
+
 def test_a_process_that_hangs_can_be_interrupted(tmp_path: Path) -> None:
     class Impatient(Exception):
         pass
