@@ -1,10 +1,13 @@
-"""Environments in several processes: ``python benchmarks/env_processes.py``, in about 2 minutes.
+"""Environments in several processes: ``python benchmarks/env_processes.py``, in about 90 s.
 
 Environment steps per second of wall time, random actions, episodes ending as they come: of one
 process and of two (``env.processes``), and of gymnasium's SyncVectorEnv and AsyncVectorEnv, which
 has a process for each environment. The columns take turns, and each figure is the median of seven.
-Last, what a step of the whole batch costs beside its environments: the time of one whose step does
-nothing, in the same columns.
+In brackets: processor time of all processes for an environment step, which other work on the
+machine changes less than wall time.
+
+Last, what a step of the whole batch costs beside its environments: wall and processor time of one
+whose environments do nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+import psutil
 import torch
 
 from hpcpod.envs.make import make_env
@@ -104,42 +108,56 @@ def theirs(env: gym.vector.VectorEnv) -> tuple[Stepper, Any]:
     return step, env
 
 
-def seconds_per_step(made: dict[str, tuple[Stepper, Any]], seconds: float) -> dict[str, float]:
-    """Wall seconds of one step of the batch, in each column."""
+def processor_seconds() -> float:
+    """Of this process and all that it has started."""
+    this = psutil.Process()
+    return sum(sum(each.cpu_times()[:2]) for each in [this, *this.children(recursive=True)])
+
+
+def seconds_per_step(
+    made: dict[str, tuple[Stepper, Any]], seconds: float
+) -> dict[str, tuple[float, float]]:
+    """Wall and processor seconds of one step of the batch, in each column."""
     times = {}
     for name, (step, _) in made.items():
         step(10)
         began = time.perf_counter()
         step(10)
         times[name] = max(10, int(10 * seconds / (time.perf_counter() - began)))
-    found: dict[str, list[float]] = {name: [] for name in made}
+    wall: dict[str, list[float]] = {name: [] for name in made}
+    used = dict.fromkeys(made, 0.0)
     for _ in range(ROUNDS):
         for name, (step, _) in made.items():
-            began = time.perf_counter()
+            before, began = processor_seconds(), time.perf_counter()
             step(times[name])
-            found[name].append((time.perf_counter() - began) / times[name])
+            wall[name].append((time.perf_counter() - began) / times[name])
+            used[name] += (processor_seconds() - before) / (ROUNDS * times[name])
     for _, env in made.values():
         env.close()
-    return {name: statistics.median(each) for name, each in found.items()}
+    return {name: (statistics.median(wall[name]), used[name]) for name in made}
+
+
+def _cell(figure: float, processor: float) -> str:
+    return f"{figure:,.0f} ({processor * 1e6:,.0f} µs)".rjust(20)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=0.5, help="a measurement (default: 0.5)")
+    parser.add_argument("--seconds", type=float, default=0.25, help="a measurement (default: 0.25)")
     options = parser.parse_args()
     torch.set_num_threads(1)
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the beginning")
     names = ("1 process", "2 processes", "Sync", "Async")
-    print(f"{'env steps/s':16}{'N':>4}" + "".join(f"{name:>13}" for name in names))
+    print(f"{'env steps/s':16}{'N':>4}" + "".join(f"{name:>20}" for name in names))
     for task, (env_id, kwargs, sizes) in TASKS.items():
         for n in sizes:
             found = seconds_per_step(columns(env_id, kwargs, n), options.seconds)
-            row = (f"{n / found[name]:13,.0f}" for name in names)
+            row = (_cell(n / found[name][0], found[name][1] / n) for name in names)
             print(f"{task:16}{n:4}{''.join(row)}", flush=True)
     print(f"\n{'µs of a step':16}{'N':>4}")
     for n in (2, 16):
         found = seconds_per_step(columns(OURS, {"turns": 0}, n), options.seconds)
-        row = (f"{found[name] * 1e6:13,.0f}" for name in names)
+        row = (_cell(found[name][0] * 1e6, found[name][1]) for name in names)
         print(f"{'nothing to do':16}{n:4}{''.join(row)}", flush=True)
     print(f"\nload {os.getloadavg()[0]:.1f} at the end")
 
