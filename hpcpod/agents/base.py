@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -172,4 +172,30 @@ class Agent(Protocol):
 
     def reseed(self, seed: int) -> None:
         """Restart the random numbers of exploration and sampling; weights stay."""
+        ...
+
+
+@runtime_checkable
+class OnPolicy(Protocol):
+    """An agent whose update asks for what only the policy that collected a rollout can tell.
+
+    In a pipeline (``pod.pipeline``) that is not the policy which learns from it, but the one from
+    before the last update; its buffer is ``Described``. Other agents need no such method.
+    """
+
+    def behaviour(self, rollout: State) -> State:
+        """What the policy as it is now says of a rollout, such as ``log_p`` float32 [T, N].
+
+        Args:
+            rollout: T rows, as ``Buffer.segment`` gives them.
+        """
+        ...
+
+
+@runtime_checkable
+class Described(Protocol):
+    """A buffer that takes an ``OnPolicy`` agent's ``behaviour`` of the rows in it."""
+
+    def describe(self, behaviour: State) -> None:
+        """Keep it for the next update, which empties the buffer."""
         ...

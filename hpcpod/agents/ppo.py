@@ -245,6 +245,15 @@ class PPO:
         metrics["stopped_early"] = float(stopped)
         return metrics
 
+    def behaviour(self, rollout: State) -> State:
+        """``log_p`` of the actions, float32 [T, N]; see ``OnPolicy.behaviour``."""
+        obs, action = (rollout[name].flatten(0, 1) for name in ("obs", "action"))
+        some = obs.tensor_split(-(-len(obs) * self._observations.size // _AT_ONCE))
+        with torch.no_grad():
+            outputs = torch.cat([self._outputs(part) for part in some])
+            log_p, _ = self._network.head.evaluate(outputs, action)
+        return {"log_p": log_p.view(rollout["reward"].shape)}
+
     def state(self) -> State:
         """Weights, optimizer, statistics, random stream and counters."""
         return {
@@ -298,7 +307,10 @@ class PPO:
             if self._returns is not None:
                 values = self._returns.denormalize(values)
             action = rollout["action"].flatten(0, 1)
-            log_p, _ = network.head.evaluate(outputs[:size], action)
+            if "behaviour/log_p" in rollout:  # of older weights
+                log_p = rollout["behaviour/log_p"].flatten()
+            else:
+                log_p, _ = network.head.evaluate(outputs[:size], action)
             parts = values.split_with_sizes([size, num_envs, len(rollout["final_obs"])])
             value, last, final = parts
             value = value.view(rows, num_envs)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hpcpod.agents.segments import FLAGS, Row, check_contiguous, check_range, rows_of, segment_of
+from hpcpod.agents.state import prefixed
 from hpcpod.envs.vec_env import State, Step
 
 
@@ -25,6 +26,7 @@ class RolloutBuffer:
         self._rows: list[Row] = []
         self._oldest = 0
         self._memory: State = {}
+        self._behaviour: State = {}
 
     @property
     def rows(self) -> int:
@@ -42,7 +44,7 @@ class RolloutBuffer:
 
     def rollout(self) -> State:
         """All rows, as ``segment`` gives them, but in the buffer's memory: the next call lays
-        other rows there.
+        other rows there. Beside them what ``describe`` was given, as ``behaviour/...``.
         """
         obs, action, step = self._rows[0]
         row = {"obs": obs, "action": action, "reward": step.reward}
@@ -52,9 +54,12 @@ class RolloutBuffer:
                 name: torch.empty((len(self._rows), *t.shape), dtype=t.dtype, device=t.device)
                 for name, t in row.items()
             }
-        return segment_of(
-            self._rows, {name: t[: len(self._rows)] for name, t in self._memory.items()}
-        )
+        memory = {name: t[: len(self._rows)] for name, t in self._memory.items()}
+        return segment_of(self._rows, memory) | prefixed("behaviour", self._behaviour)
+
+    def describe(self, behaviour: State) -> None:
+        """Take what the policy that collected says of all rows that are there, [T, N, ...]."""
+        self._behaviour = behaviour
 
     def segment(self, start: int, stop: int) -> State:
         """Rows ``start`` to ``stop`` - 1; see ``Buffer.segment``."""
@@ -70,4 +75,5 @@ class RolloutBuffer:
     ) -> None:
         """Hold what a buffer held that had counted to ``rows``; see ``Buffer.restore``."""
         self._oldest = check_contiguous(rows, segments)
+        self._behaviour = {}
         self._rows = [row for _, segment in segments for row in rows_of(segment)]

@@ -168,8 +168,11 @@ class PodConfig:
     """What turns the buffer into better parameters: a name or a path."""
     fusion: FusionConfig = field(default_factory=FusionConfig)
     """Fusion of the ranks' learners."""
-    pipeline: Literal[False] = False
-    """Whether collecting and learning overlap. This version takes turns."""
+    pipeline: bool = False
+    """Whether the next rollout is collected, by a process of its own, while one is learned from.
+    Off-policy and on-policy, a rollout is then collected with weights that are exactly one
+    iteration (the agent's ``horizon`` times ``env.num_envs`` steps) older than those that learn
+    from it; PPO and A2C correct for it. It wants two cores: ``resources.cpus_per_pod``."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """``cpu``, ``cuda``, or ``auto``: a GPU when ``resources.gpus_per_pod`` is above 0."""
     torch_threads: Count = 1

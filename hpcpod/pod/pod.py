@@ -26,6 +26,7 @@ from hpcpod.pod.checkpoint import Checkpoints, read_arrays
 from hpcpod.pod.device import device_of
 from hpcpod.pod.evaluator import Evaluator, Stopped
 from hpcpod.pod.learner import Learner
+from hpcpod.pod.pipeline import Workers
 from hpcpod.pod.policy import agent_state, policy_meta
 from hpcpod.pod.ranks.communicator import ALONE, Communicator, RankLost
 from hpcpod.pod.ranks.fusion import Fusion
@@ -33,7 +34,6 @@ from hpcpod.pod.ranks.guard import Guard
 from hpcpod.pod.ranks.team import agree, together
 from hpcpod.pod.replica import Replica
 from hpcpod.pod.round import Round, Watch
-from hpcpod.pod.worker import Worker
 from hpcpod.records import Birth, Checkpoint, Order, Report, Rescore, decode, encode, stable_hash
 from hpcpod.storage.patience import patiently
 from hpcpod.storage.run_folder import RunFolder
@@ -64,6 +64,7 @@ class Pod:
         )
         self._evaluate_seconds = 0.0
         self._kept: tuple[Checkpoint, Buffer] | None = None
+        self._workers = Workers(config)
 
     def execute(self, order: Order, slot: str, watch: Watch) -> Report:
         """Train the round of a birth, or score the checkpoint of a rescore, on all ranks at once.
@@ -193,13 +194,15 @@ class Pod:
 
     def _inherited(self, agent: Agent, watch: Watch, birth: Birth) -> tuple[float, ...]:
         """The panel of a copied parent; every rank runs it, and so none waits."""
-        returns: tuple[float, ...] = ()
-        stopped = False
-        try:
-            returns = together(self._group, lambda: self._panel(agent, watch, birth.round - 1))
-        except Stopped:
-            stopped = True
-        if agree(self._group, stop=stopped).stop:
+
+        def score() -> tuple[float, ...]:
+            try:
+                return self._panel(agent, watch, birth.round - 1)
+            except Stopped:
+                return ()
+
+        returns = together(self._group, score)
+        if agree(self._group, stop=not returns).stop:
             raise Stopped
         return returns
 
@@ -244,7 +247,8 @@ class Pod:
         agent = self._agent(birth.algorithm, birth.hyperparameters, birth.seed)
         checkpoints = Checkpoints(self._folder.blobs, self._meta(birth), self._group)
         config = self._config
-        worker = plugins.make(Worker, "workers", config.pod.worker, self.env)
+        name = self._algorithms[birth.algorithm].agent
+        worker = self._workers.make(self.env, name, birth.hyperparameters)
         learner = plugins.make(Learner, "learners", config.pod.learner, agent)
         if buffer is None:
             buffer = agent.make_buffer()
@@ -273,6 +277,7 @@ class Pod:
 
     def close(self) -> None:
         """Close the environments."""
+        self._workers.close()
         if self._env is not None:
             self._env.close()
 

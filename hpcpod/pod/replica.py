@@ -15,7 +15,7 @@ from hpcpod.pod.ranks.communicator import Communicator, RankLost
 from hpcpod.pod.ranks.fusion import Fusion
 from hpcpod.pod.ranks.guard import Guard
 from hpcpod.pod.ranks.team import Agreed, agree
-from hpcpod.pod.worker import Worker
+from hpcpod.pod.pipeline import Pipeline, Turns
 
 
 class Replica:
@@ -25,7 +25,7 @@ class Replica:
         self,
         agent: Agent,
         buffer: Buffer,
-        worker: Worker,
+        worker: Turns | Pipeline,
         learner: Learner,
         group: Communicator,
     ) -> None:
@@ -76,12 +76,12 @@ class Replica:
         }
 
     def iterate(
-        self, *, cut: bool, should_stop: Callable[[], bool], due: Callable[[], bool]
+        self, *, left: int, should_stop: Callable[[], bool], due: Callable[[], bool]
     ) -> Agreed:
         """Collect a horizon's rows, update, and fuse when it is time, on all ranks at once.
 
         Args:
-            cut: the round ends with these rows.
+            left: environment steps, over all ranks, until the round ends; its end always fuses.
             should_stop: whether this rank was asked to stop.
             due: whether it is time for a checkpoint here.
 
@@ -92,8 +92,11 @@ class Replica:
         """
         counted, problem = 0, None
         try:
-            counted = self.worker.collect(self.agent, self.buffer, self.agent.horizon, cut=cut)
-            self.metrics = dict(self._learner.learn(self.buffer))
+            own = -(-left // self._group.size)
+            counted, metrics = self.worker.iterate(
+                self.agent, self.buffer, self._learner, left=own
+            )
+            self.metrics = dict(metrics)
         except RankLost:
             raise
         except Exception as error:
@@ -105,7 +108,8 @@ class Replica:
         agreed = agree(self._group, counted, stop=should_stop(), save=due(), problem=problem)
         self._iterations += 1
         self._fresh += counted
-        if self._fusion is not None and (cut or self._iterations % self._every == 0):
+        due_now = agreed.steps >= left or self._iterations % self._every == 0
+        if self._fusion is not None and due_now:
             self._fuse(self._fusion)
         return agreed
 

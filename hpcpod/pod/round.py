@@ -75,16 +75,14 @@ class Round:
         birth, replica, target = self.birth, self.replica, self.target
         began, before, saved = time.monotonic(), self.env_steps, time.monotonic()
         told = 0.0
-        everywhere = replica.agent.horizon * self._config.env.num_envs * self._group.size
 
         def due() -> bool:
             return time.monotonic() - saved > self._config.pod.checkpoint_seconds
 
         while self.env_steps < target:
             agreed = replica.iterate(
-                cut=self.env_steps + everywhere >= target,
-                should_stop=watch.should_stop, due=due,
-            )  # fmt: skip
+                left=target - self.env_steps, should_stop=watch.should_stop, due=due
+            )
             self.env_steps += agreed.steps
             self.trained += agreed.steps
             now = time.monotonic()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcpod import plugins
+from hpcpod.agents.base import Metrics
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
 from hpcpod.envs.vec_env import random_seeds
@@ -15,10 +16,10 @@ from hpcpod.pod.device import device_of
 from hpcpod.pod.evaluator import Evaluator
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.numerics import numerics
+from hpcpod.pod.pipeline import Workers
 from hpcpod.pod.pod import env_factory, make_agent
 from hpcpod.pod.policy import Policy, policy_meta
 from hpcpod.pod.round import Progress
-from hpcpod.pod.worker import Worker
 from hpcpod.records import stable_hash
 from hpcpod.storage.blobs import write_blob_file
 from hpcpod.storage.disk import check_writable
@@ -87,14 +88,16 @@ def _train(
     env = make_env(config.env.num_envs)
     evaluator: Evaluator = plugins.make(Evaluator, "evaluators", config.pod.evaluator, make_env)
     agent = make_agent(space.agent, env, hyperparameters, config.seed, device)
-    buffer, worker, learner = agent.make_buffer(), Worker(env), Learner(agent)
+    buffer, learner, workers = agent.make_buffer(), Learner(agent), Workers(config)
+    worker = workers.make(env, space.agent, hyperparameters)
     agent.reseed(stable_hash(config.seed, "train"))
     worker.reset(random_seeds(config.seed, "train", count=env.spec.num_envs))
     curve: list[Point] = []
-    done, metrics, began = 0, dict[str, float](), time.monotonic()
+    metrics: Metrics = {}
+    done, began = 0, time.monotonic()
     while done < env_steps:
-        done += worker.collect(agent, buffer, agent.horizon, cut=False)
-        metrics = dict(learner.learn(buffer))
+        counted, metrics = worker.iterate(agent, buffer, learner, left=env_steps - done)
+        done += counted
         seconds = time.monotonic() - began
         on_progress(
             Progress("train", len(curve) + 1, done, env_steps, worker.mean_return, done / seconds)
@@ -105,6 +108,7 @@ def _train(
             )
             mean = sum(returns) / len(returns)
             curve.append(Point(done, mean, time.monotonic() - began))
+    workers.close()
     meta = policy_meta(env.spec, config.env, space.agent, hyperparameters) | {"env_steps": done}
     if save_to is not None:
         arrays = {f"agent/{k}": v.detach().cpu().numpy() for k, v in agent.state().items()}

@@ -1,0 +1,128 @@
+"""A pod's line to its collecting process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import weakref
+from multiprocessing.connection import Connection
+from typing import Any
+
+from hpcpod.config.schema import RunConfig
+from hpcpod.envs.vec_env import State
+from hpcpod.pod.channel import Channel
+from hpcpod.pod.child import CALM
+
+CLOSE_SECONDS = 5.0
+"""How long a process that has nothing more to do may take to end."""
+
+
+class CollectorDied(Exception):
+    """The collecting process is gone."""
+
+    def __init__(self, returncode: int) -> None:
+        if returncode == -signal.SIGKILL:  # said in words by which it counts as a lack of memory
+            why = "was killed (SIGKILL: most often it was out of memory)"
+        elif returncode < 0:
+            why = f"was ended by {signal.Signals(-returncode).name}"
+        else:
+            why = f"ended with exit code {returncode}"
+        super().__init__(f"the collecting process {why}; the log has its last words, if it had any")
+
+
+class Elsewhere(Exception):
+    """A traceback of the collecting process, the cause of what is raised here."""
+
+
+class Collector:
+    """A process that collects, one for all rounds of a pod; see ``collecting.Collecting``."""
+
+    def __init__(self, config: RunConfig) -> None:
+        """Start nothing yet."""
+        self._config = config
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the process, if there is none, without waiting for it."""
+        if self._process is not None:
+            return
+        ours, theirs = socket.socketpair()
+        to, back = (os.memfd_create(f"hpcpod {name}") for name in ("to", "back"))
+        words = {"line": theirs.fileno(), "outgoing": back, "incoming": to, "parent": os.getpid()}
+        options = [text for name, number in words.items() for text in (f"--{name}", str(number))]
+        self._process = subprocess.Popen(
+            [sys.executable, "-u", "-m", "hpcpod.pod.collect", *options],
+            stdin=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(), back, to),
+            env={**CALM, **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        theirs.close()
+        line = Connection(ours.detach())
+        self._end = weakref.finalize(self, _end, self._process, line, (to, back))
+        self._channel = Channel(line, to, back)
+        with contextlib.suppress(OSError):  # who asks it something will see that it died
+            line.send(self._config)
+
+    def ask(
+        self, method: str, *arguments: object, tensors: State | None = None
+    ) -> tuple[Any, State]:
+        """Ask for something; wait for its value and tensors.
+
+        Raises:
+            Exception: what was raised there, its traceback the cause.
+            CollectorDied: the process is gone.
+        """
+        self.send(method, *arguments, tensors=tensors)
+        return self.receive()
+
+    def send(self, method: str, *arguments: object, tensors: State | None = None) -> None:
+        """Ask for something, and do not wait; ``receive`` does."""
+        self.start()
+        try:
+            self._channel.send((method, arguments), tensors)
+        except OSError as error:
+            raise self._died() from error
+
+    def receive(self) -> tuple[Any, State]:
+        """The answer to what was sent; see ``ask``."""
+        try:
+            (well, said), tensors = self._channel.receive()
+        except (EOFError, OSError) as error:
+            raise self._died() from error
+        if not well:
+            failure, there = said
+            raise failure from Elsewhere(f"in the collecting process:\n{there}")
+        return said, tensors
+
+    def kill(self) -> None:
+        """End the process, whatever it is doing; the next question starts another."""
+        if self._process is not None:
+            self._process.kill()
+            self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process = None
+            self._end()
+
+    def _died(self) -> CollectorDied:
+        assert self._process is not None
+        process = self._process
+        self.close()
+        return CollectorDied(process.returncode)
+
+
+def _end(process: subprocess.Popen[bytes], line: Connection, memory: tuple[int, ...]) -> None:
+    """Hang up, and wait for the process, not for ever."""
+    line.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(CLOSE_SECONDS)
+    process.kill()
+    process.wait()
+    for descriptor in memory:
+        os.close(descriptor)
