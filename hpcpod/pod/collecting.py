@@ -14,7 +14,6 @@ from hpcpod.agents.rollout import RolloutBuffer
 from hpcpod.agents.state import prefixed
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import Scalar
-from hpcpod.envs.threads import set_env_threads
 from hpcpod.envs.vec_env import State
 from hpcpod.errors import in_words
 from hpcpod.pod.channel import Channel
@@ -59,8 +58,6 @@ class Collecting:
     def __init__(self, config: RunConfig) -> None:
         """Make the environments; raises what they raise."""
         set_numerics(config)
-        # One core is the learner's.
-        set_env_threads(max(1, config.resources.cpus_per_pod - 1))
         self._device = device_of(config)
         self._env = env_factory(config, self._device)(config.env.num_envs)
         self._worker = Worker(self._env)

@@ -95,10 +95,10 @@ class Pipeline:
             ahead, self._ahead = self._ahead, {}
             counted = int(ahead["counted"])
             self.mean_return = float(ahead["mean_return"])
-            self._hand_over(buffer, ahead)
             state = self._count(agent, under("agent", ahead), under("sent", ahead))
             if left > counted:
                 self._begin_to_collect(agent, state, left - counted)
+            self._hand_over(buffer, ahead)
             metrics = learner.learn(buffer)
             if left > counted:
                 self._ahead = self._collected()
