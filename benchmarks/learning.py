@@ -62,6 +62,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count(), help="processes at once (default: cores)"
     )
+    parser.add_argument("--pipeline", action="store_true", help="hpcpod's with pod.pipeline")
     parser.add_argument("--budget", type=float, default=1.0, help="factor of all steps")
     parser.add_argument("--quick", action="store_true", help="2 seeds, a tenth of the steps")
     parser.add_argument("--json", type=Path, metavar="OUT", help="append each run, a line each")
@@ -103,8 +104,13 @@ def orders(options: argparse.Namespace) -> Iterator[Run]:
         row = ROWS[name]
         for seed in range(1, options.seeds + 1):
             for library in options.libraries:
-                if library == OURS or row.peer:
-                    yield Run(name, library, row.order(seed, options.budget, options.quick))
+                order = row.order(seed, options.budget, options.quick)
+                if library == OURS:
+                    yield Run(
+                        name, library, order | ({"pipeline": True} if options.pipeline else {})
+                    )
+                elif row.peer:
+                    yield Run(name, library, order)
 
 
 def same(one: Run, other: Run) -> bool:

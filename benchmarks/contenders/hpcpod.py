@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -17,14 +16,19 @@ from hpcpod.agents.dqn import DQN
 from hpcpod.agents.ppo import PPO
 from hpcpod.agents.sac import SAC
 from hpcpod.agents.td3 import TD3
+from hpcpod.config.loading import from_mapping
 from hpcpod.envs.make import make_env
 from hpcpod.envs.threads import set_env_threads
 from hpcpod.envs.vec_env import VecEnv, random_seeds
 from hpcpod.errors import UnusablePlugin
 from hpcpod.pod.learner import Learner
-from hpcpod.pod.worker import RECENT, Worker
+from hpcpod.pod.pipeline import Pipeline, Turns, Workers
+from hpcpod.pod.worker import RECENT
 
-AGENTS: dict[str, Callable[..., Agent]] = {"ppo": PPO, "sac": SAC, "td3": TD3, "dqn": DQN}
+ENDLESS = 10**12
+"""Steps."""
+
+AGENTS: dict[str, Any] = {"ppo": PPO, "sac": SAC, "td3": TD3, "dqn": DQN}
 
 
 def hyperparameters(row: Row) -> dict[str, object]:
@@ -61,12 +65,16 @@ def hyperparameters(row: Row) -> dict[str, object]:
     return given | {"tau": rows.TAU, "updates_per_step": row.updates / row.rollout}
 
 
+def known_settings(row: Row) -> dict[str, Any]:
+    """Those of the agent's hyperparameters; settings that are no choice in it are left out."""
+    known = {field.name for field in fields(AGENTS[row.algorithm].Config)}
+    return {name: value for name, value in hyperparameters(row).items() if name in known}
+
+
 def agent_of(task: Task, env: VecEnv) -> Agent:
-    """The agent; settings that are no choice in it are left out."""
+    """The agent."""
     kind: Any = AGENTS[task.row.algorithm]
-    known = {field.name for field in fields(kind.Config)}
-    given = {name: value for name, value in hyperparameters(task.row).items() if name in known}
-    agent: Agent = kind(env.spec, kind.Config(**given), task.seed)
+    agent: Agent = kind(env.spec, kind.Config(**known_settings(task.row)), task.seed)
     return agent
 
 
@@ -80,27 +88,46 @@ def env_of(task: Task) -> VecEnv:
     return make_env(row.env, row.num_envs, backend="gymnasium")
 
 
+def workers_of(task: Task) -> Workers:
+    """What iterates, as the variant says."""
+    row, words = task.row, task.words
+    pod = {"pipeline": "pipeline" in words, "matmul": "medium" if "medium" in words else "highest"}
+    return Workers(
+        from_mapping(
+            {
+                "name": "peers",
+                "env": {"id": row.env, "num_envs": row.num_envs, "backend": row.backend},
+                "pod": pod,
+                "resources": {"cpus_per_pod": row.cores},
+            }
+        )
+    )
+
+
 def train(task: Task) -> None:
     row = task.row
     torch.set_flush_denormal(True)  # as in every pod
     set_env_threads(row.cores)
     env = env_of(task)
-    agent = agent_of(task, env)
-    buffer, worker, learner = agent.make_buffer(), Worker(env), Learner(agent)
+    agent, workers = agent_of(task, env), workers_of(task)
+    buffer, learner = agent.make_buffer(), Learner(agent)
+    worker = workers.make(env, row.algorithm, known_settings(row))
     task.meter.begin()
     worker.reset(random_seeds(task.seed, count=row.num_envs))
     steps = updates = 0
     done = False
     while not done:
-        steps += worker.collect(agent, buffer, agent.horizon, cut=False)
-        if learner.learn(buffer):
+        counted, metrics = worker.iterate(agent, buffer, learner, left=ENDLESS)
+        steps += counted
+        if metrics:
             updates += row.updates_per_round
         last = last_returns(worker) if row.threshold is not None else None
         done = task.meter.tick(steps, updates, last)
+    workers.close()
     env.close()
 
 
-def last_returns(worker: Worker) -> list[float]:
+def last_returns(worker: Turns | Pipeline) -> list[float]:
     """Returns of the last episodes; empty as long as there are fewer than a threshold needs."""
     state = worker.state()
     if state is None:

@@ -54,7 +54,7 @@ CONTENDERS: dict[str, Contender] = {
             OURS,
             _ALL,
             matmul=("medium",),
-            best=("medium", "2threads+medium", "2threads+medium+calm"),
+            best=("medium", "pipeline+medium", "2threads+medium", "2threads+medium+calm"),
             batched=("2threads+calm", "2threads+medium+calm"),
         ),
         Contender("sb3", _ALL, best=(*_APART, "envpool+medium")),

@@ -17,8 +17,8 @@ from hpcpod.config.loading import from_mapping
 from hpcpod.envs.vec_env import random_seeds
 from hpcpod.pod.evaluator import PanelEvaluator
 from hpcpod.pod.learner import Learner
+from hpcpod.pod.pipeline import Workers
 from hpcpod.pod.pod import env_factory, make_agent
-from hpcpod.pod.worker import Worker
 
 
 def train(order: dict[str, Any]) -> list[dict[str, float]]:
@@ -28,24 +28,26 @@ def train(order: dict[str, Any]) -> list[dict[str, float]]:
         Each evaluation: the environment steps before it, the mean return (``score``) and the
         seconds of training, without those of evaluating.
     """
-    config = from_mapping({"name": "gate", "env": order["env"]})
+    pod = {"pipeline": order.get("pipeline", False)}
+    config = from_mapping({"name": "gate", "env": order["env"], "pod": pod})
     make_env = env_factory(config, "cpu")
     env, evaluator = make_env(config.env.num_envs), PanelEvaluator(make_env)
     seed, steps, evaluations = order["seed"], order["env_steps"], order["evaluations"]
     agent = make_agent(order["algorithm"], env, order["hyperparameters"], seed, "cpu")
-    buffer, worker, learner = agent.make_buffer(), Worker(env), Learner(agent)
+    buffer, learner, workers = agent.make_buffer(), Learner(agent), Workers(config)
+    worker = workers.make(env, order["algorithm"], order["hyperparameters"])
     worker.reset(random_seeds(seed, "train", count=config.env.num_envs))
     curve: list[dict[str, float]] = []
     done, seconds = 0, 0.0
     while done < steps:
         began = time.monotonic()
-        done += worker.collect(agent, buffer, agent.horizon, cut=False)
-        learner.learn(buffer)
+        done += worker.iterate(agent, buffer, learner, left=steps - done)[0]
         seconds += time.monotonic() - began
         if done >= min(steps, (len(curve) + 1) * steps / evaluations):
             returns = evaluator.evaluate(agent, PANEL, episodes=len(order["panel"]))
             score = sum(returns) / len(returns)
             curve.append({"env_steps": done, "score": score, "seconds": seconds})
+    workers.close()
     return curve
 
 

@@ -15,7 +15,8 @@ from hpcpod.agents.ppo import PPO, PPOConfig
 @dataclass(frozen=True)
 class A2CConfig(PPOConfig):
     """Hyperparameters of A2C: PPO's; ``clip`` and ``target_kl`` have no effect while it
-    takes one step for each rollout, as by default.
+    takes one step for each rollout, as by default. In a pipeline ``clip`` has: the rollout is one
+    of older weights.
     """
 
     gae_lambda: float = field(default=1.0, metadata={"near_one": True})

@@ -1,7 +1,8 @@
 """How the replicas of one agent are fused: a rule for every named tensor of its state.
 
 Several learners of one pod train replicas of an agent, which one all-reduce makes equal again
-from time to time (``pod/ranks/``).
+from time to time (``pod/ranks/``). In a pipeline they say what the one that acts and the one that
+learns take from each other: ``hpcpod.pod.pipeline.merged``.
 """
 
 from __future__ import annotations

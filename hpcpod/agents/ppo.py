@@ -160,7 +160,8 @@ class PPO:
     """PPO for discrete, multi-discrete and continuous actions.
 
     A rollout's log-probabilities and values are computed in one pass when the update begins,
-    so ``act`` runs the policy alone. The statistics of observations take in a rollout after
+    so ``act`` runs the policy alone; in a pipeline the log-probabilities are those of the older
+    policy that collected (``behaviour``). The statistics of observations take in a rollout after
     learning from it: within one update, and for the policy that collected it, they stand still.
     """
 

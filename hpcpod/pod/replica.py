@@ -11,11 +11,11 @@ from hpcpod.agents.base import Agent, Buffer
 from hpcpod.config.schema import FusionConfig
 from hpcpod.envs.vec_env import State
 from hpcpod.pod.learner import Learner
+from hpcpod.pod.pipeline import Pipeline, Turns
 from hpcpod.pod.ranks.communicator import Communicator, RankLost
 from hpcpod.pod.ranks.fusion import Fusion
 from hpcpod.pod.ranks.guard import Guard
 from hpcpod.pod.ranks.team import Agreed, agree
-from hpcpod.pod.pipeline import Pipeline, Turns
 
 
 class Replica:
@@ -93,9 +93,7 @@ class Replica:
         counted, problem = 0, None
         try:
             own = -(-left // self._group.size)
-            counted, metrics = self.worker.iterate(
-                self.agent, self.buffer, self._learner, left=own
-            )
+            counted, metrics = self.worker.iterate(self.agent, self.buffer, self._learner, left=own)
             self.metrics = dict(metrics)
         except RankLost:
             raise

@@ -19,7 +19,7 @@ import psutil
 import pytest
 import torch
 
-from hpcpod.agents.base import Agent
+from hpcpod.agents.base import Agent, Metrics
 from hpcpod.agents.fusion import Rule
 from hpcpod.agents.ppo import PPO
 from hpcpod.config.loading import from_mapping
@@ -36,6 +36,7 @@ from hpcpod.pod.pipeline import Pipeline, Workers, merged
 from hpcpod.pod.pod import Pod, Watch, make_agent
 from hpcpod.records import Report
 from hpcpod.storage.run_folder import RunFolder
+from tests.agents.training import SMALL
 from tests.pod.rounds import execute, first_birth, onward, train
 from tests.small_runs import AGENTS, FAULTS, create, wait_for
 
@@ -151,6 +152,21 @@ def test_the_round_s_last_row_is_truncated_and_no_other_and_none_is_lost(tmp_pat
     assert rows["truncated"].tolist() == [[False] * 4] * 7 + [[True] * 4]
     core, _ = folder.blobs.get(report.checkpoint.core)
     assert int(core["agent/env_steps"]) == 4 * 8  # counted by acting, in the other process
+
+
+@pytest.mark.parametrize("algorithm", ["sac", "td3", "a2c"])
+def test_steps_are_counted_once_whoever_counts_them(algorithm: str) -> None:
+    config = {k: v for k, v in SMALL[algorithm].items() if k != "buffer_size"}
+    with pipeline(algorithm, "Pendulum-v1", config) as (worker, agent):
+        buffer, learner, left = agent.make_buffer(), Learner(agent), 4 * 64
+        seen: list[int] = []
+        metrics: Metrics = {}
+        while left > 0:
+            counted, metrics = worker.iterate(agent, buffer, learner, left)
+            left -= counted
+            seen.append(int(agent.state()["env_steps"]))
+        assert seen == [64, 128, 192, 256]
+        assert metrics and all(map(math.isfinite, metrics.values()))
 
 
 def test_ppo_learns_by_the_probabilities_of_the_policy_that_collected() -> None:
