@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Mapping
 from pickle import dumps, loads
@@ -13,12 +14,15 @@ from hpcpod.agents.fusion import fusion_rules
 from hpcpod.agents.rollout import RolloutBuffer
 from hpcpod.agents.state import prefixed
 from hpcpod.config.schema import RunConfig
+from hpcpod.config.shape import ranks_of
 from hpcpod.config.space import Scalar
 from hpcpod.envs.vec_env import State
 from hpcpod.errors import in_words
 from hpcpod.pod.channel import Channel
+from hpcpod.pod.device import device_of, own_device
 from hpcpod.pod.numerics import set_numerics
-from hpcpod.pod.pod import device_of, env_factory, make_agent
+from hpcpod.pod.pod import env_factory, make_agent
+from hpcpod.pod.ranks.place import place_of
 from hpcpod.pod.worker import Worker
 
 
@@ -59,6 +63,8 @@ class Collecting:
         """Make the environments; raises what they raise."""
         set_numerics(config)
         self._device = device_of(config)
+        if ranks_of(config) > 1:
+            own_device(place_of(os.environ), self._device)
         self._env = env_factory(config, self._device)(config.env.num_envs)
         self._worker = Worker(self._env)
         self._agent: Agent | None = None

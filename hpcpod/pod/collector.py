@@ -15,7 +15,7 @@ from typing import Any
 from hpcpod.config.schema import RunConfig
 from hpcpod.envs.vec_env import State
 from hpcpod.pod.channel import Channel
-from hpcpod.pod.child import CALM
+from hpcpod.pod.starting import CALM
 
 CLOSE_SECONDS = 5.0
 """How long a process that has nothing more to do may take to end."""

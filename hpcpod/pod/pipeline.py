@@ -161,8 +161,8 @@ def merged(
     """What a learner takes over from the actor that collected for it, and what this one keeps.
 
     The rules are those by which replicas are fused, of which only one has learned: what the actor
-    has added to a sum; the larger one of two counters; the statistics of the one that has seen more; of what is ``local``
-    each keeps its own. Everything else is the learner's.
+    has added to a sum; the larger one of two counters; the statistics of the one that has seen
+    more; of what is ``local`` each keeps its own. Everything else is the learner's.
 
     Args:
         rules: of every name; see ``hpcpod.agents.fusion``.

@@ -33,7 +33,8 @@ from hpcpod.pod.collector import Collector, CollectorDied, Elsewhere
 from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.pipeline import Pipeline, Workers, merged
-from hpcpod.pod.pod import Pod, Watch, make_agent
+from hpcpod.pod.pod import Pod, make_agent
+from hpcpod.pod.round import Watch
 from hpcpod.records import Report
 from hpcpod.storage.run_folder import RunFolder
 from tests.agents.training import SMALL
@@ -301,9 +302,9 @@ def test_a_pipeline_that_is_not_asked_for_starts_no_process(tmp_path: Path) -> N
     pod.close()
 
 
-def test_what_was_counted_goes_to_who_counted_further_and_weights_stay_the_learner_s() -> None:
+def test_what_the_actor_counted_goes_to_the_learner_whose_weights_stay() -> None:
     rules: dict[str, Rule] = {
-        "network/w": "mean", "env_steps": "max", "updates": "max", "rng": "local",
+        "network/w": "mean", "env_steps": "sum", "updates": "max", "rng": "local",
         "normalizer/mean": "moments", "normalizer/var": "moments", "normalizer/count": "moments",
     }  # fmt: skip
 
@@ -316,10 +317,10 @@ def test_what_was_counted_goes_to_who_counted_further_and_weights_stay_the_learn
         }  # fmt: skip
 
     learner, actor = {"network/w": torch.ones(2), **one(3, 9, 7.0)}, one(5, 8, 6.0)
-    counted, kept = merged(rules, learner, actor)
-    assert {name: int(tensor) for name, tensor in counted.items()} == {"env_steps": 5}
+    counted, kept = merged(rules, learner, actor, {"env_steps": torch.tensor(2)})
+    assert {name: int(tensor) for name, tensor in counted.items()} == {"env_steps": 6}
     assert kept == {"rng": actor["rng"]}
-    counted, _ = merged(rules, learner, one(3, 9, 8.0))
+    counted, _ = merged(rules, learner, one(3, 9, 8.0), {"env_steps": torch.tensor(3)})
     assert {name: float(tensor) for name, tensor in counted.items()} == {
         "normalizer/mean": 8.0, "normalizer/var": 16.0, "normalizer/count": 8.0,
     }  # fmt: skip
