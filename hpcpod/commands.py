@@ -166,7 +166,8 @@ def status(options: Namespace) -> int:
     say(headline(now))
     _say_outcome(now)
     for name, slot in now.slots.items():
-        say(f"slot {name}: {slot.get('state')} {slot.get('order', '')}")
+        beside = f", scoring {slot['scoring']['order']}" if "scoring" in slot else ""
+        say(f"slot {name}: {slot.get('state')} {slot.get('order', '')}{beside}")
     if now.queue:
         say(queue_line(now.queue))
     elif now.state == "waiting":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpcpod.records import Board, PodState
 from hpcpod.results import Run, Status
@@ -65,15 +65,21 @@ def slots_table(status: Status) -> Table:
     for column in ("round", "return", "steps/s", "env steps"):
         table.add_column(column, justify="right")
     for name, slot in sorted(status.slots.items()):
-        mean = slot.get("mean_return", math.nan)
-        table.add_row(
-            name, str(slot.get("state", "")), str(slot.get("pod", "")),
-            str(slot.get("algorithm", "")), str(slot.get("round", "")),
-            "" if math.isnan(mean) else number(mean),
-            count(slot["steps_per_second"]) if "steps_per_second" in slot else "",
-            count(slot["env_steps"]) if "env_steps" in slot else "",
-        )  # fmt: skip
+        _slot_row(table, name, slot)
+        if "scoring" in slot:  # beside what it trains
+            _slot_row(table, "", slot["scoring"])
     return table
+
+
+def _slot_row(table: Table, name: str, shown: Mapping[str, Any]) -> None:
+    mean = shown.get("mean_return", math.nan)
+    table.add_row(
+        name, str(shown.get("state", "")), str(shown.get("pod", "")),
+        str(shown.get("algorithm", "")), str(shown.get("round", "")),
+        "" if math.isnan(mean) else number(mean),
+        count(shown["steps_per_second"]) if "steps_per_second" in shown else "",
+        count(shown["env_steps"]) if "env_steps" in shown else "",
+    )  # fmt: skip
 
 
 def leaderboard_table(board: Board, rows: int | None = None) -> Table:

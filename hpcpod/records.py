@@ -150,7 +150,7 @@ class Report:
     trained_steps: int = 0
     """Environment steps trained for this order."""
     wall_seconds: float = 0.0
-    """Of the order, in the training process."""
+    """Of the order, in the process that trained it, and in the one that scored it, if another."""
     train_seconds: float = 0.0
     """Of these, collecting and learning."""
     evaluate_seconds: float = 0.0

@@ -1,7 +1,8 @@
 """A slot is one array element: it claims orders and executes them until its time is up.
 
-It is a small supervisor without torch. The training runs in a child process that it feeds
-with orders, so that an out-of-memory kill or a segfault ends a round and not the slot.
+It is a small supervisor without torch. Training runs in a child process that it feeds with
+orders, and scoring in a second one beside it where the slot has cores for that, so that an
+out-of-memory kill or a segfault ends a round and not the slot.
 
 Exit codes: 0 there is nothing more to do, 1 this slot keeps failing, 75 requeue me.
 """
@@ -11,25 +12,31 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import math
 import os
+import select
 import signal
 import sys
 import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hpcpod.config.resolved import Resolved
 from hpcpod.errors import Corrupt, StorageError, exit_code
 from hpcpod.launchers.admission import REQUEUE, admitted, identity
-from hpcpod.pod.child import Child, ChildDied
+from hpcpod.pod.child import Child
+from hpcpod.pod.lane import BROKEN, Lane
 from hpcpod.pod.signals import StopFlag, die_with_parent
-from hpcpod.records import Board, Order, Owner, Report, Rescore, decode
-from hpcpod.storage.patience import patiently, sleep
+from hpcpod.pod.work import Work, failed, whole
+from hpcpod.records import Birth, Board, Order, Owner, Report, Rescore, decode
+from hpcpod.storage.patience import patiently
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.claims import take
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, read_board
+from hpcpod.tournament.outcomes import onward
 from hpcpod.tournament.rules import Rules
 
 log = logging.getLogger("hpcpod.slot")
@@ -38,12 +45,7 @@ IDLE_SECONDS = (0.1, 5.0)
 """Shortest and longest pause between two looks at a board that has nothing to claim."""
 
 GLANCE_SECONDS = 0.1
-"""Between two glances at the stop flag while the child works: a grace period may be short."""
-
-_HUNG = "the training process gave no sign of life for {:g} s (pod.hang_seconds): killed"
-
-BROKEN = ("crash", "memory")
-"""Kinds of failure after which the training process is not used again."""
+"""Between two glances at the stop flag while processes work: a grace period may be short."""
 
 
 @dataclass(frozen=True)
@@ -60,21 +62,45 @@ class Pace:
 
 
 class Slot:
-    """Claim, train, report, merge; again."""
+    """Claim, train, score, report, merge; again.
+
+    Where a round is scored beside training, the trainer goes on while the scorer is at work:
+    with another order, or *ahead*, with the birth that the board will order if the pod simply
+    continues. A round is a function of its birth, so if just that is ordered, the work counts.
+    """
 
     def __init__(self, folder: RunFolder, owner: Owner, stop: StopFlag) -> None:
         self._folder = folder
         self._owner = owner
         self._stop = stop
         resolved = Resolved.from_document(folder.config)
-        self._config = resolved.config
-        self._rules = Rules.of(resolved.config, resolved.algorithms)
-        here = resolved.config.cluster.launcher == "local"
+        self._config = config = resolved.config
+        self._rules = Rules.of(config, resolved.algorithms)
+        here = config.cluster.launcher == "local"
         self._pace = Pace(0.5, 0.5, 15.0) if here else Pace(5.0, 30.0, 60.0)
-        self._child: Child | None = None
+        self._trainer = self._lane("training")
+        self._scorer = self._lane("scoring") if config.scores_beside else None
+        self._lanes = [lane for lane in (self._trainer, self._scorer) if lane is not None]
+        self._ahead: Birth | None = None
+        """What the trainer has begun before it is ordered."""
+        self._done: tuple[Birth, Report] | None = None
+        """What the trainer has ended with: it waits for the scorer, or to be ordered."""
+        self._unsaved: Report | None = None
+        """What the trainer has ended with and is not in the run folder yet."""
+        self._scored: Report | None = None
+        """What the training came to of the round that the scorer has."""
         self._pod: str | None = None
+        self._requests: set[str] = set()
         self._failures = 0
-        self._told = self._looked = 0.0
+        self._told = self._looked = -math.inf
+        self._next_look, self._pause = 0.0, IDLE_SECONDS[0]
+
+    def _lane(self, name: Literal["training", "scoring"]) -> Lane:
+        start = partial(
+            Child, self._folder.path, self._owner.slot, self._config,
+            scorer=name == "scoring",
+        )  # fmt: skip
+        return Lane(name, start, self._config.pod.hang_seconds, self._pace.grace)
 
     def run(self) -> int:
         """Work until the run ends, a stop is asked for, or this slot keeps failing.
@@ -90,156 +116,214 @@ class Slot:
             log.error("%s; what was not saved is done again", error)
             return self._farewell()
         finally:
-            self._end_child()
+            for lane in self._lanes:
+                lane.close()
             with contextlib.suppress(StorageError):
                 self._folder.drop_slot(self._owner.slot)
 
     def _work(self) -> int:
-        pause = IDLE_SECONDS[0]
-        self._tell({"state": "idle"}, force=True)  # whoever claims must have shown life
-        while not self._ending():
-            board = patiently(partial(read_board, self._folder), self._ending)
-            if board.phase == "finished":
-                return 0
-            order = patiently(partial(self.claim, board), self._ending)
-            if order is None:
-                self._tell({"state": "idle"}, force=True)
-                sleep(pause, self._ending)
-                pause = min(2 * pause, IDLE_SECONDS[1])
-                continue
-            pause = IDLE_SECONDS[0]
-            if self._folder.has_report(order.id):  # a former life ended before its merge
-                patiently(partial(merge, self._folder, self._rules), self._ending)
-                continue
-            if board.began is None:
-                patiently(partial(merge, self._folder, self._rules, at_work=True), self._ending)
-            report = patiently(partial(self.execute, order), self._stopping)
-            if report is None:
-                continue
-            try:
-                patiently(partial(self._publish, report), self._stopping)
-            except Corrupt as error:
-                log.error("%s: its round is done again", error)
-                continue
-            if self._gives_up(report):
-                return 1
-        return self._farewell()
+        self._tell()  # whoever claims must have shown life
+        while True:
+            self._heed()
+            for lane in self._lanes:
+                ended = lane.look()
+                if ended is not None:
+                    self._take(*ended)
+            self._pass_on()
+            code = self._find_work() if time.monotonic() >= self._next_look else None
+            self._save_trained()
+            if code is not None:
+                return code
+            self._tell()
+            pipes = [pipe for lane in self._lanes if (pipe := lane.fileno()) is not None]
+            select.select(pipes, [], [], GLANCE_SECONDS)
 
-    def _publish(self, report: Report) -> None:
+    def _heed(self) -> None:
+        """Look for requests, but not too often: thousands of slots share a disk. Obey them.
+
+        Once the finals have begun, a round that is still being trained or scored counts for
+        nothing.
+        """
+        now = time.monotonic()
+        if now - self._looked >= self._pace.look:
+            self._looked = now
+            with contextlib.suppress(StorageError):
+                names = ("stop", "drain", "finals")
+                self._requests = {n for n in names if self._folder.requested(n) is not None}
+        if self._stop or "stop" in self._requests:
+            for lane in self._lanes:
+                lane.stop()
+        elif "finals" in self._requests:
+            for lane in self._lanes:
+                if isinstance(lane.order, Birth):
+                    lane.give_up()
+            self._ahead = self._done = None
+        elif "drain" in self._requests:
+            self._drop_ahead()
+        if not self._busy() and (self._stop or self._requests & {"stop", "drain"}):
+            self._next_look = 0.0
+
+    def _busy(self) -> bool:
+        return self._done is not None or any(lane.work is not None for lane in self._lanes)
+
+    def _take(self, work: Work, reply: dict[str, Any]) -> None:
+        """Go on from what a process has ended with."""
+        order, self._next_look, self._told = work.order, 0.0, -math.inf
+        scored = None
+        if work.part == "score":
+            scored, self._scored = self._scored, None
+        if "failure" in reply:
+            report = failed(work, self._owner.slot, reply)
+        elif "report" in reply:
+            report = decode(Report, reply["report"])
+        else:
+            if reply.get("signalled"):
+                self._stop.set()  # Slurm has told the ranks of a pod, and not this process
+            if scored is not None or order == self._ahead:
+                self._drop_ahead()
+            return
+        if isinstance(order, Birth) and work.part == "train":
+            self._done = order, report
+            if order != self._ahead:
+                self._unsaved = report
+        else:
+            self._deliver(report if scored is None else whole(scored, report))
+
+    def _pass_on(self) -> None:
+        """Deliver what the trainer has ended with, or hand it to the scorer."""
+        if self._done is None or self._ahead is not None:
+            return
+        birth, report = self._done
+        if report.failure_kind:
+            self._done = None
+            self._deliver(report)
+        elif self._stop or "stop" in self._requests:
+            self._done = None
+        elif self._scorer is not None and self._scorer.work is None:
+            self._done, self._scored = None, report
+            self._scorer.give(Work(birth, "score", report.checkpoint))
+            self._next_look, self._told = 0.0, -math.inf
+
+    def _save_trained(self) -> None:
+        """What has been trained, and is ordered, is not trained again: the processes are at work
+        already when this is made durable."""
+        report, self._unsaved = self._unsaved, None
+        if report is None or report.failure_kind:
+            return
+        try:
+            self._folder.save_trained(report)
+        except StorageError as error:
+            log.warning("%s is not saved until it is scored: %s", report.order, error)
+
+    def _deliver(self, report: Report) -> None:
+        """Publish a report; what was begun ahead now counts, or is dropped."""
+        try:
+            board = patiently(partial(self._publish, report), self._stopping)
+        except Corrupt as error:
+            log.error("%s: its round is done again", error)
+            self._drop_ahead()
+            return
+        # A slot that fails again and again is on a bad node: it must not burn every pod.
+        self._failures = self._failures + 1 if report.failure_kind in BROKEN else 0
+        ahead = self._ahead
+        if ahead is None:
+            return
+        pod = board.pods.get(ahead.pod)
+        ordered = board.phase == "running" and pod is not None and pod.birth == ahead
+        claim = partial(self._folder.claim, ahead.id, self._owner)
+        if ordered and not self._ending() and patiently(claim, self._stopping):
+            self._ahead, self._pod = None, ahead.pod
+            self._unsaved = None if self._done is None else self._done[1]
+        else:
+            self._drop_ahead()
+
+    def _drop_ahead(self) -> None:
+        if self._ahead is not None:
+            log.info("%s was begun ahead and is not ordered", self._ahead.id)
+            self._ahead = self._done = None
+            self._trainer.give_up()
+
+    def _publish(self, report: Report) -> Board:
         if report.checkpoint is not None and not self._folder.holds(report.checkpoint):
             # This machine was suspended for so long that they were taken for dust.
             raise Corrupt(f"{report.order}: the blobs of its checkpoint are gone")
         self._folder.publish_report(report)
-        merge(self._folder, self._rules)
+        return merge(self._folder, self._rules)
+
+    def _find_work(self) -> int | None:
+        """Give idle processes something to do; the exit code once there is nothing any more."""
+        if self._failures > self._config.cluster.max_restarts:
+            log.error("%d rounds failed in a row here; this slot gives up", self._failures)
+            return 1
+        if self._ending():
+            self._next_look = math.inf
+            return None if self._busy() else self._farewell()
+        board = patiently(partial(read_board, self._folder), self._ending)
+        if board.phase == "finished":
+            return 0
+        found = False
+        for _ in self._lanes:
+            order = patiently(partial(self.claim, board), self._ending)
+            if order is None:
+                break
+            found = True
+            if self._folder.has_report(order.id):  # a former life ended before its merge
+                patiently(partial(merge, self._folder, self._rules), self._ending)
+                return None
+            if board.began is None:
+                patiently(partial(merge, self._folder, self._rules, at_work=True), self._ending)
+            self.execute(order)
+        if not found and self._trains_nothing():
+            self._go_ahead(board)
+        self._wait(found)
+        return None
+
+    def _wait(self, found: bool) -> None:
+        """Set when to look at the board again: soon while idle, not at all while all is busy."""
+        self._pause = IDLE_SECONDS[0] if found else min(2 * self._pause, IDLE_SECONDS[1])
+        idle = self._trains_nothing()
+        self._next_look = time.monotonic() + self._pause if idle else math.inf
+
+    def _trains_nothing(self) -> bool:
+        return self._trainer.work is None and self._done is None
+
+    def _go_ahead(self, board: Board) -> None:
+        """Begin what the board will order if the pod that is being scored simply continues."""
+        if self._scorer is None or self._scored is None or self._scored.checkpoint is None:
+            return
+        birth = self._scorer.order
+        if board.phase != "running" or not isinstance(birth, Birth):
+            return
+        self._ahead = onward(birth, birth.round, self._scored.checkpoint, self._config)
+        if self._ahead is not None:
+            self._trainer.give(Work(self._ahead, "train", claimed=False))
+            self._told = -math.inf
 
     def _farewell(self) -> int:
         return REQUEUE if self._stop and not self._told_to_end() else 0
 
     def claim(self, board: Board) -> Order | None:
-        """Take the open order with the least experience; among equals, this slot's own pod.
-
-        A claim of this slot's own, from before a requeue, is taken up again first.
-        """
-        open_orders = orders(board)
-        if not open_orders:
-            return None
-        least = min((o.round for o in open_orders if not isinstance(o, Rescore)), default=0)
-
-        def preference(order: Order) -> tuple[bool, bool]:
-            return not isinstance(order, Rescore), order.pod != self._pod or order.round > least
-
-        open_orders.sort(key=preference)
-        owners = {}
-        for order in open_orders:
-            owners[order.id] = owner = self._folder.claim_owner(order.id)
-            if owner is not None and (owner.slot, owner.job) == (self._owner.slot, self._owner.job):
-                return self._took(order)
-        for order in open_orders:
-            if owners[order.id] is None and self._folder.claim(order.id, self._owner):
-                return self._took(order)
-        return None
-
-    def _took(self, order: Order) -> Order:
-        self._pod = order.pod
+        """Take an open order that an idle process can do, if there is one; see ``take``."""
+        open_orders = [order for order in orders(board) if self._can_do(order)]
+        order = take(self._folder, self._owner, open_orders, self._pod)
+        if order is not None:
+            self._pod = order.pod
         return order
 
-    def execute(self, order: Order) -> Report | None:
-        """Have the child execute an order; None if it was stopped instead.
+    def _can_do(self, order: Order) -> bool:
+        """Whether the process that an order is for is idle, and the order not in hand."""
+        if isinstance(order, Rescore) and self._scorer is not None:
+            return self._scorer.work is None
+        held = {lane.order.id for lane in self._lanes if lane.order is not None}
+        return self._trains_nothing() and order.id not in held
 
-        Raises:
-            StorageError: the child could not read or write what it had to: no fault of its pod.
-        """
-        self._tell(_status(order), force=True)
-        try:
-            reply = self._converse(order)
-        except ChildDied as death:
-            self._end_child()
-            if self._stopping():
-                return None
-            log.error("%s: %s", order.id, death)
-            return _failed(order, self._owner.slot, str(death), death.kind)
-        if "report" in reply:
-            return decode(Report, reply["report"])
-        if reply.get("kind") in BROKEN or "stopped" in reply:
-            # Who knows what a simulator that raised is good for: the next order gets a new one.
-            self._end_child()
-        if reply.get("kind") == "storage":
-            raise StorageError(reply["failure"])
-        if reply.get("signalled"):
-            self._stop.set()  # Slurm has told the ranks of a pod, and not this process
-        if "failure" in reply:
-            log.error("%s: %s", order.id, reply["failure"])
-            return _failed(order, self._owner.slot, reply["failure"], reply["kind"])
-        return None
-
-    def _converse(self, order: Order) -> dict[str, Any]:
-        """Send an order and wait for the reply that ends it, looking up at the slot's pace."""
-        if self._child is not None and self._child.ended:
-            self._end_child()
-        if self._child is None:
-            self._child = Child(self._folder.path, self._owner.slot, self._config)
-        self._child.send(order)
-        shown, heard = _status(order), time.monotonic()
-        asked_at: float | None = None
-        while True:
-            reply = self._child.receive(GLANCE_SECONDS)
-            if reply is not None and "progress" not in reply:
-                return reply
-            if reply is not None:
-                shown, heard = {**shown, **reply["progress"]}, time.monotonic()
-            elif self._is_hung(heard):
-                self._child.kill()
-                return {"failure": _HUNG.format(self._config.pod.hang_seconds), "kind": "crash"}
-            self._tell(shown)  # also while it evaluates: whoever is silent is taken for dead
-            if asked_at is None and (self._stop or self._sees_a_stop(order)):
-                asked_at = time.monotonic()
-                self._child.ask_to_stop()
-            if asked_at is not None and time.monotonic() - asked_at > self._pace.grace:
-                self._child.kill()
-
-    def _is_hung(self, heard: float) -> bool:
-        limit = self._config.pod.hang_seconds
-        return limit is not None and time.monotonic() - heard > limit
-
-    def _gives_up(self, report: Report) -> bool:
-        """A slot that fails again and again is on a bad node: it must not burn every pod."""
-        self._failures = self._failures + 1 if report.failure_kind in BROKEN else 0
-        if self._failures <= self._config.cluster.max_restarts:
-            return False
-        log.error("%d rounds failed in a row here; this slot gives up", self._failures)
-        return True
-
-    def _sees_a_stop(self, order: Order) -> bool:
-        """Whether an order is to be stopped, as of the last look: thousands of slots share a disk.
-
-        Once the finals have begun, a round that is still being trained counts for nothing.
-        """
-        now = time.monotonic()
-        if now - self._looked < self._pace.look:
-            return False
-        self._looked = now
-        void = not isinstance(order, Rescore) and self._folder.requested("finals") is not None
-        return void or self._told_to_stop()
+    def execute(self, order: Order) -> None:
+        """Hand an order to the process that it is for."""
+        if isinstance(order, Rescore):
+            (self._scorer or self._trainer).give(Work(order))
+        else:
+            self._trainer.give(Work(order, "all" if self._scorer is None else "train"))
+        self._told = -math.inf
 
     def _told_to_stop(self) -> bool:
         return self._folder.requested("stop") is not None
@@ -253,32 +337,34 @@ class Slot:
     def _ending(self) -> bool:
         return bool(self._stop) or self._told_to_end()
 
-    def _tell(self, status: dict[str, Any], *, force: bool = False) -> None:
+    def _tell(self) -> None:
+        """Show what goes on, at the slot's pace: whoever is silent is taken for dead."""
         now = time.monotonic()
-        if force or now - self._told >= self._pace.tell:
+        if now - self._told >= self._pace.tell:
             self._told = now
             place = {"job": self._owner.job, "host": self._owner.host, "pid": os.getpid()}
             with contextlib.suppress(StorageError):  # a full disk must not end a round for this
-                self._folder.write_slot(self._owner.slot, {**status, **place})
+                self._folder.write_slot(self._owner.slot, {**self._status(), **place})
 
-    def _end_child(self) -> None:
-        if self._child is not None:
-            self._child.close()
-            self._child = None
+    def _status(self) -> dict[str, Any]:
+        busy = [lane for lane in self._lanes if lane.order is not None]
+        if not busy:
+            return {"state": "idle"}
+        status, *beside = [self._shown(lane) for lane in busy]
+        if beside:
+            status["scoring"] = beside[0]
+        if busy[0].order == self._ahead:
+            status["ahead"] = True
+        return status
 
-
-def _status(order: Order) -> dict[str, Any]:
-    state = "scoring" if isinstance(order, Rescore) else "training"
-    return {
-        "state": state, "order": order.id, "pod": order.pod, "round": order.round,
-        "algorithm": order.algorithm,
-    }  # fmt: skip
-
-
-def _failed(order: Order, slot: str, why: str, kind: Any) -> Report:
-    return Report(
-        order.id, order.pod, order.round, order.attempt, slot, failure=why, failure_kind=kind
-    )
+    def _shown(self, lane: Lane) -> dict[str, Any]:
+        order = lane.order
+        assert order is not None
+        scoring = isinstance(order, Rescore) or lane is self._scorer
+        return {
+            "state": "scoring" if scoring else "training", "order": order.id, "pod": order.pod,
+            "round": order.round, "algorithm": order.algorithm, **lane.progress,
+        }  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -156,11 +156,12 @@ def test_a_trainer_that_hangs_is_killed_and_its_round_is_done_again(
     assert (again.returns, again.checkpoint) == (undisturbed.returns, undisturbed.checkpoint)
 
 
+@pytest.mark.parametrize("beside", [False, True])
 def test_a_full_disk_is_waited_for_and_charged_to_nobody(
-    undisturbed: Report, tmp_path: Path
+    beside: bool, undisturbed: Report, tmp_path: Path
 ) -> None:
     with small_disk(tmp_path / "small", 4096) as home:
-        folder = create(home, **LONG)
+        folder = create(home, **{**LONG, "pod": {**LONG["pod"], "score_beside": beside}})
         slot = SlotProcess(folder, logs=tmp_path)
         slot.until_checkpointed()
         with filled(home):
@@ -216,10 +217,9 @@ def test_a_run_begins_when_its_first_slot_goes_to_work(tmp_path: Path) -> None:
     seen: list[float | None] = [read_board(folder).began]
 
     class Looking(Slot):
-        def execute(self, order: Order) -> Report | None:
+        def execute(self, order: Order) -> None:
             seen.append(read_board(folder).began)
             folder.request("drain")
-            return None
 
     assert Looking(folder, Owner("s", "j"), StopFlag(())).run() == 0
     assert seen[0] is None and seen[1] is not None

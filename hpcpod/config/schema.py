@@ -186,6 +186,10 @@ class PodConfig:
     weights, their moments and losses stay float32."""
     evaluator: str = "panel"
     """What scores a pod at the end of a round: a name or a path."""
+    score_beside: bool | None = None
+    """Whether rounds are scored by a process of their own, while training goes on in another: it
+    costs memory for a second simulator (and on a GPU, a second process there). Null: where a slot
+    has more cores (``resources.cpus_per_pod``) than a pod has ranks."""
     inherit_transitions: Natural | None = None
     """Transitions of its parent's replay buffer that a copied child takes over at most, the newest,
     by whole segments (each the new ones of a round, or 64 MiB); null: all, 0: none."""
@@ -302,6 +306,13 @@ class RunConfig:
     """What a pod needs."""
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     """Where slots run."""
+
+    @property
+    def scores_beside(self) -> bool:
+        """``pod.score_beside``, or whether there is a core for it."""
+        wanted, resources = self.pod.score_beside, self.resources
+        ranks = self.pod.ranks or max(1, resources.gpus_per_pod)
+        return resources.cpus_per_pod > ranks if wanted is None else wanted
 
     def __post_init__(self) -> None:
         allowed = all(c.isalnum() or c in "._-+ " for c in self.name)

@@ -6,6 +6,8 @@ the round and not the slot. What it prints, and its errors, go to the slot's log
 One reply is one line of JSON: ``{"progress": {...}}`` while a round goes on, then one of
 ``{"report": {...}}``, ``{"stopped": true}`` or ``{"failure": ..., "kind": ...}``. Of several ranks
 all get the orders, and the first one replies.
+
+With ``--scorer`` it is the process that scores beside training: it leaves the cores to that.
 """
 
 from __future__ import annotations
@@ -35,17 +37,23 @@ from hpcpod.errors import (
 from hpcpod.pod.orders import Orders
 from hpcpod.pod.ranks.place import Place, place_of
 from hpcpod.pod.signals import StopFlag, die_with_parent, end_group_with
-from hpcpod.records import Order, encode
+from hpcpod.pod.work import Work
+from hpcpod.records import Rescore, encode
 from hpcpod.storage.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from hpcpod.pod.pod import Pod
+    from hpcpod.pod.round import Watch
 
 LONGEST_REASON = 300
 """Letters of a failure's reason on the board."""
 
 BEAT_SECONDS = 1.0
 """Between two signs of life while there is no progress to tell, as in an evaluation."""
+
+NICE = 5
+"""Niceness of a scorer: a quarter of a core that its trainer wants, too. With more, it would get
+nothing where strangers are busy, and training waits for a score that is a whole round late."""
 
 ORPHAN_SECONDS = 15.0
 """What a rank may go on for when nobody gives it orders any more."""
@@ -61,6 +69,7 @@ def main() -> int:
     parser.add_argument("--slot", required=True, help="the slot's name")
     parser.add_argument("--parent", type=int, help="process id of the slot")
     parser.add_argument("--meeting", help="where the ranks of a pod find each other")
+    parser.add_argument("--scorer", action="store_true", help="leave the cores to the trainer")
     options = parser.parse_args()
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -71,9 +80,12 @@ def main() -> int:
     if options.parent is not None:
         end_group_with(replies)
         die_with_parent(options.parent)
+    if options.scorer:
+        give_way()
     folder = RunFolder.open(options.run)
     if options.meeting is None:
-        Server(folder, options.slot, stop, os.fdopen(replies, "w", buffering=1)).serve()
+        writing = os.fdopen(replies, "w", buffering=1)
+        Server(folder, options.slot, stop, writing, scorer=options.scorer).serve()
         return REQUEUE if stop else 0
     return _serve_as_rank(folder, options, stop, replies)
 
@@ -111,10 +123,13 @@ class Server:
         replies: TextIO,
         place: Place | None = None,
         meeting: str = "",
+        *,
+        scorer: bool = False,
     ) -> None:
         """``place`` is that of one rank among several, which meet by the name ``meeting``."""
         self._folder, self._slot, self._stop = folder, slot, stop
         self._replies, self._place, self._meeting = replies, place, meeting
+        self._scorer = scorer
         self._orders = Orders()
         self._pod: Pod | None = None
 
@@ -124,11 +139,13 @@ class Server:
         Returns:
             Whether this process lost the others that train the pod with it.
         """
-        while not self._stop and (order := self._orders.next()) is not None:
+        while not self._stop and (work := self._orders.next()) is not None:
             try:
                 if self._pod is None:
-                    self._pod = prepare(self._folder, self._place, self._meeting)
-                self._reply(self._execute(self._pod, order))
+                    self._pod = prepare(
+                        self._folder, self._place, self._meeting, scorer=self._scorer
+                    )
+                self._reply(self._execute(self._pod, work))
             except Exception as error:
                 if not isinstance(error, StorageError) or isinstance(error, Corrupt):
                     traceback.print_exc()
@@ -140,32 +157,52 @@ class Server:
     def _reply(self, message: dict[str, Any]) -> None:
         self._replies.write(json.dumps(message) + "\n")
 
-    def _execute(self, pod: Pod, order: Order) -> dict[str, Any]:
-        """Execute one order; return the reply that ends it."""
+    def _execute(self, pod: Pod, work: Work) -> dict[str, Any]:
+        """Do some work; return the reply that ends it."""
         from hpcpod.pod.evaluator import Stopped
+
+        order, watch = work.order, self._watch(work)
+        try:
+            if isinstance(order, Rescore) or work.part == "all":
+                report = pod.execute(order, self._slot, watch)
+            elif work.checkpoint is None:
+                report = pod.train(order, self._slot, watch)
+            else:
+                report = pod.score(order, work.checkpoint, self._slot, watch)
+        except Stopped:
+            # Slurm signals the ranks of a pod, and not always the slot.
+            return {"stopped": True, "signalled": bool(self._stop)}
+        return {"report": encode(report)}
+
+    def _watch(self, work: Work) -> Watch:
+        """How the slot follows a piece of work."""
         from hpcpod.pod.round import Progress, Watch
 
-        beaten = time.monotonic()
+        orders, beaten = self._orders, time.monotonic()
 
         def should_stop() -> bool:
             nonlocal beaten
             if time.monotonic() - beaten > BEAT_SECONDS:
                 beaten = time.monotonic()
                 self._reply({"progress": {}})
-            return bool(self._stop) or self._orders.asked_to_stop()
+            orders.look()
+            return bool(self._stop) or orders.stop or orders.void
 
         def tell(progress: Progress) -> None:
             self._reply({"progress": encode(progress)})
 
-        try:
-            report = pod.execute(order, self._slot, Watch(should_stop, tell))
-        except Stopped:
-            # Slurm signals the ranks of a pod, and not always the slot.
-            return {"stopped": True, "signalled": bool(self._stop)}
-        return {"report": encode(report)}
+        def may_save() -> bool:
+            if orders.void:
+                return False
+            owner = None if work.claimed else self._folder.claim_owner(work.order.id)
+            return work.claimed or (owner is not None and owner.slot == self._slot)
+
+        return Watch(should_stop, tell, may_save)
 
 
-def prepare(folder: RunFolder, place: Place | None = None, meeting: str = "") -> Pod:
+def prepare(
+    folder: RunFolder, place: Place | None = None, meeting: str = "", *, scorer: bool = False
+) -> Pod:
     """Import what a pod needs, the environment's own module first, and meet the other ranks.
 
     Some simulators (Isaac Gym) refuse to be imported once torch is there.
@@ -174,14 +211,25 @@ def prepare(folder: RunFolder, place: Place | None = None, meeting: str = "") ->
     with contextlib.suppress(UnknownPlugin):  # making the environment says why
         plugins.load(resolved.config.env.id)
 
+    from hpcpod.envs.threads import env_threads, set_env_threads
     from hpcpod.pod.numerics import set_numerics
     from hpcpod.pod.pod import Pod
     from hpcpod.pod.ranks.communicator import ALONE
     from hpcpod.pod.ranks.joining import join_run
 
     set_numerics(resolved.config)
+    if scorer:  # as many as the trainer's would wait for those, and they for them
+        set_env_threads(max(1, env_threads() - 1))
     group = ALONE if place is None else join_run(place, folder, resolved.config, meeting)
     return Pod(folder, resolved.config, resolved.algorithms, group)
+
+
+def give_way() -> None:
+    """Leave the cores to other processes that want them."""
+    os.nice(NICE)
+    # Where each session is scheduled as a group, niceness within it says nothing to others.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(NICE))
 
 
 def _kind(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""The slot's end of the line to its training process. No torch on this side."""
+"""The slot's end of the line to a process that trains or scores. No torch on this side."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.shape import ranks_of
-from hpcpod.pod.orders import STOP, line_of
-from hpcpod.pod.starting import command, environment, on_slurm
-from hpcpod.records import Order
+from hpcpod.pod.orders import GIVE_UP, STOP
+from hpcpod.pod.starting import command, environment, on_slurm, single
+from hpcpod.pod.work import Work
 
 CLOSE_SECONDS = 5.0
 """How long a process that has nothing more to do may take to end."""
@@ -38,21 +38,22 @@ class ChildDied(Exception):
 
 
 class Child:
-    """One training process, fed with orders one after another.
+    """One process that trains or scores, fed with work, one piece after another.
 
     It leads a process group, so that whatever a simulator has started ends with it.
     """
 
-    def __init__(self, run: Path, slot: str, config: RunConfig) -> None:
-        """Start it, or one process for each rank of a pod.
+    def __init__(self, run: Path, slot: str, config: RunConfig, *, scorer: bool = False) -> None:
+        """Start it; a trainer is one process for each rank of a pod.
 
         Raises:
             LaunchError: what starts ranks is not installed.
         """
-        self._by_srun = on_slurm(config) and ranks_of(config) > 1
+        self._by_srun = on_slurm(config) and ranks_of(config) > 1 and not scorer
         meeting = f"{slot}-{os.urandom(6).hex()}"
+        words = single(run, slot, scorer) if scorer else command(run, slot, config, meeting)
         self._process = subprocess.Popen(
-            command(run, slot, config, meeting),
+            words,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment(config),
@@ -73,14 +74,18 @@ class Child:
         """Whether the process is gone."""
         return self._process.poll() is not None
 
-    def send(self, order: Order) -> None:
-        """Give the process an order; it must not be busy with another.
+    def fileno(self) -> int:
+        """What becomes readable once there is a reply, or the process has ended."""
+        return self._reading
+
+    def send(self, work: Work) -> None:
+        """Give the process something to do; it must not be busy.
 
         Raises:
             ChildDied: there is nobody to take it.
         """
         try:
-            self._write(line_of(order))
+            self._write(work.line())
         except BrokenPipeError:
             raise ChildDied(self._process.wait()) from None
 
@@ -112,11 +117,16 @@ class Child:
     def ask_to_stop(self) -> None:
         """Have it checkpoint and end."""
         with contextlib.suppress(BrokenPipeError):
-            self._write(STOP)
+            self._write(f"{STOP}\n")
+
+    def ask_to_give_up(self) -> None:
+        """Have it drop what it does, which counts for nothing, and wait for other work."""
+        with contextlib.suppress(BrokenPipeError):
+            self._write(f"{GIVE_UP}\n")
 
     def _write(self, line: str) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n".encode())
+        self._process.stdin.write(line.encode())
         self._process.stdin.flush()
 
     def kill(self) -> None:

@@ -1,4 +1,4 @@
-"""What a slot tells its training processes, a line each on their standard input."""
+"""What a slot tells its processes, a line each on their standard input."""
 
 from __future__ import annotations
 
@@ -6,63 +6,73 @@ import json
 import os
 import select
 import time
-from typing import Any
 
-from hpcpod.records import Birth, Order, Rescore, decode, encode
+from hpcpod.pod.work import Work
 
 _GRANULE = 1 << 16
 _GLANCE_SECONDS = 0.02
 """Between two looks whether there is a new line: an environment's step may take microseconds."""
 
 STOP = json.dumps({"kind": "stop"})
-"""Checkpoint, and end."""
-_STOP = f"{STOP}\n".encode()
-
-
-def line_of(order: Order) -> str:
-    """What ``Orders`` reads."""
-    kind = "rescore" if isinstance(order, Rescore) else "birth"
-    return json.dumps({"kind": kind, "order": encode(order)})
+"""Save what is being done, and end."""
+GIVE_UP = json.dumps({"kind": "give up"})
+"""What is being done counts for nothing: drop it, and wait for other work."""
 
 
 class Orders:
-    """Reads orders, one after another, and the word to stop at any time."""
+    """Reads work, one piece after another, and at any time the words to stop or to give up."""
 
     def __init__(self, descriptor: int = 0) -> None:
         self._descriptor = descriptor
         self._received = b""
         self._ended = False
         self._looked = 0.0
-        self._stopped = False
+        self.stop = False
+        """There was the word to stop, or nobody is there any more who could give it."""
+        self.void = False
+        """There was the word to give up what is being done."""
 
-    def next(self) -> Order | None:
-        """Wait for the next order; None when there will be no more."""
-        while True:
-            line, newline, rest = self._received.partition(b"\n")
-            if newline:
-                self._received = rest
-                message: dict[str, Any] = json.loads(line)
-                if message["kind"] == "stop":
-                    return None
-                kind: Any = Birth if message["kind"] == "birth" else Rescore
-                order: Order = decode(kind, message["order"])
-                return order
-            if self._ended:
-                return None
-            self._read()
-
-    def asked_to_stop(self) -> bool:
-        """Whether there was the word to stop, or nobody is there any more who could give it.
-
-        It looks at most every 20 ms.
-        """
-        now = time.monotonic()
-        if not self._stopped and now - self._looked >= _GLANCE_SECONDS:
-            self._looked = now
-            if select.select([self._descriptor], [], [], 0.0)[0]:
+    def next(self) -> Work | None:
+        """Wait for the next piece of work; None when there will be no more."""
+        self.void = False
+        while not self.stop:
+            line = self._line()
+            if line is not None and (work := self._heed(line)) is not None:
+                self.void = False
+                return work
+            if line is None:
                 self._read()
-                self._stopped = self._ended or _STOP in self._received
-        return self._stopped
+                self.stop = self._ended and b"\n" not in self._received
+        return None
+
+    def look(self) -> None:
+        """Look for a word, if the last look was 20 ms ago; while there is work comes no other."""
+        now = time.monotonic()
+        if self.stop or now - self._looked < _GLANCE_SECONDS:
+            return
+        self._looked = now
+        if select.select([self._descriptor], [], [], 0.0)[0]:
+            self._read()
+            while (line := self._line()) is not None:
+                self._heed(line)
+            self.stop = self.stop or self._ended
+
+    def _heed(self, line: bytes) -> Work | None:
+        kind = json.loads(line)["kind"]
+        if kind == "stop":
+            self.stop = True
+        elif kind == "give up":
+            self.void = True
+        else:
+            return Work.parse(line.decode())
+        return None
+
+    def _line(self) -> bytes | None:
+        line, newline, rest = self._received.partition(b"\n")
+        if not newline:
+            return None
+        self._received = rest
+        return line
 
     def _read(self) -> None:
         chunk = os.read(self._descriptor, _GRANULE)

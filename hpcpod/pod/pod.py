@@ -21,7 +21,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
 from hpcpod.envs.make import make_env
 from hpcpod.envs.vec_env import State, VecEnv, random_seeds
-from hpcpod.errors import Corrupt
+from hpcpod.errors import Corrupt, StorageError
 from hpcpod.pod.checkpoint import Checkpoints, read_arrays
 from hpcpod.pod.device import device_of
 from hpcpod.pod.evaluator import Evaluator, Stopped
@@ -78,12 +78,39 @@ class Pod:
             Corrupt: a checkpoint can't be read.
             RankLost: another rank is gone; the round can be resumed from where this one was.
         """
+        if isinstance(order, Rescore):
+            return self._timed(lambda: self._rescore(order, slot, watch))
+        return self._timed(lambda: self._train_and_score(order, slot, watch))
+
+    def train(self, birth: Birth, slot: str, watch: Watch) -> Report:
+        """Train the round of a birth and leave its panel to ``score``: a report without returns.
+
+        Raises:
+            Stopped: see ``execute``, as for the others that it raises.
+        """
+        return self._timed(lambda: self._train(birth, slot, watch)[0])
+
+    def score(self, birth: Birth, checkpoint: Checkpoint, slot: str, watch: Watch) -> Report:
+        """Score the checkpoint in which a birth's training has ended, on its round's panel.
+
+        The returns are those that the process that trained it would have got, bit by bit.
+
+        Raises:
+            Stopped: ``watch.should_stop`` became true.
+            Corrupt: the checkpoint can't be read.
+        """
+
+        def panel() -> Report:
+            agent = self._loaded(birth, checkpoint)
+            returns = self._panel(agent, watch, birth.round)
+            return Report(birth.id, birth.pod, birth.round, birth.attempt, slot, returns)
+
+        return self._timed(panel)
+
+    def _timed(self, work: Callable[[], Report]) -> Report:
         began = time.monotonic()
         self._evaluate_seconds = 0.0
-        report = (
-            self._rescore(order, slot, watch) if isinstance(order, Rescore)
-            else self._train(order, slot, watch)
-        )  # fmt: skip
+        report = work()
         return replace(
             report,
             wall_seconds=time.monotonic() - began,
@@ -111,11 +138,16 @@ class Pod:
     def _rescore(self, order: Rescore, slot: str, watch: Watch) -> Report:
         if self._group.rank > 0:
             return Report(order.id, order.pod, order.round, order.attempt, slot)
-        agent = self._agent(order.algorithm, order.hyperparameters, 0)
-        agent.load(agent_state(read_arrays(self._folder.blobs, order.checkpoint.core)))
+        agent = self._loaded(order, order.checkpoint)
         panel = self._config.seed, order.purpose, order.number
         returns = self._score(agent, watch, *panel, episodes=self._config.stop.confirm_episodes)
         return Report(order.id, order.pod, order.round, order.attempt, slot, returns)
+
+    def _loaded(self, order: Order, checkpoint: Checkpoint) -> Agent:
+        """An agent as it was saved, without its buffer: enough to be scored."""
+        agent = self._agent(order.algorithm, order.hyperparameters, 0)
+        agent.load(agent_state(read_arrays(self._folder.blobs, checkpoint.core)))
+        return agent
 
     def _panel(self, agent: Agent, watch: Watch, round_number: int) -> tuple[float, ...]:
         panel = self._config.seed, "panel", round_number
@@ -131,30 +163,67 @@ class Pod:
         self._evaluate_seconds += time.monotonic() - began
         return returns
 
-    def _train(self, birth: Birth, slot: str, watch: Watch) -> Report:
+    def _train_and_score(self, birth: Birth, slot: str, watch: Watch) -> Report:
+        report, agent = self._train(birth, slot, watch)
+        if agent is None:  # the first rank scores
+            return report
+        try:
+            return replace(report, returns=self._panel(agent, watch, birth.round))
+        except Stopped:
+            if watch.may_save():
+                self._save_trained(report)
+            raise
+
+    def _train(self, birth: Birth, slot: str, watch: Watch) -> tuple[Report, Agent | None]:
+        """Train a round, or find that it is trained.
+
+        Returns:
+            Its report without returns, and on the first rank the agent.
+        """
+        first = self._group.rank == 0
+        done = self._trained_already(birth, slot) if first else None
+        if self._group.gather("" if done is None else "done")[0]:
+            self._kept = None
+            return done or (self._bare(birth, slot), None)
         running = self._begin(birth, watch)
         try:
-            running.iterate(watch)
+            running.iterate()
             checkpoint = patiently(lambda: running.save({}), watch.should_stop)
         except RankLost as lost:
             running.survive(lost)
             raise
         self._kept = checkpoint, running.replica.buffer
-        returns: tuple[float, ...] = ()
-        if self._group.rank == 0:
-            try:
-                returns = self._panel(running.replica.agent, watch, birth.round)
-            except Stopped:
-                running.save_trained(checkpoint)
-                raise
-        return Report(
-            birth.id, birth.pod, birth.round, birth.attempt, slot, returns,
+        report = replace(
+            self._bare(birth, slot),
             inherited_returns=running.inherited,
             checkpoint=checkpoint,
             trained_steps=running.trained,
             train_seconds=running.train_seconds,
             metrics=running.replica.metrics,
-        )  # fmt: skip
+        )
+        return report, running.replica.agent if first else None
+
+    def _bare(self, order: Order, slot: str) -> Report:
+        return Report(order.id, order.pod, order.round, order.attempt, slot)
+
+    def _trained_already(self, birth: Birth, slot: str) -> tuple[Report, Agent] | None:
+        """What a round's training came to, if it lacks its score alone."""
+        done = self._folder.trained(birth.pod, birth.round)
+        if done is None or done.checkpoint is None:
+            return None
+        try:
+            agent = self._loaded(birth, done.checkpoint)
+        except Corrupt as error:
+            log.warning("%s is trained again: %s", birth.id, error)
+            return None
+        log.info("%s is trained already, at %d env steps", birth.id, done.checkpoint.env_steps)
+        return replace(done, order=birth.id, attempt=birth.attempt, slot=slot), agent
+
+    def _save_trained(self, report: Report) -> None:
+        try:
+            self._folder.save_trained(report)
+        except StorageError as error:
+            log.warning("%s will have to be trained again: %s", report.order, error)
 
     def _begin(self, birth: Birth, watch: Watch) -> Round:
         """Set a round up: from the last checkpoint inside it if there is one, else its start."""
@@ -163,10 +232,10 @@ class Pod:
         if resume is not None:
             kept = None
             try:
-                return together(self._group, lambda: self._resumed(birth, resume))
+                return together(self._group, lambda: self._resumed(birth, resume, watch))
             except Corrupt as error:
                 log.warning("%s goes back to the round's start: %s", birth.id, error)
-        running = together(self._group, lambda: self._started(birth, kept))
+        running = together(self._group, lambda: self._started(birth, kept, watch))
         if birth.inherited:
             running.inherited = self._inherited(running.replica.agent, watch, birth)
         rank = self._rank_of_seed
@@ -206,9 +275,9 @@ class Pod:
             raise Stopped
         return returns
 
-    def _started(self, birth: Birth, kept: Buffer | None) -> Round:
+    def _started(self, birth: Birth, kept: Buffer | None, watch: Watch) -> Round:
         """The round at its start."""
-        running = self._empty(birth, kept)
+        running = self._empty(birth, watch, kept)
         parts: dict[str, State] = {}
         if birth.checkpoint is not None:
             cap = self._config.pod.inherit_transitions
@@ -243,7 +312,7 @@ class Pod:
         same = kept is not None and kept[0] == birth.checkpoint and not birth.inherited
         return kept[1] if kept is not None and same else None
 
-    def _empty(self, birth: Birth, buffer: Buffer | None = None) -> Round:
+    def _empty(self, birth: Birth, watch: Watch, buffer: Buffer | None = None) -> Round:
         agent = self._agent(birth.algorithm, birth.hyperparameters, birth.seed)
         checkpoints = Checkpoints(self._folder.blobs, self._meta(birth), self._group)
         config = self._config
@@ -253,10 +322,10 @@ class Pod:
         if buffer is None:
             buffer = agent.make_buffer()
         replica = Replica(agent, buffer, worker, learner, self._group)
-        return Round(birth, replica, checkpoints, self._folder, config, self._group)
+        return Round(birth, replica, checkpoints, self._folder, config, watch)
 
-    def _resumed(self, birth: Birth, checkpoint: Checkpoint) -> Round:
-        running = self._empty(birth)
+    def _resumed(self, birth: Birth, checkpoint: Checkpoint, watch: Watch) -> Round:
+        running = self._empty(birth, watch)
         replica = running.replica
         parts = running.checkpoints.load(checkpoint, running.replica.agent, replica.buffer)
         running.saved = checkpoint
@@ -267,7 +336,7 @@ class Pod:
         replica.metrics = {name: float(value) for name, value in parts["metrics"].items()}
         if "worker" in parts and checkpoint.part(self._group.rank) is not None:
             replica.worker.restore(parts["worker"])
-        elif running.env_steps < running.target:  # lost with its rank
+        else:  # lost with its rank
             anew = "anew", self._group.rank
             replica.agent.reseed(stable_hash(birth.seed, "round", birth.round, *anew))
             self._reset(running, birth, *anew)

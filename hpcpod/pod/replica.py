@@ -33,7 +33,8 @@ class Replica:
         self.agent, self.buffer, self.worker = agent, buffer, worker
         self.metrics: dict[str, float] = {}
         """Of the last update, and ``training_return``."""
-        self._learner, self._group = learner, group
+        self.group = group
+        self._learner = learner
         self._fusion: Fusion | None = None
         self._guard: Guard | None = None
         self._every = 1
@@ -92,7 +93,7 @@ class Replica:
         """
         counted, problem = 0, None
         try:
-            own = -(-left // self._group.size)
+            own = -(-left // self.group.size)
             counted, metrics = self.worker.iterate(self.agent, self.buffer, self._learner, left=own)
             self.metrics = dict(metrics)
         except RankLost:
@@ -103,7 +104,7 @@ class Replica:
             self.metrics["training_return"] = self.worker.mean_return
         if self._fusion is not None and problem is None:
             self._fusion.learned()
-        agreed = agree(self._group, counted, stop=should_stop(), save=due(), problem=problem)
+        agreed = agree(self.group, counted, stop=should_stop(), save=due(), problem=problem)
         self._iterations += 1
         self._fresh += counted
         due_now = agreed.steps >= left or self._iterations % self._every == 0

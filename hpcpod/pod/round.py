@@ -14,7 +14,8 @@ from hpcpod.envs.vec_env import State
 from hpcpod.errors import StorageError
 from hpcpod.pod.checkpoint import Checkpoints
 from hpcpod.pod.evaluator import Stopped, never
-from hpcpod.pod.ranks.communicator import Communicator, RankLost
+from hpcpod.pod.ranks.communicator import RankLost
+from hpcpod.pod.ranks.team import agree
 from hpcpod.pod.replica import Replica
 from hpcpod.records import Birth, Checkpoint
 from hpcpod.storage.run_folder import RunFolder
@@ -43,6 +44,8 @@ class Watch:
 
     should_stop: Callable[[], bool] = never
     on_progress: Callable[[Progress], None] = lambda progress: None
+    may_save: Callable[[], bool] = lambda: True
+    """Whether what an unfinished round can go on from may be left in the run folder."""
 
 
 class Round:
@@ -55,11 +58,12 @@ class Round:
         checkpoints: Checkpoints,
         folder: RunFolder,
         config: RunConfig,
-        group: Communicator,
+        watch: Watch,
     ) -> None:
         """The round that ``birth`` orders, with nothing of it trained."""
         self.birth, self.replica, self.checkpoints = birth, replica, checkpoints
-        self._folder, self._config, self._group = folder, config, group
+        self._folder, self._config, self._watch = folder, config, watch
+        self._group = replica.group
         self.saved: Checkpoint | None = None
         """The last checkpoint that all ranks have made together."""
         self.env_steps = 0
@@ -70,8 +74,9 @@ class Round:
         """Returns of the parent's panel; of a copied child alone."""
         self.train_seconds = 0.0
 
-    def iterate(self, watch: Watch) -> None:
+    def iterate(self) -> None:
         """Collect and update until the round's steps are done."""
+        watch = self._watch
         birth, replica, target = self.birth, self.replica, self.target
         began, before, saved = time.monotonic(), self.env_steps, time.monotonic()
         told = 0.0
@@ -123,8 +128,12 @@ class Round:
         """Checkpoint inside the round; False if the environment's state can't be saved.
 
         Such a round is done again from its start, with the same seeds and the same end. A disk
-        that refuses costs this checkpoint, not the round.
+        that refuses costs this checkpoint, not the round; a round that may not be saved is asked
+        about again when its next checkpoint is due.
         """
+        first = self._group.rank == 0
+        if not agree(self._group, save=first and self._watch.may_save()).save:
+            return True
         worker = self.replica.worker.state()
         if worker is None:
             return False
@@ -137,17 +146,6 @@ class Round:
             log.warning("%s has no new checkpoint to resume from: %s", birth.id, error)
         return True
 
-    def save_trained(self, checkpoint: Checkpoint) -> None:
-        """Have a round that has only to be scored resumed; of several ranks, the first does it."""
-        birth, replica = self.birth, self.replica
-        extra = {**self._progress(), "fusion": replica.state()}
-        try:
-            own = self.checkpoints.save_own(replica.agent, replica.buffer, self.env_steps, extra)
-            checkpoint = replace(own, others=checkpoint.others)
-            self._folder.save_resume(birth.pod, birth.round, birth.attempt, checkpoint)
-        except StorageError as error:
-            log.warning("%s will be trained again: %s", birth.id, error)
-
     def survive(self, lost: RankLost) -> None:
         """Save what this rank has: the round goes on from one survivor's agent.
 
@@ -156,7 +154,7 @@ class Round:
         birth, rank = self.birth, self._group.rank
         log.error("%s: %s", birth.id, lost)
         worker = self.replica.worker.state()
-        if worker is None:
+        if worker is None or not self._watch.may_save():
             return
         extra = {"worker": worker, **self._progress()}
         try:

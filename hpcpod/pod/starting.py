@@ -34,11 +34,10 @@ def command(run: Path, slot: str, config: RunConfig, meeting: str) -> list[str]:
     Raises:
         LaunchError: what starts ranks is not installed.
     """
-    words = [sys.executable, "-u", "-m", "hpcpod.pod", str(run), "--slot", slot]
     shape = shape_of(config, _nodes(config))
     if shape.ranks == 1:
-        return [*words, "--parent", str(os.getpid())]
-    words += ["--meeting", meeting]
+        return single(run, slot)
+    words = [*_program(run, slot), "--meeting", meeting]
     mpi = config.pod.fusion.backend == "mpi"
     if on_slurm(config):
         return [*_srun(shape, config.pod.fusion.mpi if mpi else "none"), *words]
@@ -55,6 +54,16 @@ def command(run: Path, slot: str, config: RunConfig, meeting: str) -> list[str]:
         ]  # fmt: skip
         return [sys.executable, "-m", "hpcpod.pod.ranks.spawn", "1", "--", *words]
     return [sys.executable, "-m", "hpcpod.pod.ranks.spawn", str(shape.ranks), "--", *words]
+
+
+def single(run: Path, slot: str, scorer: bool = False) -> list[str]:
+    """The words that start one process, which ends with this one; see ``command``."""
+    beside = ["--scorer"] if scorer else []
+    return [*_program(run, slot), "--parent", str(os.getpid()), *beside]
+
+
+def _program(run: Path, slot: str) -> list[str]:
+    return [sys.executable, "-u", "-m", "hpcpod.pod", str(run), "--slot", slot]
 
 
 def environment(config: RunConfig) -> Mapping[str, str]:

@@ -7,20 +7,20 @@ import math
 import time
 from collections.abc import Collection
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hpcpod.errors import Corrupt, RunNotFound, StorageError
-from hpcpod.records import Checkpoint, Intent, Owner, Report, decode, encode
+from hpcpod.records import Checkpoint, Intent, Owner, Report, encode
 from hpcpod.storage.board import BoardFile, writer_id
 from hpcpod.storage.creation import FORMAT, create_folder
 from hpcpod.storage.disk import Disk, explained
 from hpcpod.storage.layout import blob_path, plain, sharded
 from hpcpod.storage.locks import Lease, file_lock, is_held
 from hpcpod.storage.quarantine import Quarantine, Quarantined
-from hpcpod.storage.sealed import seal, unseal
+from hpcpod.storage.resumes import Resumes
+from hpcpod.storage.sealed import seal, unseal, unsealed
 from hpcpod.storage.sweep import sweep
 
 if TYPE_CHECKING:
@@ -30,13 +30,6 @@ LEASE_SECONDS = 90.0
 """How long a coordinator must show no life before another one takes over."""
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class _Resume:
-    pod: str
-    round: int
-    checkpoint: Checkpoint
 
 
 class RunFolder:
@@ -58,6 +51,7 @@ class RunFolder:
         disk.root = path
         self._quarantine = Quarantine(disk, path)
         self.board = BoardFile(disk, path / "board", self._quarantine)
+        self._resumes = Resumes(disk, path / "pods", self._quarantine, self.holds)
         self._lease = Lease(path / "lease" / "coordinator", LEASE_SECONDS)
         self._intents: list[Intent | None] = []
 
@@ -139,7 +133,7 @@ class RunFolder:
         if data is None:
             return None
         try:
-            report = _decoded(Report, data, path)
+            report = unsealed(Report, data, path)
             if report.order != order:
                 raise Corrupt(f"{path} is the report of {report.order}")
         except Corrupt as error:
@@ -205,7 +199,7 @@ class RunFolder:
             if data is None:
                 return number
             try:
-                self._intents.append(_decoded(Intent, data, path))
+                self._intents.append(unsealed(Intent, data, path))
             except Corrupt as error:
                 self._quarantine.copy(path, str(error))
                 self._intents.append(None)
@@ -257,47 +251,31 @@ class RunFolder:
 
     def save_resume(self, pod: str, round: int, attempt: int, checkpoint: Checkpoint) -> None:
         """Say where a round can go on; its blobs must be put before. One writer per attempt."""
-        path = self._resume(pod) / f"{round:05d}-{attempt}.json"
-        self.disk.replace(path, seal(encode(_Resume(pod, round, checkpoint))))
+        self._resumes.save(pod, round, attempt, checkpoint)
+
+    def save_trained(self, report: Report) -> None:
+        """Say that a round's training is done, and only its score is missing: see ``Resumes``."""
+        self._resumes.save_trained(report)
 
     def publish_survivor(self, pod: str, round: int, attempt: int, checkpoint: Checkpoint) -> bool:
         """``save_resume`` by a rank that has lost others; False if another survivor was first."""
-        path = self._resume(pod) / f"{round:05d}-{attempt}-survivor.json"
-        return self.disk.publish(path, seal(encode(_Resume(pod, round, checkpoint))))
+        return self._resumes.publish_survivor(pod, round, attempt, checkpoint)
 
     def latest_resume(self, pod: str, round: int) -> Checkpoint | None:
-        """The furthest checkpoint of a round, whichever attempt made it; None if there is none.
+        """The furthest checkpoint of a round, whichever attempt made it; None if there is none."""
+        return self._resumes.latest(pod, round)
 
-        Damaged ones go into quarantine, ones whose blobs are gone are passed over.
-        """
-        found: list[Checkpoint] = []
-        for path in self._resumes(pod, round):
-            resume = self._sound(_Resume, path)
-            if resume is None or (resume.pod, resume.round) != (pod, round):
-                continue
-            if self.holds(resume.checkpoint):
-                found.append(resume.checkpoint)
-        return max(found, key=lambda checkpoint: checkpoint.env_steps, default=None)
+    def trained(self, pod: str, round: int) -> Report | None:
+        """A round whose training is done, as it was saved; None if there is none."""
+        return self._resumes.trained(pod, round)
 
     def resumes(self) -> dict[str, list[Checkpoint]]:
         """By pod, the checkpoints that its unfinished rounds may go on from."""
-        found: dict[str, list[Checkpoint]] = {}
-        for path in sorted((self.path / "pods").glob("*/resume/*.json")):
-            resume = None if path.name.startswith(".") else self._sound(_Resume, path)
-            if resume is not None:
-                found.setdefault(resume.pod, []).append(resume.checkpoint)
-        return found
+        return self._resumes.all()
 
     def drop_resume(self, pod: str, round: int) -> None:
         """Forget where a round can go on: its report is on the board."""
-        for path in self._resumes(pod, round):
-            self.disk.remove(path)
-
-    def _resume(self, pod: str) -> Path:
-        return self.path / "pods" / plain(pod) / "resume"
-
-    def _resumes(self, pod: str, round: int) -> list[Path]:
-        return sorted(self._resume(pod).glob(f"{round:05d}-*.json"))
+        self._resumes.drop(pod, round)
 
     def holds(self, checkpoint: Checkpoint) -> bool:
         """Whether all blobs of a checkpoint are there; their content is not verified."""
@@ -388,15 +366,7 @@ class RunFolder:
         if data is None:
             return None
         try:
-            return _decoded(kind, data, path)
+            return unsealed(kind, data, path)
         except Corrupt as error:
             self._quarantine.move(path, str(error))
             return None
-
-
-def _decoded(kind: type[_T], data: bytes, path: Path) -> _T:
-    payload = unseal(data, str(path))
-    try:
-        return decode(kind, payload)
-    except (TypeError, KeyError, AttributeError, ValueError) as error:
-        raise Corrupt(f"{path} was written by another version of hpcpod: {error}") from error

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from hpcpod.errors import Corrupt
+from hpcpod.records import decode
 
 Json = Any
+_T = TypeVar("_T")
 
 _HEAD = b'{"sha256":"'
 _MIDDLE = b'","payload":'
@@ -49,3 +52,16 @@ def unseal(data: bytes, name: str) -> Json:
         return json.loads(body)
     except ValueError as error:
         raise Corrupt(f"{name} is not JSON: {error}") from error
+
+
+def unsealed(kind: type[_T], data: bytes, path: Path) -> _T:
+    """The record in a sealed file's bytes.
+
+    Raises:
+        Corrupt: the bytes are not what was sealed, or are no such record.
+    """
+    payload = unseal(data, str(path))
+    try:
+        return decode(kind, payload)
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise Corrupt(f"{path} was written by another version of hpcpod: {error}") from error

@@ -127,6 +127,20 @@ def ranked(entries: Collection[Entry]) -> tuple[Entry, ...]:
     return tuple(sorted(entries, key=lambda e: (-e.low, -e.mean, -e.round, e.pod)))
 
 
+def onward(birth: Birth, trained: int, checkpoint: Checkpoint, config: RunConfig) -> Birth | None:
+    """The birth that continues a pod from the end of a round; None if it has trained all.
+
+    Args:
+        birth: any of the pod's; its attempt goes on.
+        trained: the round that has ended.
+        checkpoint: what it ended in.
+        config: of the run.
+    """
+    if config.stop.rounds is not None and trained >= config.stop.rounds:
+        return None
+    return replace(birth, round=trained + 1, checkpoint=checkpoint, inherited=False)
+
+
 def buried(pod: PodState, reason: str, *, replaced: bool) -> PodState:
     """A pod that is dead: what an ancestor is remembered by stays, its history goes."""
     return replace(
@@ -158,7 +172,7 @@ def _finished(pod: PodState, report: Report, config: RunConfig) -> PodState:
         transfer_exact=exact,
         parent_returns=(),
     )
-    return replace(done, birth=_onward(done, pod.birth.attempt, config))
+    return replace(done, birth=onward(pod.birth, report.round, report.checkpoint, config))
 
 
 def _failed(pod: PodState, report: Report, kind: str, why: str, config: RunConfig) -> PodState:
@@ -177,27 +191,12 @@ def _failed(pod: PodState, report: Report, kind: str, why: str, config: RunConfi
     if kind == "corrupt" and again.checkpoint is not None:
         if not pod.history:
             return buried(pod, f"nothing older to go back to: {why}", replaced=False)
-        return replace(pod, birth=_onward(pod, again.attempt, config))
+        last = pod.history[-1]
+        return replace(pod, birth=onward(again, last.round, last.checkpoint, config))
     if failures > config.cluster.max_restarts:
         times = "1 failure" if failures == 1 else f"{failures} failures in a row"
         return buried(pod, f"{times}, the last one: {why}", replaced=False)
     return replace(pod, birth=again)
-
-
-def _onward(pod: PodState, attempt: int, config: RunConfig) -> Birth | None:
-    """The birth that continues a pod from its last evaluation; None if it has trained all."""
-    last = pod.history[-1]
-    if config.stop.rounds is not None and last.round >= config.stop.rounds:
-        return None
-    return Birth(
-        pod.id,
-        last.round + 1,
-        attempt,
-        pod.algorithm,
-        pod.hyperparameters,
-        pod.seed,
-        last.checkpoint,
-    )
 
 
 def _rank(evaluation: Evaluation) -> tuple[float, float]:

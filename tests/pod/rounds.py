@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import torch
+
+from hpcpod.envs.make import make_env
+from hpcpod.envs.vec_env import State
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.evaluator import Stopped
-from hpcpod.pod.pod import Pod
+from hpcpod.pod.pod import Pod, make_agent
 from hpcpod.pod.round import Watch
-from hpcpod.records import Birth, Report
+from hpcpod.records import Birth, Checkpoint, Report
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board
 
@@ -30,7 +34,7 @@ def train(folder: RunFolder, birth: Birth, *stops: int) -> Report:
     for iterations in stops:
         pod = prepare(folder)
         try:
-            pod.execute(birth, "here", Watch(_after(iterations)))
+            pod.execute(birth, "here", Watch(countdown(iterations)))
         except Stopped:
             pod.close()
             continue
@@ -43,7 +47,8 @@ def execute(pod: Pod, birth: Birth) -> Report:
     return pod.execute(birth, "here", Watch())
 
 
-def _after(iterations: int) -> Callable[[], bool]:
+def countdown(iterations: int) -> Callable[[], bool]:
+    """A wish to stop that comes when it is asked for the n-th time."""
     left = iterations
 
     def should_stop() -> bool:
@@ -70,3 +75,39 @@ def copy_of(parent: Birth, report: Report, **hyperparameters: float) -> Birth:
         checkpoint=report.checkpoint,
         inherited=True,
     )
+
+
+def replay(folder: RunFolder, checkpoint: Checkpoint) -> State:
+    """All live rows of a checkpoint's replay buffer, whatever segments they lie in."""
+    if not checkpoint.segments:
+        return {}
+    env = make_env("CartPole-v1", 4)
+    buffer = make_agent("dqn", env, first_birth(folder).hyperparameters, 0, "cpu").make_buffer()
+    parts = [(s.start, folder.blobs.get(s.sha256)[0]) for s in checkpoint.segments]
+    buffer.restore(
+        checkpoint.rows,
+        [(start, {n: torch.from_numpy(a) for n, a in part.items()}) for start, part in parts],
+    )
+    return buffer.segment(buffer.oldest, buffer.rows)
+
+
+def assert_same_end(one: Report, other: Report, folder: RunFolder, other_folder: RunFolder) -> None:
+    """Two rounds, each in a run of its own, have ended in the same bits."""
+    assert one.checkpoint is not None and other.checkpoint is not None
+    assert one.checkpoint.core == other.checkpoint.core
+    assert one.returns == other.returns
+    assert one.inherited_returns == other.inherited_returns
+    assert one.trained_steps == other.trained_steps
+    assert one.metrics == other.metrics
+    rows, other_rows = replay(folder, one.checkpoint), replay(other_folder, other.checkpoint)
+    assert rows.keys() == other_rows.keys()
+    for name, values in rows.items():
+        assert torch.equal(values, other_rows[name]), name
+
+
+def damage(folder: RunFolder, sha256: str) -> None:
+    """Change a bit of a blob."""
+    path = folder.blobs.path(sha256)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)

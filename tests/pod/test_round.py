@@ -15,7 +15,7 @@ import torch
 
 from hpcpod.agents.base import Agent
 from hpcpod.envs.make import make_env
-from hpcpod.envs.vec_env import State, random_seeds
+from hpcpod.envs.vec_env import random_seeds
 from hpcpod.errors import Corrupt, Diverged, StorageError
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.checkpoint import Checkpoints
@@ -23,10 +23,19 @@ from hpcpod.pod.evaluator import PanelEvaluator, Stopped
 from hpcpod.pod.pod import make_agent
 from hpcpod.pod.round import Progress, Watch
 from hpcpod.pod.worker import Worker
-from hpcpod.records import Birth, Checkpoint, Report, encode
+from hpcpod.records import Birth, encode
 from hpcpod.storage.blobs import Blobs
 from hpcpod.storage.run_folder import RunFolder
-from tests.pod.rounds import copy_of, execute, first_birth, onward, train
+from tests.pod.rounds import (
+    assert_same_end,
+    copy_of,
+    damage,
+    execute,
+    first_birth,
+    onward,
+    replay,
+    train,
+)
 from tests.small_runs import AGENTS, FAULTS, create, wait_for
 
 SAVEABLE: tuple[Any, ...] = ()
@@ -35,33 +44,6 @@ both_algorithms = pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 both_kinds = pytest.mark.parametrize(
     "wrappers", [SAVEABLE, UNSAVEABLE], ids=["saveable", "unsaveable"]
 )
-
-
-def replay(folder: RunFolder, checkpoint: Checkpoint) -> State:
-    """All live rows of a checkpoint's replay buffer, whatever segments they lie in."""
-    if not checkpoint.segments:
-        return {}
-    env = make_env("CartPole-v1", 4)
-    buffer = make_agent("dqn", env, first_birth(folder).hyperparameters, 0, "cpu").make_buffer()
-    parts = [(s.start, folder.blobs.get(s.sha256)[0]) for s in checkpoint.segments]
-    buffer.restore(
-        checkpoint.rows,
-        [(start, {n: torch.from_numpy(a) for n, a in part.items()}) for start, part in parts],
-    )
-    return buffer.segment(buffer.oldest, buffer.rows)
-
-
-def assert_same_end(one: Report, other: Report, folder: RunFolder, other_folder: RunFolder) -> None:
-    assert one.checkpoint is not None and other.checkpoint is not None
-    assert one.checkpoint.core == other.checkpoint.core
-    assert one.returns == other.returns
-    assert one.inherited_returns == other.inherited_returns
-    assert one.trained_steps == other.trained_steps
-    assert one.metrics == other.metrics
-    rows, other_rows = replay(folder, one.checkpoint), replay(other_folder, other.checkpoint)
-    assert rows.keys() == other_rows.keys()
-    for name, values in rows.items():
-        assert torch.equal(values, other_rows[name]), name
 
 
 @both_algorithms
@@ -91,8 +73,8 @@ def test_a_round_that_was_stopped_while_it_was_scored_is_not_trained_again(
     birth = first_birth(calm)
     iterations = 512 // (32 * 4)
     scored = train(torn, birth, iterations + 3)  # it is asked again at each step of the panel
-    resumed = torn.latest_resume(birth.pod, birth.round)
-    assert resumed is not None and resumed.env_steps == 512
+    trained = torn.trained(birth.pod, birth.round)
+    assert trained is not None and trained.checkpoint == scored.checkpoint
     assert_same_end(train(calm, birth), scored, calm, torn)
     told: list[Progress] = []
     prepare(torn).execute(birth, "here", Watch(on_progress=told.append))
@@ -148,13 +130,6 @@ def test_a_damaged_resume_checkpoint_costs_the_round_and_nothing_else(
     undisturbed = create(tmp_path / "calm", algorithm)
     train(undisturbed, first_birth(folder))
     assert_same_end(train(undisturbed, birth), again, undisturbed, folder)
-
-
-def damage(folder: RunFolder, sha256: str) -> None:
-    path = folder.blobs.path(sha256)
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
 
 
 @both_algorithms

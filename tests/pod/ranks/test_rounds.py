@@ -14,6 +14,7 @@ import pytest
 
 from hpcpod.config.resolved import Resolved
 from hpcpod.pod.child import Child
+from hpcpod.pod.work import Work
 from hpcpod.records import Birth, Report, decode
 from hpcpod.storage.run_folder import RunFolder
 from tests.pod.rounds import first_birth, onward
@@ -42,7 +43,7 @@ def child_of(folder: RunFolder) -> Child:
 
 def converse(child: Child, birth: Birth, stop_after: int | None = None) -> dict[str, Any]:
     """Have ranks train a round; the reply that ends it. ``stop_after``: env steps."""
-    child.send(birth)
+    child.send(Work(birth))
     end = time.monotonic() + 120
     while time.monotonic() < end:
         reply = child.receive(1.0)
@@ -139,7 +140,7 @@ def test_survivors_of_a_kill_in_an_exchange_save_themselves_and_the_round_goes_o
                 reply["kind"] == "crash" and "another rank of this pod is gone" in reply["failure"]
             )
         else:
-            child.send(birth)
+            child.send(Work(birth))
             wait_for("the end of the others", lambda: child.ended)
     finally:
         child.close()
@@ -159,7 +160,7 @@ def test_a_signal_that_arrives_in_an_exchange_stops_all_ranks_at_its_end(
     birth = first_birth(folder)
     child = child_of(folder)
     try:
-        child.send(birth)
+        child.send(Work(birth))
         wait_for("all ranks in a fusion", lambda: len(list(watched.glob("waiting-*"))) == 2)
         for rank in psutil.Process(child.pid).children():
             rank.send_signal(signal.SIGTERM)
@@ -187,7 +188,7 @@ def test_what_one_rank_can_t_do_is_said_by_the_first_and_nobody_waits(tmp_path: 
 def test_ranks_end_with_whoever_started_them(tmp_path: Path) -> None:
     folder = small(tmp_path, round={"env_steps": 10_000_000})
     child = child_of(folder)
-    child.send(first_birth(folder))
+    child.send(Work(first_birth(folder)))
     wait_for("the ranks' first progress", lambda: child.receive(0.1) is not None)
     started = psutil.Process(child.pid).children(recursive=True)
     ranks = [process for process in started if "--meeting" in process.cmdline()]

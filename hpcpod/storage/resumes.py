@@ -1,0 +1,112 @@
+"""What an unfinished round goes on from: checkpoints inside it, and training that is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcpod.errors import Corrupt
+from hpcpod.records import Checkpoint, Report, encode
+from hpcpod.storage.disk import Disk
+from hpcpod.storage.layout import plain
+from hpcpod.storage.quarantine import Quarantine
+from hpcpod.storage.sealed import seal, unsealed
+
+
+@dataclass(frozen=True)
+class _Resume:
+    pod: str
+    round: int
+    checkpoint: Checkpoint
+    trained: Report | None = None
+    """The whole report but for the panel's returns, if only they are missing."""
+
+
+class Resumes:
+    """The resume checkpoints of a run, one writer per attempt at a round.
+
+    Damaged ones go into quarantine, ones whose blobs are gone are passed over.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        root: Path,
+        quarantine: Quarantine,
+        holds: Callable[[Checkpoint], bool],
+    ) -> None:
+        """``root`` is the folder of the pods; ``holds`` says if all blobs are there."""
+        self._disk = disk
+        self._root = root
+        self._quarantine = quarantine
+        self._holds = holds
+
+    def save(self, pod: str, round: int, attempt: int, checkpoint: Checkpoint) -> None:
+        """Say where a round can go on; its blobs must be put before."""
+        path = self._folder(pod) / f"{round:05d}-{attempt}.json"
+        self._disk.replace(path, seal(encode(_Resume(pod, round, checkpoint))))
+
+    def publish_survivor(self, pod: str, round: int, attempt: int, checkpoint: Checkpoint) -> bool:
+        """``save`` by a rank that has lost others; False if another survivor was first."""
+        path = self._folder(pod) / f"{round:05d}-{attempt}-survivor.json"
+        return self._disk.publish(path, seal(encode(_Resume(pod, round, checkpoint))))
+
+    def save_trained(self, report: Report) -> None:
+        """Say that a round's training is done, and only its score is missing.
+
+        Raises:
+            ValueError: the report names no checkpoint.
+        """
+        if report.checkpoint is None:
+            raise ValueError(f"{report.order}: a trained round has a checkpoint")
+        path = self._folder(report.pod) / f"{report.round:05d}-{report.attempt}-trained.json"
+        resume = _Resume(report.pod, report.round, report.checkpoint, report)
+        self._disk.replace(path, seal(encode(resume)))
+
+    def latest(self, pod: str, round: int) -> Checkpoint | None:
+        """The furthest checkpoint inside a round, whichever attempt made it, or None."""
+        found = (r.checkpoint for r in self._found(pod, round) if r.trained is None)
+        return max(found, key=lambda checkpoint: checkpoint.env_steps, default=None)
+
+    def trained(self, pod: str, round: int) -> Report | None:
+        """What a round's training came to, if it is done, whichever attempt did it."""
+        return next((r.trained for r in self._found(pod, round) if r.trained is not None), None)
+
+    def all(self) -> dict[str, list[Checkpoint]]:
+        """By pod, the checkpoints that its unfinished rounds may go on from."""
+        found: dict[str, list[Checkpoint]] = {}
+        for path in sorted(self._root.glob("*/resume/*.json")):
+            resume = None if path.name.startswith(".") else self._read(path)
+            if resume is not None:
+                found.setdefault(resume.pod, []).append(resume.checkpoint)
+        return found
+
+    def drop(self, pod: str, round: int) -> None:
+        """Forget where a round can go on: its report is on the board."""
+        for path in self._paths(pod, round):
+            self._disk.remove(path)
+
+    def _found(self, pod: str, round: int) -> Iterator[_Resume]:
+        for path in self._paths(pod, round):
+            resume = self._read(path)
+            if resume is None or (resume.pod, resume.round) != (pod, round):
+                continue
+            if self._holds(resume.checkpoint):
+                yield resume
+
+    def _folder(self, pod: str) -> Path:
+        return self._root / plain(pod) / "resume"
+
+    def _paths(self, pod: str, round: int) -> list[Path]:
+        return sorted(self._folder(pod).glob(f"{round:05d}-*.json"))
+
+    def _read(self, path: Path) -> _Resume | None:
+        data = self._disk.read(path)
+        if data is None:
+            return None
+        try:
+            return unsealed(_Resume, data, path)
+        except Corrupt as error:
+            self._quarantine.move(path, str(error))
+            return None
