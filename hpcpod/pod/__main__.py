@@ -171,7 +171,7 @@ class Server:
                 report = pod.score(order, work.checkpoint, self._slot, watch)
         except Stopped:
             # Slurm signals the ranks of a pod, and not always the slot.
-            return {"stopped": True, "signalled": bool(self._stop)}
+            return {"stopped": True, "signalled": self._place is not None and bool(self._stop)}
         return {"report": encode(report)}
 
     def _watch(self, work: Work) -> Watch:
