@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shlex
 import signal
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod.errors import HpcpodError, UserError
+from hpcpod.pod.ranks.place import place_of
 from hpcpod.records import Board, encode
 from hpcpod.results import ENDED, Run, Status, open_run, runs_home
 
@@ -120,6 +122,7 @@ def train(options: Namespace) -> int:
         word = shlex.quote(str(to))
         raise UserError(f"{to} is there already; overwrite it with --save-to {word}")
     told = 0.0
+    first = place_of(os.environ).rank == 0  # of those that torchrun, mpirun or srun has started
 
     def tell(progress: Any) -> None:
         nonlocal told
@@ -140,6 +143,8 @@ def train(options: Namespace) -> int:
             on_progress=tell,
             source=options.config,
         )
+        if not first:
+            return 0
         for point in training.curve:
             say(f"{point.env_steps:>12} env steps  return {number(point.mean_return):>9}")
         say(f"policy: {to}")

@@ -8,17 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcpod import plugins
-from hpcpod.agents.base import Metrics
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
 from hpcpod.envs.vec_env import random_seeds
 from hpcpod.pod.device import device_of
-from hpcpod.pod.evaluator import Evaluator
+from hpcpod.pod.evaluator import Evaluator, never
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.numerics import numerics
 from hpcpod.pod.pipeline import Workers
 from hpcpod.pod.pod import env_factory, make_agent
 from hpcpod.pod.policy import Policy, policy_meta
+from hpcpod.pod.ranks.fusion import Fusion
+from hpcpod.pod.ranks.joining import join_peers
+from hpcpod.pod.replica import Replica
 from hpcpod.pod.round import Progress
 from hpcpod.records import stable_hash
 from hpcpod.storage.blobs import write_blob_file
@@ -58,7 +60,9 @@ def train(
     """Train one agent for ``env_steps`` steps, scoring it each ``round.env_steps``.
 
     Args:
-        config: its ``env``, ``seed``, ``round``, ``pod`` and ``resources`` count.
+        config: its ``env``, ``seed``, ``round``, ``pod`` and ``resources`` count. Where torchrun,
+            mpirun or srun has started several of these processes, they are the ranks of one pod:
+            each calls this, and the first one scores, tells and saves.
         space: which agent.
         hyperparameters: every one of the agent's.
         env_steps: environment steps, over all environments; at least 1.
@@ -68,6 +72,8 @@ def train(
     Raises:
         UserError: ``save_to`` can't be written; said before the training.
         Diverged: the agent's numbers stopped being finite.
+        LaunchError: ranks can't meet.
+        RankLost: another rank is gone.
     """
     if save_to is not None:
         check_writable(save_to)
@@ -83,22 +89,28 @@ def _train(
     save_to: Path | None,
     on_progress: Callable[[Progress], None],
 ) -> Training:
+    group = join_peers(config)
     device = device_of(config)
     make_env = env_factory(config, device)
     env = make_env(config.env.num_envs)
     evaluator: Evaluator = plugins.make(Evaluator, "evaluators", config.pod.evaluator, make_env)
     agent = make_agent(space.agent, env, hyperparameters, config.seed, device)
-    buffer, learner, workers = agent.make_buffer(), Learner(agent), Workers(config)
+    workers = Workers(config)
     worker = workers.make(env, space.agent, hyperparameters)
-    agent.reseed(stable_hash(config.seed, "train"))
-    worker.reset(random_seeds(config.seed, "train", count=env.spec.num_envs))
+    replica = Replica(agent, agent.make_buffer(), worker, Learner(agent), group)
+    if group.size > 1:
+        fusion = plugins.make(Fusion, "fusions", config.pod.fusion.scheme, agent, group)
+        replica.begin(config.pod.fusion, fusion)
+    own = (group.rank,) if group.rank else ()
+    agent.reseed(stable_hash(config.seed, "train", *own))
+    worker.reset(random_seeds(config.seed, "train", *own, count=env.spec.num_envs))
     curve: list[Point] = []
-    metrics: Metrics = {}
     done, began = 0, time.monotonic()
     while done < env_steps:
-        counted, metrics = worker.iterate(agent, buffer, learner, left=env_steps - done)
-        done += counted
+        done += replica.iterate(left=env_steps - done, should_stop=never, due=never).steps
         seconds = time.monotonic() - began
+        if group.rank > 0:
+            continue
         on_progress(
             Progress("train", len(curve) + 1, done, env_steps, worker.mean_return, done / seconds)
         )
@@ -110,8 +122,8 @@ def _train(
             curve.append(Point(done, mean, time.monotonic() - began))
     workers.close()
     meta = policy_meta(env.spec, config.env, space.agent, hyperparameters) | {"env_steps": done}
-    if save_to is not None:
+    if save_to is not None and group.rank == 0:
         arrays = {f"agent/{k}": v.detach().cpu().numpy() for k, v in agent.state().items()}
         write_blob_file(save_to, arrays, meta)
     about = {k: v for k, v in meta.items() if k not in ("format", "spec")}
-    return Training(Policy(agent, env.spec, about), tuple(curve), metrics)
+    return Training(Policy(agent, env.spec, about), tuple(curve), replica.metrics)

@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+import torch.distributed as dist
 
 import hpcpod
+from hpcpod.config.loading import to_mapping
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.shape import ranks_of
 from hpcpod.errors import LaunchError
 from hpcpod.pod.device import device_of, gpu_name, own_device
 from hpcpod.pod.ranks.communicator import Alone, Communicator
-from hpcpod.pod.ranks.place import Place
+from hpcpod.pod.ranks.place import Place, place_of
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.run_folder import RunFolder
 
@@ -53,9 +55,8 @@ def join_run(place: Place, folder: RunFolder, config: RunConfig, meeting: str) -
         LaunchError: as ``join`` does, or there are fewer GPUs here than ranks.
         RankLost: as ``join`` does.
     """
-    resolved = json.dumps(folder.config, sort_keys=True)
     agreed = {
-        "the run's configuration": hashlib.sha256(resolved.encode()).hexdigest()[:12],
+        "the run's configuration": _digest(folder.config),
         "how often the job was requeued": os.environ.get("SLURM_RESTART_COUNT", "0"),
         "the version of hpcpod": hpcpod.__version__,
         "the version of torch": torch.__version__,
@@ -65,6 +66,40 @@ def join_run(place: Place, folder: RunFolder, config: RunConfig, meeting: str) -
         folder.disk, folder.path / "rendezvous", meeting, ranks_of(config), fusion.seconds, agreed
     )
     return join(place, where, fusion.backend, own_device(place, device_of(config)))
+
+
+def join_peers(config: RunConfig) -> Communicator:
+    """The processes that torchrun, mpirun or srun has started with this one; alone if it is.
+
+    They meet at MASTER_ADDR and MASTER_PORT, as torchrun sets them, or by MPI.
+
+    Raises:
+        LaunchError: nobody says where, or as ``join`` does.
+        RankLost: not all of them came.
+    """
+    place, fusion = place_of(os.environ), config.pod.fusion
+    size = place.size if config.pod.ranks is None else config.pod.ranks
+    if place.size != size:
+        raise LaunchError(_strangers(place, size))
+    if size == 1:
+        return Alone()
+    device = own_device(place, device_of(config))
+    chosen, _ = choose(fusion.backend, device)
+    if chosen == "mpi":
+        group: Communicator = _by_mpi(place)
+    else:
+        from hpcpod.pod.ranks.distributed import Distributed
+
+        missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+        if missing:
+            raise LaunchError(
+                f"{place.told_by} has started {size} ranks, but {' and '.join(missing)}, where they"
+                " meet, is not set: use torchrun, or set pod.fusion.backend to mpi"
+            )
+        store, _, _ = next(dist.rendezvous("env://", place.rank, size))  # type: ignore[attr-defined]
+        group = Distributed(place, store, chosen, device, fusion.seconds)
+    _checked(group, {"the configuration": _digest(to_mapping(config))}, device)
+    return group
 
 
 def join(place: Place, meeting: Meeting, backend: Backend, device: torch.device) -> Communicator:
@@ -83,13 +118,17 @@ def join(place: Place, meeting: Meeting, backend: Backend, device: torch.device)
     if place.rank == 0:
         log.info("%d ranks exchange by %s: %s", meeting.size, chosen, why)
     group = _group(place, meeting, chosen, device)
+    _checked(group, meeting.agreed, device)
+    return group
+
+
+def _checked(group: Communicator, agreed: Mapping[str, str], device: torch.device) -> None:
     try:
-        _agree(group, meeting.agreed)
+        _agree(group, agreed)
         _own_gpu_each(group, gpu_name(device))
     except BaseException:
         group.close()
         raise
-    return group
 
 
 def choose(backend: Backend, device: torch.device) -> tuple[Literal["gloo", "nccl", "mpi"], str]:
@@ -107,18 +146,7 @@ def _group(
     place: Place, meeting: Meeting, backend: Literal["gloo", "nccl", "mpi"], device: torch.device
 ) -> Communicator:
     if backend == "mpi":
-        try:
-            from hpcpod.pod.ranks.mpi import Mpi
-        except ImportError as error:
-            raise LaunchError(
-                f"pod.fusion.backend is mpi, but mpi4py can't be imported: {error};"
-                " pip install 'hpcpod[mpi]', or use gloo"
-            ) from error
-        group = Mpi()
-        if group.size != place.size:
-            raise LaunchError(_strangers(Place(told_by="MPI"), place.size))
-        return group
-
+        return _by_mpi(place)
     from hpcpod.pod.ranks.distributed import Distributed
     from hpcpod.pod.ranks.rendezvous import interface_to, meet, own_address
 
@@ -129,6 +157,20 @@ def _group(
         if interface is not None:
             os.environ["GLOO_SOCKET_IFNAME"] = interface
     return Distributed(place, store, backend, device, meeting.seconds)
+
+
+def _by_mpi(place: Place) -> Communicator:
+    try:
+        from hpcpod.pod.ranks.mpi import Mpi
+    except ImportError as error:
+        raise LaunchError(
+            f"pod.fusion.backend is mpi, but mpi4py can't be imported: {error};"
+            " pip install 'hpcpod[mpi]', or use gloo"
+        ) from error
+    group = Mpi()
+    if group.size != place.size:
+        raise LaunchError(_strangers(Place(told_by="MPI"), place.size))
+    return group
 
 
 def _agree(group: Communicator, agreed: Mapping[str, str]) -> None:
@@ -145,6 +187,11 @@ def _agree(group: Communicator, agreed: Mapping[str, str]) -> None:
                     f"the ranks disagree on {name}: rank 0 has {told[0].get(name)}, rank {rank}"
                     f" has {other.get(name)}; they must be started together, from one run folder"
                 )
+
+
+def _digest(config: object) -> str:
+    text = json.dumps(config, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _own_gpu_each(group: Communicator, name: str) -> None:
