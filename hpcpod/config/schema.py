@@ -239,11 +239,17 @@ class ResourcesConfig:
     and a rank's threads that step the environments where a backend has threads."""
     nodes_per_pod: Count | None = None
     """Nodes of a slot (Slurm); null: as few as have its GPUs and cores. ``local`` has one."""
-    pods_per_gpu: Literal[1] = 1
-    """Pods that share one GPU. This version gives each its own."""
+    pods_per_gpu: Count = 1
+    """Pods that share one GPU, each with cores of its own: small networks leave most of it idle.
+    On Slurm an element of the array has as many slots. Needs ``gpus_per_pod: 1``."""
 
     def __post_init__(self) -> None:
         check_limits(self)
+        if self.pods_per_gpu > 1 and self.gpus_per_pod != 1:
+            raise ValueError(
+                f"pods_per_gpu is {self.pods_per_gpu}, which needs gpus_per_pod to be 1,"
+                f" got {self.gpus_per_pod}"
+            )
 
 
 @dataclass(frozen=True)

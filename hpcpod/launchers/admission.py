@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 REQUEUE = 75
 """EX_TEMPFAIL: an exit code by which a job asks to come back."""
 
+LANE = "+"
+"""Stands between the name of an array's element and the number of one of its slots."""
+
 BY_HAND = "hand-"
 """Slots that a person started without a launcher have names that begin so."""
 
@@ -33,6 +36,8 @@ def identity(slot: str | None = None, job: str | None = None) -> Owner:
     if slot is None:
         alone = os.environ.get("SLURM_JOB_ID") or f"{BY_HAND}{host}-{pid}"
         slot = f"{array}_{task}" if array and task else alone
+        if int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:  # slots that share a GPU
+            slot = f"{slot}{LANE}{os.environ.get('SLURM_PROCID', '0')}"
     return Owner(slot, job or array or slot, host, pid)
 
 
@@ -67,7 +72,7 @@ def alive(owner: Owner, view: ClusterView, silence: Mapping[str, float]) -> bool
     that runs, so one that is not in a later view is gone. Some slots no scheduler knows:
     ``silence`` says for how many seconds each of them has shown nothing.
     """
-    if any(job.slot == owner.slot for job in view.jobs):
+    if any(job.slot in (owner.slot, owner.slot.partition(LANE)[0]) for job in view.jobs):
         return True
     return owner.slot in silence and lives(owner.host, owner.pid, silence[owner.slot])
 

@@ -53,7 +53,8 @@ class LocalLauncher:
         self._on_death = on_death
         self._processes: dict[str, _Process] = {}
         self._each = config.resources.gpus_per_pod
-        self._gpus = visible_gpus() if self._each else []
+        # Each as often as pods share it, and all of them once before any of them twice.
+        self._gpus = visible_gpus() * config.resources.pods_per_gpu if self._each else []
         if len(self._gpus) < self._each:
             raise LaunchError(
                 f"resources.gpus_per_pod is {self._each}, but this machine has {len(self._gpus)}"
@@ -78,8 +79,10 @@ class LocalLauncher:
     def _start(self, slot: str, token: str) -> None:
         path = self._folder / "logs" / f"{slot}.log"
         path.parent.mkdir(exist_ok=True)
-        taken = {gpu for process in self._processes.values() for gpu in process.gpus}
-        gpus = [gpu for gpu in self._gpus if gpu not in taken][: self._each]
+        free = list(self._gpus)
+        for taken in (gpu for process in self._processes.values() for gpu in process.gpus):
+            free.remove(taken)
+        gpus = free[: self._each]
         devices = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
         with path.open("ab") as output:
             popen = subprocess.Popen(

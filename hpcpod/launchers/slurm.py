@@ -93,8 +93,9 @@ class SlurmLauncher:
 
     @property
     def places(self) -> int:
-        """What the configuration says, else one for each pod."""
-        return self.config.cluster.slots or self.config.population.pods.max
+        """What the configuration says, else one for each pod, or for those that share a GPU."""
+        lanes = self.config.resources.pods_per_gpu
+        return self.config.cluster.slots or -(-self.config.population.pods.max // lanes)
 
     def script(self, intent: Intent) -> str:
         """The exact text that ``submit`` hands to sbatch.
@@ -141,6 +142,7 @@ class SlurmLauncher:
             "folder": shlex.quote(str(self.folder)),
             "token": shlex.quote(intent.token),
             "cpus": str(self._cpus(intent)),
+            "tasks": str(self.config.resources.pods_per_gpu if intent.kind == "slots" else 1),
             "max_requeues": str(MAX_REQUEUES),
         }
         requeue = render(load(self.config.cluster.template, "requeue.sh"), values)
@@ -217,6 +219,8 @@ class SlurmLauncher:
                 options["ntasks-per-node"] = str(self._shape.ranks_per_node)
                 # To the shell, where the slot is; it tells the ranks.
                 options["signal"] = f"B:{options['signal']}"
+            elif self.config.resources.pods_per_gpu > 1:
+                options["ntasks"] = str(self.config.resources.pods_per_gpu)
             if self._shape.gpus:
                 options["gpus-per-node"] = str(self._shape.gpus_per_node)
         else:

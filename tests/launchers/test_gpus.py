@@ -110,6 +110,25 @@ def test_every_slot_has_gpus_of_its_own_and_a_dead_one_s_are_given_to_the_next(
     assert devices()["local-1-0"][1] == "7,3"
 
 
+def test_slots_share_a_gpu_once_each_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
+    monkeypatch.setenv(VISIBLE, "4,GPU-b")
+    folder = create(
+        tmp_path, resources={"gpus_per_pod": 1, "pods_per_gpu": 2}, population={"pods": {"max": 3}}
+    )
+    folder.publish_intent(Intent(0, "t0", "slots"))
+    starting = LocalLauncher(folder.path, Resolved.from_document(folder.config).config)
+    try:
+        assert starting.places == 3
+        starting.submit(Intent(0, "t0", "slots", 3))
+        given = {slot: gpus for slot, (_, gpus) in devices().items()}
+        assert given == {"local-0-0": "4", "local-0-1": "GPU-b", "local-0-2": "4"}
+    finally:
+        starting.close()
+
+
 def test_too_few_gpus_are_one_sentence_and_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -136,7 +136,7 @@ def test_the_wrong_pmi_is_said_with_the_one_to_try(start: Callable[[Options], Sh
     shell = start(Options())
     shell.hpcpod("launch", config(shell, "pmi", backend="mpi", mpi="none", rounds=1))
     shell.cluster.wait(
-        "the sentence", lambda: "set pod.fusion.mpi to one that" in shell.logs("pmi"), 120
+        "the sentence", lambda: "set pod.fusion.mpi to pmix" in shell.logs("pmi"), 120
     )
     shell.hpcpod("stop", "pmi")
     shell.cluster.drained(60)
@@ -159,3 +159,19 @@ def test_nodes_follow_from_the_cluster_s_shape(start: Callable[[Options], Shell]
     )
     assert "#SBATCH --nodes=2" in said and "#SBATCH --gpus-per-node=8" in said
     assert "#SBATCH --ntasks-per-node=8" in said
+
+
+def test_slots_that_share_a_gpu_are_one_element_of_the_array(
+    start: Callable[[Options], Shell],
+) -> None:
+    shell = start(Options())
+    path = shell.small("shared", pods=2, rounds=1)
+    share = ("--set", "resources.gpus_per_pod=1", "--set", "resources.pods_per_gpu=2")
+    shell.hpcpod("launch", str(path), *share)
+    assert shell.finished("shared")["stop_reason"] == "rounds"
+    logs = shell.logs("shared")
+    names = set(re.findall(r"slot (\d+_\d+\+\d) of job", logs))
+    assert {name[-4:] for name in names} == {"_0+0", "_0+1"}, logs
+    claims = (shell.home / "runs/shared/claims").rglob("p*")
+    claimed = {slot for c in claims for slot in re.findall(r'"slot": ?"([^"]+)"', c.read_text())}
+    assert claimed == names

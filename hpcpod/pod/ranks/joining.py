@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,6 +161,9 @@ def _group(
 
 
 def _by_mpi(place: Place) -> Communicator:
+    if place.told_by == "srun" and not {"PMIX_RANK", "PMI_RANK"} & set(os.environ):
+        # Seen before MPI_Init, in which Open MPI ends a process that finds no PMI.
+        raise LaunchError(_wrong_pmi(place.size))
     try:
         from hpcpod.pod.ranks.mpi import Mpi
     except ImportError as error:
@@ -213,14 +217,23 @@ def _own_gpu_each(group: Communicator, name: str) -> None:
 def _strangers(place: Place, size: int) -> str:
     if place.size > 1:
         return f"{size} ranks were asked for, but {place.told_by} has started {place.size}"
-    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
-    if place.told_by == "MPI" and tasks != "1":
-        return (
-            f"srun has started {tasks} tasks, but MPI knows of one alone: its MPI was not built for"
-            " this srun's PMI; set pod.fusion.mpi to one that `srun --mpi=list` names, most often"
-            " pmix"
-        )
+    tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
+    if place.told_by == "MPI" and tasks > 1:
+        return _wrong_pmi(tasks)
     return (
         f"{size} ranks were asked for, but nobody has told this process of the others: start them"
         " by srun, mpirun or torchrun"
+    )
+
+
+def _wrong_pmi(tasks: int) -> str:
+    try:
+        known = subprocess.run(["srun", "--mpi=list"], capture_output=True, text=True, check=False)
+        listed = {name for name in ("pmix", "pmi2") if name in known.stdout + known.stderr}
+    except OSError:
+        listed = set()
+    remedy = next(iter(sorted(listed, reverse=True)), "one that `srun --mpi=list` names")
+    return (
+        f"srun has started {tasks} tasks, but MPI would know of one alone: it was not told of the"
+        f" others by a PMI that it knows; set pod.fusion.mpi to {remedy}"
     )
