@@ -124,7 +124,10 @@ class SlurmLauncher:
             return 1
         partition = self.config.cluster.partition
         where = ("-p", partition) if partition else ()
-        gpus, cpus = largest_node(self._ask("sinfo", "-h", "-e", "-o", NODE_FORMAT, *where))
+        try:
+            gpus, cpus = largest_node(self._ask("sinfo", "-h", "-e", "-o", NODE_FORMAT, *where))
+        except LaunchError:  # no cluster is here; where there is one, sbatch has the last word
+            return 1
         shape = shape_of(self.config)
         if shape.gpus > 0 and gpus == 0:
             return 1  # sbatch says in words of its own that there are none

@@ -29,6 +29,7 @@ from hpcpod.config.resolved import Resolved
 from hpcpod.errors import (
     Corrupt,
     Diverged,
+    HpcpodError,
     StorageError,
     UnknownPlugin,
     in_words,
@@ -243,7 +244,8 @@ def _kind(error: Exception) -> str:
 
 def _sentence(error: Exception) -> str:
     """One line of an error: torch's have dozens, and the log has the traceback."""
-    text = in_words(error)
+    ours = isinstance(error, HpcpodError)
+    text = str(error) if ours else in_words(error)
     return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 3] + "..."
 
 

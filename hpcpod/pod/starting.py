@@ -41,19 +41,14 @@ def command(run: Path, slot: str, config: RunConfig, meeting: str) -> list[str]:
     mpi = config.pod.fusion.backend == "mpi"
     if on_slurm(config):
         return [*_srun(shape, config.pod.fusion.mpi if mpi else "none"), *words]
-    if mpi:
-        starter = shutil.which("mpirun")
-        if starter is None:
-            raise LaunchError(
-                "pod.fusion.backend is mpi, but there is no mpirun on this machine; install an MPI"
-                " (Debian: openmpi-bin), or set the backend to gloo"
-            )
-        words = [
-            starter, "-n", str(shape.ranks), "--oversubscribe", "--bind-to", "none",
-            "--stdin", "all", *words,
-        ]  # fmt: skip
-        return [sys.executable, "-m", "hpcpod.pod.ranks.spawn", "1", "--", *words]
-    return [sys.executable, "-m", "hpcpod.pod.ranks.spawn", str(shape.ranks), "--", *words]
+    if mpi and shutil.which("mpirun") is None:
+        raise LaunchError(
+            "pod.fusion.backend is mpi, but there is no mpirun on this machine; install an MPI"
+            " (Debian: openmpi-bin), or set the backend to gloo"
+        )
+    by = ["mpirun"] if mpi else []
+    spawn = [sys.executable, "-m", "hpcpod.pod.ranks.spawn", str(shape.ranks)]
+    return [*spawn, *by, "--", *words]
 
 
 def single(run: Path, slot: str, scorer: bool = False) -> list[str]:

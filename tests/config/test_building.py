@@ -83,7 +83,7 @@ def test_nested_dataclasses_are_taken_as_they_are() -> None:
         ),
         ({"cluster": {"sbatch": "x"}}, "cluster.sbatch: expected a mapping, got 'x'"),
         ({"cluster": {"sbatch": {3: "x"}}}, "cluster.sbatch: a key must be text, got 3"),
-        ({"pod": {"ranks": 2}}, "pod.ranks: this version knows only 1, got 2"),
+        ({"pod": {"ranks": 0}}, "pod.ranks: must be at least 1, got 0"),
         ({"pod": {"pipeline": 0}}, "pod.pipeline: expected bool, got 0; write false"),
         (
             {"population": {"scheme": "generational"}},
@@ -161,7 +161,7 @@ def test_every_problem_is_said_at_once() -> None:
         {
             "env": {"id": None, "num_envs": 0},
             "round": {"env_steps": "many", "episodes": 1},
-            "pod": {"ranks": 2, "checkpoint_secs": 1},
+            "pod": {"ranks": 0, "checkpoint_secs": 1},
             "agents": {"ppo": {"a": {"int": [2, 1]}, "b": [1]}},
         }
     )

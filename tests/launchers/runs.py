@@ -23,13 +23,18 @@ COORDINATOR = Intent(1, "c0de", "coordinator")
 
 
 def run_config(
-    name: str = "ant", cpus: int = 1, gpus: int = 0, pods: int = 8, **cluster: Any
+    name: str = "ant",
+    cpus: int = 1,
+    gpus: int = 0,
+    pods: int = 8,
+    nodes: int | None = None,
+    **cluster: Any,
 ) -> RunConfig:
     return RunConfig(
         name=name,
         env=EnvConfig("CartPole-v1"),
         population=PopulationConfig(pods=PodsConfig(max=pods)),
-        resources=ResourcesConfig(gpus_per_pod=gpus, cpus_per_pod=cpus),
+        resources=ResourcesConfig(gpus_per_pod=gpus, cpus_per_pod=cpus, nodes_per_pod=nodes),
         cluster=ClusterConfig(launcher="slurm", **cluster),
     )
 

@@ -25,11 +25,12 @@ CASES = {
     "slots-plain": (run_config(), SLOTS),
     "slots-site": (
         run_config(
-            "Ant v5", 8, 2, partition="low", account="ab1", qos="normal", minutes=1440,
+            "Ant v5", 8, 1, partition="low", account="ab1", qos="normal", minutes=1440,
             sbatch=SITE, setup=("module load cuda/12.4", "export NCCL_SOCKET_IFNAME=ib0"),
         ),
         SLOTS,
     ),
+    "slots-ranks": (run_config(cpus=16, gpus=8, nodes=2), SLOTS),
     "coordinator-plain": (run_config(), COORDINATOR),
     "coordinator-site": (
         run_config("Ant v5", 8, 2, partition="low", minutes=2, sbatch=SITE),

@@ -2,38 +2,64 @@
 
 What srun does on a cluster: every rank gets its place as torchrun would tell it, and all that
 comes in on standard input. When one has failed, the others have some time to save themselves. All
-end with whoever reads standard output. No torch.
+end with whoever reads standard output. With ``mpirun`` before ``--`` that starts them. No torch.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from hpcpod.pod.signals import end_group_with
 from hpcpod.pod.starting import WAIT_SECONDS
+
+Process = subprocess.Popen[bytes]
 
 _GRANULE = 1 << 16
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run N copies of a command until the last has ended; the first exit code that is not 0."""
-    count, dashes, *command = arguments
-    assert dashes == "--"
+    end = arguments.index("--")
+    (count, *mpirun), command = arguments[:end], list(arguments[end + 1 :])
     end_group_with(sys.stdout.fileno())
-    size = int(count)
-    ranks = [
+    started = _by_mpirun if mpirun else _one_by_one
+    with tempfile.TemporaryDirectory(prefix="hpcpod-ranks-") as folder:
+        processes, inputs = started(int(count), command, Path(folder))
+        for number in (signal.SIGTERM, signal.SIGUSR2):
+            signal.signal(number, lambda received, frame: _forward(processes, received))
+        return _wait(processes, inputs)
+
+
+def _one_by_one(size: int, command: list[str], folder: Path) -> tuple[list[Process], list[int]]:
+    """The processes, and file descriptors of what they read."""
+    processes = [
         subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, **told(rank, size)})
         for rank in range(size)
     ]
-    for number in (signal.SIGTERM, signal.SIGUSR2):
-        signal.signal(number, lambda received, frame: _forward(ranks, received))
-    return _wait(ranks)
+    return processes, [p.stdin.fileno() for p in processes if p.stdin is not None]
+
+
+def _by_mpirun(size: int, command: list[str], folder: Path) -> tuple[list[Process], list[int]]:
+    """The same. mpirun hands its input to rank 0 alone, so each rank reads a pipe with a name."""
+    names = [folder / str(rank) for rank in range(size)]
+    for name in names:
+        os.mkfifo(name)
+    # For reading too: else this would wait until the rank has opened its end.
+    inputs = [os.open(name, os.O_RDWR | os.O_CLOEXEC) for name in names]
+    own = f'exec "$@" < {shlex.quote(str(folder))}/"$OMPI_COMM_WORLD_RANK"'
+    mpirun = ["mpirun", "-n", str(size), "--oversubscribe", "--bind-to", "none"]
+    words = [*mpirun, "sh", "-c", own, "sh", *command]
+    return [subprocess.Popen(words, stdin=subprocess.DEVNULL)], inputs
 
 
 def told(rank: int, size: int) -> dict[str, str]:
@@ -42,9 +68,9 @@ def told(rank: int, size: int) -> dict[str, str]:
     return {name: str(number) for name, number in numbers.items()} if size > 1 else {}
 
 
-def _wait(ranks: Sequence[subprocess.Popen[bytes]]) -> int:
+def _wait(processes: Sequence[Process], inputs: list[int]) -> int:
     """Hand on what comes in until all have ended; as ``main`` returns."""
-    pidfds = {os.pidfd_open(process.pid): process for process in ranks}
+    pidfds = {os.pidfd_open(process.pid): process for process in processes}
     waiting = select.poll()
     for descriptor in (*pidfds, 0):
         waiting.register(descriptor, select.POLLIN)
@@ -57,7 +83,7 @@ def _wait(ranks: Sequence[subprocess.Popen[bytes]]) -> int:
             deadline = left = float("inf")
         for descriptor, _ in waiting.poll(None if left == float("inf") else 1000 * left):
             if descriptor == 0:
-                if not _broadcast(ranks):
+                if not _broadcast(inputs):
                     waiting.unregister(0)
             elif descriptor in pidfds:
                 waiting.unregister(descriptor)
@@ -68,24 +94,21 @@ def _wait(ranks: Sequence[subprocess.Popen[bytes]]) -> int:
     return failed if failed >= 0 else 128 - failed
 
 
-def _broadcast(ranks: Sequence[subprocess.Popen[bytes]]) -> bool:
+def _broadcast(inputs: list[int]) -> bool:
     """Hand on what has come in; False at its end."""
     chunk = os.read(0, _GRANULE)
-    for process in ranks:
-        assert process.stdin is not None
-        try:
-            if chunk:
-                process.stdin.write(chunk)
-                process.stdin.flush()
-            else:
-                process.stdin.close()
-        except BrokenPipeError:
-            continue
+    for descriptor in inputs:
+        with contextlib.suppress(BrokenPipeError):
+            rest = memoryview(chunk)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+        if not chunk:
+            os.close(descriptor)
     return bool(chunk)
 
 
-def _forward(ranks: Sequence[subprocess.Popen[bytes]], number: int) -> None:
-    for process in ranks:
+def _forward(processes: Sequence[Process], number: int) -> None:
+    for process in processes:
         if process.poll() is None:
             process.send_signal(number)
 
