@@ -1,0 +1,1 @@
+"""What ``benchmarks/fusion.py`` measures: exchanges between ranks, and what they learn."""
