@@ -20,6 +20,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def main() -> None:
                     append(options.json, each)
         except KeyboardInterrupt:
             print("interrupted: this is what there is", file=sys.stderr)
-    print(render([each for each in done if each[0] in wanted], options.quick))
+    print(render([each for each in done if each[0] in wanted], extent(options)))
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -49,6 +50,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     for name in ("exchange", "learning", "sac"):
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--seeds", type=int, default=5, help="1 to this number (default: 5)")
+    parser.add_argument(
+        "--schemes", type=lambda text: text.split(","), default=list(orders.SCHEMES),
+        help=f"of --learning and --sac, comma-separated: {', '.join(orders.SCHEMES)}",
+    )  # fmt: skip
+    parser.add_argument("--budget", type=float, default=1.0, help="factor of all steps")
     parser.add_argument("--backends", default="gloo", help="of --exchange: gloo, mpi or both")
     parser.add_argument("--quick", action="store_true", help="one seed, a tenth of everything")
     parser.add_argument("--json", type=Path, metavar="OUT", help="append each result, a line each")
@@ -59,6 +65,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     for word in options.backends.split(","):
         if word not in ("gloo", "mpi"):
             parser.error(f"--backends: {word} is neither gloo nor mpi")
+    for word in options.schemes:
+        if word not in orders.SCHEMES:
+            parser.error(f"--schemes: {word} is none of {', '.join(orders.SCHEMES)}")
     if options.quick:
         options.seeds = 1
     if not (options.exchange or options.learning or options.sac):
@@ -74,7 +83,15 @@ def asked(options: argparse.Namespace) -> Iterator[Order]:
     for task, wanted in (("ppo", options.learning), ("sac", options.sac)):
         for seed in range(1, options.seeds + 1) if wanted else ():
             for learners in orders.LEARNERS[task]:
-                yield orders.learning(task, learners, seed, options.quick)
+                if learners.scheme in options.schemes:
+                    yield orders.learning(task, learners, seed, extent(options))
+
+
+def extent(options: argparse.Namespace) -> orders.Extent:
+    """How much is trained."""
+    if options.quick:
+        return orders.QUICK
+    return replace(orders.Extent(), budget=options.budget)
 
 
 def measure(missing: list[Order]) -> Iterator[Done]:
@@ -116,13 +133,13 @@ def append(path: Path, done: Done) -> None:
         file.write(("\n" if cut else "") + json.dumps(done) + "\n")
 
 
-def render(done: list[Done], quick: bool) -> str:
+def render(done: list[Done], extent: orders.Extent) -> str:
     """Every table that has rows."""
     parts = [tables.epochs(done), tables.bandwidth(done)]
     for task in orders.TASKS:
         parts += [
-            tables.samples(done, task, quick), tables.seconds(done, task, quick),
-            tables.apart(done, task, quick),
+            tables.samples(done, task, extent), tables.seconds(done, task, extent),
+            tables.apart(done, task, extent),
         ]  # fmt: skip
     return "\n\n".join(part for part in parts if part)
 

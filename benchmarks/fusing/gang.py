@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -45,9 +46,10 @@ class Gang:
         }  # fmt: skip
         # A session of its own: what starts ranks kills its group once this process is gone.
         self._process = subprocess.Popen(
-            [*start, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env,
+            [*start, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env,
             start_new_session=True,
         )  # fmt: skip
+        self._received = b""
 
     def do(self, order: Order) -> Result:
         """Have all ranks carry an order out; what the first one says.
@@ -56,13 +58,32 @@ class Gang:
             RuntimeError: they ended without an answer.
         """
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.write(json.dumps(order).encode() + b"\n")
         self._process.stdin.flush()
-        for line in self._process.stdout:
-            if line.startswith("{"):  # gloo tells of itself on standard output
+        while (line := self._line()) is not None:
+            if line.startswith(b"{"):  # gloo tells of itself on standard output
                 said: Result = json.loads(line)
                 return said
         raise RuntimeError(f"the ranks ended, exit {self._process.wait()}, without doing {order}")
+
+    def _line(self) -> bytes | None:
+        """The next line that they write; None: they have ended.
+
+        The end of the pipe would not tell that: a watcher beside them keeps it open.
+        """
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        while b"\n" not in self._received:
+            if not select.select([descriptor], [], [], 0.5)[0]:
+                if self._process.poll() is not None:
+                    return None
+                continue
+            chunk = os.read(descriptor, 1 << 16)
+            if not chunk:
+                return None
+            self._received += chunk
+        line, _, self._received = self._received.partition(b"\n")
+        return line
 
     def __enter__(self) -> Gang:
         return self

@@ -11,7 +11,22 @@ from fusing.gang import Order
 
 TARGET = -200.0
 """Mean return of a Pendulum that stands: as in ``configs/classic/pendulum.yaml``."""
-EPISODES = 32
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much of a task is trained, and how closely it is looked at."""
+
+    budget: float = 1.0
+    """Factor of the steps."""
+    evaluations: int = 10
+    """Of a whole budget."""
+    episodes: int = 32
+    """Of each evaluation."""
+
+
+QUICK = Extent(0.1, 20, 2)
+"""To see that it works."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +39,6 @@ class Task:
     """Of all ranks together."""
     num_envs: int = 4
     """Of one rank."""
-    evaluations: int = 10
 
 
 _SAC = {
@@ -89,9 +103,11 @@ LEARNERS: Mapping[str, tuple[Learners, ...]] = {
     ),
 }  # fmt: skip
 
+SCHEMES = "alone", "mean", "grad_allreduce", "nesterov", "none"
 
-def learning(task: str, learners: Learners, seed: int, quick: bool) -> Order:
-    """A run of ``fusing.replicas.learn``; ``quick``: a tenth of the steps, two evaluations."""
+
+def learning(task: str, learners: Learners, seed: int, extent: Extent) -> Order:
+    """A run of ``fusing.replicas.learn``."""
     given = TASKS[task]
     return {
         "kind": "learn",
@@ -107,9 +123,9 @@ def learning(task: str, learners: Learners, seed: int, quick: bool) -> Order:
         "every": learners.every,
         "ancestor": learners.ancestor,
         "seed": seed,
-        "env_steps": given.env_steps // (10 if quick else 1),
-        "evaluations": 2 if quick else given.evaluations,
-        "episodes": 2 if quick else EPISODES,
+        "env_steps": round(extent.budget * given.env_steps),
+        "evaluations": max(1, round(extent.budget * extent.evaluations)),
+        "episodes": extent.episodes,
     }  # fmt: skip
 
 

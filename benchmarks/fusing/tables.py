@@ -6,8 +6,9 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from fusing.orders import LEARNERS, TARGET, Learners, learning
 from gates.estimates import estimate
+
+from fusing.orders import LEARNERS, TARGET, Extent, Learners, learning
 
 Point = Mapping[str, Any]
 Curve = Sequence[Point]
@@ -25,7 +26,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def size(count: float) -> str:
     """Bytes in words."""
-    for unit, factor in (("MB", 1e6), ("kB", 1e3)):
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= factor:
             return f"{count / factor:.3g} {unit}"
     return f"{count:.0f} B"
@@ -77,9 +78,9 @@ def bandwidth(done: Iterable[Done]) -> str:
     return table(head, rows)
 
 
-def curves(done: Iterable[Done], task: str, learners: Learners, quick: bool) -> list[Curve]:
+def curves(done: Iterable[Done], task: str, learners: Learners, extent: Extent) -> list[Curve]:
     """Of all seeds that were trained so."""
-    plain = learning(task, learners, 0, quick)
+    plain = learning(task, learners, 0, extent)
     return [
         result["curve"]
         for order, result in done
@@ -116,13 +117,13 @@ def _median(numbers: Sequence[float], say: Callable[[float], str]) -> str:
     return "never" if middle == float("inf") else say(middle)
 
 
-def samples(done: Sequence[Done], task: str, quick: bool) -> str:
+def samples(done: Sequence[Done], task: str, extent: Extent) -> str:
     """Return against samples of all ranks together, and what was exchanged for it."""
     rows = []
     for learners in LEARNERS[task]:
-        found = curves(done, task, learners, quick)
+        found = curves(done, task, learners, extent)
         if found:
-            total = learning(task, learners, 0, quick)["env_steps"]
+            total = learning(task, learners, 0, extent)["env_steps"]
             parts = [[at_samples(c, share * total) for c in found] for share in (0.25, 0.5, 1.0)]
             rows.append(
                 [
@@ -138,13 +139,13 @@ def samples(done: Sequence[Done], task: str, quick: bool) -> str:
     return table(head, rows)
 
 
-def seconds(done: Sequence[Done], task: str, quick: bool) -> str:
+def seconds(done: Sequence[Done], task: str, extent: Extent) -> str:
     """Return against time, by both clocks."""
     rows = []
     for learners in LEARNERS[task]:
-        found = curves(done, task, learners, quick)
+        found = curves(done, task, learners, extent)
         if found:
-            total = learning(task, learners, 0, quick)["env_steps"]
+            total = learning(task, learners, 0, extent)["env_steps"]
             share = at_samples_of_equal_iterations(found, learners, task, total)
             cells = [learners.words, share]
             for clock in ("cpu", "seconds"):
@@ -171,13 +172,13 @@ def at_samples_of_equal_iterations(
     return interval([at_samples(curve, total * each) for curve in found])
 
 
-def apart(done: Sequence[Done], task: str, quick: bool) -> str:
+def apart(done: Sequence[Done], task: str, extent: Extent) -> str:
     """What becomes of learners that were never fused when their parameters are averaged once."""
     rows = []
     for learners in LEARNERS[task]:
-        found = curves(done, task, learners, quick) if learners.scheme == "none" else []
+        found = curves(done, task, learners, extent) if learners.scheme == "none" else []
         if found:
-            total = learning(task, learners, 0, quick)["env_steps"]
+            total = learning(task, learners, 0, extent)["env_steps"]
             for share in (0.1, 0.5, 1.0):
                 at = [next(p for p in c if p["env_steps"] >= share * total) for c in found]
                 rows.append(
