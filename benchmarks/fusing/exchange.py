@@ -119,7 +119,13 @@ def _agent(model: str, group: Communicator) -> PPO:
         num_envs=NUM_ENVS, device="cpu", max_episode_steps=None, engine="none",
     )  # fmt: skip
     config = PPOConfig(
-        horizon=ROWS, minibatch_size=64, epochs=10, hidden=hidden, normalize_obs=False
+        # Rewards that nothing explains make it diverge at the usual rate.
+        learning_rate=1e-6,
+        horizon=ROWS,
+        minibatch_size=64,
+        epochs=10,
+        hidden=hidden,
+        normalize_obs=False,
     )
     agent = PPO(spec, config, seed=0)
     agent.reseed(group.rank)

@@ -131,7 +131,7 @@ def learning(task: str, learners: Learners, seed: int, extent: Extent) -> Order:
 
 def exchanges(backend: str, quick: bool) -> Iterator[Order]:
     """What ``--exchange`` measures with one backend, by ranks."""
-    count = 3 if quick else 30
+    count = 3 if quick else 20
     for ranks in (1, 2, 4):
         asked = {"ranks": ranks, "backend": backend}
         for model in MODELS:

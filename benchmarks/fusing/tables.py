@@ -98,7 +98,7 @@ def interval(scores: Sequence[float]) -> str:
 
 def at_samples(curve: Curve, env_steps: float) -> float:
     """The score of the first evaluation with so many samples or more; of the last one else."""
-    return float(next((p for p in curve if p["env_steps"] >= env_steps), curve[-1])["score"])
+    return float(_point(curve, env_steps)["score"])
 
 
 def at_seconds(curve: Curve, seconds: float, clock: str) -> float | None:
@@ -140,36 +140,41 @@ def samples(done: Sequence[Done], task: str, extent: Extent) -> str:
 
 
 def seconds(done: Sequence[Done], task: str, extent: Extent) -> str:
-    """Return against time, by both clocks."""
+    """Return against time, by both clocks.
+
+    It is read when one learner has done as many iterations as most ranks of the task need for all
+    samples.
+    """
     rows = []
+    total = learning(task, Learners(1), 0, extent)["env_steps"]
+    share = total / max(learners.ranks for learners in LEARNERS[task])
+    one = curves(done, task, Learners(1), extent)
+    until = {
+        clock: statistics.median(_point(c, share)[clock] for c in one) if one else 0.0
+        for clock in ("cpu", "seconds")
+    }
     for learners in LEARNERS[task]:
         found = curves(done, task, learners, extent)
         if found:
-            total = learning(task, learners, 0, extent)["env_steps"]
-            share = at_samples_of_equal_iterations(found, learners, task, total)
-            cells = [learners.words, share]
-            for clock in ("cpu", "seconds"):
-                cells.append(f"{statistics.median(c[-1][clock] for c in found):.1f}")
-                cells.append(_median([reached(c, clock) for c in found], lambda s: f"{s:.1f}"))
+            each = learners.ranks * learners.envs
+            cells = [learners.words, interval([at_samples(c, share * each) for c in found])]
+            for clock, limit in until.items():
+                then = [at_seconds(c, limit, clock) for c in found]
+                cells += [
+                    interval([score for score in then if score is not None]),
+                    f"{statistics.median(c[-1][clock] for c in found):.1f}",
+                    _median([reached(c, clock) for c in found], lambda s: f"{s:.1f}"),
+                ]
             rows.append(cells)
-    head = [
-        "learners", "at equal iterations", "CPU s of a rank", f"to {TARGET:g}", "wall s",
-        f"to {TARGET:g}",
-    ]  # fmt: skip
+    head = ["learners", "at equal iterations"]
+    for clock, name in (("cpu", "CPU s"), ("seconds", "wall s")):
+        head += [f"at {until[clock]:.1f} {name}", f"{name} of all", f"{name} to {TARGET:g}"]
     return table(head, rows)
 
 
-def at_samples_of_equal_iterations(
-    found: Sequence[Curve], learners: Learners, task: str, total: int
-) -> str:
-    """The score after as many iterations as most ranks of the task need for all samples.
-
-    On cores of their own ranks take as long for an iteration as one learner with as many
-    environments takes: a learner with L times as many sees L times as much, but takes longer.
-    """
-    most = max(other.ranks for other in LEARNERS[task])
-    each = learners.ranks * learners.envs / most
-    return interval([at_samples(curve, total * each) for curve in found])
+def _point(curve: Curve, env_steps: float) -> Point:
+    """The first evaluation with so many samples or more; the last one else."""
+    return next((p for p in curve if p["env_steps"] >= env_steps), curve[-1])
 
 
 def apart(done: Sequence[Done], task: str, extent: Extent) -> str:
@@ -180,7 +185,7 @@ def apart(done: Sequence[Done], task: str, extent: Extent) -> str:
         if found:
             total = learning(task, learners, 0, extent)["env_steps"]
             for share in (0.1, 0.5, 1.0):
-                at = [next(p for p in c if p["env_steps"] >= share * total) for c in found]
+                at = [_point(c, share * total) for c in found]
                 rows.append(
                     [
                         learners.words, f"{100 * share:.0f}%",

@@ -41,6 +41,8 @@ def test_a_curve_is_read_at_samples_and_at_seconds() -> None:
     assert tables.at_samples(points, 99_999) == -190.0
     assert (tables.reached(points, "env_steps"), tables.reached(points, "cpu")) == (30_000, 3.0)
     assert tables.reached(curve(-900.0), "seconds") == float("inf")
+    assert tables.at_seconds(points, 5.9, "seconds") == -300.0
+    assert tables.at_seconds(points, 0.9, "cpu") is None
 
 
 @pytest.mark.parametrize(
@@ -69,12 +71,18 @@ def test_the_tables_of_learning_by_hand() -> None:
     )
     assert alone.startswith("| one learner, 1n environments | 1 | -300 [-300, -300] |")
     assert "| never |" in alone
-    # Of four ranks each sees a quarter of the samples: one learner is read there, two at a half.
-    alone, mean = tables.seconds(found, "ppo", Extent()).splitlines()[2:]
+    # Of four ranks each sees a quarter of the samples: one learner is read there, at its third
+    # point, after 3 s on its processor and 6 s by the clock; two learners at a half.
+    head, _, alone, mean = tables.seconds(found, "ppo", Extent()).splitlines()
+    assert "| at 3.0 CPU s |" in head and "| at 6.0 wall s |" in head
     assert alone == (
-        "| one learner, 1n environments | -300 [-300, -300] | 4.0 | never | 8.0 | never |"
+        "| one learner, 1n environments | -300 [-300, -300] | -300 [-300, -300] | 4.0 | never |"
+        " -300 [-300, -300] | 8.0 | never |"
     )
-    assert mean == "| 2 ranks, mean, every 5 | -185 [-190, -180] | 4.0 | 3.5 | 8.0 | 7.0 |"
+    assert mean == (
+        "| 2 ranks, mean, every 5 | -185 [-190, -180] | -250 [-300, -200] | 4.0 | 3.5 |"
+        " -250 [-300, -200] | 8.0 | 7.0 |"
+    )
     assert tables.apart(found, "ppo", Extent()) == ""
 
 
