@@ -1,4 +1,4 @@
-"""What fusing learners costs and brings: ``python benchmarks/fusion.py``, 25 minutes on two cores.
+"""What fusing learners costs and brings: ``python benchmarks/fusion.py``.
 
 ``--exchange`` counts what the ranks of a pod send in an epoch (an update of PPO), by parameter
 averaging and by exchanging every gradient, and holds a fusion's all-reduce beside the backend's
@@ -9,8 +9,8 @@ each scheme, all with the same number of samples over all ranks. What is scored 
 pod, as if it were fused then; of ``none`` the first rank's agent. "n environments" are those of
 one rank. CPU seconds are those of the busiest rank: on shared cores wall time is an accident.
 
-Without any of the three all are measured. With ``--json`` an interrupted benchmark goes on where it
-stopped.
+Without any of the three all are measured, in about half an hour on two cores. With ``--json`` an
+interrupted benchmark goes on where it stopped.
 """
 
 from __future__ import annotations

@@ -72,7 +72,8 @@ def fuse(group: Communicator, order: dict[str, Any]) -> dict[str, Any]:
 
     Returns:
         ``bytes`` of the vector and, the mean over ranks of each one's medians in seconds:
-        ``whole`` of a fusion without waiting for others, ``exchange`` in it, and ``bare``.
+        ``whole`` of a fusion without waiting for others, ``exchange`` in it, ``bare`` after the
+        same reading of weights, and ``warm`` after nothing.
     """
     agent, counted = _agent(order["model"], group), Counted(group, aligned=True)
     fusion: Fusion = plugins.make(Fusion, "fusions", "mean", agent, counted)
@@ -82,7 +83,7 @@ def fuse(group: Communicator, order: dict[str, Any]) -> dict[str, Any]:
     fusion.fuse(1.0)
     size = counted.bytes
     vector, all_reduce = torch.zeros(size // 4), _bare(group)
-    took: dict[str, list[float]] = {"whole": [], "exchange": [], "bare": []}
+    took: dict[str, list[float]] = {"whole": [], "exchange": [], "bare": [], "warm": []}
     for _ in range(order["repeats"]):
         fusion.learned()
         agree(group)
@@ -90,11 +91,14 @@ def fuse(group: Communicator, order: dict[str, Any]) -> dict[str, Any]:
         fusion.fuse(1.0)
         took["whole"].append(time.perf_counter() - began - (counted.waited - waited))
         took["exchange"].append(counted.seconds - inside)
-        vector.fill_(1.0)
-        agree(group)
-        began = time.perf_counter()
-        all_reduce(vector)
-        took["bare"].append(time.perf_counter() - began)
+        for name in ("bare", "warm"):
+            if name == "bare":  # what a fusion does before: it empties the processor's caches
+                agent.state()
+            vector.fill_(1.0)
+            counted.align()
+            began = time.perf_counter()
+            all_reduce(vector)
+            took[name].append(time.perf_counter() - began)
     own = {name: statistics.median(seconds) for name, seconds in took.items()}
     told = [json.loads(text) for text in group.gather(json.dumps(own))]
     return {"bytes": size, **{name: statistics.fmean(t[name] for t in told) for name in own}}

@@ -63,17 +63,18 @@ def bandwidth(done: Iterable[Done]) -> str:
     rows = []
     for order, result in done:
         if order["kind"] == "fuse":
-            exchange, bare, whole = (result[name] for name in ("exchange", "bare", "whole"))
+            exchange, bare = result["exchange"], result["bare"]
             rows.append(
                 [
                     order["model"], order["backend"], str(order["ranks"]), size(result["bytes"]),
-                    milliseconds(exchange), milliseconds(bare), f"{100 * bare / exchange:.0f}%",
-                    f"{size(result['bytes'] / exchange)}/s", milliseconds(whole),
+                    *(milliseconds(result[name]) for name in ("exchange", "bare", "warm")),
+                    f"{100 * bare / exchange:.0f}%", f"{size(result['bytes'] / exchange)}/s",
+                    milliseconds(result["whole"]),
                 ]
             )  # fmt: skip
     head = [
         "model", "backend", "ranks", "vector", "ms in fuse's all-reduce", "ms bare",
-        "of the backend's bandwidth", "bytes / time", "ms of fuse in all",
+        "ms bare, warm", "of the backend's bandwidth", "bytes / time", "ms of fuse in all",
     ]  # fmt: skip
     return table(head, rows)
 
@@ -158,8 +159,8 @@ def seconds(done: Sequence[Done], task: str, extent: Extent) -> str:
         if found:
             each = learners.ranks * learners.envs
             cells = [learners.words, interval([at_samples(c, share * each) for c in found])]
-            for clock, limit in until.items():
-                then = [at_seconds(c, limit, clock) for c in found]
+            for clock, moment in until.items():
+                then = [at_seconds(c, moment, clock) for c in found]
                 cells += [
                     interval([score for score in then if score is not None]),
                     f"{statistics.median(c[-1][clock] for c in found):.1f}",
@@ -168,7 +169,8 @@ def seconds(done: Sequence[Done], task: str, extent: Extent) -> str:
             rows.append(cells)
     head = ["learners", "at equal iterations"]
     for clock, name in (("cpu", "CPU s"), ("seconds", "wall s")):
-        head += [f"at {until[clock]:.1f} {name}", f"{name} of all", f"{name} to {TARGET:g}"]
+        limit = f"{until[clock]:.1f}" if one else "equal"
+        head += [f"at {limit} {name}", f"{name} of all", f"{name} to {TARGET:g}"]
     return table(head, rows)
 
 
