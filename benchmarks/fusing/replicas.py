@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -16,12 +17,12 @@ from hpcpod.config.schema import FusionConfig
 from hpcpod.envs.vec_env import random_seeds
 from hpcpod.pod.evaluator import PanelEvaluator, never
 from hpcpod.pod.learner import Learner
+from hpcpod.pod.pipeline import Turns
 from hpcpod.pod.pod import env_factory, make_agent
 from hpcpod.pod.ranks.communicator import Communicator
 from hpcpod.pod.ranks.fusion import Fusion, Mean
 from hpcpod.pod.ranks.team import agree
 from hpcpod.pod.replica import Replica
-from hpcpod.pod.worker import Worker
 from hpcpod.records import stable_hash
 
 PANEL = "fusion"
@@ -42,7 +43,7 @@ class Team:
         )
         self.group, self.counted = group, Counted(group)
         self._evaluator, self._episodes = PanelEvaluator(make_env), order["episodes"]
-        worker = Worker(env)
+        worker = Turns(env)
         self.replica = Replica(
             self.agent, self.agent.make_buffer(), worker, Learner(self.agent), self.counted
         )
@@ -105,7 +106,7 @@ def learn(group: Communicator, order: dict[str, Any]) -> dict[str, Any]:
     done, wall, cpu = 0, 0.0, 0.0
     while done < steps:
         began, busy = time.perf_counter(), time.process_time()
-        done += team.replica.iterate(cut=False, should_stop=never, due=lambda: False).steps
+        done += team.replica.iterate(left=sys.maxsize, should_stop=never, due=never).steps
         wall += time.perf_counter() - began
         cpu += time.process_time() - busy
         if done >= (len(curve) + 1) * steps / evaluations:
