@@ -1,0 +1,49 @@
+"""A worker, a learner and a fusion of one's own, each by its path, in place of the built-in one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpcpod.agents.base import Agent, Buffer, Metrics
+from hpcpod.config.loading import from_mapping
+from hpcpod.errors import UserError
+from hpcpod.pod.__main__ import prepare
+from hpcpod.pod.learner import Learner
+from hpcpod.pod.pipeline import Turns
+from hpcpod.preparing import check
+from tests.pod.rounds import execute, first_birth
+from tests.small_runs import create, mapping
+
+
+class Lazy(Turns):
+    """Collects half of what it should."""
+
+    def collect(self, agent: Agent, buffer: Buffer, steps: int, *, cut: bool) -> int:
+        """See ``Worker``."""
+        return super().collect(agent, buffer, steps // 2, cut=cut)
+
+
+class Telling(Learner):
+    """Adds a metric of its own."""
+
+    def learn(self, buffer: Buffer) -> Metrics:
+        """See ``Learner``."""
+        rows = buffer.rows - buffer.oldest
+        return {**super().learn(buffer), "rows_learned_from": float(rows)}
+
+
+def test_a_worker_and_a_learner_of_one_s_own_are_used(tmp_path: Path) -> None:
+    here = "tests.pod.test_parts"
+    folder = create(tmp_path, pod={"worker": f"{here}:Lazy", "learner": f"{here}:Telling"})
+    report = execute(prepare(folder), first_birth(folder))
+    assert report.metrics["rows_learned_from"] == 16.0  # of a horizon of 32
+    plain = create(tmp_path / "plain", pod={"learner": f"{here}:Telling"})
+    assert execute(prepare(plain), first_birth(plain)).metrics["rows_learned_from"] == 32.0
+
+
+@pytest.mark.parametrize("part", ["worker", "learner"])
+def test_one_that_is_not_there_is_refused_before_the_run(part: str) -> None:
+    with pytest.raises(UserError, match=f"pod.{part}: .*tests.pod.test_parts.* has no 'Absent'"):
+        check(from_mapping(mapping(pod={part: "tests.pod.test_parts:Absent"})), probe=False)
