@@ -62,7 +62,7 @@ def train(
     Args:
         config: its ``env``, ``seed``, ``round``, ``pod`` and ``resources`` count. Where torchrun,
             mpirun or srun has started several of these processes, they are the ranks of one pod:
-            each calls this, and the first one scores, tells and saves.
+            each calls this, and the first one tells and saves.
         space: which agent.
         hyperparameters: every one of the agent's.
         env_steps: environment steps, over all environments; at least 1.
@@ -109,11 +109,12 @@ def _train(
     while done < env_steps:
         done += replica.iterate(left=env_steps - done, should_stop=never, due=never).steps
         seconds = time.monotonic() - began
-        if group.rank > 0:
-            continue
-        on_progress(
-            Progress("train", len(curve) + 1, done, env_steps, worker.mean_return, done / seconds)
-        )
+        if group.rank == 0:
+            rate = done / seconds
+            on_progress(
+                Progress("train", len(curve) + 1, done, env_steps, worker.mean_return, rate)
+            )
+        # Every rank plays the panel, and so none waits for the first one.
         if done >= min(env_steps, (len(curve) + 1) * config.round.env_steps):
             returns = evaluator.evaluate(
                 agent, config.seed, "panel", len(curve), episodes=config.round.episodes

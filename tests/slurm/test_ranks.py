@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.runs import Shell
+from tests.slurm.runs import CONFIGS, Shell
 from tests.slurm_cluster import Options, SlurmCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
@@ -108,6 +108,22 @@ def test_a_preempted_pod_resumes_all_ranks_where_they_were(
     assert len({steps for _, steps in goes_on}) == 1
     (report,) = [p for p in (run.path / "reports").rglob("*.json") if "-00001-" in p.name]
     assert '"failure":""' in report.read_text()
+
+
+def test_a_tournament_of_pods_of_four_ranks_reaches_its_target(
+    start: Callable[[Options], Shell],
+) -> None:
+    shell = start(Options())
+    changes = {
+        "cluster.launcher": "slurm", "cluster.partition": "low", "cluster.tick_seconds": "1",
+        "cluster.setup": f"['{SETUP}']", "pod.ranks": "4", "resources.cpus_per_pod": "4",
+        "resources.nodes_per_pod": "2", "population.pods.max": "2", "env.num_envs": "2",
+    }  # fmt: skip
+    words = [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
+    shell.hpcpod("launch", str(CONFIGS / "pendulum_fused.yaml"), *words)
+    status = shell.finished("pendulum-fused", 500)
+    assert status["stop_reason"] == "target", shell.logs("pendulum-fused")
+    assert "4 ranks exchange by gloo" in shell.logs("pendulum-fused")
 
 
 def test_a_killed_rank_costs_an_attempt_and_the_survivors_work_is_kept(

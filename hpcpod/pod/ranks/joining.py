@@ -149,7 +149,7 @@ def _group(
     if backend == "mpi":
         return _by_mpi(place)
     from hpcpod.pod.ranks.distributed import Distributed
-    from hpcpod.pod.ranks.rendezvous import interface_to, meet, own_address
+    from hpcpod.pod.ranks.rendezvous import address_file, interface_to, meet, own_address
 
     store = meet(place, meeting.disk, meeting.folder, meeting.name, meeting.seconds)
     if "GLOO_SOCKET_IFNAME" not in os.environ:
@@ -157,7 +157,10 @@ def _group(
         interface = interface_to(own_address(place, os.environ))
         if interface is not None:
             os.environ["GLOO_SOCKET_IFNAME"] = interface
-    return Distributed(place, store, backend, device, meeting.seconds)
+    group = Distributed(place, store, backend, device, meeting.seconds)
+    if place.rank == 0:
+        meeting.disk.remove(address_file(meeting.folder, meeting.name))  # all are there
+    return group
 
 
 def _by_mpi(place: Place) -> Communicator:

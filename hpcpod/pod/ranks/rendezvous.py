@@ -44,7 +44,7 @@ def meet(place: Place, disk: Disk, folder: Path, name: str, seconds: float) -> S
     Raises:
         RankLost: rank 0 did not write its address, or does not answer there.
     """
-    path, patience = folder / f"{name}.json", datetime.timedelta(seconds=seconds)
+    path, patience = address_file(folder, name), datetime.timedelta(seconds=seconds)
     if place.rank == 0:
         host = own_address(place, os.environ)
         listening = socket.create_server((host, 0))
@@ -72,6 +72,11 @@ def meet(place: Place, disk: Disk, folder: Path, name: str, seconds: float) -> S
     except RuntimeError as error:
         raise RankLost(f"rank 0 does not answer at {host}:{port}: {error}") from error
     return joined
+
+
+def address_file(folder: Path, name: str) -> Path:
+    """Where rank 0 writes its address."""
+    return folder / f"{name}.json"
 
 
 def own_address(place: Place, environment: Mapping[str, str]) -> str:

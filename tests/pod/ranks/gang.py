@@ -25,7 +25,7 @@ meeting = Meeting(
     {"the configuration": given["agreed"].get(str(place.rank), "same")},
 )
 group = join(place, meeting, given["backend"], torch.device("cpu"))
-print(json.dumps(load(given["work"])(group)), flush=True)
+print(json.dumps(load(given["work"])(group, **given["words"])), flush=True)
 group.close()
 """
 
@@ -36,10 +36,12 @@ class Gang:
     def __init__(
         self, folder: Path, work: str, size: int = 2, *, seconds: float = 20.0,
         agreed: dict[str, str] | None = None, told: int | None = None, backend: str = "gloo",
+        words: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
         given = {
             "folder": str(folder), "name": "meeting", "size": size, "seconds": seconds,
             "agreed": agreed or {}, "backend": backend, "work": f"tests.pod.ranks.work:{work}",
+            "words": words or {},
         }  # fmt: skip
         self.processes = [
             subprocess.Popen(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpcpod.errors import LaunchError
+from hpcpod.pod.device import gpu_number
 from hpcpod.pod.ranks.place import Place, place_of, tasks_of_node
 from tests.pod.ranks.gang import Gang
 
@@ -69,3 +70,12 @@ def test_places_are_read_as_launchers_tell_them() -> None:
         place_of({**slurm, "SLURM_PROCID": "x"})
     with pytest.raises(LaunchError, match="rank 5 of 4"):
         place_of({**told, "RANK": "5"})
+
+
+def test_a_rank_s_gpu_is_that_of_its_local_number_unless_each_sees_its_own_alone() -> None:
+    place = Place(5, 8, 1, 4, "srun")
+    assert gpu_number(place, 4) == gpu_number(place, 8) == 1
+    assert gpu_number(place, 1) == 0
+    for visible in (0, 2, 3):
+        with pytest.raises(LaunchError, match=f"rank 5 sees {visible} GPUs on its node, where 4"):
+            gpu_number(place, visible)

@@ -10,9 +10,11 @@ from typing import Any
 
 import torch
 
+from hpcpod.agents.base import Agent
 from hpcpod.agents.ppo import PPO, PPOConfig
 from hpcpod.pod.ranks.communicator import Communicator, RankLost
 from hpcpod.pod.ranks.fusion import Mean, Nesterov
+from hpcpod.pod.ranks.guard import Guard
 from tests.agents.training import row, spec
 
 
@@ -56,3 +58,30 @@ def die(group: Communicator) -> Any:
     except RankLost as error:
         return [time.monotonic() - began, str(error)]
     return None
+
+
+def guarded(group: Communicator, scores: list[float]) -> Any:
+    """A fusion with a guard to whom the members and what is fused seem as good as ``scores``."""
+    agent = PPO(spec(), PPOConfig(horizon=16, hidden=16), seed=0)
+    agent.reseed(group.rank)
+    fusion = Mean(agent, group)
+    buffer = agent.make_buffer()
+    for t in range(16):
+        obs, action, step = row(t + 100 * group.rank)
+        buffer.add(obs, action, step)
+    agent.update(buffer)
+    before = _weights(agent)
+
+    def score(scored: Agent, fusion_number: int) -> list[float]:
+        fused = _weights(agent) != before
+        return [scores[2 if fused else group.rank] + episode for episode in range(3)]
+
+    Guard(group, 1, score).fuse(agent, fusion, 32.0)
+    after = {"before": before, "after": _weights(agent)}
+    return {**after, "env_steps": int(agent.state()["env_steps"])}
+
+
+def _weights(agent: PPO) -> str:
+    state = agent.state()
+    parts = [t.numpy().tobytes() for n, t in sorted(state.items()) if n.startswith("network/")]
+    return hashlib.sha256(b"".join(parts)).hexdigest()
