@@ -198,6 +198,8 @@ def _unusable_ranks(config: RunConfig) -> list[str]:
         shape_of(config, config.resources.nodes_per_pod or 1)
     except UserError as error:
         problems.append(str(error))
+    if config.pod.pipeline and config.pod.worker != "batched":
+        problems.append("pod.worker: a pipeline has its own; take it out, or pod.pipeline")
     for path, group, name in (
         ("pod.worker", "workers", config.pod.worker),
         ("pod.learner", "learners", config.pod.learner),

@@ -107,6 +107,7 @@ def learn(group: Communicator, order: dict[str, Any]) -> dict[str, Any]:
     while done < steps:
         began, busy = time.perf_counter(), time.process_time()
         done += team.replica.iterate(left=sys.maxsize, should_stop=never, due=never).steps
+        team.replica.fuse_if_due(ends=False)
         wall += time.perf_counter() - began
         cpu += time.process_time() - busy
         if done >= (len(curve) + 1) * steps / evaluations:

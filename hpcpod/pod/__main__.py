@@ -151,8 +151,11 @@ class Server:
                 if not isinstance(error, StorageError) or isinstance(error, Corrupt):
                     traceback.print_exc()
                 self._reply({"failure": _sentence(error), "kind": _kind(error)})
-                if self._place is not None and _kind(error) in ("crash", "memory"):
+                if self._place is not None and not _goes_on(error):
                     return True
+        if self._place is not None and self._place.rank > 0:
+            # MPI ends all ranks when one has left, and the first one may still be at work.
+            self._orders.wait_for_end()
         return False
 
     def _reply(self, message: dict[str, Any]) -> None:
@@ -231,6 +234,15 @@ def give_way() -> None:
     # Where each session is scheduled as a group, niceness within it says nothing to others.
     with contextlib.suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(NICE))
+
+
+def _goes_on(error: Exception) -> bool:
+    """Whether all ranks have met this error, and wait for what comes next. If not, some may be in
+    an exchange already: this one leaves, and they notice.
+    """
+    from hpcpod.pod.ranks.team import AGREED
+
+    return AGREED in vars(error) and _kind(error) not in ("crash", "memory")
 
 
 def _kind(error: Exception) -> str:

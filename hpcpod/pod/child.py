@@ -26,11 +26,11 @@ class ChildDied(Exception):
 
     def __init__(self, returncode: int) -> None:
         # A shell, srun and mpirun tell of a signal by 128 more.
-        killed = -returncode if returncode < 0 else max(0, returncode - 128)
+        killed = -returncode if returncode < 0 else returncode - 128
         self.kind: Literal["crash", "memory"] = "memory" if killed == signal.SIGKILL else "crash"
         if killed == signal.SIGKILL:
             why = "was killed (SIGKILL: most often the memory limit)"
-        elif killed:
+        elif killed in set(signal.Signals):
             why = f"was ended by {signal.Signals(killed).name}"
         else:
             why = f"ended with exit code {returncode}"

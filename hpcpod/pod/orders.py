@@ -57,6 +57,11 @@ class Orders:
                 self._heed(line)
             self.stop = self.stop or self._ended
 
+    def wait_for_end(self) -> None:
+        """Wait until nobody is there any more who could say something."""
+        while not self._ended:
+            self._read()
+
     def _heed(self, line: bytes) -> Work | None:
         kind = json.loads(line)["kind"]
         if kind == "stop":

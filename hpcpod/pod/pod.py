@@ -181,14 +181,14 @@ class Pod:
             Its report without returns, and on the first rank the agent.
         """
         first = self._group.rank == 0
-        done = self._trained_already(birth, slot) if first else None
+        done = together(self._group, lambda: self._trained_already(birth, slot) if first else None)
         if self._group.gather("" if done is None else "done")[0]:
             self._kept = None
             return done or (self._bare(birth, slot), None)
         running = self._begin(birth, watch)
         try:
             running.iterate()
-            checkpoint = patiently(lambda: running.save({}), watch.should_stop)
+            checkpoint = self._saved(running, watch)
         except RankLost as lost:
             running.survive(lost)
             raise
@@ -202,6 +202,14 @@ class Pod:
             metrics=running.replica.metrics,
         )
         return report, running.replica.agent if first else None
+
+    def _saved(self, running: Round, watch: Watch) -> Checkpoint:
+        """The checkpoint at the round's end. One rank waits for a disk that refuses; of several
+        each would wait as long as it likes, so for them it is the slot that tries again.
+        """
+        if self._group.size > 1:
+            return running.save({})
+        return patiently(lambda: running.save({}), watch.should_stop)
 
     def _bare(self, order: Order, slot: str) -> Report:
         return Report(order.id, order.pod, order.round, order.attempt, slot)
@@ -238,14 +246,16 @@ class Pod:
         running = together(self._group, lambda: self._started(birth, kept, watch))
         if birth.inherited:
             running.inherited = self._inherited(running.replica.agent, watch, birth)
-        rank = self._rank_of_seed
-        running.replica.agent.reseed(stable_hash(birth.seed, "round", birth.round, *rank))
-        self._reset(running, birth, *rank)
+        together(self._group, lambda: self._reset(running, birth, *self._rank_of_seed))
         return running
 
     def _latest_resume(self, birth: Birth) -> Checkpoint | None:
         """As rank 0 sees it: a shared filesystem may show it to some ranks later."""
-        found = self._folder.latest_resume(birth.pod, birth.round)
+        first = self._group.rank == 0
+        found = together(
+            self._group,
+            lambda: self._folder.latest_resume(birth.pod, birth.round) if first else None,
+        )
         told = self._group.gather("" if found is None else json.dumps(encode(found)))[0]
         return decode(Checkpoint, json.loads(told)) if told else None
 
@@ -255,7 +265,8 @@ class Pod:
         return (self._group.rank,) if self._group.rank else ()
 
     def _reset(self, running: Round, birth: Birth, *which: int | str) -> None:
-        """Begin the environments anew."""
+        """Begin the environments and the random numbers anew."""
+        running.replica.agent.reseed(stable_hash(birth.seed, "round", birth.round, *which))
         num_envs = self.env.spec.num_envs
         running.replica.worker.reset(
             random_seeds(birth.seed, "train", birth.round, *which, count=num_envs)
@@ -338,7 +349,6 @@ class Pod:
             replica.worker.restore(parts["worker"])
         else:  # lost with its rank
             anew = "anew", self._group.rank
-            replica.agent.reseed(stable_hash(birth.seed, "round", birth.round, *anew))
             self._reset(running, birth, *anew)
         self._join(running, parts.get("fusion"))
         log.info("%s goes on at %d env steps", birth.id, running.env_steps)

@@ -33,12 +33,14 @@ class Replica:
         self.agent, self.buffer, self.worker = agent, buffer, worker
         self.metrics: dict[str, float] = {}
         """Of the last update, and ``training_return``."""
+        self.unfinished = False
+        """An iteration was begun, and did not come to its end."""
         self.group = group
         self._learner = learner
         self._fusion: Fusion | None = None
         self._guard: Guard | None = None
         self._every = 1
-        self._iterations = 0
+        self._iterations = self._fusions = 0
         self._fresh = 0
 
     def begin(
@@ -59,6 +61,7 @@ class Replica:
         self._every, self._fusion, self._guard = config.every, fusion, guard
         if state:
             self._iterations, self._fresh = int(state["iterations"]), int(state["fresh"])
+            self._fusions = int(state["fusions"])
             fusion.load(state)
 
     @property
@@ -70,7 +73,9 @@ class Replica:
         """What being fused on needs beside the agent's own state."""
         if self._fusion is None:
             return {}
-        counts = {"iterations": self._iterations, "fresh": self._fresh}
+        counts = {
+            "iterations": self._iterations, "fusions": self._fusions, "fresh": self._fresh
+        }  # fmt: skip
         return {
             **{name: torch.tensor(count) for name, count in counts.items()},
             **self._fusion.state(),
@@ -79,10 +84,10 @@ class Replica:
     def iterate(
         self, *, left: int, should_stop: Callable[[], bool], due: Callable[[], bool]
     ) -> Agreed:
-        """Collect a horizon's rows, update, and fuse when it is time, on all ranks at once.
+        """Collect a horizon's rows and update, on all ranks at once; then ``fuse_if_due``.
 
         Args:
-            left: environment steps, over all ranks, until the round ends; its end always fuses.
+            left: environment steps, over all ranks, until the round ends.
             should_stop: whether this rank was asked to stop.
             due: whether it is time for a checkpoint here.
 
@@ -92,29 +97,39 @@ class Replica:
             Exception: whatever the environment or the agent of some rank raises.
         """
         counted, problem = 0, None
+        self.unfinished = True
         try:
             own = -(-left // self.group.size)
             counted, metrics = self.worker.iterate(self.agent, self.buffer, self._learner, left=own)
             self.metrics = dict(metrics)
+            if self._fusion is not None:
+                self._fusion.learned()
         except RankLost:
             raise
         except Exception as error:
+            if self._fusion is not None and self._fusion.in_step:
+                raise  # the others are in the middle of an exchange: they notice that it left
             problem = error
         if math.isfinite(self.worker.mean_return):
             self.metrics["training_return"] = self.worker.mean_return
-        if self._fusion is not None and problem is None:
-            self._fusion.learned()
+        self.unfinished = False
         agreed = agree(self.group, counted, stop=should_stop(), save=due(), problem=problem)
         self._iterations += 1
         self._fresh += counted
-        due_now = agreed.steps >= left or self._iterations % self._every == 0
-        if self._fusion is not None and due_now:
-            self._fuse(self._fusion)
         return agreed
 
-    def _fuse(self, fusion: Fusion) -> None:
+    def fuse_if_due(self, *, ends: bool) -> None:
+        """Fuse, if this was the iteration for it, or the round ends.
+
+        Raises:
+            RankLost: another rank is gone.
+        """
+        fusion = self._fusion
+        if fusion is None or not (ends or self._iterations % self._every == 0):
+            return
+        self._fusions += 1
         weight, self._fresh = float(self._fresh), 0
-        if self._guard is not None and self._guard.is_due(self._iterations // self._every):
+        if self._guard is not None and self._guard.is_due(self._fusions):
             self._guard.fuse(self.agent, fusion, weight)
         else:
             fusion.fuse(weight)

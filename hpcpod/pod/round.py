@@ -15,7 +15,7 @@ from hpcpod.errors import StorageError
 from hpcpod.pod.checkpoint import Checkpoints
 from hpcpod.pod.evaluator import Stopped, never
 from hpcpod.pod.ranks.communicator import RankLost
-from hpcpod.pod.ranks.team import agree
+from hpcpod.pod.ranks.team import agree, together
 from hpcpod.pod.replica import Replica
 from hpcpod.records import Birth, Checkpoint
 from hpcpod.storage.run_folder import RunFolder
@@ -90,6 +90,7 @@ class Round:
             )
             self.env_steps += agreed.steps
             self.trained += agreed.steps
+            replica.fuse_if_due(ends=self.env_steps >= target)
             now = time.monotonic()
             if now - told > 0.5 or self.env_steps >= target:
                 told = now
@@ -132,7 +133,8 @@ class Round:
         about again when its next checkpoint is due.
         """
         first = self._group.rank == 0
-        if not agree(self._group, save=first and self._watch.may_save()).save:
+        may_save = together(self._group, lambda: first and self._watch.may_save())
+        if not agree(self._group, save=may_save).save:
             return True
         worker = self.replica.worker.state()
         if worker is None:
@@ -153,8 +155,10 @@ class Round:
         """
         birth, rank = self.birth, self._group.rank
         log.error("%s: %s", birth.id, lost)
+        if self.replica.unfinished or not self._watch.may_save():
+            return
         worker = self.replica.worker.state()
-        if worker is None or not self._watch.may_save():
+        if worker is None:
             return
         extra = {"worker": worker, **self._progress()}
         try:

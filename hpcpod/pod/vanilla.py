@@ -97,7 +97,8 @@ def _train(
     agent = make_agent(space.agent, env, hyperparameters, config.seed, device)
     workers = Workers(config)
     worker = workers.make(env, space.agent, hyperparameters)
-    replica = Replica(agent, agent.make_buffer(), worker, Learner(agent), group)
+    learner = plugins.make(Learner, "learners", config.pod.learner, agent)
+    replica = Replica(agent, agent.make_buffer(), worker, learner, group)
     if group.size > 1:
         fusion = plugins.make(Fusion, "fusions", config.pod.fusion.scheme, agent, group)
         replica.begin(config.pod.fusion, fusion)
@@ -108,6 +109,7 @@ def _train(
     done, began = 0, time.monotonic()
     while done < env_steps:
         done += replica.iterate(left=env_steps - done, should_stop=never, due=never).steps
+        replica.fuse_if_due(ends=done >= env_steps)
         seconds = time.monotonic() - began
         if group.rank == 0:
             rate = done / seconds

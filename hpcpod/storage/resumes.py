@@ -49,7 +49,8 @@ class Resumes:
 
     def publish_survivor(self, pod: str, round: int, attempt: int, checkpoint: Checkpoint) -> bool:
         """``save`` by a rank that has lost others; False if another survivor was first."""
-        path = self._folder(pod) / f"{round:05d}-{attempt}-survivor.json"
+        name = f"{round:05d}-{attempt}-survivor-{checkpoint.env_steps}.json"
+        path = self._folder(pod) / name
         return self._disk.publish(path, seal(encode(_Resume(pod, round, checkpoint))))
 
     def save_trained(self, report: Report) -> None:

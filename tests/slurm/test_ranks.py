@@ -140,7 +140,7 @@ def test_a_killed_rank_costs_an_attempt_and_the_survivors_work_is_kept(
     os.kill(ranks(shell)[0], signal.SIGKILL)
     shell.cluster.wait(
         "a survivor's checkpoint",
-        lambda: bool(list((run.path / "pods").glob("*/resume/*-survivor.json"))), 60,
+        lambda: bool(list((run.path / "pods").glob("*/resume/*-survivor-*.json"))), 60,
     )  # fmt: skip
     assert time.monotonic() - began < 60
     assert shell.finished("robbed")["stop_reason"] == "rounds"

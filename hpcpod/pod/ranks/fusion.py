@@ -31,6 +31,11 @@ class Fusion(Protocol):
         """Whether all replicas are equal now, but for what their rules say is local."""
         ...
 
+    @property
+    def in_step(self) -> bool:
+        """Whether ranks exchange inside an update: one that fails there leaves without a word."""
+        ...
+
     def learned(self) -> None:
         """Told after each update of this replica, on all ranks at once.
 
@@ -73,6 +78,8 @@ class Fusion(Protocol):
 
 class Mean:
     """The mean of the replicas, weighted by samples (McMahan et al. 2017, arXiv:1602.05629)."""
+
+    in_step = False
 
     def __init__(self, agent: Agent, group: Communicator) -> None:
         """The replicas must be equal."""
@@ -182,6 +189,8 @@ class GradAllReduce(Mean):
     are exchanged in ``fuse``.
     """
 
+    in_step = True
+
     def __init__(self, agent: Agent, group: Communicator) -> None:
         """Take part in each step of the agent's optimizers, ``agent.optimizers()``.
 
@@ -235,14 +244,14 @@ class GradAllReduce(Mean):
             raise UserError(
                 "pod.fusion.scheme: grad_allreduce needs as many steps of the optimizer on every"
                 f" rank, but {count} of {self._group.size} made one more than the others; use"
-                " mean, or let no rank stop early (target_kl: 0)"
+                " mean, or let ranks collect as many rows and none stop early (target_kl: 0)"
             )
 
 
 class Apart:
     """No fusion: every rank trains a replica alone, and the first one is the pod's."""
 
-    equal = False
+    equal = in_step = False
 
     def __init__(self, agent: Agent, group: Communicator) -> None:
         """Nothing is needed of either."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from hpcpod.agents.base import Agent
 from hpcpod.pod.ranks.communicator import Communicator
 from hpcpod.pod.ranks.fusion import Fusion
+from hpcpod.pod.ranks.team import agree, together
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +44,13 @@ class Guard:
             RankLost: another rank is gone.
         """
         own = agent.state()
-        told = self._group.gather(json.dumps(list(self._score(agent, self._number))))
+        returns = together(self._group, lambda: self._score(agent, self._number))
+        told = self._group.gather(json.dumps(list(returns)))
         fusion.fuse(weight)
-        fused = self._score(agent, self._number)
+        fused = together(self._group, lambda: self._score(agent, self._number))
         rank, best = max(enumerate(json.loads(text) for text in told), key=lambda m: sum(m[1]))
-        if worse(fused, best):
+        # The first rank's word counts: on other processors others' last digits may differ.
+        if agree(self._group, stop=self._group.rank == 0 and worse(fused, best)).stop:
             log.info(
                 "fusion %d: %.4g is worse than rank %d's %.4g, which goes on instead",
                 self._number, statistics.fmean(fused), rank, statistics.fmean(best),

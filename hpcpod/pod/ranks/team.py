@@ -29,6 +29,10 @@ class Agreed(NamedTuple):
     """Some rank finds that it is time for a checkpoint."""
 
 
+AGREED = "agreed"
+"""An attribute of errors that all ranks raise at the same place, or one for each."""
+
+
 class RankFailed(Exception):
     """Another rank could not go on, for a reason that has no error of its own."""
 
@@ -75,12 +79,12 @@ def _raise(group: Communicator, problem: Exception | None) -> None:
         kind = next(kinds, "other")
         own = [kind, in_words(problem) if kind == "other" else str(problem)]
     said = group.gather(json.dumps(own))
-    if problem is not None:
-        raise problem
-    for rank, text in enumerate(said):
-        kind, reason = json.loads(text)
-        if kind:
-            raise _KINDS.get(kind, RankFailed)(f"rank {rank}: {reason}")
+    if problem is None:
+        told = enumerate(json.loads(text) for text in said)
+        rank, kind, reason = next((rank, kind, reason) for rank, (kind, reason) in told if kind)
+        problem = _KINDS.get(kind, RankFailed)(f"rank {rank}: {reason}")
+    vars(problem)[AGREED] = True
+    raise problem
 
 
 def together(group: Communicator, work: Callable[[], T]) -> T:
