@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from hpcpod.config.schema import RunConfig
+from hpcpod.envs.processes.memory import nameless_file
 from hpcpod.envs.vec_env import State
 from hpcpod.pod.channel import Channel
 from hpcpod.pod.starting import CALM
@@ -51,7 +52,7 @@ class Collector:
         if self._process is not None:
             return
         ours, theirs = socket.socketpair()
-        to, back = (os.memfd_create(f"hpcpod {name}") for name in ("to", "back"))
+        to, back = nameless_file(), nameless_file()
         words = {"line": theirs.fileno(), "outgoing": back, "incoming": to, "parent": os.getpid()}
         options = [text for name, number in words.items() for text in (f"--{name}", str(number))]
         self._process = subprocess.Popen(

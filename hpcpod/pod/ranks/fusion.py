@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import torch
@@ -215,7 +215,7 @@ class GradAllReduce(Mean):
         # The same gradients from the same weights: what would be averaged is equal already.
         return {name: "local" if rule == "mean" else rule for name, rule in rules.items()}
 
-    def _exchanger(self, vector: Tensor):  # type: ignore[no-untyped-def]
+    def _exchanger(self, vector: Tensor) -> Callable[[Tensor], None]:
         gradient, stepping = vector[:-1], vector[-1:]
 
         def exchange(own: Tensor) -> None:
