@@ -11,6 +11,11 @@ from typing import Literal
 
 import torch
 import torch.distributed as dist
+
+# Its functions have the default group as a default argument, and an optimizer imports them. When
+# that is after the group was made they hold it for good: closing it ends no thread of gloo's, and
+# one that frees a tensor while Python ends aborts the process (SIGABRT, instead of our exit code).
+import torch.distributed.nn.functional
 from torch import Tensor
 from torch.distributed.distributed_c10d import Store
 
