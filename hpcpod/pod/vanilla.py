@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from hpcpod.pod.numerics import numerics
 from hpcpod.pod.pipeline import Workers
 from hpcpod.pod.pod import env_factory, make_agent
 from hpcpod.pod.policy import Policy, policy_meta
+from hpcpod.pod.ranks.communicator import Communicator
 from hpcpod.pod.ranks.fusion import Fusion
 from hpcpod.pod.ranks.joining import join_peers
 from hpcpod.pod.replica import Replica
@@ -77,19 +79,19 @@ def train(
     """
     if save_to is not None:
         check_writable(save_to)
-    with numerics(config):
-        return _train(config, space, hyperparameters, env_steps, save_to, on_progress)
+    with numerics(config), closing(join_peers(config)) as group:
+        return _train(config, group, space, hyperparameters, env_steps, save_to, on_progress)
 
 
 def _train(
     config: RunConfig,
+    group: Communicator,
     space: AlgorithmSpace,
     hyperparameters: Mapping[str, Scalar],
     env_steps: int,
     save_to: Path | None,
     on_progress: Callable[[Progress], None],
 ) -> Training:
-    group = join_peers(config)
     device = device_of(config)
     make_env = env_factory(config, device)
     env = make_env(config.env.num_envs)
