@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod.errors import HpcpodError, UserError
+from hpcpod.lifetime import REQUEUE
 from hpcpod.pod.ranks.place import place_of
 from hpcpod.records import Board, encode
 from hpcpod.results import ENDED, Run, Status, open_run, runs_home
@@ -289,7 +290,7 @@ def conclude(run: Run) -> int:
     say(f"run folder: {run.path}")
     if board.phase != "finished":
         say(f"{now.state}; go on with: hpcpod resume {run.word}")
-        return 75
+        return REQUEUE
     say(f"finished: {board.stop_reason}, after {now.minutes:.1f} minutes")
     if now.best is None:
         say(f"no policy: no round was reported; `hpcpod logs {run.word}` may say why")

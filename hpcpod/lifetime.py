@@ -1,4 +1,4 @@
-"""Processes that end when another one does, however it ends."""
+"""How processes end: what their exit codes say, and those that end when another one does."""
 
 from __future__ import annotations
 
@@ -9,6 +9,36 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
+
+REQUEUE = 75
+"""EX_TEMPFAIL: the exit code of what was stopped, and goes on if it is started again."""
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""By which a process is told, when it starts, how many threads its libraries may have."""
+
+
+def killed(code: int) -> bool:
+    """Whether an exit code says SIGKILL: most often, that memory ran out."""
+    return _signal(code) == signal.SIGKILL
+
+
+def ending(code: int) -> str:
+    """How a process ended, in words that go behind its name.
+
+    Args:
+        code: its exit code as ``subprocess`` gives it; of a shell, srun and mpirun, who tell of a
+            signal by 128 more, it is understood too.
+    """
+    number = _signal(code)
+    if number == signal.SIGKILL:
+        return "was killed (SIGKILL: most often it was out of memory)"
+    if number in set(signal.Signals):
+        return f"was ended by {signal.Signals(number).name}"
+    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+def _signal(code: int) -> int:
+    return -code if code < 0 else code - 128
 
 
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
@@ -22,7 +52,7 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:
-        raise SystemExit(75)
+        raise SystemExit(REQUEUE)
 
 
 def end_group_with(pipe: int, patience: float = 0.0, *, or_with_this: bool = False) -> None:

@@ -21,9 +21,10 @@ from hpcpod import plugins
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import LaunchError, StorageError, exit_code
-from hpcpod.launchers.admission import BY_HAND, REQUEUE, admitted, alive, identity
+from hpcpod.launchers.admission import BY_HAND, admitted, alive, identity
 from hpcpod.launchers.base import ClusterView, JobView, Launcher
 from hpcpod.launchers.local import LocalLauncher
+from hpcpod.lifetime import REQUEUE
 from hpcpod.pod.signals import StopFlag
 from hpcpod.records import Board, Intent, Owner
 from hpcpod.storage.patience import PAUSES, sleep

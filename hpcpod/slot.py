@@ -24,11 +24,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hpcpod.config.resolved import Resolved
+from hpcpod.config.shape import scores_beside
 from hpcpod.errors import Corrupt, StorageError, exit_code
-from hpcpod.launchers.admission import REQUEUE, admitted, identity
+from hpcpod.launchers.admission import admitted, identity
+from hpcpod.lifetime import REQUEUE, die_with_parent
 from hpcpod.pod.child import Child
 from hpcpod.pod.lane import BROKEN, Lane
-from hpcpod.pod.signals import StopFlag, die_with_parent
+from hpcpod.pod.signals import StopFlag
 from hpcpod.pod.work import Work, failed, whole
 from hpcpod.records import Birth, Board, Order, Owner, Report, Rescore, decode
 from hpcpod.storage.patience import patiently
@@ -79,7 +81,7 @@ class Slot:
         here = config.cluster.launcher == "local"
         self._pace = Pace(0.5, 0.5, 15.0) if here else Pace(5.0, 30.0, 60.0)
         self._trainer = self._lane("training")
-        self._scorer = self._lane("scoring") if config.scores_beside else None
+        self._scorer = self._lane("scoring") if scores_beside(config) else None
         self._lanes = [lane for lane in (self._trainer, self._scorer) if lane is not None]
         self._ahead: Birth | None = None
         """What the trainer has begun before it is ordered."""

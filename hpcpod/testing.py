@@ -99,7 +99,7 @@ class AgentContract:
         return env
 
     def _agent(self, env: VecEnv, seed: int = 0) -> Agent:
-        return make_agent(self._name, env, self.config, seed, self.device)
+        return make_agent(self._name, env.spec, self.config, seed, self.device)
 
     def _run(self, seed: int = 0, folder: Path | None = None) -> _Run:
         env = self._env()

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from hpcpod.cli import main
 from hpcpod.config.resolved import Resolved
+from hpcpod.config.shape import scores_beside
 from hpcpod.display import slots_table
 from hpcpod.records import Report
 from hpcpod.results import open_run
@@ -309,7 +310,7 @@ def test_a_slot_with_a_core_for_it_scores_beside_training(
 ) -> None:
     resources, pod = {"cpus_per_pod": cores}, {"score_beside": wanted}
     folder = create(tmp_path, resources=resources, pod=pod)
-    assert Resolved.from_document(folder.config).config.scores_beside == beside
+    assert scores_beside(Resolved.from_document(folder.config).config) == beside
 
 
 def test_who_looks_sees_both_processes_and_the_scorer_is_the_nicer_one(

@@ -39,7 +39,7 @@ class Team:
         seed, rank = order["seed"], (group.rank,) if group.rank else ()
         first = seed if order["ancestor"] == "same" else stable_hash(seed, "ancestor", group.rank)
         self.agent: Agent = make_agent(
-            order["algorithm"], env, order["hyperparameters"], first, "cpu"
+            order["algorithm"], env.spec, order["hyperparameters"], first, "cpu"
         )
         self.group, self.counted = group, Counted(group)
         self._evaluator, self._episodes = PanelEvaluator(make_env), order["episodes"]

@@ -33,7 +33,7 @@ def train(order: dict[str, Any]) -> list[dict[str, float]]:
     make_env = env_factory(config, "cpu")
     env, evaluator = make_env(config.env.num_envs), PanelEvaluator(make_env)
     seed, steps, evaluations = order["seed"], order["env_steps"], order["evaluations"]
-    agent = make_agent(order["algorithm"], env, order["hyperparameters"], seed, "cpu")
+    agent = make_agent(order["algorithm"], env.spec, order["hyperparameters"], seed, "cpu")
     buffer, learner, workers = agent.make_buffer(), Learner(agent), Workers(config)
     worker = workers.make(env, order["algorithm"], order["hyperparameters"])
     worker.reset(random_seeds(seed, "train", count=config.env.num_envs))

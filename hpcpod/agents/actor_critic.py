@@ -46,7 +46,8 @@ class ActorCriticConfig:
     batch_size: int = 256
     """Transitions in one gradient update."""
     learning_starts: int = 1_000
-    """Transitions to collect, by random actions, before the first gradient update."""
+    """Transitions to collect, by random actions, before the first gradient update; each of
+    a pod's ranks its own."""
     horizon: int = 16
     """Steps of each environment between two rounds of gradient updates."""
     updates_per_step: float = 1.0

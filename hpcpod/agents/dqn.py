@@ -54,7 +54,7 @@ class DQNConfig:
     batch_size: int = 128
     """Transitions in one gradient update."""
     learning_starts: int = 1_000
-    """Transitions to collect before the first gradient update."""
+    """Transitions to collect before the first gradient update; each of a pod's ranks its own."""
     horizon: int = 32
     """Steps of each environment between two rounds of gradient updates."""
     updates_per_iteration: int = 64

@@ -313,13 +313,6 @@ class RunConfig:
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     """Where slots run."""
 
-    @property
-    def scores_beside(self) -> bool:
-        """``pod.score_beside``, or whether there is a core for it."""
-        wanted, resources = self.pod.score_beside, self.resources
-        ranks = self.pod.ranks or max(1, resources.gpus_per_pod)
-        return resources.cpus_per_pod > ranks if wanted is None else wanted
-
     def __post_init__(self) -> None:
         allowed = all(c.isalnum() or c in "._-+ " for c in self.name)
         if not self.name.strip() or self.name.startswith((".", "-")) or not allowed:

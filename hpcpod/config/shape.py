@@ -66,3 +66,9 @@ def ranks_of(config: RunConfig) -> int:
             f" resources.gpus_per_pod is {gpus}; leave pod.ranks out, or make it {gpus}"
         )
     return ranks
+
+
+def scores_beside(config: RunConfig) -> bool:
+    """``pod.score_beside``, or whether there is a core for it."""
+    wanted = config.pod.score_beside
+    return config.resources.cpus_per_pod > ranks_of(config) if wanted is None else wanted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -12,7 +11,7 @@ from torch import Tensor
 from hpcpod.envs import construct, snapshot
 from hpcpod.envs.arrays import Array, action_map, check_finite, tensor
 from hpcpod.envs.construct import Env, Wrapper
-from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, check_device, episode_seed
+from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, check_device, episode_seed, given_seeds
 from hpcpod.errors import UserError
 
 
@@ -74,11 +73,7 @@ class PreprocessVecEnv:
 
     def reset(self, seeds: Tensor | None = None) -> Tensor:
         """Begin an episode everywhere; see ``VecEnv.reset``."""
-        if seeds is None:
-            seeds = torch.tensor([secrets.randbelow(2**31) for _ in self._envs])
-        if seeds.shape != (len(self._envs),):
-            raise ValueError(f"expected {len(self._envs)} seeds, got shape {tuple(seeds.shape)}")
-        self._seeds = [int(seed) for seed in seeds.tolist()]
+        self._seeds = [int(seed) for seed in given_seeds(seeds, len(self._envs)).tolist()]
         self._episodes = [-1] * len(self._envs)
         obs = np.empty(self._shape, self._dtype)
         for i in range(len(self._envs)):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -32,6 +31,7 @@ from hpcpod.envs.vec_env import (
     Step,
     check_device,
     episode_seeds,
+    given_seeds,
     tensor_form,
 )
 from hpcpod.errors import Diverged, UnusableWrapper, UserError
@@ -172,13 +172,7 @@ class TorchVecEnv:
 
     def reset(self, seeds: Tensor | None = None) -> Tensor:
         """Begin an episode everywhere; see ``VecEnv.reset``."""
-        n = self.spec.num_envs
-        if seeds is None:
-            words = torch.frombuffer(bytearray(secrets.token_bytes(8 * n)), dtype=torch.int64)
-            seeds = words & (2**31 - 1)
-        if seeds.shape != (n,):
-            raise ValueError(f"expected {n} seeds, got shape {tuple(seeds.shape)}")
-        seeds = seeds.to(self.spec.device, torch.int64, copy=True)
+        seeds = given_seeds(seeds, self.spec.num_envs).to(self.spec.device, torch.int64, copy=True)
         state, zeros = begin(self._dynamics, seeds), torch.zeros_like(seeds)
         self._batch = Batch(state, zeros, seeds, zeros.clone())
         return self._dynamics.observe(state)

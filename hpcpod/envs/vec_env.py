@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -140,6 +141,20 @@ def random_seeds(*parts: int | str, count: int) -> Tensor:
     on ``count``."""
     seeds = [stable_hash(*parts, i) % 2**31 for i in range(count)]
     return torch.tensor(seeds, dtype=torch.int64)
+
+
+def given_seeds(seeds: Tensor | None, num_envs: int) -> Tensor:
+    """The seeds that a ``reset`` was given, one for each environment, or fresh ones: int64 [N].
+
+    Raises:
+        ValueError: they are not N.
+    """
+    if seeds is None:
+        words = bytearray(secrets.token_bytes(8 * num_envs))
+        return torch.frombuffer(words, dtype=torch.int64) & (2**31 - 1)
+    if seeds.shape != (num_envs,):
+        raise ValueError(f"expected {num_envs} seeds, got shape {tuple(seeds.shape)}")
+    return seeds
 
 
 def episode_seed(seed: int, k: int) -> int:

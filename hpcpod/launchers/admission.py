@@ -15,9 +15,6 @@ from hpcpod.storage.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
 
-REQUEUE = 75
-"""EX_TEMPFAIL: an exit code by which a job asks to come back."""
-
 LANE = "+"
 """Stands between the name of an array's element and the number of one of its slots."""
 

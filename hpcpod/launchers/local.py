@@ -21,6 +21,7 @@ from hpcpod.config.shape import shape_of
 from hpcpod.errors import LaunchError
 from hpcpod.launchers.base import ClusterView, JobView
 from hpcpod.launchers.gpus import visible_gpus
+from hpcpod.lifetime import REQUEUE, ending
 from hpcpod.records import Intent
 
 log = logging.getLogger(__name__)
@@ -106,9 +107,9 @@ class LocalLauncher:
             if code is None:
                 continue
             del self._processes[slot]
-            if code not in (0, 75):
-                how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-                self._on_death(f"slot {slot} ended {how}; {process.log}:\n{tail(process.log)}")
+            if code not in (0, REQUEUE):
+                log = f"{process.log}:\n{tail(process.log)}"
+                self._on_death(f"slot {slot} {ending(code)}; {log}")
         return ClusterView(
             tuple(
                 JobView(slot, slot, "slots", "running", process.token, "", process.token)

@@ -35,9 +35,10 @@ from hpcpod.errors import (
     in_words,
     out_of_memory,
 )
+from hpcpod.lifetime import REQUEUE, die_with_parent, end_group_with
 from hpcpod.pod.orders import Orders
 from hpcpod.pod.ranks.place import Place, place_of
-from hpcpod.pod.signals import StopFlag, die_with_parent, end_group_with
+from hpcpod.pod.signals import StopFlag
 from hpcpod.pod.work import Work
 from hpcpod.records import Rescore, encode
 from hpcpod.storage.run_folder import RunFolder
@@ -58,9 +59,6 @@ nothing where strangers are busy, and training waits for a score that is a whole
 
 ORPHAN_SECONDS = 15.0
 """What a rank may go on for when nobody gives it orders any more."""
-
-REQUEUE = 75
-"""EX_TEMPFAIL: it was stopped, and goes on if it is asked to."""
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.shape import ranks_of
+from hpcpod.lifetime import ending, killed
 from hpcpod.pod.orders import GIVE_UP, STOP
 from hpcpod.pod.starting import command, environment, on_slurm, single
 from hpcpod.pod.work import Work
@@ -25,16 +26,10 @@ class ChildDied(Exception):
     """The training process ended in the middle of an order."""
 
     def __init__(self, returncode: int) -> None:
-        # A shell, srun and mpirun tell of a signal by 128 more.
-        killed = -returncode if returncode < 0 else returncode - 128
-        self.kind: Literal["crash", "memory"] = "memory" if killed == signal.SIGKILL else "crash"
-        if killed == signal.SIGKILL:
-            why = "was killed (SIGKILL: most often the memory limit)"
-        elif killed in set(signal.Signals):
-            why = f"was ended by {signal.Signals(killed).name}"
-        else:
-            why = f"ended with exit code {returncode}"
-        super().__init__(f"the training process {why}; its log has the traceback, if there is one")
+        self.kind: Literal["crash", "memory"] = "memory" if killed(returncode) else "crash"
+        super().__init__(
+            f"the training process {ending(returncode)}; its log has the traceback, if there is one"
+        )
 
 
 class Child:

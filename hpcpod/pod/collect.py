@@ -13,9 +13,9 @@ import signal
 from multiprocessing.connection import Connection
 
 from hpcpod import plugins
-from hpcpod.config.schema import RunConfig
 from hpcpod.errors import UnknownPlugin
-from hpcpod.pod.signals import StopFlag, die_with_parent
+from hpcpod.lifetime import die_with_parent
+from hpcpod.pod.signals import StopFlag
 
 
 def main() -> None:
@@ -32,14 +32,14 @@ def main() -> None:
     StopFlag((signal.SIGTERM, signal.SIGINT, signal.SIGUSR2))
     die_with_parent(options.parent)
     line = Connection(options.line)
-    config: RunConfig = line.recv()
+    config, gpu = line.recv()
     with contextlib.suppress(UnknownPlugin):  # making the environment says why
         plugins.load(config.env.id)  # before torch: some simulators refuse to come after it
 
     from hpcpod.pod.channel import Channel
     from hpcpod.pod.collecting import serve
 
-    serve(Channel(line, options.outgoing, options.incoming), config)
+    serve(Channel(line, options.outgoing, options.incoming), config, gpu)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Mapping
 from pickle import dumps, loads
@@ -14,20 +13,18 @@ from hpcpod.agents.fusion import fusion_rules
 from hpcpod.agents.rollout import RolloutBuffer
 from hpcpod.agents.state import prefixed
 from hpcpod.config.schema import RunConfig
-from hpcpod.config.shape import ranks_of
 from hpcpod.config.space import Scalar
 from hpcpod.envs.vec_env import State
 from hpcpod.errors import in_words
 from hpcpod.pod.channel import Channel
-from hpcpod.pod.device import device_of, own_device
+from hpcpod.pod.device import device_of
 from hpcpod.pod.numerics import set_numerics
 from hpcpod.pod.pod import env_factory, make_agent
-from hpcpod.pod.ranks.place import place_of
 from hpcpod.pod.worker import Worker
 
 
-def serve(channel: Channel, config: RunConfig) -> None:
-    """Answer questions until there is nobody who asks.
+def serve(channel: Channel, config: RunConfig, gpu: int | None) -> None:
+    """Answer questions until there is nobody who asks; ``gpu`` is the number of the pod's own.
 
     A question is a method of ``Collecting`` and its arguments. The answer is ``(True, what it
     returned)``, with tensors, or ``(False, (an exception, its traceback))``.
@@ -40,7 +37,7 @@ def serve(channel: Channel, config: RunConfig) -> None:
             break
         try:
             if collecting is None:
-                collecting = Collecting(config)
+                collecting = Collecting(config, gpu)
             said, given = getattr(collecting, method)(*arguments, tensors)
             answer, given = (True, said), given
         except Exception as error:
@@ -59,12 +56,12 @@ class Collecting:
     Each method takes its tensors last, and gives a value and tensors.
     """
 
-    def __init__(self, config: RunConfig) -> None:
-        """Make the environments; raises what they raise."""
+    def __init__(self, config: RunConfig, gpu: int | None) -> None:
+        """Make the environments, on that GPU if there is one; raises what they raise."""
         set_numerics(config)
         self._device = device_of(config)
-        if ranks_of(config) > 1:
-            own_device(place_of(os.environ), self._device)
+        if gpu is not None:
+            torch.cuda.set_device(gpu)
         self._env = env_factory(config, self._device)(config.env.num_envs)
         self._worker = Worker(self._env)
         self._agent: Agent | None = None
@@ -74,7 +71,7 @@ class Collecting:
         self, agent: str, hyperparameters: Mapping[str, Scalar], tensors: State
     ) -> tuple[None, State]:
         """Make an agent by its plugin name, for a round."""
-        self._agent = make_agent(agent, self._env, hyperparameters, 0, self._device)
+        self._agent = make_agent(agent, self._env.spec, hyperparameters, 0, self._device)
         rules = fusion_rules(self._agent, self._agent.state())
         self._own = [name for name, rule in rules.items() if rule != "mean"]
         self._worker = Worker(self._env)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -12,10 +11,14 @@ import weakref
 from multiprocessing.connection import Connection
 from typing import Any
 
+import torch
+
 from hpcpod.config.schema import RunConfig
 from hpcpod.envs.processes.memory import nameless_file
 from hpcpod.envs.vec_env import State
+from hpcpod.lifetime import ending
 from hpcpod.pod.channel import Channel
+from hpcpod.pod.device import device_of
 from hpcpod.pod.starting import CALM
 
 CLOSE_SECONDS = 5.0
@@ -26,13 +29,9 @@ class CollectorDied(Exception):
     """The collecting process is gone."""
 
     def __init__(self, returncode: int) -> None:
-        if returncode == -signal.SIGKILL:  # said in words by which it counts as a lack of memory
-            why = "was killed (SIGKILL: most often it was out of memory)"
-        elif returncode < 0:
-            why = f"was ended by {signal.Signals(-returncode).name}"
-        else:
-            why = f"ended with exit code {returncode}"
-        super().__init__(f"the collecting process {why}; the log has its last words, if it had any")
+        super().__init__(
+            f"the collecting process {ending(returncode)}; what it last said is in the log"
+        )
 
 
 class Elsewhere(Exception):
@@ -66,7 +65,11 @@ class Collector:
         self._end = weakref.finalize(self, _end, self._process, line, (to, back))
         self._channel = Channel(line, to, back)
         with contextlib.suppress(OSError):  # who asks it something will see that it died
-            line.send(self._config)
+            line.send((self._config, self._gpu()))
+
+    def _gpu(self) -> int | None:
+        """The number of the GPU that the pod trains on, where there are several too."""
+        return torch.cuda.current_device() if device_of(self._config) == "cuda" else None
 
     def ask(
         self, method: str, *arguments: object, tensors: State | None = None

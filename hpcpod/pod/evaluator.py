@@ -44,6 +44,10 @@ class Evaluator(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Close its environments."""
+        ...
+
 
 class PanelEvaluator:
     """Runs all episodes of a panel side by side, one environment each, without exploring.
@@ -85,7 +89,7 @@ class PanelEvaluator:
         return tuple(returns.tolist())
 
     def close(self) -> None:
-        """Close the environments."""
+        """See ``Evaluator``."""
         for env in self._envs.values():
             env.close()
         self._envs.clear()

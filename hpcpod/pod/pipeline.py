@@ -197,17 +197,18 @@ class Workers:
         self._collector = Collector(config) if config.pod.pipeline else None
 
     def make(
-        self, env: VecEnv, agent: str, hyperparameters: Mapping[str, Scalar]
+        self, env: VecEnv | EnvSpec, agent: str, hyperparameters: Mapping[str, Scalar]
     ) -> Turns | Pipeline:
         """One for a round of an agent by its plugin name; its environments are to be reset.
 
-        ``env`` is stepped by ``Turns``; for a ``Pipeline`` it is what its own ones are like.
+        ``Turns`` step ``env``. A ``Pipeline`` steps its own, and asks only what they are like.
         """
         if self._collector is None:
             worker: Turns = plugins.make(Turns, "workers", self._worker, env)
             return worker
         self._collector.start()
-        return Pipeline(self._collector, env.spec, agent, hyperparameters)
+        spec = env if isinstance(env, EnvSpec) else env.spec
+        return Pipeline(self._collector, spec, agent, hyperparameters)
 
     def close(self) -> None:
         """End the collecting process."""

@@ -12,6 +12,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from hpcpod.agents.base import Agent, Buffer
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
 from hpcpod.envs.make import make_env
-from hpcpod.envs.vec_env import State, VecEnv, random_seeds
+from hpcpod.envs.vec_env import EnvSpec, State, VecEnv, random_seeds
 from hpcpod.errors import Corrupt, StorageError
 from hpcpod.pod.checkpoint import Checkpoints, read_arrays
 from hpcpod.pod.device import device_of
@@ -58,6 +59,7 @@ class Pod:
         self._algorithms = algorithms
         self._device = device_of(config)
         self._env: VecEnv | None = None
+        self._spec: EnvSpec | None = None
         self._make_env = env_factory(config, self._device)
         self._evaluator: Evaluator = plugins.make(
             Evaluator, "evaluators", config.pod.evaluator, self._make_env
@@ -115,24 +117,33 @@ class Pod:
             report,
             wall_seconds=time.monotonic() - began,
             evaluate_seconds=self._evaluate_seconds,
-            engine=self.env.spec.engine,
+            engine=self.spec.engine,
         )
 
     @property
     def env(self) -> VecEnv:
-        """The training environment, made when it is first needed and then kept."""
+        """The training environment, made when it is first stepped here and then kept."""
         if self._env is None:
             self._env = self._make_env(self._config.env.num_envs)
+            self._spec = self._env.spec
         return self._env
+
+    @property
+    def spec(self) -> EnvSpec:
+        """What the training environment is like, wherever it is stepped."""
+        if self._spec is None:
+            with closing(self._make_env(1)) as one:
+                self._spec = replace(one.spec, num_envs=self._config.env.num_envs)
+        return self._spec
 
     def _agent(self, algorithm: str, hyperparameters: Mapping[str, Scalar], seed: int) -> Agent:
         return make_agent(
-            self._algorithms[algorithm].agent, self.env, hyperparameters, seed, self._device
+            self._algorithms[algorithm].agent, self.spec, hyperparameters, seed, self._device
         )
 
     def _meta(self, order: Order) -> dict[str, Any]:
         agent = self._algorithms[order.algorithm].agent
-        meta = policy_meta(self.env.spec, self._config.env, agent, order.hyperparameters)
+        meta = policy_meta(self.spec, self._config.env, agent, order.hyperparameters)
         return {**meta, "pod": order.pod, "round": order.round}
 
     def _rescore(self, order: Rescore, slot: str, watch: Watch) -> Report:
@@ -267,7 +278,7 @@ class Pod:
     def _reset(self, running: Round, birth: Birth, *which: int | str) -> None:
         """Begin the environments and the random numbers anew."""
         running.replica.agent.reseed(stable_hash(birth.seed, "round", birth.round, *which))
-        num_envs = self.env.spec.num_envs
+        num_envs = self.spec.num_envs
         running.replica.worker.reset(
             random_seeds(birth.seed, "train", birth.round, *which, count=num_envs)
         )
@@ -292,7 +303,7 @@ class Pod:
         parts: dict[str, State] = {}
         if birth.checkpoint is not None:
             cap = self._config.pod.inherit_transitions
-            most = None if cap is None or not birth.inherited else cap // self.env.spec.num_envs
+            most = None if cap is None or not birth.inherited else cap // self.spec.num_envs
             parts = running.checkpoints.load(
                 birth.checkpoint, running.replica.agent, running.replica.buffer,
                 most_rows=most, kept=kept is not None,
@@ -324,11 +335,12 @@ class Pod:
         return kept[1] if kept is not None and same else None
 
     def _empty(self, birth: Birth, watch: Watch, buffer: Buffer | None = None) -> Round:
-        agent = self._agent(birth.algorithm, birth.hyperparameters, birth.seed)
-        checkpoints = Checkpoints(self._folder.blobs, self._meta(birth), self._group)
         config = self._config
         name = self._algorithms[birth.algorithm].agent
-        worker = self._workers.make(self.env, name, birth.hyperparameters)
+        env = self.spec if config.pod.pipeline else self.env
+        worker = self._workers.make(env, name, birth.hyperparameters)
+        agent = self._agent(birth.algorithm, birth.hyperparameters, birth.seed)
+        checkpoints = Checkpoints(self._folder.blobs, self._meta(birth), self._group)
         learner = plugins.make(Learner, "learners", config.pod.learner, agent)
         if buffer is None:
             buffer = agent.make_buffer()
@@ -357,6 +369,7 @@ class Pod:
     def close(self) -> None:
         """Close the environments."""
         self._workers.close()
+        self._evaluator.close()
         if self._env is not None:
             self._env.close()
 
@@ -371,9 +384,9 @@ def env_factory(config: RunConfig, device: str) -> Callable[[int], VecEnv]:
 
 
 def make_agent(
-    name: str, env: VecEnv, hyperparameters: Mapping[str, Scalar], seed: int, device: str
+    name: str, spec: EnvSpec, hyperparameters: Mapping[str, Scalar], seed: int, device: str
 ) -> Agent:
-    """Build an agent by its plugin name for an environment."""
+    """Build an agent by its plugin name for such an environment."""
     config = plugins.resolve("agents", name).Config(**hyperparameters)
-    agent: Agent = plugins.make(Agent, "agents", name, env.spec, config, seed % 2**63, device)
+    agent: Agent = plugins.make(Agent, "agents", name, spec, config, seed % 2**63, device)
     return agent

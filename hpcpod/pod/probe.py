@@ -77,7 +77,7 @@ def probe(
             raise ConfigError("the configuration", [*problems, said]) from error
         for name, space in algorithms.items():
             try:
-                agent = make_agent(space.agent, env, hyperparameters[name], 0, "cpu")
+                agent = make_agent(space.agent, env.spec, hyperparameters[name], 0, "cpu")
                 footprints[name] = _footprint(agent, env)
             except Exception as error:
                 said = _complaint(f"its first step in {config.env.id}", error, free)

@@ -130,6 +130,6 @@ class Replica:
         self._fusions += 1
         weight, self._fresh = float(self._fresh), 0
         if self._guard is not None and self._guard.is_due(self._fusions):
-            self._guard.fuse(self.agent, fusion, weight)
+            self._guard.fuse(self.agent, fusion, weight, self._fusions)
         else:
             fusion.fuse(weight)

@@ -6,10 +6,6 @@ import signal
 from collections.abc import Iterable
 from types import FrameType
 
-from hpcpod.lifetime import die_with_parent, end_group_with
-
-__all__ = ["StopFlag", "die_with_parent", "end_group_with"]
-
 
 class StopFlag:
     """True once one of the signals has arrived. Poll it; never act in a handler."""

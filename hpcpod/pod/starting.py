@@ -11,8 +11,7 @@ from pathlib import Path
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.shape import Shape, shape_of
 from hpcpod.errors import LaunchError
-
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+from hpcpod.lifetime import THREAD_VARIABLES
 
 CALM = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}
 """Threads that wait fall asleep soon. By default they spin on: beside a busy neighbour two of them
@@ -65,7 +64,7 @@ def environment(config: RunConfig) -> Mapping[str, str]:
     """The environment of a rank."""
     cpus = str(shape_of(config).cpus_per_rank)
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return {**CALM, **os.environ, **{name: cpus for name in THREAD_VARIABLES}, **root}
+    return {**CALM, **os.environ, **dict.fromkeys(THREAD_VARIABLES, cpus), **root}
 
 
 def on_slurm(config: RunConfig) -> bool:

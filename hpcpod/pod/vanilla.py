@@ -96,7 +96,7 @@ def _train(
     make_env = env_factory(config, device)
     env = make_env(config.env.num_envs)
     evaluator: Evaluator = plugins.make(Evaluator, "evaluators", config.pod.evaluator, make_env)
-    agent = make_agent(space.agent, env, hyperparameters, config.seed, device)
+    agent = make_agent(space.agent, env.spec, hyperparameters, config.seed, device)
     workers = Workers(config)
     worker = workers.make(env, space.agent, hyperparameters)
     learner = plugins.make(Learner, "learners", config.pod.learner, agent)
@@ -125,7 +125,8 @@ def _train(
             )
             mean = sum(returns) / len(returns)
             curve.append(Point(done, mean, time.monotonic() - began))
-    workers.close()
+    for part in (workers, evaluator, env):
+        part.close()
     meta = policy_meta(env.spec, config.env, space.agent, hyperparameters) | {"env_steps": done}
     if save_to is not None and group.rank == 0:
         arrays = {f"agent/{k}": v.detach().cpu().numpy() for k, v in agent.state().items()}

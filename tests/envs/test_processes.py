@@ -261,7 +261,7 @@ def test_a_process_that_dies_is_one_sentence_and_takes_all_others_with_it(
     tmp_path: Path, fault: str
 ) -> None:
     env = faulty(fault, tmp_path / "tally")
-    how = "by SIGSEGV" if fault == "segfault" else r"\(SIGKILL: most often out of memory\)"
+    how = "by SIGSEGV" if fault == "segfault" else r"\(SIGKILL: most often it was out of memory\)"
     said = rf"the process of environments? (0|1 to 2) was (ended|killed) {how}; what it said is"
     with pytest.raises(EnvFailed, match=said):
         step_on(env)

@@ -82,7 +82,9 @@ def replay(folder: RunFolder, checkpoint: Checkpoint) -> State:
     if not checkpoint.segments:
         return {}
     env = make_env("CartPole-v1", 4)
-    buffer = make_agent("dqn", env, first_birth(folder).hyperparameters, 0, "cpu").make_buffer()
+    buffer = make_agent(
+        "dqn", env.spec, first_birth(folder).hyperparameters, 0, "cpu"
+    ).make_buffer()
     parts = [(s.start, folder.blobs.get(s.sha256)[0]) for s in checkpoint.segments]
     buffer.restore(
         checkpoint.rows,

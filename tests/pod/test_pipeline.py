@@ -56,7 +56,7 @@ def pipeline(
     assert isinstance(worker, Pipeline)
     try:
         worker.reset(random_seeds("test", count=num_envs))
-        yield worker, make_agent(agent, vec_env, hyperparameters, seed, "cpu")
+        yield worker, make_agent(agent, vec_env.spec, hyperparameters, seed, "cpu")
     finally:
         workers.close()
 
@@ -194,7 +194,7 @@ def test_ppo_learns_by_the_probabilities_of_the_policy_that_collected() -> None:
 
 def log_p(state: State, rollout: State, config: Mapping[str, Any]) -> torch.Tensor:
     """Σ log N(a; μ(s), σ) of a PPO agent with this state, [T, N]."""
-    agent = make_agent("ppo", make_env("Pendulum-v1", 4), config, 3, "cpu")
+    agent = make_agent("ppo", make_env("Pendulum-v1", 4).spec, config, 3, "cpu")
     assert isinstance(agent, PPO)
     agent.load(state)
     with torch.no_grad():
@@ -300,6 +300,28 @@ def test_a_pipeline_that_is_not_asked_for_starts_no_process(tmp_path: Path) -> N
     execute(pod, first_birth(folder))
     assert collecting_processes() <= others
     pod.close()
+
+
+def test_environments_are_only_made_where_they_are_stepped(tmp_path: Path) -> None:
+    folder = create(tmp_path, pod=PIPELINE, env={"processes": 2})
+    pod, birth = prepare(folder), first_birth(folder)
+    report = pod.train(birth, "here", Watch())
+    assert not crews(psutil.Process())
+    (collecting,) = collecting_processes()
+    assert crews(collecting) == 2
+    pod.close()
+
+    assert report.checkpoint is not None
+    scorer = prepare(folder)
+    scorer.score(birth, report.checkpoint, "here", Watch())
+    assert scorer.spec.num_envs == 4
+    assert crews(psutil.Process()) == 2, "the evaluator's alone"
+    scorer.close()
+
+
+def crews(process: psutil.Process) -> int:
+    """Processes in which it steps environments."""
+    return sum("hpcpod.envs.processes" in child.cmdline() for child in process.children())
 
 
 def test_what_the_actor_counted_goes_to_the_learner_whose_weights_stay() -> None:

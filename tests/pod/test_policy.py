@@ -39,7 +39,7 @@ def saved(agent: Agent, env: VecEnv, path: Path, name: str = "ppo", **meta: Any)
 
 
 def small(env: VecEnv, name: str = "ppo") -> Agent:
-    return make_agent(name, env, {"hidden": 16}, 3, "cpu")
+    return make_agent(name, env.spec, {"hidden": 16}, 3, "cpu")
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
@@ -52,7 +52,7 @@ def test_the_policy_of_a_checkpoint_acts_as_its_agent_did(algorithm: str, tmp_pa
     taken_away.write_bytes(folder.blobs.path(report.checkpoint.core).read_bytes())
     policy = load_policy_file(taken_away)
     env = make_env("CartPole-v1", 4)
-    agent = make_agent(algorithm, env, birth.hyperparameters, 0, "cpu")
+    agent = make_agent(algorithm, env.spec, birth.hyperparameters, 0, "cpu")
     arrays, _ = folder.blobs.get(report.checkpoint.core)
     agent.load({n.removeprefix("agent/"): torch.from_numpy(a) for n, a in arrays.items()})
     obs = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))

@@ -275,7 +275,7 @@ def test_the_last_step_of_a_round_is_truncated_and_no_other(tmp_path: Path) -> N
 def test_an_episode_that_the_round_s_end_cuts_is_none_of_its_returns(tmp_path: Path) -> None:
     folder = create(tmp_path, round={"env_steps": 4 * 32})
     env = make_env("CartPole-v1", 4)
-    agent = make_agent("ppo", env, first_birth(folder).hyperparameters, 0, "cpu")
+    agent = make_agent("ppo", env.spec, first_birth(folder).hyperparameters, 0, "cpu")
     worker, buffer = Worker(env), agent.make_buffer()
     worker.reset(torch.arange(4))
     assert worker.collect(agent, buffer, 5, cut=True) == 20
@@ -286,7 +286,7 @@ def test_an_episode_that_the_round_s_end_cuts_is_none_of_its_returns(tmp_path: P
 def test_what_was_saved_before_a_disk_refused_is_saved_anew(tmp_path: Path) -> None:
     folder = create(tmp_path, "dqn")
     env = make_env("CartPole-v1", 4)
-    agent = make_agent("dqn", env, first_birth(folder).hyperparameters, 0, "cpu")
+    agent = make_agent("dqn", env.spec, first_birth(folder).hyperparameters, 0, "cpu")
     worker, buffer = Worker(env), agent.make_buffer()
     worker.reset(torch.arange(4))
     worker.collect(agent, buffer, 32, cut=False)
@@ -321,7 +321,7 @@ def trained(algorithm: str, tmp_path: Path) -> tuple[Agent, PanelEvaluator, RunF
     report = train(folder, birth)
     assert report.checkpoint is not None
     env = make_env("CartPole-v1", 4)
-    agent = make_agent(algorithm, env, birth.hyperparameters, 0, "cpu")
+    agent = make_agent(algorithm, env.spec, birth.hyperparameters, 0, "cpu")
     arrays, _ = folder.blobs.get(report.checkpoint.core)
     agent.load({n.removeprefix("agent/"): torch.from_numpy(a) for n, a in arrays.items()})
     return agent, PanelEvaluator(lambda n: make_env("CartPole-v1", n)), folder, birth
@@ -338,7 +338,7 @@ def test_equal_weights_score_equal_returns_and_scoring_changes_nothing(
     assert evaluator.evaluate(agent, "a panel", episodes=16) == first
     after = agent.state()
     assert all(torch.equal(before[name], after[name]) for name in before)
-    twin = make_agent(algorithm, make_env("CartPole-v1", 4), birth.hyperparameters, 5, "cpu")
+    twin = make_agent(algorithm, make_env("CartPole-v1", 4).spec, birth.hyperparameters, 5, "cpu")
     twin.load(before)
     other = PanelEvaluator(lambda n: make_env("CartPole-v1", n))
     assert other.evaluate(twin, "a panel", episodes=16) == first

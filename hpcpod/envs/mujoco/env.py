@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +20,7 @@ from hpcpod.envs.arrays import Array, action_map, check_finite, tensor
 from hpcpod.envs.mujoco import arms, balance, runners
 from hpcpod.envs.mujoco.task import Task, options
 from hpcpod.envs.threads import env_threads
-from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, check_device, episode_seed
+from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, check_device, episode_seed, given_seeds
 from hpcpod.errors import UnusableWrapper, UserError
 
 if TYPE_CHECKING:
@@ -120,11 +119,7 @@ class MujocoVecEnv:
     def reset(self, seeds: Tensor | None = None) -> Tensor:
         """Begin an episode everywhere; see ``VecEnv.reset``."""
         n = self.spec.num_envs
-        if seeds is None:
-            seeds = torch.tensor([secrets.randbelow(2**31) for _ in range(n)])
-        if seeds.shape != (n,):
-            raise ValueError(f"expected {n} seeds, got shape {tuple(seeds.shape)}")
-        self._seeds = [int(seed) for seed in seeds.tolist()]
+        self._seeds = [int(seed) for seed in given_seeds(seeds, n).tolist()]
         self._episodes[:] = -1
         return tensor(self._begin(range(n)), self.spec.device)
 

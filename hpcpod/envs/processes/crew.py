@@ -29,14 +29,13 @@ from hpcpod.errors import (
     UnusableWrapper,
     UserError,
 )
+from hpcpod.lifetime import THREAD_VARIABLES, ending
 
 ASK_SECONDS = 0.2
 """Between two looks whether everybody is still alive, while the work is not done."""
 
 CLOSE_SECONDS = 2.0
 """How long environments may take to close."""
-
-_ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 
 _KINDS: dict[str | None, type[HpcpodError]] = {
     kind.__name__: kind
@@ -176,7 +175,7 @@ class Crew:
                     [sys.executable, "-u", "-m", "hpcpod.envs.processes", *options],
                     stdin=stdin,
                     pass_fds=tuple(files.values()),
-                    env={**os.environ, **_ONE_THREAD},
+                    env={**os.environ, **dict.fromkeys(THREAD_VARIABLES, "1")},
                     start_new_session=True,  # a group of its own, which end_group_with kills
                 )
         except BaseException:
@@ -212,7 +211,7 @@ class Crew:
             code = member.process.poll()
             if code is not None:
                 raise EnvFailed(
-                    f"{self._name}: the process of {member.rows} {_death(code)}; what it said is"
+                    f"{self._name}: the process of {member.rows} {ending(code)}; what it said is"
                     " in the log"
                 )
 
@@ -263,12 +262,6 @@ class Crew:
 def in_words(start: int, stop: int) -> str:
     """Some environments of a batch, as messages name them."""
     return f"environment {start}" if stop == start + 1 else f"environments {start} to {stop - 1}"
-
-
-def _death(code: int) -> str:
-    if code == -signal.SIGKILL:
-        return "was killed (SIGKILL: most often out of memory)"
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,7 @@ from hpcpod.envs.construct import Env, Wrapper, name_of
 from hpcpod.envs.plain import spec_from_plain
 from hpcpod.envs.processes.crew import Crew
 from hpcpod.envs.processes.line import Command
-from hpcpod.envs.vec_env import EnvSpec, State, Step, check_device
+from hpcpod.envs.vec_env import EnvSpec, State, Step, check_device, given_seeds
 from hpcpod.errors import UserError
 
 
@@ -88,12 +87,7 @@ class ProcessVecEnv:
 
     def reset(self, seeds: Tensor | None = None) -> Tensor:
         """Begin an episode everywhere; see ``VecEnv.reset``."""
-        n = self.spec.num_envs
-        if seeds is None:
-            seeds = torch.tensor([secrets.randbelow(2**31) for _ in range(n)])
-        if seeds.shape != (n,):
-            raise ValueError(f"expected {n} seeds, got shape {tuple(seeds.shape)}")
-        self._arrays.seeds[:] = seeds.cpu().numpy()
+        self._arrays.seeds[:] = given_seeds(seeds, self.spec.num_envs).cpu().numpy()
         self._crew.work(Command.RESET)
         self._begun = True
         return tensor(self._arrays.obs.copy(), self.spec.device)

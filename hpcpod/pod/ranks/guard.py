@@ -30,30 +30,28 @@ class Guard:
     ) -> None:
         """``score(agent, fusion)`` gives returns on episodes that are the same on every rank."""
         self._group, self._every, self._score = group, every, score
-        self._number = 0
 
-    def is_due(self, fusion: int) -> bool:
+    def is_due(self, number: int) -> bool:
         """Whether it watches over the fusion of this number, from 1."""
-        self._number = fusion
-        return fusion % self._every == 0
+        return number % self._every == 0
 
-    def fuse(self, agent: Agent, fusion: Fusion, weight: float) -> None:
-        """Fuse, and go back to the best member if that was for the worse.
+    def fuse(self, agent: Agent, fusion: Fusion, weight: float, number: int) -> None:
+        """Fuse for the ``number``-th time, and go back to the best member if it got worse.
 
         Raises:
             RankLost: another rank is gone.
         """
         own = agent.state()
-        returns = together(self._group, lambda: self._score(agent, self._number))
+        returns = together(self._group, lambda: self._score(agent, number))
         told = self._group.gather(json.dumps(list(returns)))
         fusion.fuse(weight)
-        fused = together(self._group, lambda: self._score(agent, self._number))
+        fused = together(self._group, lambda: self._score(agent, number))
         rank, best = max(enumerate(json.loads(text) for text in told), key=lambda m: sum(m[1]))
         # The first rank's word counts: on other processors others' last digits may differ.
         if agree(self._group, stop=self._group.rank == 0 and worse(fused, best)).stop:
             log.info(
                 "fusion %d: %.4g is worse than rank %d's %.4g, which goes on instead",
-                self._number, statistics.fmean(fused), rank, statistics.fmean(best),
+                number, statistics.fmean(fused), rank, statistics.fmean(best),
             )  # fmt: skip
             fusion.take(rank, own)
 

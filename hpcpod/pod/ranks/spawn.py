@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from hpcpod.pod.signals import end_group_with
+from hpcpod.lifetime import end_group_with
 from hpcpod.pod.starting import WAIT_SECONDS
 
 Process = subprocess.Popen[bytes]
@@ -33,14 +33,16 @@ def main(arguments: Sequence[str]) -> int:
     (count, *mpirun), command = arguments[:end], list(arguments[end + 1 :])
     end_group_with(sys.stdout.fileno())
     started = _by_mpirun if mpirun else _one_by_one
-    with tempfile.TemporaryDirectory(prefix="hpcpod-ranks-") as folder:
-        processes, inputs = started(int(count), command, Path(folder))
+    with contextlib.ExitStack() as needed:
+        processes, inputs = started(int(count), command, needed)
         for number in (signal.SIGTERM, signal.SIGUSR2):
             signal.signal(number, lambda received, frame: _forward(processes, received))
         return _wait(processes, inputs)
 
 
-def _one_by_one(size: int, command: list[str], folder: Path) -> tuple[list[Process], list[int]]:
+def _one_by_one(
+    size: int, command: list[str], needed: contextlib.ExitStack
+) -> tuple[list[Process], list[int]]:
     """The processes, and file descriptors of what they read."""
     processes = [
         subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, **told(rank, size)})
@@ -49,14 +51,17 @@ def _one_by_one(size: int, command: list[str], folder: Path) -> tuple[list[Proce
     return processes, [p.stdin.fileno() for p in processes if p.stdin is not None]
 
 
-def _by_mpirun(size: int, command: list[str], folder: Path) -> tuple[list[Process], list[int]]:
+def _by_mpirun(
+    size: int, command: list[str], needed: contextlib.ExitStack
+) -> tuple[list[Process], list[int]]:
     """The same. mpirun hands its input to rank 0 alone, so each rank reads a pipe with a name."""
-    names = [folder / str(rank) for rank in range(size)]
+    folder = needed.enter_context(tempfile.TemporaryDirectory(prefix="hpcpod-ranks-"))
+    names = [Path(folder, str(rank)) for rank in range(size)]
     for name in names:
         os.mkfifo(name)
     # For reading too: else this would wait until the rank has opened its end.
     inputs = [os.open(name, os.O_RDWR | os.O_CLOEXEC) for name in names]
-    own = f'exec "$@" < {shlex.quote(str(folder))}/"$OMPI_COMM_WORLD_RANK"'
+    own = f'exec "$@" < {shlex.quote(folder)}/"$OMPI_COMM_WORLD_RANK"'
     mpirun = ["mpirun", "-n", str(size), "--oversubscribe", "--bind-to", "none"]
     words = [*mpirun, "sh", "-c", own, "sh", *command]
     return [subprocess.Popen(words, stdin=subprocess.DEVNULL)], inputs

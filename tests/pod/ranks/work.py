@@ -6,12 +6,14 @@ import hashlib
 import os
 import signal
 import time
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from hpcpod.agents.base import Agent
 from hpcpod.agents.ppo import PPO, PPOConfig
+from hpcpod.envs.vec_env import Step
 from hpcpod.pod.ranks.communicator import Communicator, RankLost
 from hpcpod.pod.ranks.fusion import Mean, Nesterov
 from hpcpod.pod.ranks.guard import Guard
@@ -76,7 +78,7 @@ def guarded(group: Communicator, scores: list[float]) -> Any:
         fused = _weights(agent) != before
         return [scores[2 if fused else group.rank] + episode for episode in range(3)]
 
-    Guard(group, 1, score).fuse(agent, fusion, 32.0)
+    Guard(group, 1, score).fuse(agent, fusion, 32.0, 1)
     after = {"before": before, "after": _weights(agent)}
     return {**after, "env_steps": int(agent.state()["env_steps"])}
 
@@ -85,3 +87,20 @@ def _weights(agent: PPO) -> str:
     state = agent.state()
     parts = [t.numpy().tobytes() for n, t in sorted(state.items()) if n.startswith("network/")]
     return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def fused_alone(group: Communicator, device: torch.device) -> Any:
+    """A group of one: what it says to itself, and how far a fusion moves the only replica."""
+    there = replace(spec(), device=str(device))
+    agent = PPO(there, PPOConfig(horizon=16, hidden=16), seed=0, device=str(device))
+    fusion, buffer = Mean(agent, group), agent.make_buffer()
+    for t in range(16):
+        obs, action, step = row(t)
+        buffer.add(obs.to(device), action.to(device), Step(*(part.to(device) for part in step)))
+    agent.update(buffer)
+    before = agent.state()
+    fusion.fuse(32.0)
+    after = agent.state()
+    far = [(after[n].double() - before[n].double()).abs().max() for n in before if n != "rng"]
+    moved = any(tensor.any() for name, tensor in after.items() if "exp_avg/" in name)
+    return [group.gather("here"), group.backend, float(max(far)), moved]
