@@ -138,4 +138,4 @@ def exchanges(backend: str, quick: bool) -> Iterator[Order]:
             for scheme in ("mean", "grad_allreduce") if ranks > 1 else ("none",):
                 yield {"kind": "epochs", "model": model, "scheme": scheme, "epochs": count, **asked}
             if ranks > 1:
-                yield {"kind": "fuse", "model": model, "repeats": 10 * count, **asked}
+                yield {"kind": "fuse", "model": model, "repeats": 25 * count, **asked}

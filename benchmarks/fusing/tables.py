@@ -63,13 +63,16 @@ def bandwidth(done: Iterable[Done]) -> str:
     rows = []
     for order, result in done:
         if order["kind"] == "fuse":
-            exchange, bare = result["exchange"], result["bare"]
+            exchange, bare = result["exchange"][0], result["bare"][0]
             rows.append(
                 [
                     order["model"], order["backend"], str(order["ranks"]), size(result["bytes"]),
-                    *(milliseconds(result[name]) for name in ("exchange", "bare", "warm")),
+                    *(
+                        ", ".join(milliseconds(seconds) for seconds in result[name])
+                        for name in ("exchange", "bare", "warm")
+                    ),
                     f"{100 * bare / exchange:.0f}%", f"{size(result['bytes'] / exchange)}/s",
-                    milliseconds(result["whole"]),
+                    ", ".join(milliseconds(seconds) for seconds in result["whole"]),
                 ]
             )  # fmt: skip
     head = [
