@@ -145,7 +145,8 @@ class FusionConfig:
     backend: Literal["auto", "gloo", "nccl", "mpi"] = "auto"
     """What carries tensors between ranks. ``auto``: ``nccl`` on GPUs where torch has it, else
     ``gloo``. ``mpi`` needs mpi4py, and carries a GPU's tensors through the host's memory if its
-    MPI does not know GPUs; when one of its ranks dies, MPI ends them all."""
+    MPI does not know GPUs; when one of its ranks dies, MPI ends them all. Between processes of one
+    machine without GPUs it is much the faster (docs/fusion.md)."""
     mpi: str = "pmix"
     """With ``mpi`` on Slurm: what ``srun --mpi=`` gets; ``srun --mpi=list`` tells what there is."""
     seconds: Positive = 120.0
