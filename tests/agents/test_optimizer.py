@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -183,3 +186,17 @@ def test_a_gradient_may_be_known_in_parts() -> None:
     assert torch.allclose(optimizer.clip(9.0), everything.norm())
     optimizer.backward((weights["0.bias"], torch.full((5,), 2.0)))
     assert float(optimizer.clip(99.0)) == pytest.approx(2 * 5**0.5)
+
+
+def test_learning_does_not_load_the_compiler() -> None:
+    learn = """
+import sys, torch
+from hpcpod.agents.optimizer import Adam
+module = torch.nn.Linear(2, 1)
+optimizer = Adam(module, 1e-2)
+optimizer.backward((module(torch.ones(3, 2)).square().mean(), None))
+optimizer.step()
+print("torch._dynamo" in sys.modules)
+"""
+    said = subprocess.run([sys.executable, "-c", learn], capture_output=True, text=True, check=True)
+    assert said.stdout == "False\n"
