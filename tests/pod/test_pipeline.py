@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count, pairwise
-from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from hpcpod.envs.make import make_env
 from hpcpod.envs.vec_env import State, random_seeds
 from hpcpod.errors import Diverged, UserError, out_of_memory
 from hpcpod.pod.__main__ import prepare
-from hpcpod.pod.channel import Channel
 from hpcpod.pod.collector import Collector, CollectorDied, Elsewhere
 from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.learner import Learner
@@ -346,33 +344,6 @@ def test_what_the_actor_counted_goes_to_the_learner_whose_weights_stay() -> None
     assert {name: float(tensor) for name, tensor in counted.items()} == {
         "normalizer/mean": 8.0, "normalizer/var": 16.0, "normalizer/count": 8.0,
     }  # fmt: skip
-
-
-def test_a_channel_carries_tensors_of_any_kind_and_size() -> None:
-    here, there = Pipe()
-    memory = [os.memfd_create(name) for name in ("to", "back")]
-    one, other = Channel(here, *memory), Channel(there, *reversed(memory))
-    generator = torch.Generator().manual_seed(0)
-    for size in (3, 0, 1000, 20):  # it grows, and what was received stays
-        sent = {
-            "scalar": torch.tensor(math.pi, dtype=torch.float64),
-            "many": torch.rand((size, 2, 3), generator=generator),
-            "turned": torch.rand((3, size), generator=generator).t(),
-            "flags": torch.rand(size, generator=generator) < 0.5,
-            "bytes": torch.arange(size).to(torch.uint8),
-        }
-        one.send(("word", size), sent)
-        word, received = other.receive()
-        other.send("heard")
-        assert one.receive() == ("heard", {})
-        one.send("written over", {"many": torch.zeros(size, 2, 3)})
-        other.receive()
-        assert word == ("word", size) and received.keys() == sent.keys()
-        for name, tensor in sent.items():
-            assert torch.equal(received[name], tensor), name
-            assert received[name].dtype == tensor.dtype
-    for descriptor in memory:
-        os.close(descriptor)
 
 
 def gate(algorithm: str, env: Mapping[str, Any], env_steps: int, **hyperparameters: Any) -> float:
