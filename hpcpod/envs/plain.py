@@ -31,6 +31,8 @@ def spec_from_plain(plain: Mapping[str, Any]) -> EnvSpec:
         max_episode_steps=plain["max_episode_steps"],
         engine=plain["engine"],
         action_bounds=None if bounds is None else (_tuples(bounds[0]), _tuples(bounds[1])),
+        seeded=plain.get("seeded", True),
+        final_obs=plain.get("final_obs", True),
     )
 
 

@@ -78,6 +78,13 @@ class EnvSpec:
     """What simulates, with versions: ``gymnasium 1.2.0, mujoco 3.3.0``."""
     action_bounds: tuple[Bound, Bound] | None = None
     """What [-1, 1] stands for in the environment itself: low and high; None if not a ``Box``."""
+    seeded: bool = True
+    """Whether the seeds of ``reset`` decide the episodes. Simulators that draw from one generator for
+    the whole batch, or are seeded once, can't say so: then scores are of other episodes each time."""
+    final_obs: bool = True
+    """Whether ``next_obs`` is the true successor where an episode ends. A simulator that resets
+    before it can be asked loses it: then ``next_obs`` is there what was acted on last, s for s'
+    (as RSL-RL bootstraps truncated episodes: r + γ V(s))."""
 
 
 class Step(NamedTuple):
@@ -249,6 +256,8 @@ class _ContractCheck:
     def _check_seeds(self, seeds: Tensor) -> None:
         first = self._env.reset(seeds).clone()
         self._check_obs("reset()", first)
+        if not self._spec.seeded:
+            return
         self._require(
             torch.equal(first, self._env.reset(seeds)),
             "reset() on the same seeds gives other observations",
