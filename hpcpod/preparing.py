@@ -255,6 +255,8 @@ def _ranks(config: RunConfig) -> int:
 
 
 def _unknown_env(config: RunConfig) -> list[str]:
+    if config.env.python is not None:  # which may know others
+        return []
     try:
         plugins.load("hpcpod.envs.make:check_known")(config.env.id, config.env.backend)
     except UserError as error:

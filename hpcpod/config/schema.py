@@ -48,6 +48,10 @@ class EnvConfig:
     and runs the backend on it with one thread, so give ``resources.cpus_per_pod`` as many. Panels
     have as many processes of their own, which sleep meanwhile; each takes some 150 MB. Results are
     the same to the bit."""
+    python: str | None = None
+    """Path of another Python, such as ``/home/me/isaac/bin/python``, whose processes step the
+    environments, which have the interface of gymnasium or gym: for simulators that need an old
+    Python, or packages that contradict these. It needs numpy, not hpcpod. Null: this one."""
 
     def __post_init__(self) -> None:
         check_limits(self)
@@ -55,6 +59,10 @@ class EnvConfig:
             raise ValueError(
                 f"processes must be at most num_envs, got processes {self.processes} and"
                 f" num_envs {self.num_envs}"
+            )
+        if self.python is not None and self.backend != "auto":
+            raise ValueError(
+                f"backend {self.backend} steps in this Python: leave it at auto, or python out"
             )
         for wrapper in self.wrappers:
             if not isinstance(wrapper, str) and len(wrapper) != 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -95,7 +96,8 @@ class PreprocessVecEnv:
         for i, env in enumerate(self._envs):
             answer = env.step(actions[i])
             try:
-                next_obs[i], reward[i], end, cut, _ = answer
+                after, reward[i], end, cut, _ = answer
+                self._put(after, next_obs, i)
             except (TypeError, ValueError) as error:
                 raise self._refused("step", "reward, terminated, truncated, info", error) from error
             if end or cut:
@@ -164,9 +166,15 @@ class PreprocessVecEnv:
             obs, info = answer
             if not isinstance(info, Mapping):  # the two elements of a bare observation
                 raise TypeError(f"its info is a {type(info).__name__}")
-            into[i] = obs - self._start if self._start else obs
+            self._put(obs - self._start if self._start else obs, into, i)
         except (TypeError, ValueError) as error:
             raise self._refused("reset", "info", error) from error
+
+    def _put(self, observation: Any, into: Array, i: int) -> None:
+        # Of any other shape, numpy would stretch what fits several times.
+        if np.shape(observation) != self._shape[1:]:
+            raise ValueError(f"this one has shape {np.shape(observation)}")
+        into[i] = observation
 
     def _refused(self, method: str, rest: str, error: Exception) -> UserError:
         return UserError(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from hpcpod import plugins
+from hpcpod.config.schema import EnvConfig
 from hpcpod.envs import construct, torch_envs
 from hpcpod.envs.construct import Env, Wrapper
 from hpcpod.envs.processes.env import ProcessVecEnv
+from hpcpod.envs.processes.remote import RemoteVecEnv
 from hpcpod.envs.vec_env import VecEnv
 
 
@@ -44,6 +46,14 @@ def make_env(
         VecEnv, "envs", _named(backend), env, num_envs, device, wrappers, kwargs or {}
     )
     return made
+
+
+def configured(env: EnvConfig, num_envs: int, device: str) -> VecEnv:
+    """What a configuration's section ``env`` asks for, as a batch of N; raises what that raises."""
+    processes = min(env.processes, num_envs)
+    if env.python is None:
+        return make_env(env.id, num_envs, env.backend, device, env.wrappers, env.kwargs, processes)
+    return RemoteVecEnv(env.python, env.id, num_envs, processes, device, env.wrappers, env.kwargs)
 
 
 def check_known(env: str, backend: str = "auto") -> None:

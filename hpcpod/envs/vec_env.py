@@ -79,12 +79,12 @@ class EnvSpec:
     action_bounds: tuple[Bound, Bound] | None = None
     """What [-1, 1] stands for in the environment itself: low and high; None if not a ``Box``."""
     seeded: bool = True
-    """Whether the seeds of ``reset`` decide the episodes. Simulators that draw from one generator for
-    the whole batch, or are seeded once, can't say so: then scores are of other episodes each time."""
+    """Whether the seeds of ``reset`` decide the episodes. Simulators that draw from one generator
+    for the whole batch, or are seeded once, can't say so: their panels differ from time to time."""
     final_obs: bool = True
     """Whether ``next_obs`` is the true successor where an episode ends. A simulator that resets
-    before it can be asked loses it: then ``next_obs`` is there what was acted on last, s for s'
-    (as RSL-RL bootstraps truncated episodes: r + γ V(s))."""
+    before it can be asked loses it: there ``next_obs`` is what was acted on last, which stands for
+    its successor (as RSL-RL bootstraps truncated episodes)."""
 
 
 class Step(NamedTuple):

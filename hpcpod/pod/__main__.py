@@ -210,8 +210,9 @@ def prepare(
     Some simulators (Isaac Gym) refuse to be imported once torch is there.
     """
     resolved = Resolved.from_document(folder.config)
-    with contextlib.suppress(UnknownPlugin):  # making the environment says why
-        plugins.load(resolved.config.env.id)
+    if resolved.config.env.python is None:
+        with contextlib.suppress(UnknownPlugin):  # making the environment says why
+            plugins.load(resolved.config.env.id)
 
     from hpcpod.envs.threads import env_threads, set_env_threads
     from hpcpod.pod.numerics import set_numerics

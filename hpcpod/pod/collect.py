@@ -33,8 +33,9 @@ def main() -> None:
     die_with_parent(options.parent)
     line = Connection(options.line)
     config, gpu = line.recv()
-    with contextlib.suppress(UnknownPlugin):  # making the environment says why
-        plugins.load(config.env.id)  # before torch: some simulators refuse to come after it
+    if config.env.python is None:
+        with contextlib.suppress(UnknownPlugin):  # making the environment says why
+            plugins.load(config.env.id)  # before torch: some simulators refuse to come after it
 
     from hpcpod.pod.channel import Channel
     from hpcpod.pod.collecting import serve

@@ -20,7 +20,7 @@ from hpcpod import plugins
 from hpcpod.agents.base import Agent, Buffer
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
-from hpcpod.envs.make import make_env
+from hpcpod.envs.make import configured
 from hpcpod.envs.vec_env import EnvSpec, State, VecEnv, random_seeds
 from hpcpod.errors import Corrupt, StorageError
 from hpcpod.pod.checkpoint import Checkpoints, read_arrays
@@ -376,11 +376,7 @@ class Pod:
 
 def env_factory(config: RunConfig, device: str) -> Callable[[int], VecEnv]:
     """A function that makes the run's environment as a batch of N."""
-    env = config.env
-    return lambda num_envs: make_env(
-        env.id, num_envs, env.backend, device, env.wrappers, env.kwargs,
-        processes=min(env.processes, num_envs),
-    )  # fmt: skip
+    return lambda num_envs: configured(config.env, num_envs, device)
 
 
 def make_agent(

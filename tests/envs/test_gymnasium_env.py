@@ -248,6 +248,19 @@ def test_the_api_of_old_is_refused_by_what_is_to_be_changed(source: str, sentenc
         env.step(torch.zeros(2, 1))
 
 
+class Stretchable(Counting):
+    """Says that it observes three numbers, and gives one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (3,), np.float32)
+
+
+def test_an_observation_that_numpy_would_stretch_is_of_the_wrong_shape() -> None:
+    with pytest.raises(UserError, match=r"observation of shape \(3,\); this one has shape \(1,\)"):
+        PreprocessVecEnv(Stretchable, 2).reset()
+
+
 @pytest.mark.parametrize("many", [False, True])
 def test_choices_are_counted_from_0_whatever_the_environment_calls_them(many: bool) -> None:
     env = PreprocessVecEnv(lambda: Starting(many), 2)

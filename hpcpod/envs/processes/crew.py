@@ -17,7 +17,7 @@ from typing import Any
 
 from hpcpod.envs.plain import spec_to_plain
 from hpcpod.envs.processes.line import Command, Line
-from hpcpod.envs.processes.memory import SharedArrays, nameless_file
+from hpcpod.envs.processes.memory import Form, SharedArrays, nameless_file
 from hpcpod.envs.vec_env import EnvSpec, State
 from hpcpod.errors import (
     Diverged,
@@ -36,6 +36,9 @@ ASK_SECONDS = 0.2
 
 CLOSE_SECONDS = 2.0
 """How long environments may take to close."""
+
+OURS = (sys.executable, "-u", "-m", "hpcpod.envs.processes")
+"""The program of a process of this Python."""
 
 _KINDS: dict[str | None, type[HpcpodError]] = {
     kind.__name__: kind
@@ -70,13 +73,17 @@ class Crew:
     the owner dies, by ``end_group_with``.
     """
 
-    def __init__(self, name: str, requests: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(
+        self, name: str, requests: Sequence[Mapping[str, Any]], program: Sequence[str] = OURS
+    ) -> None:
         """Start the processes.
 
         Args:
             name: the environment's, for messages.
             requests: for each process, what it is to make (see ``member.serve``).
+            program: the words that start one.
         """
+        self._program = program
         self.size = len(requests)
         """How many processes there are, or were."""
         self._name = name
@@ -107,12 +114,18 @@ class Crew:
             self._raise_failure([told for told, _ in answers])  # here: then all are ended
         return [told["spec"] for told, _ in answers]
 
-    def share(self, spec: EnvSpec) -> SharedArrays:
-        """The arrays of the whole batch, which the processes know from now on."""
-        self._arrays = SharedArrays(self._file, spec, len(self._members))
+    def share(self, spec: EnvSpec, action: Form | None = None) -> SharedArrays:
+        """The arrays of the whole batch, which the processes know from now on.
+
+        Args:
+            spec: of the batch.
+            action: of one environment's actions, if they are not the policy's.
+        """
+        self._arrays = SharedArrays(self._file, spec, len(self._members), action)
+        about = {"spec": spec_to_plain(spec), "processes": len(self._members)}
         with self._undisturbed():
             for member in self._members:
-                member.line.send({"spec": spec_to_plain(spec), "processes": len(self._members)})
+                member.line.send({**about, **self._arrays.places})
         return self._arrays
 
     def work(self, command: Command) -> None:
@@ -172,7 +185,7 @@ class Crew:
         try:
             with theirs, _readable(json.dumps(request).encode()) as stdin:
                 process = subprocess.Popen(
-                    [sys.executable, "-u", "-m", "hpcpod.envs.processes", *options],
+                    [*self._program, *options],
                     stdin=stdin,
                     pass_fds=tuple(files.values()),
                     env={**os.environ, **dict.fromkeys(THREAD_VARIABLES, "1")},

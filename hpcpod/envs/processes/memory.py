@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpcpod.envs.arrays import Array
-from hpcpod.envs.vec_env import EnvSpec, tensor_form
+from hpcpod.envs.vec_env import EnvSpec, Space, tensor_form
 
 _ALIGNMENT = 64
 """Bytes of a cache line: two arrays never share one."""
@@ -28,6 +28,10 @@ def nameless_file() -> int:
         return os.dup(file.fileno())
 
 
+Form = tuple[tuple[int, ...], np.dtype[Any]]
+"""Shape and dtype."""
+
+
 class SharedArrays:
     """What N environments read and write in a step, as arrays of the whole batch.
 
@@ -35,20 +39,23 @@ class SharedArrays:
     handshake: between two steps all is the batch's, in a step all is the processes'.
     """
 
-    def __init__(self, file: int, spec: EnvSpec, processes: int) -> None:
+    def __init__(
+        self, file: int, spec: EnvSpec, processes: int, action: Form | None = None
+    ) -> None:
         """Map the file, which is made large enough.
 
         Args:
             file: descriptor, of a ``nameless_file``.
             spec: of the whole batch.
             processes: how many there are.
+            action: of one environment, if it is not the policy's.
         """
         n = spec.num_envs
         forms = {
             "seeds": ((n,), np.dtype(np.int64)),
-            "action": (*_form(spec.action, n),),
-            "obs": (*_form(spec.observation, n),),
-            "next_obs": (*_form(spec.observation, n),),
+            "action": _batch(action or form_of(spec.action), n),
+            "obs": _batch(form_of(spec.observation), n),
+            "next_obs": _batch(form_of(spec.observation), n),
             "reward": ((n,), np.dtype(np.float32)),
             "terminated": ((n,), np.dtype(np.bool_)),
             "truncated": ((n,), np.dtype(np.bool_)),
@@ -65,10 +72,13 @@ class SharedArrays:
             name: np.ndarray(shape, dtype, memory, starts[name])
             for name, (shape, dtype) in forms.items()
         }
+        places = {n: [starts[n], list(shape), dtype.str] for n, (shape, dtype) in forms.items()}
+        self.places: dict[str, Any] = {"bytes": end, "arrays": places}
+        """Where all of them lie: bytes of the file, and by name its begin, shape and dtype."""
         self.seeds: Array = arrays["seeds"]
         """int64 [N], what ``reset`` begins with."""
         self.action: Array = arrays["action"]
-        """int64 or float32 [N, *action]."""
+        """[N, *action]."""
         self.obs: Array = arrays["obs"]
         """[N, *observation]."""
         self.next_obs: Array = arrays["next_obs"]
@@ -85,7 +95,11 @@ class SharedArrays:
         """bool [processes]: whether an error comes on the process's line."""
 
 
-def _form(space: Any, count: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and dtype of ``count`` elements of a space."""
+def form_of(space: Space) -> Form:
+    """Of an element of a space as policies have it."""
     shape, dtype = tensor_form(space)
-    return (count, *shape), np.dtype(str(dtype).removeprefix("torch."))
+    return shape, np.dtype(str(dtype).removeprefix("torch."))
+
+
+def _batch(form: Form, count: int) -> Form:
+    return (count, *form[0]), form[1]

@@ -1,0 +1,206 @@
+"""A batched environment that another Python steps: what Isaac Gym and old packages need."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from torch import Tensor
+
+from hpcpod.envs import construct
+from hpcpod.envs.arrays import action_map, check_finite, tensor
+from hpcpod.envs.construct import Wrapper
+from hpcpod.envs.processes import server
+from hpcpod.envs.processes.crew import Crew
+from hpcpod.envs.processes.line import Command
+from hpcpod.envs.vec_env import EnvSpec, State, Step, check_device, given_seeds
+from hpcpod.errors import UnsupportedSpace, UserError
+
+
+class RemoteVecEnv:
+    """N environments of another Python's, in one of its processes or in several.
+
+    Only numpy and the simulator must be installed there. The environment may have gymnasium's
+    interface, or gym's from before it. What it gives comes through shared memory; actions are
+    rescaled and numbers checked on this side, and an episode's seed is the same as here.
+    """
+
+    def __init__(
+        self,
+        python: str,
+        env: str,
+        num_envs: int = 1,
+        processes: int = 1,
+        device: str = "cpu",
+        wrappers: Sequence[Wrapper] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> None:
+        """Start the processes and have them make the environments.
+
+        Args:
+            python: the interpreter's path. Its own packages count, PYTHONPATH does not.
+            env: an id of its gymnasium's or gym's, or the path ``"pkg.mod:EnvClass"``, also of a
+                file that lies where this Python finds modules of one's own.
+            num_envs: N.
+            processes: from 1 to N.
+            device: where the tensors that it gives live.
+            wrappers: as for ``make_env``, of plain data.
+            kwargs: of the environment itself, plain data too.
+
+        Raises:
+            UserError: there is no such interpreter, or it can't make the environment.
+            UnsupportedSpace: it has a space that agents can't use.
+            EnvFailed: a process has ended meanwhile.
+        """
+        check_device(device)
+        check_python(python)
+        bounds = [num_envs * i // processes for i in range(processes + 1)]
+        request = {
+            "env": env, "wrappers": plain(wrappers), "kwargs": plain(dict(kwargs or {})),
+            "path": own_folders(),
+        }  # fmt: skip
+        requests = [
+            {**request, "place": i, "start": bounds[i], "stop": bounds[i + 1]}
+            for i in range(processes)
+        ]
+        # -E: PYTHONPATH and the like are meant for this Python.
+        self._crew = Crew(env, requests, (python, "-E", "-u", str(Path(server.__file__))))
+        self._end = weakref.finalize(self, self._crew.close)
+        told = self._crew.specs()[0]
+        try:
+            observed, acted = _space(env, told["observation"]), _space(env, told["action"])
+            self.spec = EnvSpec(
+                id=env,
+                observation=construct.observation_space(env, observed),
+                action=construct.action_space(env, acted),
+                num_envs=num_envs,
+                device=device,
+                max_episode_steps=told["max_episode_steps"],
+                engine=told["engine"],
+                action_bounds=construct.action_bounds(acted),
+            )
+        except UserError:
+            self.close()
+            raise
+        self._start = int(getattr(observed, "start", 0))
+        self._to_env = action_map(acted)
+        assert acted.shape is not None and acted.dtype is not None
+        self._arrays = self._crew.share(self.spec, (acted.shape, np.dtype(acted.dtype)))
+        self._begun = False
+
+    def reset(self, seeds: Tensor | None = None) -> Tensor:
+        """Begin an episode everywhere; see ``VecEnv.reset``."""
+        self._arrays.seeds[:] = given_seeds(seeds, self.spec.num_envs).cpu().numpy()
+        self._crew.work(Command.RESET)
+        self._begun = True
+        obs = self._arrays.obs - self._start if self._start else self._arrays.obs.copy()
+        check_finite(self.spec.id, "observation", obs)
+        return tensor(obs, self.spec.device)
+
+    def step(self, action: Tensor) -> Step:
+        """Step every environment; see ``VecEnv.step``."""
+        if not self._begun:
+            raise RuntimeError("call reset() before step()")
+        arrays, device = self._arrays, self.spec.device
+        if action.shape != arrays.action.shape:
+            wanted = arrays.action.shape
+            raise ValueError(f"expected actions of shape {wanted}, got {tuple(action.shape)}")
+        arrays.action[:] = self._to_env(action.detach().cpu().numpy())
+        self._crew.work(Command.STEP)
+        # One row of two is written only where an episode ends: of the rest the successor is obs.
+        obs, reward = arrays.obs.copy(), arrays.reward.copy()
+        next_obs, ended = obs.copy(), arrays.terminated | arrays.truncated
+        if ended.any():
+            next_obs[ended] = arrays.next_obs[ended]
+        if self._start:
+            obs, next_obs = obs - self._start, next_obs - self._start
+        for name, values in (("observation", next_obs), ("observation", obs), ("reward", reward)):
+            check_finite(self.spec.id, name, values)
+        return Step(
+            obs=tensor(obs, device),
+            reward=tensor(reward, device),
+            terminated=tensor(arrays.terminated.copy(), device),
+            truncated=tensor(arrays.truncated.copy(), device),
+            next_obs=tensor(next_obs, device),
+            valid=tensor(arrays.valid.copy(), device),
+        )
+
+    def state(self) -> State | None:
+        """None: what another Python holds can't be saved."""
+        return None
+
+    def restore(self, state: State) -> None:
+        """There is no ``state`` to go on from."""
+        raise ValueError(f"{self.spec.id} is stepped by another Python, and has no state")
+
+    def close(self) -> None:
+        """Close the environments and end the processes, also if they hang."""
+        self._end()
+
+
+def check_python(python: str) -> None:
+    """See that there is such a program.
+
+    Raises:
+        UserError: there is not.
+    """
+    if not (Path(python).is_file() and os.access(python, os.X_OK)):
+        raise UserError(
+            f"env.python: there is no program {python}; give the path of an interpreter, such as"
+            " /home/me/isaac/bin/python"
+        )
+
+
+def own_folders() -> list[str]:
+    """Folders of ``sys.path`` that are the user's: the rest is an installation of this Python's."""
+    ours = [Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)]
+    installed = ("site-packages", "dist-packages")
+    folders = [Path(entry).resolve() for entry in sys.path]
+    return [
+        str(folder)
+        for folder in folders
+        if folder.is_dir() and folder.name not in installed
+        and not any(folder.is_relative_to(own) for own in ours)
+    ]  # fmt: skip
+
+
+def plain(value: Any) -> Any:
+    """The value, which JSON must be able to say.
+
+    Raises:
+        UserError: it can't be said.
+    """
+    try:
+        return json.loads(json.dumps(value, default=dict))
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            "env.wrappers and env.kwargs go to another Python as JSON, so they must be made of"
+            f" texts, numbers, lists and mappings; {error}"
+        ) from error
+
+
+def _space(env: str, told: Mapping[str, Any]) -> gym.Space[Any]:
+    """The space as gymnasium of this Python has it."""
+    spaces, kind = gym.spaces, told["kind"]
+    dtype = told["dtype"]
+    if kind == "Box":
+        low, high = (np.asarray(told[name], dtype) for name in ("low", "high"))
+        return spaces.Box(low, high, tuple(told["shape"]), np.dtype(dtype).type)
+    if kind == "Discrete":
+        return spaces.Discrete(told["n"], start=told.get("start", 0))
+    if kind == "MultiDiscrete":
+        nvec = np.asarray(told["nvec"])
+        return spaces.MultiDiscrete(nvec, start=np.asarray(told.get("start", np.zeros_like(nvec))))
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(told["n"])
+    raise UnsupportedSpace(
+        f"{env} has a space that agents can't use: {told['words']}; a wrapper in env.wrappers may"
+        " turn it into one, such as gymnasium.wrappers:FlattenObservation"
+    )

@@ -1,0 +1,225 @@
+"""Environments in another Python: a virtual environment with numpy and gymnasium, and no hpcpod."""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+from hpcpod.envs import seeding
+from hpcpod.envs.make import make_env
+from hpcpod.envs.processes import server
+from hpcpod.envs.processes.remote import RemoteVecEnv
+from hpcpod.envs.vec_env import Step, check_env, episode_seed, random_seeds
+from hpcpod.errors import Diverged, EnvFailed, UnsupportedSpace, UserError
+from tests.pod.rounds import first_birth, train
+from tests.small_runs import create, wait_for
+
+SERVER = Path(server.__file__)
+OLD = "tests.envs.foreign:Old"
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Of a new environment, by Python 3.8 if there is one here."""
+    known = [*map(str, Path.home().glob(".pyenv/versions/3.8.*/bin/python")), "python3.8"]
+    runs = [word for word in (*known, sys.executable) if shutil.which(word)]
+    base = next(word for word in runs if _works(word))
+    folder = tmp_path_factory.mktemp("another python")
+    subprocess.run([base, "-m", "venv", str(folder)], check=True)
+    made = str(folder / "bin" / "python")
+    pip = [made, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "numpy", "gymnasium"], check=True)
+    return made
+
+
+def _works(python: str) -> bool:
+    """A name may be only a version manager's promise."""
+    tried = subprocess.run([python, "-m", "venv", "-h"], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
+def rollout(env: Any, count: int) -> list[Step]:
+    """Its first steps, on seeds and actions that are always the same."""
+    n, generator = env.spec.num_envs, torch.Generator().manual_seed(0)
+    discrete = not hasattr(env.spec.action, "shape")
+    env.reset(random_seeds("remote", count=n))
+    steps = []
+    for _ in range(count):
+        drawn = torch.rand((n, *(() if discrete else env.spec.action.shape)), generator=generator)
+        steps.append(env.step((drawn * 2).long() if discrete else drawn * 4 - 2))
+    return steps
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    ("env_id", "steps", "apart"),
+    # Older versions of numpy compute Pendulum's float32 in double precision.
+    [("CartPole-v1", 300, 0.0), ("Pendulum-v1", 20, 1e-4)],
+)
+def test_it_plays_the_episodes_of_this_python(
+    python: str, env_id: str, steps: int, apart: float, processes: int
+) -> None:
+    here, there = make_env(env_id, 5), RemoteVecEnv(python, env_id, 5, processes)
+    for own, other in zip(rollout(here, steps), rollout(there, steps), strict=True):
+        for mine, theirs in zip(own, other, strict=True):
+            assert torch.allclose(mine.double(), theirs.double(), rtol=0.0, atol=apart)
+    assert here.spec.observation == there.spec.observation
+    assert here.spec.action_bounds == there.spec.action_bounds
+    assert here.spec.max_episode_steps == there.spec.max_episode_steps
+    there.close()
+
+
+def test_it_keeps_the_contract(python: str) -> None:
+    for env in (RemoteVecEnv(python, "CartPole-v1", 3), RemoteVecEnv(python, OLD, 3, 2)):
+        check_env(env)
+        env.close()
+
+
+def test_wrappers_and_arguments_are_those_of_there(python: str) -> None:
+    env = RemoteVecEnv(
+        python, "Pendulum-v1", 2, kwargs={"g": 1.0},
+        wrappers=["gymnasium.wrappers:FlattenObservation", {
+            "gymnasium.wrappers:TimeLimit": {"max_episode_steps": 3},
+        }],
+    )  # fmt: skip
+    assert env.spec.max_episode_steps == 3
+    assert [bool(step.truncated.all()) for step in rollout(env, 6)] == [False, False, True] * 2
+    env.close()
+
+
+def test_gym_s_old_interface_is_understood_by_hand(python: str) -> None:
+    env = RemoteVecEnv(python, OLD, 2, kwargs={"end": 4, "cut": 3})
+    seeds = torch.tensor([41, 52])
+    assert torch.equal(env.reset(seeds), torch.tensor([[1.0, 0.0], [2.0, 0.0]]))
+    action = torch.tensor([[0.5], [-3.0]])
+    for t in (1.0, 2.0):
+        step = env.step(action)
+        assert torch.equal(step.obs, torch.tensor([[1.0, t], [2.0, t]]))
+        assert torch.equal(step.next_obs, step.obs)
+        # [-1, 1] stands for [-2, 6]: 0.5 is 4, and what is beyond -1 is -2.
+        assert step.reward.tolist() == [4.0, -2.0]
+        assert not (step.terminated | step.truncated).any()
+    step = env.step(action)
+    assert step.truncated.all() and not step.terminated.any() and step.valid.all()
+    assert torch.equal(step.next_obs, torch.tensor([[1.0, 3.0], [2.0, 3.0]]))
+    following = [float(episode_seed(seed, 1) % 10) for seed in (41, 52)]
+    assert step.obs.tolist() == [[following[0], 0.0], [following[1], 0.0]]
+    env.close()
+    ending = RemoteVecEnv(python, OLD, 1, kwargs={"end": 2})
+    assert [bool(s.terminated) for s in rollout(ending, 4)] == [False, True, False, True]
+    ending.close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "said"),
+    [
+        ("nan", Diverged, "the observation of environment 0 is not finite"),
+        ("raise", EnvFailed, "raised RuntimeError: the simulator lost its mind; its traceback"),
+        ("kill", EnvFailed, r"was killed \(SIGKILL"),
+        ("shape", UserError, r"its step\(\) must return .* observation of shape \(2,\)"),
+        ("space", UnsupportedSpace, r"has a space that agents can't use: Text\(1, 8\)"),
+    ],
+)
+def test_what_goes_wrong_there_is_one_sentence_here(
+    python: str, fault: str, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        rollout(RemoteVecEnv(python, OLD, 2, kwargs={"fault": fault}), 5)
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ("CartPole-v9", "CartPole-v9 can't be made by .*python: .*CartPole"),
+        ("tests.envs.foreign:Nobody", "tests.envs.foreign:Nobody can't be had by .*Nobody"),
+        ("no_such_module:Env", "no_such_module:Env can't be had by .*No module named"),
+        ("tests.envs.foreign:Importing", "can't be made by .*No module named"),
+    ],
+)
+def test_what_is_not_there_is_said(python: str, env: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        RemoteVecEnv(python, env)
+
+
+def test_a_python_that_is_none_or_lacks_numpy_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"env\.python: there is no program /no/such/python; give"):
+        RemoteVecEnv("/no/such/python", "CartPole-v1")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path)], check=True)
+    with pytest.raises(UserError, match="has no numpy: install it there"):
+        RemoteVecEnv(str(tmp_path / "bin" / "python"), "CartPole-v1")
+
+
+def test_what_json_can_t_say_is_refused(python: str) -> None:
+    with pytest.raises(UserError, match="go to another Python as JSON"):
+        RemoteVecEnv(python, OLD, kwargs={"end": object()})
+
+
+ORPHAN = """
+import sys, time
+from hpcpod.envs.processes.remote import RemoteVecEnv
+if __name__ == "__main__":
+    env = RemoteVecEnv(sys.argv[1], "CartPole-v1", 2, 2)
+    print(*(member.process.pid for member in env._crew._members), flush=True)
+    time.sleep(300)
+"""
+
+
+def test_it_ends_with_its_owner(python: str) -> None:
+    command = [sys.executable, "-c", ORPHAN, python]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        processes = [psutil.Process(int(word)) for word in owner.stdout.readline().split()]
+        assert len(processes) == 2
+        owner.kill()
+    wait_for("their end", lambda: not any(process.is_running() for process in processes))
+
+
+def test_a_round_is_trained_in_it(python: str, tmp_path: Path) -> None:
+    there, here = (
+        create(tmp_path / name, env={"python": path})
+        for name, path in (("there", python), ("here", None))
+    )
+    found = train(there, first_birth(there))
+    assert found.returns == train(here, first_birth(here)).returns
+    assert found.engine.startswith("gymnasium ")
+
+
+def test_a_configuration_that_can_t_work_is_refused(python: str, tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(json.dumps({"name": "x", "env": {"id": "CartPole-v1"}}))
+
+    def validated(*settings: str) -> tuple[int, str]:
+        words = [word for setting in settings for word in ("--set", setting)]
+        command = [sys.executable, "-m", "hpcpod", "validate", str(tmp_path / "x.yaml"), *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr
+
+    code, said = validated("env.python=/no/python")
+    assert code == 2 and "there is no program /no/python" in said and "Traceback" not in said
+    code, said = validated(f"env.python={python}", "env.backend=mujoco")
+    assert code == 2 and "steps in this Python: leave it at auto, or python out" in said
+
+
+def test_the_server_is_python_3_8_and_needs_nothing_to_start() -> None:
+    source = SERVER.read_text(encoding="utf-8")
+    tree = ast.parse(source, feature_version=(3, 8))
+    top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [n.module or "" if isinstance(n, ast.ImportFrom) else n.names[0].name for n in top]
+    assert set(names) <= {*sys.stdlib_module_names} and "numpy" in source
+
+
+def test_seeds_of_later_episodes_are_those_of_this_python() -> None:
+    draws = random.Random(0)
+    for _ in range(1000):
+        seed, k = draws.randrange(2**31), draws.randrange(1, 2**31)
+        assert server.successor(seed, k) == seeding.successor(seed, k)
+    assert server.successor(5, 0) == 5 == episode_seed(5, 0)
