@@ -37,7 +37,8 @@ class EnvConfig:
     backend: str = "auto"
     """Which batched environment to use: ``auto``, ``gymnasium``, ``mujoco`` (its v5 tasks on all
     threads), ``torch`` (classic control in thousands, on the agent's device) or the path of
-    another. ``auto`` is ``gymnasium``."""
+    another. ``auto`` is ``gymnasium``. With ``python`` also ``isaacgym``: the id is a task's name
+    (``Ant``), or the path of a function that gives a ``VecTask``."""
     wrappers: tuple[Wrapper, ...] = ()
     """gymnasium wrappers, innermost first: ``pkg.mod:Name`` or ``{pkg.mod:Name: {arg: 1}}``."""
     kwargs: Mapping[str, object] = field(default_factory=dict)
@@ -60,9 +61,14 @@ class EnvConfig:
                 f"processes must be at most num_envs, got processes {self.processes} and"
                 f" num_envs {self.num_envs}"
             )
-        if self.python is not None and self.backend != "auto":
+        if self.python is not None and self.backend not in ("auto", "gymnasium", "isaacgym"):
             raise ValueError(
-                f"backend {self.backend} steps in this Python: leave it at auto, or python out"
+                f"backend {self.backend} steps in this Python: take auto or isaacgym, or leave"
+                " python out"
+            )
+        if self.backend == "isaacgym" and (self.python is None or self.processes > 1):
+            raise ValueError(
+                "backend isaacgym needs python, an interpreter that has Isaac Gym, and processes 1"
             )
         for wrapper in self.wrappers:
             if not isinstance(wrapper, str) and len(wrapper) != 1:

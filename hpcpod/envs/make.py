@@ -50,10 +50,10 @@ def make_env(
 
 def configured(env: EnvConfig, num_envs: int, device: str) -> VecEnv:
     """What a configuration's section ``env`` asks for, as a batch of N; raises what that raises."""
+    if env.python is not None:
+        return RemoteVecEnv(env, num_envs, device)
     processes = min(env.processes, num_envs)
-    if env.python is None:
-        return make_env(env.id, num_envs, env.backend, device, env.wrappers, env.kwargs, processes)
-    return RemoteVecEnv(env.python, env.id, num_envs, processes, device, env.wrappers, env.kwargs)
+    return make_env(env.id, num_envs, env.backend, device, env.wrappers, env.kwargs, processes)
 
 
 def check_known(env: str, backend: str = "auto") -> None:

@@ -15,6 +15,7 @@ import psutil
 import pytest
 import torch
 
+from hpcpod.config.schema import EnvConfig
 from hpcpod.envs import seeding
 from hpcpod.envs.make import make_env
 from hpcpod.envs.processes import server
@@ -48,6 +49,13 @@ def _works(python: str) -> bool:
     return tried.returncode == 0
 
 
+def remote(
+    python: str, env: str, num_envs: int = 1, processes: int = 1, **rest: Any
+) -> RemoteVecEnv:
+    most = max(num_envs, processes)
+    return RemoteVecEnv(EnvConfig(env, most, processes=processes, python=python, **rest), num_envs)
+
+
 def rollout(env: Any, count: int) -> list[Step]:
     """Its first steps, on seeds and actions that are always the same."""
     n, generator = env.spec.num_envs, torch.Generator().manual_seed(0)
@@ -69,7 +77,7 @@ def rollout(env: Any, count: int) -> list[Step]:
 def test_it_plays_the_episodes_of_this_python(
     python: str, env_id: str, steps: int, apart: float, processes: int
 ) -> None:
-    here, there = make_env(env_id, 5), RemoteVecEnv(python, env_id, 5, processes)
+    here, there = make_env(env_id, 5), remote(python, env_id, 5, processes)
     for own, other in zip(rollout(here, steps), rollout(there, steps), strict=True):
         for mine, theirs in zip(own, other, strict=True):
             assert torch.allclose(mine.double(), theirs.double(), rtol=0.0, atol=apart)
@@ -80,25 +88,22 @@ def test_it_plays_the_episodes_of_this_python(
 
 
 def test_it_keeps_the_contract(python: str) -> None:
-    for env in (RemoteVecEnv(python, "CartPole-v1", 3), RemoteVecEnv(python, OLD, 3, 2)):
+    for env in (remote(python, "CartPole-v1", 3), remote(python, OLD, 3, 2)):
         check_env(env)
         env.close()
 
 
 def test_wrappers_and_arguments_are_those_of_there(python: str) -> None:
-    env = RemoteVecEnv(
-        python, "Pendulum-v1", 2, kwargs={"g": 1.0},
-        wrappers=["gymnasium.wrappers:FlattenObservation", {
-            "gymnasium.wrappers:TimeLimit": {"max_episode_steps": 3},
-        }],
-    )  # fmt: skip
+    limited = {"gymnasium.wrappers:TimeLimit": {"max_episode_steps": 3}}
+    wrappers = ("gymnasium.wrappers:FlattenObservation", limited)
+    env = remote(python, "Pendulum-v1", 2, kwargs={"g": 1.0}, wrappers=wrappers)
     assert env.spec.max_episode_steps == 3
     assert [bool(step.truncated.all()) for step in rollout(env, 6)] == [False, False, True] * 2
     env.close()
 
 
 def test_gym_s_old_interface_is_understood_by_hand(python: str) -> None:
-    env = RemoteVecEnv(python, OLD, 2, kwargs={"end": 4, "cut": 3})
+    env = remote(python, OLD, 2, kwargs={"end": 4, "cut": 3})
     seeds = torch.tensor([41, 52])
     assert torch.equal(env.reset(seeds), torch.tensor([[1.0, 0.0], [2.0, 0.0]]))
     action = torch.tensor([[0.5], [-3.0]])
@@ -115,7 +120,7 @@ def test_gym_s_old_interface_is_understood_by_hand(python: str) -> None:
     following = [float(episode_seed(seed, 1) % 10) for seed in (41, 52)]
     assert step.obs.tolist() == [[following[0], 0.0], [following[1], 0.0]]
     env.close()
-    ending = RemoteVecEnv(python, OLD, 1, kwargs={"end": 2})
+    ending = remote(python, OLD, 1, kwargs={"end": 2})
     assert [bool(s.terminated) for s in rollout(ending, 4)] == [False, True, False, True]
     ending.close()
 
@@ -134,7 +139,7 @@ def test_what_goes_wrong_there_is_one_sentence_here(
     python: str, fault: str, error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):
-        rollout(RemoteVecEnv(python, OLD, 2, kwargs={"fault": fault}), 5)
+        rollout(remote(python, OLD, 2, kwargs={"fault": fault}), 5)
 
 
 @pytest.mark.parametrize(
@@ -148,27 +153,28 @@ def test_what_goes_wrong_there_is_one_sentence_here(
 )
 def test_what_is_not_there_is_said(python: str, env: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        RemoteVecEnv(python, env)
+        remote(python, env)
 
 
 def test_a_python_that_is_none_or_lacks_numpy_is_said(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"env\.python: there is no program /no/such/python; give"):
-        RemoteVecEnv("/no/such/python", "CartPole-v1")
+        remote("/no/such/python", "CartPole-v1")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path)], check=True)
     with pytest.raises(UserError, match="has no numpy: install it there"):
-        RemoteVecEnv(str(tmp_path / "bin" / "python"), "CartPole-v1")
+        remote(str(tmp_path / "bin" / "python"), "CartPole-v1")
 
 
 def test_what_json_can_t_say_is_refused(python: str) -> None:
     with pytest.raises(UserError, match="go to another Python as JSON"):
-        RemoteVecEnv(python, OLD, kwargs={"end": object()})
+        remote(python, OLD, kwargs={"end": object()})
 
 
 ORPHAN = """
 import sys, time
+from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.processes.remote import RemoteVecEnv
 if __name__ == "__main__":
-    env = RemoteVecEnv(sys.argv[1], "CartPole-v1", 2, 2)
+    env = RemoteVecEnv(EnvConfig("CartPole-v1", 2, processes=2, python=sys.argv[1]), 2)
     print(*(member.process.pid for member in env._crew._members), flush=True)
     time.sleep(300)
 """
@@ -206,7 +212,67 @@ def test_a_configuration_that_can_t_work_is_refused(python: str, tmp_path: Path)
     code, said = validated("env.python=/no/python")
     assert code == 2 and "there is no program /no/python" in said and "Traceback" not in said
     code, said = validated(f"env.python={python}", "env.backend=mujoco")
-    assert code == 2 and "steps in this Python: leave it at auto, or python out" in said
+    assert code == 2 and "steps in this Python: take auto or isaacgym, or leave python out" in said
+
+
+TASK = "tests.envs.fake_isaac:FakeVecTask"
+
+
+def vec_task(num_envs: int, **kwargs: Any) -> RemoteVecEnv:
+    """By this Python, which has torch."""
+    return remote(sys.executable, TASK, num_envs, backend="isaacgym", kwargs=kwargs)
+
+
+def test_a_vec_task_by_hand() -> None:
+    # Environment 0 falls after 2 steps, environment 1 after 100; the time limit is 6 - 1 steps.
+    env = vec_task(2, falls=[2, 100], length=6)
+    assert not env.spec.seeded and env.spec.final_obs and env.spec.max_episode_steps == 6
+    assert env.reset().tolist() == [[0.0, 1.0], [0.0, 1.0]]
+    action = torch.tensor([[0.5, 3.0, 0.0], [0.0, 0.0, -0.25]])
+    told = [env.step(action) for _ in range(7)]
+    # What is simulated: steps of the episode, which episode. Its reward: 1 and the action's sum,
+    # clipped to [-1, 1]. Row 0 is a dummy at the third step: its old episode has ended.
+    assert [step.obs[0].tolist() for step in told] == [
+        [1, 1], [2, 1], [0, 2], [1, 2], [2, 2], [0, 3], [1, 3],
+    ]  # fmt: skip
+    assert [bool(step.valid[0]) for step in told] == [True, True, False, True, True, False, True]
+    fallen = [bool(step.terminated[0]) for step in told]
+    assert fallen == [False, True, False, False, True, False, False]
+    assert all(float(step.reward[0]) == 2.5 and float(step.reward[1]) == 0.75 for step in told)
+    assert [step.obs[1].tolist() for step in told][4:] == [[5, 1], [0, 2], [1, 2]]
+    assert [bool(step.truncated[1]) for step in told] == [False] * 4 + [True] + [False] * 2
+    assert not any(bool(step.terminated[1]) for step in told)
+    assert all(torch.equal(step.next_obs, step.obs) for step in told)
+    env.close()
+
+
+def test_isaac_gym_is_imported_before_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "isaacgym").mkdir()
+    refuses = "import sys\nif 'torch' in sys.modules: raise ImportError('torch came first')\n"
+    (tmp_path / "isaacgym" / "__init__.py").write_text(refuses)
+    made = """
+from tests.envs.fake_isaac import FakeVecTask
+def make(task, num_envs, sim_device, rl_device, graphics_device_id, headless, seed):
+    assert (task, headless, graphics_device_id) == ("Ant", True, -1)
+    return FakeVecTask(num_envs)
+"""
+    (tmp_path / "isaacgymenvs.py").write_text(made)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    env = remote(sys.executable, "Ant", 3, backend="isaacgym")
+    assert env.reset().shape == (3, 2)
+    env.close()
+    (tmp_path / "isaacgym" / "__init__.py").write_text("import torch\n" + refuses)
+    with pytest.raises(UserError, match=r"isaacgym can't be had by .*torch came first"):
+        remote(sys.executable, "Ant", 3, backend="isaacgym")
+
+
+def test_isaac_gym_that_is_not_there_is_said(python: str) -> None:
+    with pytest.raises(UserError, match=r"isaacgym can't be had by .*No module named"):
+        remote(python, "Ant", 3, backend="isaacgym")
+    with pytest.raises(ValueError, match="backend isaacgym needs python, an interpreter that has"):
+        EnvConfig("Ant", backend="isaacgym")
 
 
 def test_the_server_is_python_3_8_and_needs_nothing_to_start() -> None:

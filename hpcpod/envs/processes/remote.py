@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ import gymnasium as gym
 import numpy as np
 from torch import Tensor
 
+from hpcpod.config.schema import EnvConfig
 from hpcpod.envs import construct
 from hpcpod.envs.arrays import action_map, check_finite, tensor
-from hpcpod.envs.construct import Wrapper
 from hpcpod.envs.processes import server
 from hpcpod.envs.processes.crew import Crew
 from hpcpod.envs.processes.line import Command
@@ -32,27 +32,14 @@ class RemoteVecEnv:
     rescaled and numbers checked on this side, and an episode's seed is the same as here.
     """
 
-    def __init__(
-        self,
-        python: str,
-        env: str,
-        num_envs: int = 1,
-        processes: int = 1,
-        device: str = "cpu",
-        wrappers: Sequence[Wrapper] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> None:
+    def __init__(self, config: EnvConfig, num_envs: int, device: str = "cpu") -> None:
         """Start the processes and have them make the environments.
 
         Args:
-            python: the interpreter's path. Its own packages count, PYTHONPATH does not.
-            env: an id of its gymnasium's or gym's, or the path ``"pkg.mod:EnvClass"``, also of a
-                file that lies where this Python finds modules of one's own.
+            config: what to make, by which ``python``. Its own packages count, PYTHONPATH does not;
+                a path may be of a file that lies where this Python finds modules of one's own.
             num_envs: N.
-            processes: from 1 to N.
             device: where the tensors that it gives live.
-            wrappers: as for ``make_env``, of plain data.
-            kwargs: of the environment itself, plain data too.
 
         Raises:
             UserError: there is no such interpreter, or it can't make the environment.
@@ -60,11 +47,12 @@ class RemoteVecEnv:
             EnvFailed: a process has ended meanwhile.
         """
         check_device(device)
-        check_python(python)
+        python, env, processes = check_python(config.python), config.id, config.processes
+        processes = min(processes, num_envs)
         bounds = [num_envs * i // processes for i in range(processes + 1)]
         request = {
-            "env": env, "wrappers": plain(wrappers), "kwargs": plain(dict(kwargs or {})),
-            "path": own_folders(),
+            "env": env, "backend": config.backend, "wrappers": plain(config.wrappers),
+            "kwargs": plain(config.kwargs), "path": own_folders(),
         }  # fmt: skip
         requests = [
             {**request, "place": i, "start": bounds[i], "stop": bounds[i + 1]}
@@ -84,6 +72,7 @@ class RemoteVecEnv:
                 device=device,
                 max_episode_steps=told["max_episode_steps"],
                 engine=told["engine"],
+                seeded=told["seeded"],
                 action_bounds=construct.action_bounds(acted),
             )
         except UserError:
@@ -145,17 +134,18 @@ class RemoteVecEnv:
         self._end()
 
 
-def check_python(python: str) -> None:
-    """See that there is such a program.
+def check_python(python: str | None) -> str:
+    """The interpreter's path, of which there is such a program.
 
     Raises:
         UserError: there is not.
     """
-    if not (Path(python).is_file() and os.access(python, os.X_OK)):
+    if python is None or not (Path(python).is_file() and os.access(python, os.X_OK)):
         raise UserError(
             f"env.python: there is no program {python}; give the path of an interpreter, such as"
             " /home/me/isaac/bin/python"
         )
+    return python
 
 
 def own_folders() -> list[str]:

@@ -86,6 +86,7 @@ class Serial:
             "action": described(first.action_space),
             "max_episode_steps": time_limit_of(first),
             "engine": engine_of(first),
+            "seeded": True,
         }
 
     def reset(self, arrays: dict[str, Any]) -> None:
@@ -146,6 +147,64 @@ def put(observation: Any, obs: Any, i: int) -> None:
     obs[i] = observation
 
 
+class VecTask:
+    """A task of IsaacGymEnvs 1.5 (Makoviychuk et al. 2021, arXiv:2108.10470).
+
+    Its ``step`` applies the actions and simulates, resets what had ended *before*, then computes
+    observations and rewards. So an end shows its true last observation, and the next row is a
+    dummy: its action went with the old episode, its reward is for the new one's first state.
+    ``extras["time_outs"]`` tells which ends are the time limit's.
+    """
+
+    def __init__(self, task: Any, num_envs: int) -> None:
+        """Nothing is simulated yet."""
+        self.task = task
+        self.ended: Any = None
+        inf = float("inf")
+        size, acts = int(task.num_obs), int(task.num_actions)
+        box = {"kind": "Box", "dtype": "float32", "words": "Box"}
+        self.none = [[0.0] * acts] * num_envs
+        self.described = {
+            "observation": dict(box, shape=[size], low=[-inf] * size, high=[inf] * size),
+            "action": dict(box, shape=[acts], low=[-1.0] * acts, high=[1.0] * acts),
+            "max_episode_steps": int(task.max_episode_length),
+            "engine": engine_of(task),
+            "seeded": False,
+        }
+
+    def reset(self, arrays: dict[str, Any]) -> None:
+        """Begin an episode everywhere: its own ``reset`` gives a buffer that nothing has filled."""
+        self.task.reset_buf[:] = 1
+        given, _, done, _ = self.task.step(self.there(self.none))
+        arrays["obs"][:] = here(given["obs"])
+        self.ended = here(done).astype(bool)
+
+    def step(self, arrays: dict[str, Any]) -> None:
+        """Step every environment."""
+        given, reward, done, extras = self.task.step(self.there(arrays["action"].copy()))
+        obs, valid, ended = here(given["obs"]), ~self.ended, here(done).astype(bool)
+        late = here(extras["time_outs"]).astype(bool) if "time_outs" in extras else ended & False
+        arrays["obs"][:], arrays["reward"][:], arrays["valid"][:] = obs, here(reward), valid
+        arrays["terminated"][:] = ended & ~late & valid
+        arrays["truncated"][:] = ended & late & valid
+        arrays["next_obs"][ended] = obs[ended]
+        self.ended = ended
+
+    def there(self, action: Any) -> Any:
+        """Actions as the task takes them: a tensor on its device."""
+        torch = sys.modules["torch"]
+        device = getattr(self.task, "device", "cpu")
+        return torch.tensor(action, dtype=torch.float32, device=device)
+
+    def close(self) -> None:
+        """Nothing: a process has one simulation, which ends with it."""
+
+
+def here(values: Any) -> Any:
+    """The task's live tensor as an array of its own."""
+    return values.detach().cpu().numpy().copy()
+
+
 def outcome(answer: Any) -> tuple[Any, float, bool, bool]:
     """Observation, reward, terminated and truncated, of gymnasium's five or old gym's four."""
     if len(answer) == 5:
@@ -163,7 +222,7 @@ def first_of_two(answer: Any) -> Any:
     return obs
 
 
-def make(request: dict[str, Any]) -> Serial:
+def make(request: dict[str, Any]) -> Any:
     """The environments that were asked for."""
     name = request["env"]
     try:
@@ -171,6 +230,8 @@ def make(request: dict[str, Any]) -> Serial:
     except ImportError as error:
         raise Refused(f"{sys.executable} has no numpy: install it there ({error})") from error
     try:
+        if request["backend"] == "isaacgym":
+            return VecTask(make_task(request), request["stop"])
         envs = [make_one(request) for _ in range(request["stop"] - request["start"])]
         return Serial(envs, name)
     except Refused:
@@ -179,6 +240,17 @@ def make(request: dict[str, Any]) -> Serial:
         traceback.print_exc()
         said = " ".join(f"{type(error).__name__}: {error}".split())
         raise Refused(f"{name} can't be made by {sys.executable}: {said}") from error
+
+
+def make_task(request: dict[str, Any]) -> Any:
+    """A task of Isaac Gym's, which must be imported before torch."""
+    name, kwargs, count = request["env"], request["kwargs"], request["stop"]
+    if ":" in name:
+        return load(name)(num_envs=count, **kwargs)
+    load("isaacgym")
+    usual = {"sim_device": "cuda:0", "rl_device": "cuda:0", "graphics_device_id": -1}
+    usual.update(seed=0, headless=True, **kwargs)
+    return load("isaacgymenvs:make")(task=name, num_envs=count, **usual)
 
 
 def make_one(request: dict[str, Any]) -> Any:
@@ -197,11 +269,11 @@ def make_one(request: dict[str, Any]) -> Any:
 
 
 def load(path: str) -> Any:
-    """What the path ``pkg.mod:Attribute`` names."""
+    """What the path ``pkg.mod:Attribute`` names, or ``pkg.mod`` alone."""
     module, _, attributes = path.partition(":")
     try:
         found = importlib.import_module(module)
-        for attribute in attributes.split("."):
+        for attribute in filter(None, attributes.split(".")):
             found = getattr(found, attribute)
     except (ImportError, AttributeError) as error:
         raise Refused(f"{path} can't be had by {sys.executable}: {error}") from error
