@@ -215,6 +215,9 @@ class _ContractCheck:
         obs = self._env.reset(seeds)
         ends = reset_as_successor = moved = 0
         before = after = None
+        ended_before = same_before = torch.zeros(
+            self._spec.num_envs, dtype=torch.bool, device=self._spec.device
+        )
         for i in range(steps):
             if i == steps // 2:
                 self._check_state()
@@ -239,14 +242,16 @@ class _ContractCheck:
                 bool((same | ended | ~step.valid).all()),
                 "next_obs differs from obs although no episode ended",
             )
-            ends += int(ended.sum())
-            reset_as_successor += int((ended & same).sum())
+            # Counted a step later: where that one only resets, obs rightly is the final one.
+            ends += int(ended_before.sum())
+            reset_as_successor += int((ended_before & same_before & step.valid).sum())
+            ended_before, same_before = ended, same
             moved += int((kept_obs != step.next_obs).sum())
             obs = step.obs
         self._require(
             not (ends and moved and reset_as_successor == ends),
             "next_obs is the observation after the reset when an episode ends; give the true"
-            " final observation",
+            " final observation, and mark a step that only resets as not valid",
         )
 
     def _require(self, kept: bool, sentence: str) -> None:
@@ -292,6 +297,11 @@ class _ContractCheck:
         self._require(
             not bool((step.terminated & step.truncated).any()),
             "a step is both terminated and truncated; termination wins",
+        )
+        something = step.terminated | step.truncated | (step.reward != 0)
+        self._require(
+            not bool((something & ~step.valid).any()),
+            "a step that is not valid has a reward or ends an episode",
         )
         self._require(
             step.obs.data_ptr() != step.next_obs.data_ptr(), "obs and next_obs share their memory"

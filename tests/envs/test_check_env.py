@@ -46,6 +46,12 @@ class ResetAsSuccessor(Sound):
         return step._replace(next_obs=step.obs.clone())
 
 
+class RewardingResets(Sound):
+    def step(self, action: Tensor) -> Step:
+        step = super().step(action)
+        return step._replace(reward=step.reward + 1, valid=~step.terminated)
+
+
 class TerminalAsNext(Sound):
     """Acts on another observation than the successor although the episode goes on."""
 
@@ -92,6 +98,7 @@ def test_a_sound_environment_passes() -> None:
         (SharingMemory, "obs and next_obs share their memory"),
         (BothAtOnce, "both terminated and truncated"),
         (ResetAsSuccessor, "next_obs is the observation after the reset"),
+        (RewardingResets, "not valid has a reward or ends an episode"),
         (TerminalAsNext, "next_obs differs from obs although no episode ended"),
         (DoublePrecision, r"step.reward is torch.float64 \[3\], not torch.float32 \[3\]"),
         (ColumnReward, r"step.reward is torch.float32 \[3, 1\]"),
