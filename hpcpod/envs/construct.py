@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
@@ -12,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 
 from hpcpod import plugins
+from hpcpod.envs import observations
 from hpcpod.envs.vec_env import Bound, Box, Discrete, MultiDiscrete, Space
 from hpcpod.errors import UnknownPlugin, UnsupportedSpace, UnusableWrapper, UserError, in_words
 
@@ -42,12 +44,25 @@ def build(
         UnusableWrapper: a wrapper can't be put around it.
         UserError: it can't be made; the sentence says what to do.
     """
-    name = name_of(source)
+    with refusals(name_of(source)):
+        return [_build_one(source, wrappers, kwargs) for _ in range(count)]
+
+
+@contextmanager
+def refusals(name: str) -> Iterator[None]:
+    """Turn whatever an environment raises while it is made into a sentence; log its warnings.
+
+    Args:
+        name: the environment's.
+
+    Raises:
+        UserError: something was raised.
+    """
     # gymnasium warns of old versions through `warnings`, which -W error turns into a crash.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            envs = [_build_one(source, wrappers, kwargs) for _ in range(count)]
+            yield
         except gym.error.DependencyNotInstalled as error:
             raise UserError(f"{name} needs a package that is missing: {error}") from error
         except ImportError as error:
@@ -63,7 +78,6 @@ def build(
             raise UserError(f"{name} can't be made: {in_words(error)}") from error
     for message in dict.fromkeys(_one_line(warning.message) for warning in caught):
         _log.warning("%s: %s", name, message)
-    return envs
 
 
 def check_registered(env: str) -> None:
@@ -78,7 +92,7 @@ def check_registered(env: str) -> None:
         raise UserError(f"{env} can't be made: {_one_line(error)}") from error
 
 
-def name_of(source: str | Callable[..., Env]) -> str:
+def name_of(source: str | Callable[..., object]) -> str:
     """The id that stands in the spec and in messages."""
     if isinstance(source, str):
         return source
@@ -86,10 +100,20 @@ def name_of(source: str | Callable[..., Env]) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-def engine_of(env: Env) -> str:
-    """What simulates, with versions."""
+def is_path(source: str) -> bool:
+    """Whether it is the path ``"pkg.mod:Name"`` and no gymnasium id."""
+    _, colon, attribute = source.partition(":")
+    # 'pkg:Name-v0' is gymnasium's own 'import pkg first'.
+    return bool(colon) and attribute.replace(".", "").isidentifier()
+
+
+def engine_of(env: Env | None) -> str:
+    """What simulates, with versions; of an environment that can't be seen, gymnasium alone."""
     names = ["gymnasium"]
-    if type(getattr(env.unwrapped, "model", None)).__module__.split(".")[0] == "mujoco":
+    if (
+        env is not None
+        and type(getattr(env.unwrapped, "model", None)).__module__.split(".")[0] == "mujoco"
+    ):
         names.append("mujoco")
     return ", ".join(f"{name} {version(name)}" for name in names)
 
@@ -105,13 +129,19 @@ def time_limit_of(env: Env) -> int | None:
 
 
 def observation_space(name: str, space: gym.Space[Any]) -> Space:
-    """Our space for a gymnasium observation space.
+    """Our space for a gymnasium observation space: ``Dict`` and ``Tuple`` become one vector, in
+    the order that ``hpcpod.envs.observations`` declares.
 
     Raises:
         UnsupportedSpace: naming the wrapper that makes it a supported one.
     """
+    if observations.is_structured(space):
+        space = observations.vector_space(name, space)
+        return Box(space.shape, _bound(space.low), _bound(space.high))
     if isinstance(space, gym.spaces.Discrete):
         return Discrete(int(space.n), int(space.start))
+    if isinstance(space, gym.spaces.MultiDiscrete) and space.nvec.ndim == 1:
+        return _choices(space)
     if isinstance(space, gym.spaces.Box):
         dtype = "uint8" if space.dtype == np.uint8 else "float32"
         return Box(space.shape, _bound(space.low), _bound(space.high), dtype)
@@ -132,8 +162,7 @@ def action_space(name: str, space: gym.Space[Any]) -> Space:
     if isinstance(space, gym.spaces.Discrete):
         return Discrete(int(space.n), int(space.start))
     if isinstance(space, gym.spaces.MultiDiscrete) and space.nvec.ndim == 1:
-        start = tuple(int(first) for first in space.start)
-        return MultiDiscrete(tuple(int(n) for n in space.nvec), start if any(start) else 0)
+        return _choices(space)
     if isinstance(space, gym.spaces.MultiBinary) and len(space.shape) == 1:
         return MultiDiscrete((2,) * space.shape[0])
     if isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating):
@@ -170,9 +199,7 @@ def _build_one(
 def _make(source: str | Callable[..., Env], kwargs: Mapping[str, object]) -> Env:
     creator: Any = source
     if isinstance(source, str):
-        _, colon, attribute = source.partition(":")
-        # 'pkg:Name-v0' is gymnasium's own 'import pkg first'; 'pkg.mod:Name' is a class.
-        if not (colon and attribute.replace(".", "").isidentifier()):
+        if not is_path(source):
             made: Env = gym.make(source, disable_env_checker=True, **kwargs)  # type: ignore[arg-type]
             return made
         try:
@@ -219,6 +246,11 @@ def _missing(name: str, error: ImportError) -> str:
     cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error
     remedy = f"; pip install {cause.name}" if cause.name else ""
     return f"{name} needs a package that is missing: {_one_line(cause)}{remedy}"
+
+
+def _choices(space: gym.spaces.MultiDiscrete) -> MultiDiscrete:
+    start = tuple(int(first) for first in space.start)
+    return MultiDiscrete(tuple(int(n) for n in space.nvec), start if any(start) else 0)
 
 
 def _bound(values: Any) -> Bound:

@@ -164,7 +164,7 @@ def test_a_process_that_waits_sleeps() -> None:
     [
         ("CartPol-v1", {}),
         ("CartPole-v1", {"wrappers": ["math:pi"]}),
-        ("Blackjack-v1", {}),
+        ("tests.envs.test_observations:Seeing", {}),
     ],
 )
 def test_what_cannot_be_made_is_the_error_of_one_process(env_id: str, how: dict[str, Any]) -> None:
