@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from hpcpod import plugins
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs import construct, torch_envs
-from hpcpod.envs.construct import Env, Wrapper
+from hpcpod.envs.construct import Wrapper
 from hpcpod.envs.processes.env import ProcessVecEnv
 from hpcpod.envs.processes.remote import RemoteVecEnv
 from hpcpod.envs.vec_env import VecEnv
 
 
 def make_env(
-    env: str | Callable[..., Env],
+    env: str | Callable[..., Any],
     num_envs: int = 1,
     backend: str = "auto",
     device: str = "cpu",
@@ -25,7 +26,8 @@ def make_env(
     """N environments as one batch.
 
     Args:
-        env: a gymnasium id, the path ``"pkg.mod:EnvClass"``, or what returns a gymnasium.Env.
+        env: a gymnasium id, the path ``"pkg.mod:EnvClass"``, or what returns a gymnasium.Env; for
+            backend ``"vector"`` what returns a gymnasium VectorEnv, or its path.
         num_envs: N.
         backend: ``"auto"``, a name of the group ``hpcpod.envs``, or the path of a class that is
             called as ``backend(env, num_envs, device, wrappers, kwargs)``.

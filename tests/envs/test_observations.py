@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv
 
 import hpcpod
 from hpcpod.envs import observations
 from hpcpod.envs.construct import observation_space
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.vec_env import Box, MultiDiscrete, VecEnv, check_env
+from hpcpod.envs.vector import GymnasiumVectorEnv
 from hpcpod.errors import UnsupportedSpace, UserError
 from tests.envs.small_envs import Structured, WithObservation
 
@@ -69,11 +71,19 @@ class Watching(gym.Env[Any, Any]):
         return self.observation_space.sample(), 1.0, False, self._steps >= 3, {}
 
 
+def vector(source: Any, count: int) -> VecEnv:
+    def make(num_envs: int) -> SyncVectorEnv[Any, Any]:
+        mode = gym.vector.AutoresetMode.SAME_STEP
+        return SyncVectorEnv([source] * num_envs, autoreset_mode=mode)
+
+    return GymnasiumVectorEnv(make, count)
+
+
 def serial(source: Any, count: int) -> VecEnv:
     return PreprocessVecEnv(source, count)
 
 
-ADAPTERS = [serial]
+ADAPTERS = [serial, vector]
 
 
 def test_a_vector_is_laid_out_as_worked_by_hand() -> None:
@@ -121,7 +131,7 @@ def test_structured_observations_keep_the_contract(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", ADAPTERS)
-def test_adapters_give_what_the_flattening_wrapper_gives(make: Any) -> None:
+def test_both_adapters_give_what_the_flattening_wrapper_gives(make: Any) -> None:
     env = make(Watching, 3)
     peer = PreprocessVecEnv(Watching, 3, wrappers=["gymnasium.wrappers:FlattenObservation"])
     assert env.spec.observation == peer.spec.observation

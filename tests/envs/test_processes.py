@@ -178,7 +178,7 @@ def test_what_cannot_be_made_is_the_error_of_one_process(env_id: str, how: dict[
 
 def test_what_cannot_be_said_to_another_process_is_refused_by_name() -> None:
     with pytest.raises(UserError, match=r"give its path, such as 'pkg\.mod:MyEnv'"):
-        make_env(lambda: None, 2, processes=2)  # type: ignore[arg-type,return-value]
+        make_env(lambda: None, 2, processes=2)
     for value in (object(), (1, 2), {3: 4}):
         with pytest.raises(UserError, match="CartPole-v1: wrappers and kwargs go to other"):
             make_env("CartPole-v1", 2, kwargs={"size": value}, processes=2)
