@@ -178,7 +178,8 @@ def make_env(
     """A batched environment: tensors in, tensors out (see ``hpcpod.envs.vec_env.VecEnv``).
 
     Args:
-        id: a gymnasium id, the path of an environment class, or what returns an environment.
+        id: a gymnasium id, the path of an environment class, or what returns an environment; for
+            backend ``vector`` what returns a gymnasium VectorEnv, or its path.
         num_envs: environments in the batch.
         backend: ``auto``, a name of the group ``hpcpod.envs``, or the path of a class.
         device: where the tensors live.

@@ -31,14 +31,16 @@ class EnvConfig:
     """The task."""
 
     id: str
-    """A gymnasium id (``CartPole-v1``) or the path of an environment class (``pkg.mod:MyEnv``)."""
+    """A gymnasium id (``CartPole-v1``) or the path of an environment class (``pkg.mod:MyEnv``);
+    for backend ``vector`` the path of what returns a VectorEnv."""
     num_envs: Crowd = 8
     """Environments that one rank of a pod steps as one batch."""
     backend: str = "auto"
     """Which batched environment to use: ``auto``, ``gymnasium``, ``mujoco`` (its v5 tasks on all
-    threads), ``torch`` (classic control in thousands, on the agent's device) or the path of
-    another. ``auto`` is ``gymnasium``. With ``python`` also ``isaacgym``: the id is a task's name
-    (``Ant``), or the path of a function that gives a ``VecTask``."""
+    threads), ``torch`` (classic control in thousands, on the agent's device), ``vector`` (a
+    gymnasium VectorEnv, which the path in ``id`` returns) or the path of another. ``auto`` is
+    ``gymnasium``. With ``python`` also ``isaacgym``: the id is a task's name (``Ant``), or the path
+    of a function that gives a ``VecTask``."""
     wrappers: tuple[Wrapper, ...] = ()
     """gymnasium wrappers, innermost first: ``pkg.mod:Name`` or ``{pkg.mod:Name: {arg: 1}}``."""
     kwargs: Mapping[str, object] = field(default_factory=dict)
@@ -50,7 +52,7 @@ class EnvConfig:
     have as many processes of their own, which sleep meanwhile; each takes some 150 MB. Results are
     the same to the bit."""
     python: str | None = None
-    """Path of another Python, such as ``/home/me/isaac/bin/python``, whose processes step the
+    """Path of another Python, such as ``/path/to/bin/python``, whose processes step the
     environments, which have the interface of gymnasium or gym: for simulators that need an old
     Python, or packages that contradict these. It needs numpy, not hpcpod. Null: this one."""
 

@@ -143,7 +143,7 @@ def check_python(python: str | None) -> str:
     if python is None or not (Path(python).is_file() and os.access(python, os.X_OK)):
         raise UserError(
             f"env.python: there is no program {python}; give the path of an interpreter, such as"
-            " /home/me/isaac/bin/python"
+            " /path/to/bin/python"
         )
     return python
 
