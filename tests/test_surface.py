@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 import hpcpod
+import hpcpod.envs
 from hpcpod import plugins
+from hpcpod.envs.vec_env import check_env
 
 HEAVY = {"torch", "numpy", "mpi4py", "isaacgym", "gymnasium", "h5py", "submitit", "rich"}
 
@@ -36,6 +38,13 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         hpcpod.lunch  # noqa: B018
 
 
+def test_environments_are_checked_by_a_public_name() -> None:
+    assert hpcpod.envs.check_env is check_env
+    assert "check_env" in dir(hpcpod.envs)
+    with pytest.raises(AttributeError, match=r"'hpcpod\.envs' has no attribute 'check_evn'"):
+        hpcpod.envs.check_evn  # noqa: B018
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -43,6 +52,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         "import hpcpod; hpcpod.open_run; hpcpod.Run",
         "import hpcpod.slot, hpcpod.orchestrator",
         "import hpcpod.launchers.slurm, hpcpod.launchers.local",
+        "import hpcpod.envs",
     ],
 )
 def test_the_upper_floors_load_nothing_heavy(code: str, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from hpcpod.envs.vec_env import (
     EnvSpec,
     State,
     Step,
+    check_action_shape,
     check_device,
     episode_seed,
     given_seeds,
@@ -98,6 +99,7 @@ class PreprocessVecEnv:
         """Step every environment; see ``VecEnv.step``."""
         if not self._seeds:
             raise RuntimeError("call reset() before step()")
+        check_action_shape(action, self.spec)
         n = len(self._envs)
         actions = self._to_env(action.detach().cpu().numpy())
         next_obs = np.empty(self._shape, self._dtype)

@@ -164,6 +164,17 @@ def given_seeds(seeds: Tensor | None, num_envs: int) -> Tensor:
     return seeds
 
 
+def check_action_shape(action: Tensor, spec: EnvSpec) -> None:
+    """See that there is one action for each environment.
+
+    Raises:
+        ValueError: the shape is another than [N, *action].
+    """
+    wanted = (spec.num_envs, *tensor_form(spec.action)[0])
+    if action.shape != wanted:
+        raise ValueError(f"expected actions of shape {wanted}, got {tuple(action.shape)}")
+
+
 def episode_seed(seed: int, k: int) -> int:
     """The seed of an environment's k-th episode after a reset on ``seed``; k = 0 is ``seed``.
 
@@ -215,9 +226,7 @@ class _ContractCheck:
         obs = self._env.reset(seeds)
         ends = reset_as_successor = moved = 0
         before = after = None
-        ended_before = same_before = torch.zeros(
-            self._spec.num_envs, dtype=torch.bool, device=self._spec.device
-        )
+        ended = suspicious = torch.zeros(self._spec.num_envs, dtype=torch.bool, device=obs.device)
         for i in range(steps):
             if i == steps // 2:
                 self._check_state()
@@ -232,6 +241,9 @@ class _ContractCheck:
                 " a copy of live buffers",
             )
             before, after = step, Step(*(t.clone() for t in step))
+            # Where the engine only resets now, the last step's obs was not yet the next episode's.
+            ends += int((ended & step.valid).sum())
+            reset_as_successor += int((suspicious & step.valid).sum())
             ended = (step.terminated | step.truncated) & step.valid
             same = (
                 (step.obs == step.next_obs).flatten(1).all(1)
@@ -242,10 +254,7 @@ class _ContractCheck:
                 bool((same | ended | ~step.valid).all()),
                 "next_obs differs from obs although no episode ended",
             )
-            # Counted a step later: where that one only resets, obs rightly is the final one.
-            ends += int(ended_before.sum())
-            reset_as_successor += int((ended_before & same_before & step.valid).sum())
-            ended_before, same_before = ended, same
+            suspicious = ended & same
             moved += int((kept_obs != step.next_obs).sum())
             obs = step.obs
         self._require(
@@ -280,6 +289,7 @@ class _ContractCheck:
             tuple(obs.shape) == expected and obs.dtype == dtype,
             f"{name} is {_words(obs)}, but the spec says {dtype} {list(expected)}",
         )
+        self._check_device(name, obs)
         self._require(bool(torch.isfinite(obs).all()), f"{name} is not finite")
 
     def _check_step(self, step: Step) -> None:
@@ -293,6 +303,7 @@ class _ContractCheck:
                 tuple(tensor.shape) == (self._spec.num_envs,) and tensor.dtype == dtype,
                 f"step.{name} is {_words(tensor)}, not {dtype} [{self._spec.num_envs}]",
             )
+            self._check_device(f"step.{name}", tensor)
         self._require(bool(torch.isfinite(step.reward).all()), "step.reward is not finite")
         self._require(
             not bool((step.terminated & step.truncated).any()),
@@ -305,6 +316,13 @@ class _ContractCheck:
         )
         self._require(
             step.obs.data_ptr() != step.next_obs.data_ptr(), "obs and next_obs share their memory"
+        )
+
+    def _check_device(self, name: str, tensor: Tensor) -> None:
+        found, declared = tensor.device, torch.device(self._spec.device)
+        self._require(
+            found.type == declared.type and declared.index in (None, found.index),
+            f"{name} is on {found}, but the spec says {declared}",
         )
 
     def _check_state(self) -> None:

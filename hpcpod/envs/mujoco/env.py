@@ -20,7 +20,16 @@ from hpcpod.envs.arrays import Array, action_map, check_finite, tensor
 from hpcpod.envs.mujoco import arms, balance, runners
 from hpcpod.envs.mujoco.task import Task, options
 from hpcpod.envs.threads import env_threads
-from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, check_device, episode_seed, given_seeds
+from hpcpod.envs.vec_env import (
+    Box,
+    EnvSpec,
+    State,
+    Step,
+    check_action_shape,
+    check_device,
+    episode_seed,
+    given_seeds,
+)
 from hpcpod.errors import UnusableWrapper, UserError
 
 if TYPE_CHECKING:
@@ -127,6 +136,7 @@ class MujocoVecEnv:
         """Step every environment; see ``VecEnv.step``."""
         if not self._seeds:
             raise RuntimeError("call reset() before step()")
+        check_action_shape(action, self.spec)
         task, device = self._task, self.spec.device
         scaled = self._to_env(action.detach().cpu().numpy())
         fields = self._simulations.step(scaled)

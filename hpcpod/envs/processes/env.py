@@ -18,7 +18,14 @@ from hpcpod.envs.construct import Env, Wrapper, name_of
 from hpcpod.envs.plain import spec_from_plain
 from hpcpod.envs.processes.crew import Crew
 from hpcpod.envs.processes.line import Command
-from hpcpod.envs.vec_env import EnvSpec, State, Step, check_device, given_seeds
+from hpcpod.envs.vec_env import (
+    EnvSpec,
+    State,
+    Step,
+    check_action_shape,
+    check_device,
+    given_seeds,
+)
 from hpcpod.errors import UserError
 
 
@@ -96,10 +103,8 @@ class ProcessVecEnv:
         """Step every environment; see ``VecEnv.step``."""
         if not self._begun:
             raise RuntimeError("call reset() before step()")
+        check_action_shape(action, self.spec)
         arrays, device = self._arrays, self.spec.device
-        if action.shape != arrays.action.shape:
-            wanted = arrays.action.shape
-            raise ValueError(f"expected actions of shape {wanted}, got {tuple(action.shape)}")
         np.copyto(arrays.action, action.detach().cpu().numpy(), casting="same_kind")
         self._crew.work(Command.STEP)
         return Step(
