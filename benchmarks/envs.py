@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from hpcpod.envs.gymnasium import PreprocessVecEnv
-from hpcpod.envs.torch_envs import DYNAMICS, TorchVecEnv
+from hpcpod.envs.torch_envs import CLASSIC, TorchVecEnv
 from hpcpod.envs.vec_env import Discrete, VecEnv, random_seeds
 
 SIZES = (1, 16, 256, 1024, 4096, 16384)
@@ -94,7 +94,7 @@ def main() -> None:
     torch.set_num_threads(1)
     names = ("torch", "gymnasium", "its Sync", "its NumPy")
     print(f"{'environment':26}{'N':>6}" + "".join(f"{name:>13}" for name in names))
-    for env_id in options.ids or DYNAMICS:
+    for env_id in options.ids or CLASSIC:
         for n in SIZES:
             found = rates(steppers(env_id, n), n, options.seconds)
             row = (f"{found[name]:13,.0f}" if name in found else f"{'-':>13}" for name in names)

@@ -28,12 +28,18 @@ class Move(NamedTuple):
     """float32 [N]."""
     terminated: Tensor
     """bool [N]."""
+    truncated: Tensor | None = None
+    """bool [N]: who is cut before the time limit, where not terminated; None: nobody."""
 
 
 class Dynamics(ABC):
-    """One task. The fields of the dataclass are what gymnasium takes as arguments (env.kwargs)."""
+    """One task. The fields of the dataclass are what env.kwargs may have: gymnasium's arguments."""
 
-    observation: ClassVar[Box]
+    @property
+    @abstractmethod
+    def observation(self) -> Box:
+        """Space of one environment's observation."""
+
     action: ClassVar[Box | Discrete]
     """As the policy sees it."""
     action_bounds: ClassVar[tuple[float, float] | None] = None
@@ -49,7 +55,7 @@ class Dynamics(ABC):
 
     @abstractmethod
     def observe(self, state: Tensor) -> Tensor:
-        """Observations of states, float32 [N, *observation], in memory of their own."""
+        """Observations of states, [N, *observation], in memory of their own."""
 
     @abstractmethod
     def step(self, state: Tensor, action: Tensor) -> Move:

@@ -1,7 +1,8 @@
 """Batched environments in torch alone: thousands step as a few tensor operations.
 
 They live on the device of the agent, and no step waits for it. The dynamics are in
-``classic_control``; here is what makes environments of them: episodes, time limits, seeds.
+``classic_control`` and ``toy``; here is what makes environments of them: episodes, time limits,
+seeds.
 """
 
 from __future__ import annotations
@@ -24,27 +25,38 @@ from hpcpod.envs.classic_control import (
     Move,
     Pendulum,
 )
+from hpcpod.envs.toy import Counter, Image, Memory
 from hpcpod.envs.vec_env import (
     Discrete,
     EnvSpec,
     State,
     Step,
+    check_action_shape,
     check_device,
     episode_seeds,
     given_seeds,
-    tensor_form,
 )
 from hpcpod.errors import Diverged, UnusableWrapper, UserError
 from hpcpod.plugins import suggest
 
-DYNAMICS: dict[str, type[Dynamics]] = {
+CLASSIC: dict[str, type[Dynamics]] = {
     "Acrobot-v1": Acrobot,
     "CartPole-v1": CartPole,
     "MountainCar-v0": MountainCar,
     "MountainCarContinuous-v0": MountainCarContinuous,
     "Pendulum-v1": Pendulum,
 }
-"""What there is, by gymnasium's ids."""
+"""Gymnasium's tasks, by its ids."""
+
+TOYS: dict[str, type[Dynamics]] = {
+    "hpcpod/Counter-v0": Counter,
+    "hpcpod/Image-v0": Image,
+    "hpcpod/Memory-v0": Memory,
+}
+"""Tasks for tests. gymnasium does not know them."""
+
+DYNAMICS = CLASSIC | TOYS
+"""What there is."""
 
 
 class Batch(NamedTuple):
@@ -112,7 +124,10 @@ def _move(
     """The dynamics, then steps so far and who is truncated."""
     move = dynamics.step(batch.state, action)
     elapsed = batch.elapsed + 1
-    return move, elapsed, (elapsed >= time_limit) & ~move.terminated
+    cut = elapsed >= time_limit
+    if move.truncated is not None:
+        cut = cut | move.truncated
+    return move, elapsed, cut & ~move.terminated
 
 
 class TorchVecEnv:
@@ -158,7 +173,7 @@ class TorchVecEnv:
         self._dynamics, self._time_limit = _configured(str(env), kind, kwargs or {})
         self.spec = EnvSpec(
             id=str(env),
-            observation=kind.observation,
+            observation=self._dynamics.observation,
             action=kind.action,
             num_envs=num_envs,
             device=device,
@@ -167,7 +182,6 @@ class TorchVecEnv:
             action_bounds=kind.action_bounds,
         )
         self._on_cpu = torch.device(device).type == "cpu"
-        self._action_shape = (num_envs, *tensor_form(kind.action)[0])
         self._batch: Batch | None = None
 
     def reset(self, seeds: Tensor | None = None) -> Tensor:
@@ -187,10 +201,7 @@ class TorchVecEnv:
         """
         if self._batch is None:
             raise RuntimeError("call reset() before step()")
-        if action.shape != self._action_shape:
-            raise ValueError(
-                f"expected actions of shape {self._action_shape}, got {tuple(action.shape)}"
-            )
+        check_action_shape(action, self.spec)
         if not self._on_cpu:
             self._batch, step = transition(self._dynamics, self._time_limit, self._batch, action)
             return step
