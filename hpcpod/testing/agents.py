@@ -1,14 +1,4 @@
-"""The contract of agents as tests: subclass it in a test file of your own and run pytest.
-
-::
-
-    from hpcpod.testing import AgentContract
-
-    class TestMyAgent(AgentContract):
-        agent = "my_pkg.mod:MyAgent"
-        env = "CartPole-v1"
-        config = {"horizon": 16}
-"""
+"""The contract of agents as tests."""
 
 from __future__ import annotations
 
@@ -21,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
@@ -42,13 +33,6 @@ from hpcpod.records import Checkpoint
 from hpcpod.storage.blobs import Blobs
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.quarantine import Quarantine
-
-try:
-    import pytest
-except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError(
-        "hpcpod.testing needs pytest: pip install 'hpcpod[test]'", name=missing.name
-    ) from missing
 
 WARM_UP = 7
 """Iterations (collect, update) after which an agent must have begun to learn."""

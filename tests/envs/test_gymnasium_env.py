@@ -126,20 +126,6 @@ def test_cartpole_ends_and_is_truncated_where_gymnasium_says_so() -> None:
     assert episode > 10
 
 
-def test_an_episode_seed_gives_the_same_episodes_in_a_batch_of_any_size() -> None:
-    seeds = random_seeds("panel", count=4)
-    batch = PreprocessVecEnv("CartPole-v1", 4)
-    batch.reset(seeds)
-    actions = some_actions(batch, 100)
-    together = [batch.step(action) for action in actions]
-    for i in range(4):
-        alone = PreprocessVecEnv("CartPole-v1", 1)
-        alone.reset(seeds[i : i + 1])
-        for action, step in zip(actions, together, strict=True):
-            single = alone.step(action[i : i + 1])
-            assert_equal([single], [Step(*(t[i : i + 1] for t in step))])
-
-
 @pytest.mark.parametrize(
     "env_id", [*CLASSIC, "tests.envs.small_envs:Counting", "tests.envs.small_envs:Drawing"]
 )
