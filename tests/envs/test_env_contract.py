@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import pytest
@@ -63,15 +64,11 @@ class TestGymnasiumsImages(TestGymnasium):
     how: ClassVar[dict[str, Any]] = {"env": partial(Bright, discrete=True)}
 
 
+@pytest.mark.skipif(find_spec("mujoco") is None, reason="pip install 'hpcpod[mujoco]'")
 class TestMujoco(TestGymnasium):
     how: ClassVar[dict[str, Any]] = {"env": "Ant-v5", "backend": "mujoco", "kwargs": SHORT}
     num_envs = 3
     steps = 150
-
-    @pytest.fixture(scope="class", autouse=True)
-    @staticmethod
-    def _simulator() -> None:
-        pytest.importorskip("mujoco", reason="pip install 'hpcpod[mujoco]'")
 
 
 class TestTorch(TestGymnasium):
