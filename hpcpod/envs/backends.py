@@ -1,0 +1,96 @@
+"""What can be said of backends and simulators without importing them: login nodes list them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+
+@dataclass(frozen=True)
+class Package:
+    """What must be importable, and what pip is told to install it."""
+
+    modules: tuple[str, ...] = ()
+    """Top-level names, such as ``mujoco``."""
+    extra: str = ""
+    """The requirement that has them, such as ``hpcpod[mujoco]``."""
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The modules that can't be found; none is imported."""
+        return tuple(name for name in self.modules if not is_there(name))
+
+    @property
+    def install(self) -> str:
+        """The line to type."""
+        return pip_line(self.extra)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a backend says of itself."""
+
+    package: Package
+    """What it imports."""
+    steps: str
+    """What it steps, in words."""
+    device: str
+    """Where it does so, in words."""
+    ids: tuple[str, ...] = ()
+    """Every id that it steps; none if they can't be told in advance."""
+
+
+GYMNASIUM = "gymnasium"
+
+BACKENDS: Mapping[str, Facts] = {
+    "hpcpod.envs.gymnasium:PreprocessVecEnv": Facts(
+        Package((GYMNASIUM, "torch"), "hpcpod"),
+        "any gymnasium id, and any class by its path (pkg.mod:EnvClass)",
+        "one CPU thread; several by env.processes",
+    ),
+    "hpcpod.envs.mujoco.env:MujocoVecEnv": Facts(
+        Package(("mujoco", GYMNASIUM, "torch"), "hpcpod[mujoco]"),
+        "gymnasium's MuJoCo tasks in batches",
+        "as many CPU threads as resources.cpus_per_pod says",
+        (
+            "Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "InvertedDoublePendulum-v5",
+            "InvertedPendulum-v5", "Pusher-v5", "Reacher-v5", "Swimmer-v5", "Walker2d-v5",
+        ),
+    ),
+    "hpcpod.envs.torch_envs:TorchVecEnv": Facts(
+        Package(("torch",), "hpcpod"),
+        "classic control by thousands",
+        "the agent's device, a CPU or a GPU",
+        ("Acrobot-v1", "CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"),
+    ),
+}  # fmt: skip
+"""By the path that the entry point has."""
+
+FAMILIES: Mapping[str, Package] = {
+    "classic_control": Package(),
+    "toy_text": Package(),
+    # Its renderer, which an environment makes before anybody renders, imports imageio.
+    "mujoco": Package(("mujoco", "imageio"), "hpcpod[mujoco]"),
+    "box2d": Package(("Box2D", "pygame"), "gymnasium[box2d]"),
+    "phys2d": Package(("jax", "flax"), "gymnasium[jax]"),
+    "tabular": Package(("jax", "flax"), "gymnasium[jax]"),
+    "atari": Package(("ale_py",), "gymnasium[atari]"),
+}
+"""What gymnasium's own families need, by their folder in it; the last one is a package apart."""
+
+ATARI = "ale_py:ALE/<Game>-v5, such as ale_py:ALE/Pong-v5"
+"""Atari's ids, which gymnasium knows once their package is imported: that is before the colon."""
+
+
+def is_there(module: str) -> bool:
+    """Whether a top-level module could be imported, as far as can be seen without doing so."""
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # refused by a hook, or half loaded
+        return False
+
+
+def pip_line(requirement: str) -> str:
+    """What to type to have a package; quoted, for shells take brackets for patterns."""
+    return f'pip install "{requirement}"'
