@@ -40,12 +40,16 @@ def load_file(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
         )
     if not isinstance(data, dict):
         raise ConfigError(str(path), ["expected 'key: value' lines", *problems])
-    for override in overrides:
-        problems += _assign(data, override)
-    config, wrong = build(RunConfig, data)
-    if config is None or problems:
-        raise ConfigError(str(path), problems + wrong)
-    return config
+    return _built(data, overrides, problems, str(path))
+
+
+def from_words(data: Mapping[str, Any], overrides: Sequence[str], *, source: str) -> RunConfig:
+    """The configuration in plain data, with ``a.b=c`` overrides as ``load_file`` has.
+
+    Raises:
+        ConfigError: says every problem.
+    """
+    return _built(_plain(data), overrides, [], source)
 
 
 def from_mapping(
@@ -101,6 +105,18 @@ def value_from_plain(data: Any) -> Value:
     if builder.problems:
         raise ConfigError("the hyperparameter", builder.problems)
     return value
+
+
+def _built(
+    data: dict[str, Any], overrides: Sequence[str], problems: list[str], source: str
+) -> RunConfig:
+    """What the data says once the overrides are in it; ``problems`` are those met before."""
+    for override in overrides:
+        problems += _assign(data, override)
+    config, wrong = build(RunConfig, data)
+    if config is None or problems:
+        raise ConfigError(source, problems + wrong)
+    return config
 
 
 def _plain(data: Any) -> Any:

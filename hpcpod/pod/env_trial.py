@@ -1,0 +1,239 @@
+"""A trial of an environment, apart from any run: its spec, its contract, its speed."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hpcpod.config.schema import RunConfig
+from hpcpod.envs.plain import spec_to_plain
+from hpcpod.envs.threads import env_threads
+from hpcpod.envs.vec_env import (
+    Box,
+    Discrete,
+    EnvSpec,
+    State,
+    Step,
+    VecEnv,
+    check_env,
+    random_seeds,
+    tensor_form,
+)
+from hpcpod.errors import Diverged, EnvFailed, UserError, in_words, out_of_memory
+from hpcpod.pod.numerics import numerics
+from hpcpod.pod.pod import env_factory
+
+STEPS = 1000
+"""Steps of the batch in which the contract is checked, if nobody asks for another number."""
+LONGEST = 5000
+"""Steps that it is checked for at most, if nobody asks, in order to see an episode end."""
+PATIENCE = 15.0
+"""Seconds: a batch that would take longer to make and reset is left out of the measurement."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class About:
+    """An environment that could be made."""
+
+    spec: Mapping[str, Any]
+    """Its ``EnvSpec`` as plain data; each space says its ``kind``."""
+    saves_state: bool
+    """Whether its whole state can be saved, and a round go on in the middle."""
+    threads: int
+    """Threads that a simulator may use in one process."""
+    processes: int
+    """Processes that step it."""
+
+
+@dataclass(frozen=True)
+class Contract:
+    """That it has kept every promise of ``VecEnv`` that could be seen."""
+
+    steps: int
+    """Steps of the batch."""
+    num_envs: int
+    """Environments in it."""
+    ends: int
+    """Ends of episodes that were seen; without one, what is promised of them was not checked."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast it steps under random actions."""
+
+    num_envs: int
+    """Environments in the batch."""
+    steps_per_second: float | None
+    """Environment steps, over the batch; None: not measured, it would have taken too long."""
+    make_seconds: float
+    """What it took to make and reset the batch; of one not measured, an estimate."""
+
+
+def try_env(
+    config: RunConfig,
+    device: str,
+    sizes: Sequence[int],
+    *,
+    steps: int | None = None,
+    seconds: float = 1.0,
+    tell: Tell = lambda text: None,
+) -> Iterator[About | Contract | Speed]:
+    """Make the environment of a configuration, check its contract and measure its speed.
+
+    Args:
+        config: its ``env``, ``pod`` and ``resources`` count.
+        device: where the tensors live.
+        sizes: environments in the batches whose speed is measured, ascending.
+        steps: of the contract's batch of ``env.num_envs``. None: ``STEPS``, or as many as the
+            time limit needs to be seen, up to ``LONGEST``.
+        seconds: to measure each size for, at least.
+        tell: told what is being done.
+
+    Yields:
+        What was found out, at once: an ``About``, a ``Contract``, and a ``Speed`` for each size.
+
+    Raises:
+        UserError: the environment can't be made, or breaks a promise, or raises.
+    """
+    make = env_factory(config, device)
+    num_envs = config.env.num_envs
+    with numerics(config), _blamed_on(config.env.id):
+        tell(f"making N = {num_envs}")
+        with contextlib.closing(make(num_envs)) as env:
+            env.reset(random_seeds("trial", count=num_envs))
+            saves = env.state() is not None
+            processes = min(config.env.processes, num_envs)
+            yield About(spec_to_plain(env.spec), saves, env_threads(), processes)
+            yield _contract(env, steps or _steps(env.spec), tell)
+        before: Speed | None = None
+        for size in sizes:
+            before = _speed(make, size, seconds, before, tell)
+            yield before
+
+
+def _steps(spec: EnvSpec) -> int:
+    limit = (spec.max_episode_steps or 0) + 50  # check_env goes back a few in the middle
+    return max(STEPS, limit if limit <= LONGEST else 0)
+
+
+def _contract(env: VecEnv, steps: int, tell: Tell) -> Contract:
+    tell(f"checking the contract in {steps} steps")
+    watched = _Watched(env, steps, tell)
+    check_env(watched, steps)
+    return Contract(steps, env.spec.num_envs, watched.ends)
+
+
+class _Watched:
+    """An environment that tells how many steps it was asked for, and counts ends of episodes."""
+
+    def __init__(self, env: VecEnv, expected: int, tell: Tell) -> None:
+        self.spec = env.spec
+        self._env = env
+        self._expected = expected
+        self._tell = tell
+        self._told = time.monotonic()
+        self._steps = 0
+        self._ends = 0
+        self._last: Step | None = None
+
+    @property
+    def ends(self) -> int:
+        """Ends of episodes so far."""
+        # Counted a step later: by then the check has seen that these are tensors of booleans.
+        if self._last is not None:
+            ended = (self._last.terminated | self._last.truncated) & self._last.valid
+            self._ends += int(ended.sum())
+            self._last = None
+        return self._ends
+
+    def reset(self, seeds: Tensor | None = None) -> Tensor:
+        """See ``VecEnv``, as for the others."""
+        return self._env.reset(seeds)
+
+    def step(self, action: Tensor) -> Step:
+        """Counts it."""
+        self._ends = self.ends
+        step = self._env.step(action)
+        self._last, self._steps = step, self._steps + 1
+        if time.monotonic() - self._told >= 0.2:
+            self._told = time.monotonic()
+            done = min(self._steps, self._expected)  # going back to a saved state takes more
+            self._tell(f"checking the contract: {done} of {self._expected} steps")
+        return step
+
+    def state(self) -> State | None:
+        """As it is."""
+        return self._env.state()
+
+    def restore(self, state: State) -> None:
+        """As it is."""
+        self._env.restore(state)
+
+    def close(self) -> None:
+        """As it is."""
+        self._env.close()
+
+
+def _speed(
+    make: Callable[[int], VecEnv], size: int, seconds: float, before: Speed | None, tell: Tell
+) -> Speed:
+    if before is not None:
+        estimate = before.make_seconds * size / before.num_envs
+        if estimate > PATIENCE:
+            return Speed(size, None, estimate)
+    tell(f"measuring the speed with N = {size}")
+    began = time.monotonic()
+    with contextlib.closing(make(size)) as env:
+        env.reset(random_seeds("speed", count=size))
+        made = time.monotonic() - began
+        return Speed(size, _steps_per_second(env, seconds), made)
+
+
+def _steps_per_second(env: VecEnv, seconds: float) -> float:
+    actions = _random_actions(env.spec, 16)
+    env.step(actions[0])  # the first one may compile, or allocate
+    valid: list[Tensor] = []
+    began = time.monotonic()
+    for action in itertools.cycle(actions):
+        valid.append(env.step(action).valid)
+        if time.monotonic() - began >= seconds:
+            break
+    valid[-1].cpu()  # a GPU may still be at work
+    elapsed = time.monotonic() - began
+    return int(torch.stack(valid).sum()) / elapsed
+
+
+def _random_actions(spec: EnvSpec, count: int) -> list[Tensor]:
+    """Uniform ones, on the environment's device."""
+    space, generator = spec.action, torch.Generator().manual_seed(0)
+    draw = torch.rand((count, spec.num_envs, *tensor_form(space)[0]), generator=generator)
+    if isinstance(space, Box):
+        draw = 2 * draw - 1
+    else:
+        draw = (draw * torch.tensor(space.n if isinstance(space, Discrete) else space.nvec)).long()
+    return list(draw.to(spec.device))
+
+
+@contextlib.contextmanager
+def _blamed_on(name: str) -> Iterator[None]:
+    """Have whatever the environment raises be its author's mistake, in one sentence."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (Diverged, EnvFailed) as error:
+        raise UserError(str(error)) from error
+    except (Exception, SystemExit) as error:  # an environment may raise whatever it likes
+        if out_of_memory(error):
+            said = f"{name} needs more memory than there is; ask for fewer environments"
+            raise UserError(f"{said} (--num-envs)") from error
+        raise UserError(f"{name} raised {in_words(error)}") from error
