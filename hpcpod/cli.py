@@ -8,17 +8,34 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hpcpod import __version__, commands, plugins
+from hpcpod import __version__, commands, env_commands, plugins
 from hpcpod.errors import exit_code
 
 EPILOG = """\
 A first run on this machine:   hpcpod launch configs/cartpole.yaml
 The same run on Slurm:         hpcpod launch configs/cartpole.yaml --cluster slurm
 Look at it from any node:      hpcpod status NAME    hpcpod leaderboard NAME
+What can be trained in here:   hpcpod envs    hpcpod envs check Ant-v5 --backend mujoco
 Use what it found:             python -c 'import hpcpod; policy = hpcpod.load_policy("NAME")'
 
 RUN is a run's folder, or its name under runs/ (or under $HPCPOD_RUNS).
 Exit codes: 0 done, 1 failed, 2 a mistake in what was asked for, 75 paused or to be requeued.
+"""
+
+ENVS = """\
+What is listed was found without importing a simulator, so a login node can tell. `hpcpod envs
+check ENV` makes one and runs it:
+  hpcpod envs check CartPole-v1
+  hpcpod envs check Ant-v5 --backend mujoco --set resources.cpus_per_pod=4
+  hpcpod envs check my_pkg.mod:MyEnv --num-envs 64 --processes 4 --set env.kwargs.level=2
+  hpcpod envs check configs/cartpole.yaml
+"""
+
+CHECK = """\
+It makes the environment as a run would, prints its spec, steps it at random, checks every promise
+of the contract that can be seen (hpcpod.envs.vec_env: the true observation at the end of an
+episode, seeds, copies, states that can be gone back to), and measures its speed. What can't be
+made or breaks a promise is one sentence and exit code 2.
 """
 
 Add = Callable[..., argparse.ArgumentParser]
@@ -43,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
     _add_makers(add)
     _add_lookers(add)
     _add_doers(add)
+    _add_envs(add)
     return top
 
 
@@ -66,6 +84,16 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number, at least 1, got '{text}'")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 3600:
+        raise argparse.ArgumentTypeError(f"expected seconds, above 0 and below 3600, got '{text}'")
+    return seconds
 
 
 def _placed(verb: argparse.ArgumentParser) -> None:
@@ -137,6 +165,47 @@ def _add_doers(add: Add) -> None:
     verb = add("export", commands.export, "write the best policy so far to a file")
     _run(verb)
     verb.add_argument("to", metavar="FILE", nargs="?", type=Path, help="default: RUN/best.h5")
+
+
+def _add_envs(add: Add) -> None:
+    verb = add("envs", env_commands.envs, "what environments can be had here, or a trial of one")
+    verb.formatter_class = argparse.RawDescriptionHelpFormatter
+    verb.epilog = ENVS
+    _json(verb)
+    verb = verb.add_subparsers(metavar="check").add_parser(
+        "check", help="make an environment, check its contract and measure its speed",
+        description=CHECK, formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    verb.set_defaults(command=env_commands.check)
+    verb.add_argument(
+        "env", metavar="ENV",
+        help="a gymnasium id, the path of a class (pkg.mod:MyEnv), or a configuration (a .yaml)",
+    )  # fmt: skip
+    verb.add_argument("--backend", metavar="B", help="a backend of `hpcpod envs`, or its path")
+    verb.add_argument(
+        "--num-envs", type=_count, metavar="N",
+        help="environments in the batch; by default the contract is checked with 8, or as the"
+        " configuration says, and the speed measured with 1, 16 and 256",
+    )  # fmt: skip
+    verb.add_argument("--processes", type=_count, metavar="P", help="that step a part of them each")
+    verb.add_argument(
+        "--device", default="cpu", metavar="D", help="where the tensors live (default: cpu)"
+    )
+    verb.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+        help="set a field, such as env.kwargs.g=5 (Pendulum-v1) or resources.cpus_per_pod=4",
+    )  # fmt: skip
+    verb.add_argument(
+        "--steps", type=_count, metavar="N",
+        help="steps to check the contract for (default: 1000, or to the time limit's end)",
+    )  # fmt: skip
+    verb.add_argument(
+        "--seconds", type=_seconds, default=1.0, metavar="S",
+        help="to measure each batch's speed for (default: 1)",
+    )  # fmt: skip
+    verb.add_argument(
+        "--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, for scripts"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,241 @@
+"""What the verb ``envs`` does: list the environments that can be had here, or try one."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+import textwrap
+import time
+from argparse import Namespace
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hpcpod import plugins
+from hpcpod.commands import say, say_json
+from hpcpod.config.loading import from_mapping, from_words, load_file
+from hpcpod.config.schema import RunConfig
+from hpcpod.display import count
+from hpcpod.env_listing import Backend, Family, Listing, list_envs
+
+SIZES = (1, 16, 256)
+"""Environments in the batches whose speed is measured."""
+
+_NAMES = {
+    "classic_control": "classic control", "toy_text": "toy text", "mujoco": "MuJoCo",
+    "box2d": "Box2D", "atari": "Atari", "phys2d": "JAX physics", "tabular": "JAX toy text",
+}  # fmt: skip
+
+
+def envs(options: Namespace) -> int:
+    """``hpcpod envs``: every backend, what it steps, and what is missing for it."""
+    found = list_envs()
+    if options.json:
+        say_json(dataclasses.asdict(found))
+        return 0
+    say(_place(found))
+    for backend in found.backends:
+        say()
+        for line in _backend_lines(backend):
+            say(line)
+    say()
+    say("try one: hpcpod envs check CartPole-v1")
+    return 0
+
+
+def _place(found: Listing) -> str:
+    threads = f"{found.cpu_threads} CPU thread{'s' if found.cpu_threads > 1 else ''}"
+    gpus = f"{len(found.gpus)} GPU{'s' if len(found.gpus) > 1 else ''}" if found.gpus else "no GPU"
+    packages = ", ".join(f"{name} {version}" for name, version in found.versions.items() if version)
+    blind = found.gpus and (found.versions.get("torch") or "").endswith("+cpu")
+    note = "\nthis torch is a build for CPUs: it can't use the GPU" if blind else ""
+    return f"here: {threads}, {gpus}; {packages}{note}"
+
+
+def _backend_lines(backend: Backend) -> Iterable[str]:
+    state = "usable" if backend.usable else f"not usable: {backend.why_not}; {backend.install}"
+    of = "" if backend.source.startswith("hpcpod ") else f" ({backend.source})"
+    yield f"{backend.name}{of}: {state}"
+    yield from _row("steps", backend.steps)
+    yield from _row("on", backend.device)
+    if backend.ids:
+        yield from _row("ids", " ".join(backend.ids))
+    for family in backend.families:
+        yield from _family_lines(family)
+
+
+def _family_lines(family: Family) -> Iterable[str]:
+    name = _NAMES.get(family.name, family.name)
+    if family.missing:
+        yield from _row(name, f"not installed: {', '.join(family.missing)}; {family.install}")
+        name = ""
+    yield from _row(name, " ".join(family.ids) or family.note)
+
+
+def _row(title: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text, 100, initial_indent=f"  {title:<17}", subsequent_indent=" " * 19,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def check(options: Namespace) -> int:
+    """``hpcpod envs check``: make an environment, check its contract, measure its speed."""
+    config = _config(options)
+    sizes = [options.num_envs] if options.num_envs else _sizes(options, config)
+    results: dict[str, Any] = {"backend": config.env.backend}
+    progress = _Progress()
+    trial = plugins.load("hpcpod.pod.env_trial:try_env")(
+        config, options.device, sizes, steps=options.steps, seconds=options.seconds,
+        tell=progress.tell,
+    )  # fmt: skip
+    try:
+        for result in trial:
+            progress.clear()
+            kind, found = type(result).__name__, dataclasses.asdict(result)
+            if kind == "Speed":
+                results.setdefault("speed", []).append(found)
+            else:
+                results[kind.lower()] = found
+            if not options.json:
+                _SAY[kind](found)
+    finally:
+        progress.clear()
+    if options.json:
+        say_json(results)
+    return 0
+
+
+def _sizes(options: Namespace, config: RunConfig) -> list[int]:
+    """The usual ones, and a configuration's own; a process needs an environment at least."""
+    own = [config.env.num_envs] if _is_file(options.env) else []
+    return sorted({max(size, config.env.processes) for size in (*SIZES, *own)})
+
+
+def _is_file(word: str) -> bool:
+    return word.endswith((".yaml", ".yml"))
+
+
+def _config(options: Namespace) -> RunConfig:
+    """The configuration file that was named, or a small one around the environment that was.
+
+    Raises:
+        ConfigError: says every problem.
+    """
+    given = {
+        "backend": options.backend,
+        "num_envs": options.num_envs,
+        "processes": options.processes,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    if _is_file(options.env):
+        config = load_file(options.env, options.overrides)
+        plugins.look_in([str(Path(options.env).absolute().parent)])
+        return from_mapping(config, {"env": given}, source=options.env)
+    small = {"name": "check", "env": {"id": options.env, **given}}
+    return from_words(small, options.overrides, source=options.env)
+
+
+class _Progress:
+    """What is being done now, on standard error: results alone go to standard output.
+
+    A terminal has one line, which the next one overwrites. A log gets a line after each ten
+    seconds without one: what takes long is seen to go on, and a short trial leaves nothing there.
+    """
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._told = time.monotonic()
+
+    def tell(self, text: str) -> None:
+        """Say it, or leave it."""
+        now = time.monotonic()
+        if self._terminal:
+            sys.stderr.write(f"\r\x1b[K{text} ...")
+        elif now - self._told >= 10.0:
+            self._told = now
+            sys.stderr.write(f"{text} ...\n")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Make room for a result on a terminal."""
+        if self._terminal:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _say_about(found: Mapping[str, Any]) -> None:
+    spec = found["spec"]
+    say(f"{spec['id']}: N = {spec['num_envs']} on {spec['device']}")
+    limit = spec["max_episode_steps"]
+    rows = {
+        "observation": _space(spec["observation"]),
+        "action": _space(spec["action"]) + _stands_for(spec["action_bounds"]),
+        "time limit": f"{limit} steps" if limit else "none that it tells of",
+        "engine": spec["engine"],
+        "stepped by": f"{found['processes']} process, {found['threads']} thread"
+        if found["processes"] == 1
+        else f"{found['processes']} processes",
+        "seeded": "yes: a seed decides its episode"
+        if spec["seeded"]
+        else "no: episodes differ each time, whatever the seeds",
+        "final_obs": "yes: where an episode ends, the true successor is given"
+        if spec["final_obs"]
+        else "no: where an episode ends, the state that was acted on stands for its successor",
+        "state": "can be saved: a stopped round goes on where it was"
+        if found["saves_state"]
+        else "can't be saved: a stopped round is done again from its start",
+    }
+    for name, words in rows.items():
+        say(f"  {name:<13}{words}")
+
+
+def _space(space: Mapping[str, Any]) -> str:
+    if space["kind"] == "Discrete":
+        return f"one of {space['n']} choices"
+    if space["kind"] == "MultiDiscrete":
+        return f"{len(space['nvec'])} choices at once, of {', '.join(map(str, space['nvec']))}"
+    what = "image, bytes" if space["dtype"] == "uint8" else "box of " + space["dtype"]
+    return f"{what} {list(space['shape'])}, {_range(space['low'], space['high'])}"
+
+
+def _stands_for(bounds: Any) -> str:
+    return f", which stand for {_range(*bounds)}" if bounds is not None else ""
+
+
+def _range(low: Any, high: Any) -> str:
+    """Bounds, of which each is one number or one per element: the widest."""
+    lows, highs = ([b] if isinstance(b, (int, float)) else b for b in (low, high))
+    if not lows or not highs:
+        return "empty"
+    if min(lows) == -math.inf and max(highs) == math.inf:
+        return "unbounded"
+    return f"{min(lows):.6g} to {max(highs):.6g}"
+
+
+def _say_contract(found: Mapping[str, Any]) -> None:
+    ends = found["ends"]
+    say(
+        f"contract: kept in {found['steps']} random steps of N = {found['num_envs']}, "
+        + (
+            f"with {ends} end{'s' if ends > 1 else ''} of episodes"
+            if ends
+            else "in which no episode ended: what is promised of ends was not seen (--steps)"
+        )
+    )
+
+
+def _say_speed(found: Mapping[str, Any]) -> None:
+    size, speed = found["num_envs"], found["steps_per_second"]
+    if speed is None:
+        say(
+            f"speed with N = {size}: not measured, for making them would take about"
+            f" {found['make_seconds']:.0f} s (--num-envs {size} does it)"
+        )
+    else:
+        made = f"made and reset in {found['make_seconds']:.2g} s"
+        say(f"speed with N = {size:>3}: {count(speed):>5} environment steps/s, {made}")
+
+
+_SAY = {"About": _say_about, "Contract": _say_contract, "Speed": _say_speed}
