@@ -123,12 +123,8 @@ def _config(options: Namespace) -> RunConfig:
     Raises:
         ConfigError: says every problem.
     """
-    given = {
-        "backend": options.backend,
-        "num_envs": options.num_envs,
-        "processes": options.processes,
-    }
-    given = {name: value for name, value in given.items() if value is not None}
+    named = ("backend", "num_envs", "processes", "python")
+    given = {name: vars(options)[name] for name in named if vars(options)[name] is not None}
     if _is_file(options.env):
         config = load_file(options.env, options.overrides)
         plugins.look_in([str(Path(options.env).absolute().parent)])
@@ -174,9 +170,7 @@ def _say_about(found: Mapping[str, Any]) -> None:
         "action": _space(spec["action"]) + _stands_for(spec["action_bounds"]),
         "time limit": f"{limit} steps" if limit else "none that it tells of",
         "engine": spec["engine"],
-        "stepped by": f"{found['processes']} process, {found['threads']} thread"
-        if found["processes"] == 1
-        else f"{found['processes']} processes",
+        "stepped by": _steppers(found),
         "seeded": "yes: a seed decides its episode"
         if spec["seeded"]
         else "no: episodes differ each time, whatever the seeds",
@@ -189,6 +183,15 @@ def _say_about(found: Mapping[str, Any]) -> None:
     }
     for name, words in rows.items():
         say(f"  {name:<13}{words}")
+
+
+def _steppers(found: Mapping[str, Any]) -> str:
+    threads, processes = found["threads"], found["processes"]
+    if found["python"] is not None:
+        return f"{processes} process{'es' if processes > 1 else ''} of {found['python']}"
+    if processes > 1:
+        return f"{processes} processes"
+    return f"this process, with at most {threads} thread{'s' if threads > 1 else ''}"
 
 
 def _space(space: Mapping[str, Any]) -> str:

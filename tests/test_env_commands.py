@@ -248,6 +248,10 @@ def test_processes_step_it_where_they_are_asked_for(
     words = ("envs", "check", "own_envs:Sound", "--processes", "2", *QUICK)
     assert main(words) == 0
     assert "  stepped by   2 processes\n" in capsys.readouterr().out
+    assert main(["envs", "check", "CartPole-v1", "--python", sys.executable, *QUICK]) == 0
+    said = capsys.readouterr().out
+    assert f"  stepped by   1 process of {sys.executable}\n" in said
+    assert "contract: kept" in said
 
 
 BROKEN: dict[str, tuple[list[str], str]] = {
@@ -260,6 +264,7 @@ BROKEN: dict[str, tuple[list[str], str]] = {
     "a field": (["Pendulum-v1", "--set", "env.kwarg.g=5"], "did you mean 'kwargs'?"),
     "no file": (["god.yaml"], "did you mean 'good.yaml'?"),
     "processes": (["CartPole-v1", "--processes", "9"], "processes must be at most num_envs"),
+    "python": (["CartPole-v1", "--python", "/no/python"], "/no/python"),
 }
 
 

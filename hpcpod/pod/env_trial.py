@@ -52,6 +52,8 @@ class About:
     """Threads that a simulator may use in one process."""
     processes: int
     """Processes that step it."""
+    python: str | None
+    """Another Python that runs these processes."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,8 @@ def try_env(
             env.reset(random_seeds("trial", count=num_envs))
             saves = env.state() is not None
             processes = min(config.env.processes, num_envs)
-            yield About(spec_to_plain(env.spec), saves, env_threads(), processes)
+            spec = spec_to_plain(env.spec)
+            yield About(spec, saves, env_threads(), processes, config.env.python)
             yield _contract(env, steps or _steps(env.spec), tell)
         before: Speed | None = None
         for size in sizes:
