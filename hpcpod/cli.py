@@ -172,7 +172,8 @@ def _add_envs(add: Add) -> None:
     verb.formatter_class = argparse.RawDescriptionHelpFormatter
     verb.epilog = ENVS
     _json(verb)
-    verb = verb.add_subparsers(metavar="check").add_parser(
+    verb.usage = "hpcpod envs [-h] [--json]\n       hpcpod envs check ENV [options]"
+    verb = verb.add_subparsers(metavar="check", prog="hpcpod envs").add_parser(
         "check", help="make an environment, check its contract and measure its speed",
         description=CHECK, formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
@@ -203,6 +204,10 @@ def _add_envs(add: Add) -> None:
     verb.add_argument(
         "--seconds", type=_seconds, default=1.0, metavar="S",
         help="to measure each batch's speed for (default: 1)",
+    )  # fmt: skip
+    verb.add_argument(
+        "--patience", type=_seconds, default=300.0, metavar="S",
+        help="to wait for one step, or for the making, before it is taken to hang (default: 300)",
     )  # fmt: skip
     verb.add_argument(
         "--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, for scripts"

@@ -39,6 +39,8 @@ sys.exit(main(sys.argv[1:]))
 """
 
 ENVS = """\
+import time
+
 import gymnasium
 import numpy as np
 from hpcpod.envs.gymnasium import PreprocessVecEnv
@@ -69,11 +71,14 @@ class Raising(Sound):
         raise RuntimeError("the simulator is gone")
 
 
-class Endless(Sound):
+class Heavy(Sound):
     def __init__(self):
-        import time
-
         time.sleep(0.07)
+
+
+class Hanging(Sound):
+    def step(self, action):
+        time.sleep(600)
 
 
 class Aliasing(PreprocessVecEnv):
@@ -279,6 +284,14 @@ def test_what_cannot_be_made_is_one_sentence(
 FAULTS: dict[str, tuple[list[str], str]] = {
     "nan": (["own_envs:NotANumber"], "own_envs:NotANumber: the reward of environment 0 is not"),
     "raises": (["own_envs:Raising"], "Raising raised RuntimeError: the simulator is gone"),
+    "hangs": (
+        ["own_envs:Hanging", "--patience", "3"],
+        "Hanging hangs: nothing has happened for 3 s while checking the contract in 60 steps; if",
+    ),
+    "hangs in a process": (
+        ["own_envs:Hanging", "--patience", "8", "--processes", "2"],
+        "Hanging hangs: nothing has happened for 8 s while ",
+    ),
     "aliases": (
         ["CartPole-v1", "--backend", "own_envs:Aliasing"],
         "CartPole-v1 breaks the environment contract: step() overwrites tensors",
@@ -303,7 +316,7 @@ def test_a_batch_that_takes_long_to_make_is_left_out(
     own: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--steps", "20", "--seconds", "0.01", "--set", "env.num_envs=1"]
-    assert main(["envs", "check", "own_envs:Endless", *words]) == 0
+    assert main(["envs", "check", "own_envs:Heavy", *words]) == 0
     said = capsys.readouterr().out
     assert "speed with N =  16: " in said
     assert "speed with N = 256: not measured" in said

@@ -47,7 +47,7 @@ BACKENDS: Mapping[str, Facts] = {
     "hpcpod.envs.gymnasium:PreprocessVecEnv": Facts(
         Package((GYMNASIUM, "torch"), "hpcpod"),
         "any gymnasium id, and any class by its path (pkg.mod:EnvClass)",
-        "one CPU thread; several by env.processes",
+        "one CPU thread; several by env.processes, another Python by env.python",
     ),
     "hpcpod.envs.mujoco.env:MujocoVecEnv": Facts(
         Package(("mujoco", GYMNASIUM, "torch"), "hpcpod[mujoco]"),

@@ -98,7 +98,7 @@ def try_env(
         steps: of the contract's batch of ``env.num_envs``. None: ``STEPS``, or as many as the
             time limit needs to be seen, up to ``LONGEST``.
         seconds: to measure each size for, at least.
-        tell: told what is being done.
+        tell: told what is being done, at least as often as a step of the batch takes.
 
     Yields:
         What was found out, at once: an ``About``, a ``Contract``, and a ``Speed`` for each size.
@@ -135,6 +135,19 @@ def _contract(env: VecEnv, steps: int, tell: Tell) -> Contract:
     return Contract(steps, env.spec.num_envs, watched.ends)
 
 
+def _paced(tell: Tell) -> Tell:
+    """The same, but heard no more often than a person can read."""
+    told = time.monotonic()
+
+    def paced(text: str) -> None:
+        nonlocal told
+        if time.monotonic() - told >= 0.2:
+            told = time.monotonic()
+            tell(text)
+
+    return paced
+
+
 class _Watched:
     """An environment that tells how many steps it was asked for, and counts ends of episodes."""
 
@@ -142,8 +155,7 @@ class _Watched:
         self.spec = env.spec
         self._env = env
         self._expected = expected
-        self._tell = tell
-        self._told = time.monotonic()
+        self._tell = _paced(tell)
         self._steps = 0
         self._ends = 0
         self._last: Step | None = None
@@ -167,10 +179,8 @@ class _Watched:
         self._ends = self.ends
         step = self._env.step(action)
         self._last, self._steps = step, self._steps + 1
-        if time.monotonic() - self._told >= 0.2:
-            self._told = time.monotonic()
-            done = min(self._steps, self._expected)  # going back to a saved state takes more
-            self._tell(f"checking the contract: {done} of {self._expected} steps")
+        done = min(self._steps, self._expected)  # going back to a saved state takes more
+        self._tell(f"checking the contract: {done} of {self._expected} steps")
         return step
 
     def state(self) -> State | None:
@@ -198,16 +208,17 @@ def _speed(
     with contextlib.closing(make(size)) as env:
         env.reset(random_seeds("speed", count=size))
         made = time.monotonic() - began
-        return Speed(size, _steps_per_second(env, seconds), made)
+        return Speed(size, _steps_per_second(env, seconds, _paced(tell)), made)
 
 
-def _steps_per_second(env: VecEnv, seconds: float) -> float:
+def _steps_per_second(env: VecEnv, seconds: float, tell: Tell) -> float:
     actions = _random_actions(env.spec, 16)
     env.step(actions[0])  # the first one may compile, or allocate
     valid: list[Tensor] = []
     began = time.monotonic()
     for action in itertools.cycle(actions):
         valid.append(env.step(action).valid)
+        tell(f"measuring the speed with N = {env.spec.num_envs}")
         if time.monotonic() - began >= seconds:
             break
     valid[-1].cpu()  # a GPU may still be at work

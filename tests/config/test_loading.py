@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hpcpod.config.loading import dump_yaml, from_mapping, load_file
+from hpcpod.config.loading import dump_yaml, from_mapping, from_words, load_file
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import Choice, LogUniform
 from hpcpod.errors import ConfigError
@@ -314,6 +314,16 @@ def test_an_override_that_is_not_yaml_is_said(tmp_path: Path) -> None:
 def test_file_and_overrides_say_their_problems_together(tmp_path: Path) -> None:
     found = problems(tmp_path, "name: 3\nname: 4\nseed: x\n", "round.episodes=0", "y")
     assert len(found) == 6, found
+
+
+def test_plain_data_takes_overrides_as_a_file_does(tmp_path: Path) -> None:
+    data = {"name": "x", "env": {"id": "y", "kwargs": {"a": 1}}}
+    words = ["env.kwargs.b=2", "env.num_envs=3"]
+    config = from_words(data, words, source="y")
+    assert config == load(tmp_path, "name: x\nenv: {id: y, kwargs: {a: 1, b: 2}, num_envs: 3}")
+    assert data == {"name": "x", "env": {"id": "y", "kwargs": {"a": 1}}}
+    with pytest.raises(ConfigError, match=r"^y has 2 problems\n"):
+        from_words(data, ["env.num_env=3", "z"], source="y")
 
 
 def test_the_dump_says_what_the_file_meant_to_every_reader(tmp_path: Path) -> None:
