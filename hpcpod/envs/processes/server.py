@@ -184,7 +184,7 @@ class VecTask:
         given, reward, done, extras = self.task.step(self.there(arrays["action"].copy()))
         obs, valid, ended = here(given["obs"]), ~self.ended, here(done).astype(bool)
         late = here(extras["time_outs"]).astype(bool) if "time_outs" in extras else ended & False
-        arrays["obs"][:], arrays["reward"][:], arrays["valid"][:] = obs, here(reward), valid
+        arrays["obs"][:], arrays["reward"][:], arrays["valid"][:] = obs, here(reward) * valid, valid
         arrays["terminated"][:] = ended & ~late & valid
         arrays["truncated"][:] = ended & late & valid
         arrays["next_obs"][ended] = obs[ended]
