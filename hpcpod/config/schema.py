@@ -39,8 +39,9 @@ class EnvConfig:
     """Which batched environment to use: ``auto``, ``gymnasium``, ``mujoco`` (its v5 tasks on all
     threads), ``torch`` (classic control in thousands, on the agent's device), ``vector`` (a
     gymnasium VectorEnv, which the path in ``id`` returns) or the path of another. ``auto`` is
-    ``gymnasium``. ``isaaclab``: what the path in ``id`` returns is Isaac Lab's. With ``python`` also
-    ``isaacgym``: ``id`` is a task's name (``Ant``), or the path of what gives a ``VecTask``."""
+    ``gymnasium``. ``isaaclab``: what the path in ``id`` returns is Isaac Lab's. With ``python``
+    also ``isaacgym``: ``id`` is a task's name (``Ant``), or the path of what gives a ``VecTask``.
+    """
     wrappers: tuple[Wrapper, ...] = ()
     """gymnasium wrappers, innermost first: ``pkg.mod:Name`` or ``{pkg.mod:Name: {arg: 1}}``."""
     kwargs: Mapping[str, object] = field(default_factory=dict)

@@ -60,9 +60,22 @@ BACKENDS: Mapping[str, Facts] = {
     ),
     "hpcpod.envs.torch_envs:TorchVecEnv": Facts(
         Package(("torch",), "hpcpod"),
-        "classic control by thousands",
+        "classic control by thousands, and toys whose every number can be told beforehand",
         "the agent's device, a CPU or a GPU",
-        ("Acrobot-v1", "CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"),
+        (
+            "Acrobot-v1", "CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0",
+            "Pendulum-v1", "hpcpod/Counter-v0", "hpcpod/Image-v0", "hpcpod/Memory-v0",
+        ),
+    ),
+    "hpcpod.envs.vector:GymnasiumVectorEnv": Facts(
+        Package((GYMNASIUM, "torch"), "hpcpod"),
+        "what a function gives (pkg.mod:make) that is a gymnasium.vector.VectorEnv",
+        "as the VectorEnv does",
+    ),
+    "hpcpod.envs.isaac_lab:IsaacLabVecEnv": Facts(
+        Package(("isaaclab",), "isaaclab"),
+        "what a function gives (pkg.mod:make) that is Isaac Lab's; tested over a fake alone",
+        "the simulator's GPU",
     ),
 }  # fmt: skip
 """By the path that the entry point has."""
