@@ -11,9 +11,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from hpcpod.envs.vec_env import Space, Step, tensor_form
 from hpcpod.errors import Diverged
 
 Array = npt.NDArray[Any]
+Form = tuple[tuple[int, ...], np.dtype[Any]]
+"""Shape and dtype."""
 
 
 def check_finite(env: str, field: str, values: Array) -> None:
@@ -38,6 +41,27 @@ def tensor(values: Array, device: str) -> Tensor:
     """The array as a tensor there; on the CPU they share their memory."""
     made = torch.from_numpy(values)
     return made if device == "cpu" else made.to(device)
+
+
+def as_step(
+    device: str,
+    obs: Array,
+    reward: Array,
+    terminated: Array,
+    truncated: Array,
+    next_obs: Array,
+    valid: Array | None = None,
+) -> Step:
+    """The arrays of a step, each the caller's own, as tensors there; all rows are valid if None."""
+    every = np.ones(len(obs), np.bool_) if valid is None else valid
+    parts = (obs, reward, terminated, truncated, next_obs, every)
+    return Step(*(tensor(part, device) for part in parts))
+
+
+def form_of(space: Space) -> Form:
+    """Of an element of a space as policies have it."""
+    shape, dtype = tensor_form(space)
+    return shape, np.dtype(str(dtype).removeprefix("torch."))
 
 
 def action_map(space: gym.Space[Any]) -> Callable[[Array], Array]:

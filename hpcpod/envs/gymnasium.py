@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hpcpod.envs import construct, observations, snapshot
-from hpcpod.envs.arrays import Array, action_map, check_finite, tensor
+from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, form_of, tensor
 from hpcpod.envs.construct import Env, Wrapper
 from hpcpod.envs.vec_env import (
     EnvSpec,
@@ -20,7 +20,6 @@ from hpcpod.envs.vec_env import (
     check_device,
     episode_seed,
     given_seeds,
-    tensor_form,
 )
 from hpcpod.errors import UserError
 
@@ -74,9 +73,8 @@ class PreprocessVecEnv:
             action_bounds=construct.action_bounds(first.action_space),
         )
         self._to_env = action_map(first.action_space)
-        shape, dtype = tensor_form(self.spec.observation)
+        shape, self._dtype = form_of(self.spec.observation)
         self._shape = (num_envs, *shape)
-        self._dtype = np.dtype(str(dtype).removeprefix("torch."))
         space = first.observation_space
         self._structure = space if observations.is_structured(space) else None
         start = np.asarray(getattr(space, "start", 0))
@@ -127,14 +125,7 @@ class PreprocessVecEnv:
             self._next_episode(i, obs)
         if ended:
             check_finite(self.spec.id, "observation", obs)
-        return Step(
-            obs=tensor(obs, self.spec.device),
-            reward=tensor(reward, self.spec.device),
-            terminated=tensor(terminated, self.spec.device),
-            truncated=tensor(truncated, self.spec.device),
-            next_obs=tensor(next_obs, self.spec.device),
-            valid=torch.ones(n, dtype=torch.bool, device=self.spec.device),
-        )
+        return as_step(self.spec.device, obs, reward, terminated, truncated, next_obs)
 
     def state(self) -> State | None:
         """Physics, random generators and counters of every environment, or None.

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hpcpod import plugins
 from hpcpod.envs import construct
-from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, check_device
+from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, check_action_shape, check_device
 from hpcpod.errors import Diverged, UserError
 
 Factory = Callable[..., Any]
@@ -147,10 +147,7 @@ def _copy(live: Tensor) -> Tensor:
 
 
 def _clipped(action: Tensor, spec: EnvSpec) -> Tensor:
-    assert isinstance(spec.action, Box)
-    wanted = (spec.num_envs, *spec.action.shape)
-    if tuple(action.shape) != wanted:
-        raise ValueError(f"expected actions of shape {wanted}, got {tuple(action.shape)}")
+    check_action_shape(action, spec)
     # On a GPU the host would have to wait for the answer.
     if spec.device == "cpu" and not bool(torch.isfinite(action).all()):
         raise Diverged(f"{spec.id}: an action is not finite")

@@ -230,7 +230,7 @@ class _ContractCheck:
         for i in range(steps):
             if i == steps // 2:
                 self._check_state()
-            action = self._random_action()
+            (action,) = random_actions(self._spec, 1, self._generator)
             kept, kept_obs = action.clone(), obs.clone()
             step = self._env.step(action)
             self._check_step(step)
@@ -330,7 +330,7 @@ class _ContractCheck:
         if state is None:
             return
         kept = {name: tensor.clone() for name, tensor in state.items()}
-        actions = [self._random_action() for _ in range(20)]
+        actions = random_actions(self._spec, 20, self._generator)
         once = [Step(*(t.clone() for t in self._env.step(action))) for action in actions]
         self._require(
             all(torch.equal(kept[name], tensor) for name, tensor in state.items()),
@@ -344,16 +344,17 @@ class _ContractCheck:
         )
         self._env.restore(kept)
 
-    def _random_action(self) -> Tensor:
-        space, n = self._spec.action, self._spec.num_envs
-        draw = torch.rand((n, *tensor_form(space)[0]), generator=self._generator)
-        if isinstance(space, Box):
-            draw = draw * 2 - 1
-        elif isinstance(space, Discrete):
-            draw = (draw * space.n).long()
-        else:
-            draw = (draw * torch.tensor(space.nvec)).long()
-        return draw.to(self._spec.device)
+
+def random_actions(spec: EnvSpec, count: int, generator: torch.Generator) -> list[Tensor]:
+    """Uniform ones for ``count`` steps of the batch, on its device."""
+    space = spec.action
+    draws = torch.rand((count, spec.num_envs, *tensor_form(space)[0]), generator=generator)
+    if isinstance(space, Box):
+        made = draws * 2 - 1
+    else:
+        n = space.n if isinstance(space, Discrete) else torch.tensor(space.nvec)
+        made = (draws * n).long()
+    return list(made.to(spec.device))
 
 
 def tensor_form(space: Space) -> tuple[tuple[int, ...], torch.dtype]:

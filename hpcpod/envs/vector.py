@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hpcpod import plugins
 from hpcpod.envs import construct, observations
-from hpcpod.envs.arrays import Array, action_map, check_finite, tensor
+from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, tensor
 from hpcpod.envs.vec_env import (
     EnvSpec,
     State,
@@ -141,15 +141,7 @@ class GymnasiumVectorEnv:
         if self._ended.any() and self._mode is AutoresetMode.DISABLED:
             obs = self._begin_where(self._ended)
         check_finite(self.spec.id, "observation", obs)
-        device = self.spec.device
-        return Step(
-            obs=tensor(obs, device),
-            reward=tensor(reward, device),
-            terminated=tensor(terminated, device),
-            truncated=tensor(truncated, device),
-            next_obs=tensor(next_obs, device),
-            valid=tensor(valid, device),
-        )
+        return as_step(self.spec.device, obs, reward, terminated, truncated, next_obs, valid)
 
     def state(self) -> State | None:
         """None: gymnasium's VectorEnvs can't be saved."""

@@ -16,15 +16,13 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.envs.plain import spec_to_plain
 from hpcpod.envs.threads import env_threads
 from hpcpod.envs.vec_env import (
-    Box,
-    Discrete,
     EnvSpec,
     State,
     Step,
     VecEnv,
     check_env,
+    random_actions,
     random_seeds,
-    tensor_form,
 )
 from hpcpod.errors import Diverged, EnvFailed, UserError, in_words, out_of_memory
 from hpcpod.pod.numerics import numerics
@@ -212,7 +210,7 @@ def _speed(
 
 
 def _steps_per_second(env: VecEnv, seconds: float, tell: Tell) -> float:
-    actions = _random_actions(env.spec, 16)
+    actions = random_actions(env.spec, 16, torch.Generator().manual_seed(0))
     env.step(actions[0])  # the first one may compile, or allocate
     valid: list[Tensor] = []
     began = time.monotonic()
@@ -224,17 +222,6 @@ def _steps_per_second(env: VecEnv, seconds: float, tell: Tell) -> float:
     valid[-1].cpu()  # a GPU may still be at work
     elapsed = time.monotonic() - began
     return int(torch.stack(valid).sum()) / elapsed
-
-
-def _random_actions(spec: EnvSpec, count: int) -> list[Tensor]:
-    """Uniform ones, on the environment's device."""
-    space, generator = spec.action, torch.Generator().manual_seed(0)
-    draw = torch.rand((count, spec.num_envs, *tensor_form(space)[0]), generator=generator)
-    if isinstance(space, Box):
-        draw = 2 * draw - 1
-    else:
-        draw = (draw * torch.tensor(space.n if isinstance(space, Discrete) else space.nvec)).long()
-    return list(draw.to(spec.device))
 
 
 @contextlib.contextmanager

@@ -12,14 +12,13 @@ from torch import Tensor
 
 from hpcpod.envs.vec_env import (
     Box,
-    Discrete,
     EnvSpec,
     Step,
     VecEnv,
     check_env,
     episode_seed,
+    random_actions,
     random_seeds,
-    tensor_form,
 )
 from hpcpod.errors import Diverged
 
@@ -294,15 +293,7 @@ def _seeds(spec: EnvSpec) -> Tensor:
 
 def _actions(spec: EnvSpec, count: int) -> list[Tensor]:
     """Random ones, the same every time."""
-    shape, _ = tensor_form(spec.action)
-    generator = torch.Generator().manual_seed(0)
-    draws = torch.rand((count, spec.num_envs, *shape), generator=generator)
-    if isinstance(spec.action, Box):
-        made = draws * 2 - 1
-    else:
-        n = spec.action.n if isinstance(spec.action, Discrete) else torch.tensor(spec.action.nvec)
-        made = (draws * n).long()
-    return list(made.to(spec.device))
+    return random_actions(spec, count, torch.Generator().manual_seed(0))
 
 
 def _play(env: VecEnv, seeds: Tensor, actions: Sequence[Tensor]) -> tuple[Tensor, list[Step]]:

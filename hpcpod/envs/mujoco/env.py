@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hpcpod import plugins
 from hpcpod.envs import construct
-from hpcpod.envs.arrays import Array, action_map, check_finite, tensor
+from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, tensor
 from hpcpod.envs.mujoco import arms, balance, runners
 from hpcpod.envs.mujoco.task import Task, options
 from hpcpod.envs.threads import env_threads
@@ -137,7 +137,7 @@ class MujocoVecEnv:
         if not self._seeds:
             raise RuntimeError("call reset() before step()")
         check_action_shape(action, self.spec)
-        task, device = self._task, self.spec.device
+        task = self._task
         scaled = self._to_env(action.detach().cpu().numpy())
         fields = self._simulations.step(scaled)
         places = task.place(fields)
@@ -153,14 +153,7 @@ class MujocoVecEnv:
         ended = np.flatnonzero(terminated | truncated)
         if len(ended):
             obs[ended] = self._begin(ended.tolist())
-        return Step(
-            obs=tensor(obs, device),
-            reward=tensor(reward, device),
-            terminated=tensor(terminated, device),
-            truncated=tensor(truncated, device),
-            next_obs=tensor(next_obs, device),
-            valid=torch.ones(len(obs), dtype=torch.bool, device=device),
-        )
+        return as_step(self.spec.device, obs, reward, terminated, truncated, next_obs)
 
     def state(self) -> State | None:
         """Physics and counters of every environment; None before the first reset."""

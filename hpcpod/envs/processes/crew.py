@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hpcpod.envs.arrays import Form
 from hpcpod.envs.plain import spec_to_plain
 from hpcpod.envs.processes.line import Command, Line
-from hpcpod.envs.processes.memory import Form, SharedArrays, nameless_file
+from hpcpod.envs.processes.memory import SharedArrays, nameless_file
 from hpcpod.envs.vec_env import EnvSpec, State
 from hpcpod.errors import (
     Diverged,
@@ -270,6 +271,14 @@ class Crew:
                 left -= os.eventfd_read(self._done)
             elif any(member.process.poll() is not None for member in self._members):
                 return
+
+
+def shared_out(request: Mapping[str, Any], num_envs: int, processes: int) -> list[dict[str, Any]]:
+    """The request to each process: its ``place``, and the rows from ``start`` to ``stop``."""
+    bounds = [num_envs * i // processes for i in range(processes + 1)]
+    return [
+        {**request, "place": i, "start": bounds[i], "stop": bounds[i + 1]} for i in range(processes)
+    ]
 
 
 def in_words(start: int, stop: int) -> str:

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hpcpod.envs.arrays import tensor
+from hpcpod.envs.arrays import as_step, tensor
 from hpcpod.envs.construct import Env, Wrapper, name_of
 from hpcpod.envs.plain import spec_from_plain
-from hpcpod.envs.processes.crew import Crew
+from hpcpod.envs.processes.crew import Crew, shared_out
 from hpcpod.envs.processes.line import Command
 from hpcpod.envs.vec_env import (
     EnvSpec,
@@ -79,14 +79,7 @@ class ProcessVecEnv:
             )
         check_device(device)
         request = _request(env, backend, wrappers, kwargs or {})
-        bounds = [num_envs * i // processes for i in range(processes + 1)]
-        self._crew = Crew(
-            request["env"],
-            [
-                {**request, "place": i, "start": bounds[i], "stop": bounds[i + 1]}
-                for i in range(processes)
-            ],
-        )
+        self._crew = Crew(request["env"], shared_out(request, num_envs, processes))
         self._end = weakref.finalize(self, self._crew.close)
         self.spec = _whole(self._crew.specs(), num_envs, device)
         self._arrays = self._crew.share(self.spec)
@@ -104,17 +97,13 @@ class ProcessVecEnv:
         if not self._begun:
             raise RuntimeError("call reset() before step()")
         check_action_shape(action, self.spec)
-        arrays, device = self._arrays, self.spec.device
+        arrays = self._arrays
         np.copyto(arrays.action, action.detach().cpu().numpy(), casting="same_kind")
         self._crew.work(Command.STEP)
-        return Step(
-            obs=tensor(arrays.obs.copy(), device),
-            reward=tensor(arrays.reward.copy(), device),
-            terminated=tensor(arrays.terminated.copy(), device),
-            truncated=tensor(arrays.truncated.copy(), device),
-            next_obs=tensor(arrays.next_obs.copy(), device),
-            valid=tensor(arrays.valid.copy(), device),
-        )
+        return as_step(
+            self.spec.device, arrays.obs.copy(), arrays.reward.copy(), arrays.terminated.copy(),
+            arrays.truncated.copy(), arrays.next_obs.copy(), arrays.valid.copy(),
+        )  # fmt: skip
 
     def state(self) -> State | None:
         """What each process's environments say, by its place; None if one of them says None."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hpcpod.envs.arrays import Array
-from hpcpod.envs.vec_env import EnvSpec, Space, tensor_form
+from hpcpod.envs.arrays import Array, Form, form_of
+from hpcpod.envs.vec_env import EnvSpec
 
 _ALIGNMENT = 64
 """Bytes of a cache line: two arrays never share one."""
@@ -26,10 +26,6 @@ def nameless_file() -> int:
         return os.memfd_create("hpcpod")
     with tempfile.TemporaryFile(dir="/dev/shm") as file:
         return os.dup(file.fileno())
-
-
-Form = tuple[tuple[int, ...], np.dtype[Any]]
-"""Shape and dtype."""
 
 
 class SharedArrays:
@@ -93,12 +89,6 @@ class SharedArrays:
         """bool [N]."""
         self.failed: Array = arrays["failed"]
         """bool [processes]: whether an error comes on the process's line."""
-
-
-def form_of(space: Space) -> Form:
-    """Of an element of a space as policies have it."""
-    shape, dtype = tensor_form(space)
-    return shape, np.dtype(str(dtype).removeprefix("torch."))
 
 
 def _batch(form: Form, count: int) -> Form:

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs import construct
-from hpcpod.envs.arrays import action_map, check_finite, tensor
+from hpcpod.envs.arrays import action_map, as_step, check_finite, tensor
 from hpcpod.envs.processes import server
-from hpcpod.envs.processes.crew import Crew
+from hpcpod.envs.processes.crew import Crew, shared_out
 from hpcpod.envs.processes.line import Command
-from hpcpod.envs.vec_env import EnvSpec, State, Step, check_device, given_seeds
+from hpcpod.envs.vec_env import EnvSpec, State, Step, check_action_shape, check_device, given_seeds
 from hpcpod.errors import UnsupportedSpace, UserError
 
 
@@ -49,15 +49,11 @@ class RemoteVecEnv:
         check_device(device)
         python, env, processes = check_python(config.python), config.id, config.processes
         processes = min(processes, num_envs)
-        bounds = [num_envs * i // processes for i in range(processes + 1)]
         request = {
             "env": env, "backend": config.backend, "wrappers": plain(config.wrappers),
             "kwargs": plain(config.kwargs), "path": own_folders(),
         }  # fmt: skip
-        requests = [
-            {**request, "place": i, "start": bounds[i], "stop": bounds[i + 1]}
-            for i in range(processes)
-        ]
+        requests = shared_out(request, num_envs, processes)
         # -E: PYTHONPATH and the like are meant for this Python.
         self._crew = Crew(env, requests, (python, "-E", "-u", str(Path(server.__file__))))
         self._end = weakref.finalize(self, self._crew.close)
@@ -78,7 +74,8 @@ class RemoteVecEnv:
         except UserError:
             self.close()
             raise
-        self._start = int(getattr(observed, "start", 0))
+        start = np.asarray(getattr(observed, "start", 0))
+        self._start = start if start.any() else None
         self._to_env = action_map(acted)
         assert acted.shape is not None and acted.dtype is not None
         self._arrays = self._crew.share(self.spec, (acted.shape, np.dtype(acted.dtype)))
@@ -89,7 +86,9 @@ class RemoteVecEnv:
         self._arrays.seeds[:] = given_seeds(seeds, self.spec.num_envs).cpu().numpy()
         self._crew.work(Command.RESET)
         self._begun = True
-        obs = self._arrays.obs - self._start if self._start else self._arrays.obs.copy()
+        obs = self._arrays.obs.copy()
+        if self._start is not None:
+            obs -= self._start
         check_finite(self.spec.id, "observation", obs)
         return tensor(obs, self.spec.device)
 
@@ -97,10 +96,8 @@ class RemoteVecEnv:
         """Step every environment; see ``VecEnv.step``."""
         if not self._begun:
             raise RuntimeError("call reset() before step()")
-        arrays, device = self._arrays, self.spec.device
-        if action.shape != arrays.action.shape:
-            wanted = arrays.action.shape
-            raise ValueError(f"expected actions of shape {wanted}, got {tuple(action.shape)}")
+        check_action_shape(action, self.spec)
+        arrays = self._arrays
         arrays.action[:] = self._to_env(action.detach().cpu().numpy())
         self._crew.work(Command.STEP)
         # One row of two is written only where an episode ends: of the rest the successor is obs.
@@ -108,18 +105,17 @@ class RemoteVecEnv:
         next_obs, ended = obs.copy(), arrays.terminated | arrays.truncated
         if ended.any():
             next_obs[ended] = arrays.next_obs[ended]
-        if self._start:
-            obs, next_obs = obs - self._start, next_obs - self._start
-        for name, values in (("observation", next_obs), ("observation", obs), ("reward", reward)):
-            check_finite(self.spec.id, name, values)
-        return Step(
-            obs=tensor(obs, device),
-            reward=tensor(reward, device),
-            terminated=tensor(arrays.terminated.copy(), device),
-            truncated=tensor(arrays.truncated.copy(), device),
-            next_obs=tensor(next_obs, device),
-            valid=tensor(arrays.valid.copy(), device),
-        )
+        if self._start is not None:
+            obs -= self._start
+            next_obs -= self._start
+        check_finite(self.spec.id, "observation", next_obs)
+        check_finite(self.spec.id, "reward", reward)
+        if ended.any():
+            check_finite(self.spec.id, "observation", obs)
+        return as_step(
+            self.spec.device, obs, reward, arrays.terminated.copy(), arrays.truncated.copy(),
+            next_obs, arrays.valid.copy(),
+        )  # fmt: skip
 
     def state(self) -> State | None:
         """None: what another Python holds can't be saved."""
