@@ -159,6 +159,10 @@ def _add_doers(add: Add) -> None:
     )  # fmt: skip
     verb = add("resume", commands.resume, "go on with a run that was paused or that lost its slots")
     _run(verb)
+    verb.add_argument(
+        "--any-engine", action="store_true",
+        help="compare scores by the simulators of today with those that the run has",
+    )  # fmt: skip
     verb = add("tick", commands.tick, "do once what the coordinator does: observe, plan, act")
     _run(verb)
     _json(verb)

@@ -188,7 +188,7 @@ def status(options: Namespace) -> int:
 def _say_outcome(now: Status) -> None:
     """Why the run was given up, if it was, and its best policy, if it has one."""
     if now.failure:
-        say(f"given up: {now.failure}")
+        say(f"{'paused' if now.state == 'paused' else 'given up'}: {now.failure}")
     best = now.best
     if best is None:
         return
@@ -347,6 +347,8 @@ def resume(options: Namespace) -> int:
         raise UserError(f"{run.name} is finished: there is nothing to resume")
     if run.local and run.folder.driven():
         raise UserError(f"another process runs {run.name} already; see `hpcpod status`")
+    if options.any_engine:
+        run.folder.forget_engines()
     paused = run.undrain()
     if run.local:
         return follow_here(run)

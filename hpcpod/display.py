@@ -154,9 +154,10 @@ def events(old: Board | None, new: Board, run: str) -> Iterator[str]:
             yield f"{name} scored its parent's panel {how} its parent did before it trained"
     for score in new.confirmed[len(old.confirmed) if old is not None else 0 :]:
         verdict = "" if score.purpose == "final" else ": confirmed" if score.passed else ": missed"
+        by = f", by {score.engine}" if score.engine else ""
         yield (
             f"{score.pod} round {score.round} on {score.episodes} fresh seeds"
-            f" ({score.purpose}): {interval(score.mean, score.low, score.high)}{verdict}"
+            f" ({score.purpose}{by}): {interval(score.mean, score.low, score.high)}{verdict}"
         )
 
 

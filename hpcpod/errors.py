@@ -14,6 +14,7 @@
     │   └── LaunchError           the scheduler refused; its own words are shown
     ├── StorageError              the shared filesystem did not do what it promised
     │   └── Corrupt               a file's checksum does not match: quarantined, never trusted
+    ├── EngineDiffers             a simulator here is not the one that computes the run's scores
     ├── EnvFailed                 a process that steps environments raised an error, or is gone
     └── Diverged                  an agent's numbers stopped being finite: its pod is dead
 """
@@ -75,6 +76,10 @@ class StorageError(HpcpodError):
 
 class Corrupt(StorageError):
     """A file's content does not match its checksum."""
+
+
+class EngineDiffers(HpcpodError):
+    """What simulates here is not what computes this run's scores, or another version of it."""
 
 
 class EnvFailed(HpcpodError):

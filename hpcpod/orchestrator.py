@@ -28,7 +28,7 @@ from hpcpod.lifetime import REQUEUE
 from hpcpod.pod.signals import StopFlag
 from hpcpod.records import Board, Intent, Owner
 from hpcpod.storage.patience import PAUSES, sleep
-from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.run_folder import REFUSED, RunFolder
 from hpcpod.tournament.leaderboard import needed_checkpoints, orders
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
@@ -63,6 +63,8 @@ class Observed:
     resumed: int = 0
     """Intents that there were when a person last resumed the run."""
     draining: bool = False
+    refused: str = ""
+    """Why a slot could do nothing for the run, if one said so since it was resumed."""
     max_restarts: int = 3
 
 
@@ -91,6 +93,13 @@ class Submit:
 
 
 @dataclass(frozen=True)
+class Pause:
+    """Drain the run: nothing goes on until a person has done something."""
+
+    why: str
+
+
+@dataclass(frozen=True)
 class Cancel:
     """End these jobs."""
 
@@ -98,7 +107,7 @@ class Cancel:
     why: str
 
 
-Action = Merge | Record | Submit | Cancel
+Action = Merge | Record | Submit | Pause | Cancel
 
 
 def plan(observed: Observed, token: Callable[[], str]) -> list[Action]:
@@ -130,6 +139,8 @@ def plan(observed: Observed, token: Callable[[], str]) -> list[Action]:
     if missing > 0 and hopeless:
         if slots:  # they may still bring a report; more of what dies will not
             return [*actions, Merge(gone)]
+        if observed.refused:
+            return [*actions, Merge(gone), Pause(observed.refused)]
         row = "1 submission" if in_vain == 1 else f"{in_vain} submissions in a row"
         why = f"{row} brought no report; see `hpcpod logs`"
         return [*actions, Merge(gone, why)]
@@ -211,6 +222,7 @@ class Orchestrator:
             submitted={number: job for number, job in submitted.items() if job is not None},
             resumed=(folder.requested(RESUMED) or {}).get("intents", 0),
             draining=folder.requested("drain") is not None,
+            refused=(folder.requested(REFUSED) or {}).get("reason", ""),
             max_restarts=self._config.cluster.max_restarts,
         )
 
@@ -224,7 +236,10 @@ class Orchestrator:
             return merge(
                 self._folder, self._rules, lost=action.lost, stop=stop, failure=action.failure
             )
-        if isinstance(action, Record):
+        if isinstance(action, Pause):
+            log.error("the run is paused: %s", action.why)
+            self._folder.request("drain", {"reason": action.why})
+        elif isinstance(action, Record):
             self._folder.record_submission(action.number, action.job)
         elif isinstance(action, Cancel):
             log.info("ending %d jobs: %s", len(action.jobs), action.why)

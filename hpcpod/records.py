@@ -286,6 +286,8 @@ class Confirmed:
     passed: bool
     """Confirm: whether ``low`` reaches the target; a final passes or fails nothing: False."""
     checkpoint: Checkpoint
+    engine: str = ""
+    """The simulator and its version: gymnasium's own environment, where it has the task."""
 
 
 @dataclass(frozen=True)

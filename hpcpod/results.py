@@ -22,7 +22,7 @@ from hpcpod.orchestrator import RESUMED, Orchestrator, launcher_of
 from hpcpod.records import Board, Confirmed, Entry, PodState
 from hpcpod.storage.disk import check_writable
 from hpcpod.storage.layout import blob_path
-from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.run_folder import REFUSED, RunFolder
 from hpcpod.tournament.leaderboard import leader, lineage
 from hpcpod.tournament.merge import after_merge, export_best, merge, read_board
 from hpcpod.tournament.rules import Rules
@@ -74,7 +74,7 @@ class Status:
     in the queue. ``hpcpod resume`` goes on with the last two."""
     stop_reason: str | None
     failure: str
-    """Empty, or why the run was given up, in one sentence."""
+    """Empty, or why the run was given up or has paused, in one sentence."""
     target: float | None
     best: Best | None
     slots: Mapping[str, Mapping[str, Any]]
@@ -161,7 +161,7 @@ class Run:
             path=str(self.path),
             state=state,
             stop_reason=board.stop_reason,
-            failure=board.failure,
+            failure=board.failure or (self._pause_reason() if state == "paused" else ""),
             target=self._resolved.config.stop.target,
             best=self.best(board),
             slots=slots,
@@ -288,13 +288,19 @@ class Run:
         self.folder.request("drain")
         return True
 
+    def _pause_reason(self) -> str:
+        """Why the coordinator has paused the run; empty if a person did."""
+        reason: str = (self.folder.requested("drain") or {}).get("reason", "")
+        return reason
+
     def undrain(self) -> bool:
         """Take the wish to drain back, if there was one; what was submitted before did not fail,
         it was ended."""
         paused = self.folder.requested("drain") is not None
         self.folder.withdraw(RESUMED)
         self.folder.request(RESUMED, {"intents": self.folder.intent_count()})
-        self.folder.withdraw("drain")
+        for request in (REFUSED, "drain"):
+            self.folder.withdraw(request)
         return paused
 
     def tick(self) -> Status:

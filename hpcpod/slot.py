@@ -4,7 +4,7 @@ It is a small supervisor without torch. Training runs in a child process that it
 orders, and scoring in a second one beside it where the slot has cores for that, so that an
 out-of-memory kill or a segfault ends a round and not the slot.
 
-Exit codes: 0 there is nothing more to do, 1 this slot keeps failing, 75 requeue me.
+Exit codes: 0 there is nothing more to do, 1 nothing can be done here, 75 requeue me.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hpcpod.pod.signals import StopFlag
 from hpcpod.pod.work import Work, failed, whole
 from hpcpod.records import Birth, Board, Order, Owner, Report, Rescore, decode
 from hpcpod.storage.patience import patiently
-from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.run_folder import REFUSED, RunFolder
 from hpcpod.tournament.claims import take
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, read_board
@@ -174,6 +174,10 @@ class Slot:
         scored = None
         if work.part == "score":
             scored, self._scored = self._scored, None
+        if reply.get("kind") == "engine":  # no order can be done here, and no pod is to blame
+            self._folder.request(REFUSED, {"reason": reply["failure"]})
+            self._failures = self._config.cluster.max_restarts + 1
+            return
         if "failure" in reply:
             report = failed(work, self._owner.slot, reply)
         elif "report" in reply:
@@ -255,7 +259,7 @@ class Slot:
     def _find_work(self) -> int | None:
         """Give idle processes something to do; the exit code once there is nothing any more."""
         if self._failures > self._config.cluster.max_restarts:
-            log.error("%d rounds failed in a row here; this slot gives up", self._failures)
+            log.error("one order after another fails here; this slot gives up")
             return 1
         if self._ending():
             self._next_look = math.inf
@@ -327,14 +331,11 @@ class Slot:
             self._trainer.give(Work(order, "all" if self._scorer is None else "train"))
         self._told = -math.inf
 
-    def _told_to_stop(self) -> bool:
-        return self._folder.requested("stop") is not None
-
     def _told_to_end(self) -> bool:
-        return self._told_to_stop() or self._folder.requested("drain") is not None
+        return any(self._folder.requested(name) is not None for name in ("stop", "drain"))
 
     def _stopping(self) -> bool:
-        return bool(self._stop) or self._told_to_stop()
+        return bool(self._stop) or self._folder.requested("stop") is not None
 
     def _ending(self) -> bool:
         return bool(self._stop) or self._told_to_end()

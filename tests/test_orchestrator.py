@@ -26,6 +26,7 @@ from hpcpod.orchestrator import (
     Merge,
     Observed,
     Orchestrator,
+    Pause,
     Record,
     Submit,
     needed_blobs,
@@ -151,6 +152,9 @@ def test_submitting_in_vain_fails_the_run() -> None:
     assert planned(replace(in_vain, board=board(reports=6)))[-1] == Merge()
     at_work = replace(in_vain, cluster=ClusterView((job(3, 0),)))
     assert planned(at_work) == [Merge()]  # it may still report, and is not thrown away
+    refused = replace(in_vain, refused="another simulator")  # then it waits for a person
+    assert planned(refused) == [Merge(), Pause("another simulator")]
+    assert planned(replace(refused, cluster=ClusterView((job(3, 0),)))) == [Merge()]
     resumed = replace(in_vain, resumed=3)  # what a person has ended before did not fail
     assert planned(resumed)[0] == Submit(Intent(4, "new", "slots", 3, 5))
     still_there = replace(in_vain, cluster=ClusterView((job(3, 0), job(3, 1), job(3, 2))))
@@ -218,7 +222,7 @@ def carried_out(what: Observed, actions: Sequence[Action]) -> Observed:
             intents = [*[i for i in intents if i.number != made.number], made]
             submitted[made.number] = f"job{made.number}"
             jobs += [job(made.number, index) for index in range(made.count)]
-        elif action.failure:
+        elif isinstance(action, Merge) and action.failure:
             what = replace(what, board=replace(what.board, phase="finished"))
     return replace(
         what, cluster=ClusterView(tuple(jobs)), intents=tuple(intents), submitted=submitted

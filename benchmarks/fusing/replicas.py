@@ -17,8 +17,8 @@ from hpcpod.config.schema import FusionConfig
 from hpcpod.envs.vec_env import random_seeds
 from hpcpod.pod.evaluator import PanelEvaluator, never
 from hpcpod.pod.learner import Learner
+from hpcpod.pod.making import env_factory, make_agent
 from hpcpod.pod.pipeline import Turns
-from hpcpod.pod.pod import env_factory, make_agent
 from hpcpod.pod.ranks.communicator import Communicator
 from hpcpod.pod.ranks.fusion import Fusion, Mean
 from hpcpod.pod.ranks.team import agree

@@ -17,8 +17,8 @@ from hpcpod.config.loading import from_mapping
 from hpcpod.envs.vec_env import random_seeds
 from hpcpod.pod.evaluator import PanelEvaluator
 from hpcpod.pod.learner import Learner
+from hpcpod.pod.making import env_factory, make_agent
 from hpcpod.pod.pipeline import Workers
-from hpcpod.pod.pod import env_factory, make_agent
 
 
 def train(order: dict[str, Any]) -> list[dict[str, float]]:

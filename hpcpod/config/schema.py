@@ -56,6 +56,10 @@ class EnvConfig:
     """Path of another Python, such as ``/path/to/bin/python``, whose processes step the
     environments, which have the interface of gymnasium or gym: for simulators that need an old
     Python, or packages that contradict these. It needs numpy, not hpcpod. Null: this one."""
+    compare_engines: bool = False
+    """Whether scores may be compared that other simulators, or other versions, have computed. If
+    not, the run's first round decides by its engine, and slots where it differs do no work: the
+    same seed and actions lead elsewhere in another version, within a second in MuJoCo."""
 
     def __post_init__(self) -> None:
         check_limits(self)

@@ -92,6 +92,11 @@ def check_registered(env: str) -> None:
         raise UserError(f"{env} can't be made: {_one_line(error)}") from error
 
 
+def is_registered(env: str) -> bool:
+    """Whether it is, letter by letter, an id that gymnasium has."""
+    return env in gym.registry
+
+
 def name_of(source: str | Callable[..., object]) -> str:
     """The id that stands in the spec and in messages."""
     if isinstance(source, str):

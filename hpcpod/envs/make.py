@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hpcpod import plugins
@@ -56,6 +57,13 @@ def configured(env: EnvConfig, num_envs: int, device: str) -> VecEnv:
         return RemoteVecEnv(env, num_envs, device)
     processes = min(env.processes, num_envs)
     return make_env(env.id, num_envs, env.backend, device, env.wrappers, env.kwargs, processes)
+
+
+def reference(env: EnvConfig) -> EnvConfig | None:
+    """The same task as gymnasium's own environment plays it; None if gymnasium has none."""
+    if env.python is not None or not construct.is_registered(env.id):
+        return None
+    return replace(env, backend="gymnasium")
 
 
 def check_known(env: str, backend: str = "auto") -> None:

@@ -29,6 +29,7 @@ from hpcpod.config.resolved import Resolved
 from hpcpod.errors import (
     Corrupt,
     Diverged,
+    EngineDiffers,
     HpcpodError,
     StorageError,
     UnknownPlugin,
@@ -247,7 +248,8 @@ def _goes_on(error: Exception) -> bool:
 def _kind(error: Exception) -> str:
     """What the slot does about it."""
     kinds: dict[type[Exception], str] = {
-        Corrupt: "corrupt", StorageError: "storage", Diverged: "diverged"
+        Corrupt: "corrupt", StorageError: "storage", Diverged: "diverged",
+        EngineDiffers: "engine",
     }  # fmt: skip
     named = next((kind for cls, kind in kinds.items() if isinstance(error, cls)), None)
     return named or ("memory" if out_of_memory(error) else "crash")

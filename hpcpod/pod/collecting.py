@@ -18,8 +18,8 @@ from hpcpod.envs.vec_env import State
 from hpcpod.errors import in_words
 from hpcpod.pod.channel import Channel
 from hpcpod.pod.device import device_of
+from hpcpod.pod.making import env_factory, make_agent
 from hpcpod.pod.numerics import set_numerics
-from hpcpod.pod.pod import env_factory, make_agent
 from hpcpod.pod.worker import Worker
 
 

@@ -25,8 +25,8 @@ from hpcpod.envs.vec_env import (
     random_seeds,
 )
 from hpcpod.errors import Diverged, EnvFailed, UserError, in_words, out_of_memory
+from hpcpod.pod.making import env_factory
 from hpcpod.pod.numerics import numerics
-from hpcpod.pod.pod import env_factory
 
 STEPS = 1000
 """Steps of the batch in which the contract is checked, if nobody asks for another number."""

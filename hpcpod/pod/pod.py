@@ -20,13 +20,14 @@ from hpcpod import plugins
 from hpcpod.agents.base import Agent, Buffer
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
-from hpcpod.envs.make import configured
 from hpcpod.envs.vec_env import EnvSpec, State, VecEnv, random_seeds
 from hpcpod.errors import Corrupt, StorageError
 from hpcpod.pod.checkpoint import Checkpoints, read_arrays
 from hpcpod.pod.device import device_of
 from hpcpod.pod.evaluator import Evaluator, Stopped
+from hpcpod.pod.finals import Finals, agree_on_engine
 from hpcpod.pod.learner import Learner
+from hpcpod.pod.making import env_factory, make_agent
 from hpcpod.pod.pipeline import Workers
 from hpcpod.pod.policy import agent_state, policy_meta
 from hpcpod.pod.ranks.communicator import ALONE, Communicator, RankLost
@@ -64,6 +65,7 @@ class Pod:
         self._evaluator: Evaluator = plugins.make(
             Evaluator, "evaluators", config.pod.evaluator, self._make_env
         )
+        self._finals: Finals | None = None
         self._evaluate_seconds = 0.0
         self._kept: tuple[Checkpoint, Buffer] | None = None
         self._workers = Workers(config)
@@ -74,6 +76,7 @@ class Pod:
         Of several ranks the first one scores what was trained; the others' reports have no returns.
 
         Raises:
+            EngineDiffers: the environment here is not what computes this run's scores.
             Stopped: ``watch.should_stop`` became true; the round can be resumed. Training
                 stops between two iterations: only there is a state that is worth saving.
             Diverged: the agent's numbers are not finite.
@@ -103,9 +106,10 @@ class Pod:
         """
 
         def panel() -> Report:
+            self._agree_on_engine()
             agent = self._loaded(birth, checkpoint)
             returns = self._panel(agent, watch, birth.round)
-            return Report(birth.id, birth.pod, birth.round, birth.attempt, slot, returns)
+            return replace(self._bare(birth, slot), returns=returns)
 
         return self._timed(panel)
 
@@ -117,7 +121,7 @@ class Pod:
             report,
             wall_seconds=time.monotonic() - began,
             evaluate_seconds=self._evaluate_seconds,
-            engine=self.spec.engine,
+            engine=report.engine or self.spec.engine,
         )
 
     @property
@@ -136,6 +140,16 @@ class Pod:
                 self._spec = replace(one.spec, num_envs=self._config.env.num_envs)
         return self._spec
 
+    @property
+    def finals(self) -> Finals:
+        """What scores on fresh seeds, made when it is first needed."""
+        if self._finals is None:
+            self._finals = Finals(self._config, self._device, self._make_env, self.spec)
+        return self._finals
+
+    def _agree_on_engine(self) -> None:
+        agree_on_engine(self._folder, self._config, "panel", self.spec.engine)
+
     def _agent(self, algorithm: str, hyperparameters: Mapping[str, Scalar], seed: int) -> Agent:
         return make_agent(
             self._algorithms[algorithm].agent, self.spec, hyperparameters, seed, self._device
@@ -148,11 +162,14 @@ class Pod:
 
     def _rescore(self, order: Rescore, slot: str, watch: Watch) -> Report:
         if self._group.rank > 0:
-            return Report(order.id, order.pod, order.round, order.attempt, slot)
+            return self._bare(order, slot)
+        finals = self.finals
+        agree_on_engine(self._folder, self._config, "final", finals.engine)
         agent = self._loaded(order, order.checkpoint)
         panel = self._config.seed, order.purpose, order.number
-        returns = self._score(agent, watch, *panel, episodes=self._config.stop.confirm_episodes)
-        return Report(order.id, order.pod, order.round, order.attempt, slot, returns)
+        episodes = self._config.stop.confirm_episodes
+        returns = self._score(finals, agent, watch, *panel, episodes=episodes)
+        return replace(self._bare(order, slot), returns=returns, engine=finals.engine)
 
     def _loaded(self, order: Order, checkpoint: Checkpoint) -> Agent:
         """An agent as it was saved, without its buffer: enough to be scored."""
@@ -162,15 +179,14 @@ class Pod:
 
     def _panel(self, agent: Agent, watch: Watch, round_number: int) -> tuple[float, ...]:
         panel = self._config.seed, "panel", round_number
-        return self._score(agent, watch, *panel, episodes=self._config.round.episodes)
+        episodes = self._config.round.episodes
+        return self._score(self._evaluator, agent, watch, *panel, episodes=episodes)
 
     def _score(
-        self, agent: Agent, watch: Watch, *panel: int | str, episodes: int
+        self, by: Evaluator | Finals, agent: Agent, watch: Watch, *panel: int | str, episodes: int
     ) -> tuple[float, ...]:
         began = time.monotonic()
-        returns = self._evaluator.evaluate(
-            agent, *panel, episodes=episodes, should_stop=watch.should_stop
-        )
+        returns = by.evaluate(agent, *panel, episodes=episodes, should_stop=watch.should_stop)
         self._evaluate_seconds += time.monotonic() - began
         return returns
 
@@ -192,6 +208,7 @@ class Pod:
             Its report without returns, and on the first rank the agent.
         """
         first = self._group.rank == 0
+        together(self._group, self._agree_on_engine)
         done = together(self._group, lambda: self._trained_already(birth, slot) if first else None)
         if self._group.gather("" if done is None else "done")[0]:
             self._kept = None
@@ -370,19 +387,7 @@ class Pod:
         """Close the environments."""
         self._workers.close()
         self._evaluator.close()
+        if self._finals is not None:
+            self._finals.close()
         if self._env is not None:
             self._env.close()
-
-
-def env_factory(config: RunConfig, device: str) -> Callable[[int], VecEnv]:
-    """A function that makes the run's environment as a batch of N."""
-    return lambda num_envs: configured(config.env, num_envs, device)
-
-
-def make_agent(
-    name: str, spec: EnvSpec, hyperparameters: Mapping[str, Scalar], seed: int, device: str
-) -> Agent:
-    """Build an agent by its plugin name for such an environment."""
-    config = plugins.resolve("agents", name).Config(**hyperparameters)
-    agent: Agent = plugins.make(Agent, "agents", name, spec, config, seed % 2**63, device)
-    return agent

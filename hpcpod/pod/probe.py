@@ -24,7 +24,7 @@ from hpcpod.errors import (
     out_of_memory,
 )
 from hpcpod.pod.evaluator import Evaluator
-from hpcpod.pod.pod import env_factory, make_agent
+from hpcpod.pod.making import env_factory, make_agent
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from hpcpod.envs.vec_env import random_seeds
 from hpcpod.pod.device import device_of
 from hpcpod.pod.evaluator import Evaluator, never
 from hpcpod.pod.learner import Learner
+from hpcpod.pod.making import env_factory, make_agent
 from hpcpod.pod.numerics import numerics
 from hpcpod.pod.pipeline import Workers
-from hpcpod.pod.pod import env_factory, make_agent
 from hpcpod.pod.policy import Policy, policy_meta
 from hpcpod.pod.ranks.communicator import Communicator
 from hpcpod.pod.ranks.fusion import Fusion

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 LEASE_SECONDS = 90.0
 """How long a coordinator must show no life before another one takes over."""
 
+REFUSED = "refused"
+"""The request of a slot that can do nothing for the run, with its ``reason``: a person's turn."""
+
 _T = TypeVar("_T")
 
 
@@ -229,6 +232,28 @@ class RunFolder:
 
     def _submission(self, number: int) -> Path:
         return self.path / "intents" / f"{number:06d}.job"
+
+    # Engines: what simulates, for scores that are compared.
+
+    def agree_on_engine(self, scores: str, engine: str) -> str:
+        """The engine that computes all the ``scores`` of a kind: the first one that asked."""
+        path = self._engines / (plain(scores) + ".json")
+        for _ in range(2):
+            if self.disk.publish(path, seal({"engine": engine})):
+                break
+            agreed = self._sound(dict[str, str], path)
+            if agreed is not None:
+                return agreed["engine"]
+        return engine
+
+    def forget_engines(self) -> None:
+        """Let the next one that asks decide anew."""
+        for path in self._engines.glob("*.json"):
+            self.disk.remove(path)
+
+    @property
+    def _engines(self) -> Path:
+        return self.path / "engines"
 
     # Requests: what a person asks of the run.
 

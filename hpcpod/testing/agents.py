@@ -27,7 +27,7 @@ from hpcpod.errors import Diverged
 from hpcpod.plugins import resolve
 from hpcpod.pod.checkpoint import Checkpoints
 from hpcpod.pod.learner import Learner
-from hpcpod.pod.pod import make_agent
+from hpcpod.pod.making import make_agent
 from hpcpod.pod.worker import Worker
 from hpcpod.records import Checkpoint
 from hpcpod.storage.blobs import Blobs

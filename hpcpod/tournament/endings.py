@@ -62,7 +62,8 @@ def settle_rescores(
         if kind == "corrupt":
             unreadable.add(order.checkpoint)
         del rescores[name]
-        confirmed.append(_scored(order, () if kind else report.returns, config))
+        returns = () if kind else report.returns
+        confirmed.append(_scored(order, returns, report.engine, config))
     if not counted and rescores == board.rescores:
         return board
     return replace(
@@ -198,7 +199,9 @@ def _rescore(board: Board, entry: Entry, purpose: Purpose, number: int) -> Resco
     )
 
 
-def _scored(order: Rescore, returns: tuple[float, ...], config: RunConfig) -> Confirmed:
+def _scored(
+    order: Rescore, returns: tuple[float, ...], engine: str, config: RunConfig
+) -> Confirmed:
     """A rescore's result; without returns, the record that it could not be scored."""
     centre = low = high = 0.0
     if returns:
@@ -221,6 +224,7 @@ def _scored(order: Rescore, returns: tuple[float, ...], config: RunConfig) -> Co
         len(returns),
         passed,
         order.checkpoint,
+        engine,
     )
 
 

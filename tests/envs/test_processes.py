@@ -30,7 +30,7 @@ from hpcpod.envs.vec_env import (
     tensor_form,
 )
 from hpcpod.errors import ConfigError, Diverged, EnvFailed, UserError
-from hpcpod.pod.pod import env_factory
+from hpcpod.pod.making import env_factory
 from hpcpod.preparing import resolve_task
 from tests.pod.rounds import first_birth, train
 from tests.small_runs import FAULTS, create, mapping, wait_for

@@ -11,7 +11,8 @@ from hpcpod.envs.make import make_env
 from hpcpod.envs.vec_env import State
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.evaluator import Stopped
-from hpcpod.pod.pod import Pod, make_agent
+from hpcpod.pod.making import make_agent
+from hpcpod.pod.pod import Pod
 from hpcpod.pod.round import Watch
 from hpcpod.records import Birth, Checkpoint, Report
 from hpcpod.storage.run_folder import RunFolder

@@ -30,8 +30,9 @@ from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.collector import Collector, CollectorDied, Elsewhere
 from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.learner import Learner
+from hpcpod.pod.making import make_agent
 from hpcpod.pod.pipeline import Pipeline, Workers, merged
-from hpcpod.pod.pod import Pod, make_agent
+from hpcpod.pod.pod import Pod
 from hpcpod.pod.round import Watch
 from hpcpod.records import Report
 from hpcpod.storage.run_folder import RunFolder

@@ -18,7 +18,7 @@ from hpcpod.envs.make import make_env
 from hpcpod.envs.plain import spec_from_plain, spec_to_plain
 from hpcpod.envs.vec_env import Bound, Box, Discrete, EnvSpec, MultiDiscrete, VecEnv
 from hpcpod.errors import Corrupt, UserError
-from hpcpod.pod.pod import make_agent
+from hpcpod.pod.making import make_agent
 from hpcpod.pod.policy import (
     Policy,
     load_policy_file,

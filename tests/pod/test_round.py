@@ -20,7 +20,7 @@ from hpcpod.errors import Corrupt, Diverged, StorageError
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.checkpoint import Checkpoints
 from hpcpod.pod.evaluator import PanelEvaluator, Stopped
-from hpcpod.pod.pod import make_agent
+from hpcpod.pod.making import make_agent
 from hpcpod.pod.round import Progress, Watch
 from hpcpod.pod.worker import Worker
 from hpcpod.records import Birth, encode

@@ -1,0 +1,107 @@
+"""Final scores: on fresh seeds, in gymnasium's own environment whatever the pods train in."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import closing
+
+from hpcpod import plugins
+from hpcpod.agents.base import Agent
+from hpcpod.config.schema import RunConfig
+from hpcpod.envs.make import configured, reference
+from hpcpod.envs.vec_env import EnvSpec, VecEnv, tensor_form
+from hpcpod.errors import EngineDiffers, UserError
+from hpcpod.pod.evaluator import Evaluator, never
+from hpcpod.storage.run_folder import RunFolder
+
+log = logging.getLogger(__name__)
+
+
+class Finals:
+    """Scores for whoever compares them with what others have published.
+
+    A fast engine is free to differ a little from the environment that a paper's numbers are from,
+    and what was selected in it may have learned just that difference. So the last word has
+    gymnasium's own environment of the same id. Where there is none, or it can't be made with the
+    arguments that the run's has, it is the run's own that scores, and the log says so.
+    """
+
+    def __init__(
+        self, config: RunConfig, device: str, make_env: Callable[[int], VecEnv], spec: EnvSpec
+    ) -> None:
+        """``make_env`` makes the environment that the pods train in, ``spec`` is of it."""
+        made = _reference(config, device, spec)
+        make, self.engine = made if made is not None else (make_env, spec.engine)
+        self._evaluator = plugins.make(Evaluator, "evaluators", config.pod.evaluator, make)
+
+    def evaluate(
+        self,
+        agent: Agent,
+        *panel: int | str,
+        episodes: int,
+        should_stop: Callable[[], bool] = never,
+    ) -> tuple[float, ...]:
+        """See ``Evaluator``."""
+        returns: tuple[float, ...] = self._evaluator.evaluate(
+            agent, *panel, episodes=episodes, should_stop=should_stop
+        )
+        return returns
+
+    def close(self) -> None:
+        """Close its environments."""
+        self._evaluator.close()
+
+
+def _reference(
+    config: RunConfig, device: str, spec: EnvSpec
+) -> tuple[Callable[[int], VecEnv], str] | None:
+    """What makes gymnasium's own environment, and its engine; None if it can't stand in."""
+    env = reference(config.env)
+    if env is None:
+        return None
+
+    def make(num_envs: int) -> VecEnv:
+        return configured(env, num_envs, device)
+
+    try:
+        with closing(make(1)) as one:
+            found = one.spec
+    except UserError as error:
+        log.warning("final scores are by %s itself: %s", spec.engine, error)
+        return None
+    if not _equal_spaces(found, spec):
+        log.warning("final scores are by %s itself: gymnasium's spaces differ", spec.engine)
+        return None
+    return make, found.engine
+
+
+def _equal_spaces(one: EnvSpec, other: EnvSpec) -> bool:
+    forms = (
+        (spec.action, spec.action_bounds, tensor_form(spec.observation)) for spec in (one, other)
+    )
+    first, second = forms
+    return first == second
+
+
+def agree_on_engine(folder: RunFolder, config: RunConfig, scores: str, engine: str) -> None:
+    """See that the scores of a run that are compared are all by one engine: the first one's.
+
+    Args:
+        folder: the run.
+        config: of the run, which may let engines differ.
+        scores: which ones: ``panel`` or ``final``.
+        engine: what would compute them here.
+
+    Raises:
+        EngineDiffers: another one computes them.
+    """
+    if config.env.compare_engines:
+        return
+    agreed = folder.agree_on_engine(scores, engine)
+    if agreed != engine:
+        raise EngineDiffers(
+            f"this run's scores are by {agreed}, here they would be by {engine}, and such scores"
+            " are not comparable; install the same versions here, or, to compare them all the"
+            " same, set env.compare_engines, or go on with `hpcpod resume RUN --any-engine`"
+        )

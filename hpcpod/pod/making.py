@@ -1,0 +1,26 @@
+"""Making what a configuration and an order name: environments and agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from hpcpod import plugins
+from hpcpod.agents.base import Agent
+from hpcpod.config.schema import RunConfig
+from hpcpod.config.space import Scalar
+from hpcpod.envs.make import configured
+from hpcpod.envs.vec_env import EnvSpec, VecEnv
+
+
+def env_factory(config: RunConfig, device: str) -> Callable[[int], VecEnv]:
+    """A function that makes the run's environment as a batch of N."""
+    return lambda num_envs: configured(config.env, num_envs, device)
+
+
+def make_agent(
+    name: str, spec: EnvSpec, hyperparameters: Mapping[str, Scalar], seed: int, device: str
+) -> Agent:
+    """Build an agent by its plugin name for such an environment."""
+    config = plugins.resolve("agents", name).Config(**hyperparameters)
+    agent: Agent = plugins.make(Agent, "agents", name, spec, config, seed % 2**63, device)
+    return agent

@@ -1,0 +1,165 @@
+"""Scores by different simulators, or versions of one, are not compared unless somebody says so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+
+from hpcpod.config.loading import from_mapping
+from hpcpod.config.resolved import Resolved
+from hpcpod.envs.make import configured
+from hpcpod.errors import EngineDiffers
+from hpcpod.pod.__main__ import prepare
+from hpcpod.pod.finals import Finals
+from hpcpod.pod.round import Watch
+from hpcpod.records import Board
+from hpcpod.results import Run
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.merge import merge, read_board
+from hpcpod.tournament.rules import Rules
+from tests.pod.rounds import execute, first_birth
+from tests.slots import ROOT, SlotProcess
+from tests.small_runs import create, mapping
+from tests.versioned_envs import VERSION
+
+BACKENDS = "tests.versioned_envs:"
+BACKEND = f"{BACKENDS}Versioned"
+GYMNASIUM = f"gymnasium {gym.__version__}"
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    """A run whose first round is by version 1."""
+    monkeypatch.setenv(VERSION, "1")
+    folder = create(tmp_path, env={"backend": BACKEND})
+    report = execute(prepare(folder), first_birth(folder))
+    assert report.engine == "simulator 1"
+    folder.publish_report(report)
+    assert merged(folder).rounds == 1
+    return folder
+
+
+def merged(folder: RunFolder, *lost: str) -> Board:
+    """The board once a coordinator has seen that these orders' slots are gone."""
+    resolved = Resolved.from_document(folder.config)
+    return merge(folder, Rules.of(resolved.config, resolved.algorithms), lost=lost)
+
+
+def resume(folder: RunFolder, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "hpcpod", "resume", str(folder.path), *options],
+        cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+
+
+def test_a_slot_with_another_version_does_nothing_and_no_pod_is_to_blame(
+    begun: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = read_board(begun)
+    monkeypatch.setenv(VERSION, "2")
+    slot = SlotProcess(begun)
+    assert slot.end() == 1
+    assert "scores are by simulator 1, here they would be by simulator 2" in slot.log
+    assert read_board(begun) == before
+    monkeypatch.setenv(VERSION, "1")
+    merged(begun, "p0001-00002-1")
+    assert SlotProcess(begun, slot="other").end() == 0
+    board = read_board(begun)
+    assert (board.phase, board.rounds) == ("finished", 2)
+    assert board.pods["p0001"].failures == 0
+
+
+def test_a_run_that_is_resumed_with_another_version_pauses_until_somebody_decides(
+    begun: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VERSION, "2")
+    refused = resume(begun)
+    assert refused.returncode == 75
+    assert "paused: this run's scores are by simulator 1" in refused.stdout
+    assert "--any-engine" in refused.stdout
+    now = Run(begun).status()
+    assert (now.state, now.rounds) == ("paused", 1)
+    assert "simulator 2" in now.failure
+    agreed = resume(begun, "--any-engine")
+    assert agreed.returncode == 0, agreed.stdout
+    assert (Run(begun).status().state, read_board(begun).rounds) == ("finished", 2)
+
+
+def test_a_run_may_be_told_beforehand_to_compare_whatever_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = create(tmp_path, env={"backend": BACKEND, "compare_engines": True})
+    monkeypatch.setenv(VERSION, "1")
+    first = execute(prepare(folder), first_birth(folder))
+    monkeypatch.setenv(VERSION, "2")
+    again = execute(prepare(folder), first_birth(folder))
+    assert (first.engine, again.engine) == ("simulator 1", "simulator 2")
+
+
+def test_a_trained_round_is_not_scored_by_another_version(
+    begun: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    birth = read_board(begun).pods["p0001"].birth
+    assert birth is not None and birth.checkpoint is not None
+    monkeypatch.setenv(VERSION, "2")
+    with pytest.raises(EngineDiffers):
+        prepare(begun).score(birth, birth.checkpoint, "here", Watch())
+
+
+def test_the_finals_are_played_in_gymnasium_s_own_environment(begun: RunFolder) -> None:
+    assert SlotProcess(begun).end() == 0
+    (final,) = read_board(begun).confirmed
+    assert (final.purpose, final.engine, final.episodes) == ("final", GYMNASIUM, 2)
+
+
+def finals_of(env: dict[str, Any]) -> Finals:
+    config = from_mapping(mapping(env=env))
+
+    def make(num_envs: int) -> Any:
+        return configured(config.env, num_envs, "cpu")
+
+    return Finals(config, "cpu", make, make(1).spec)
+
+
+def test_what_a_fast_backend_trains_is_scored_by_gymnasium() -> None:
+    assert finals_of({"backend": "torch"}).engine == GYMNASIUM
+    simulator = f"mujoco {version('mujoco')}"
+    ant = finals_of({"id": "Ant-v5", "backend": "mujoco"})
+    assert GYMNASIUM in ant.engine and simulator in ant.engine
+
+
+@pytest.mark.parametrize(
+    ("env", "why"),
+    [
+        ({"backend": f"{BACKENDS}Lenient", "kwargs": {"weather": "fine"}}, "env.kwargs"),
+        ({"backend": f"{BACKENDS}Impostor"}, "spaces differ"),
+        ({"backend": "torch", "id": "hpcpod/Counter-v0"}, None),
+        ({"id": "tests.envs.small_envs:Counting"}, None),
+    ],
+)
+def test_what_gymnasium_can_t_play_so_is_scored_by_what_trains_it(
+    env: dict[str, Any],
+    why: str | None,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(VERSION, "1")
+    config = from_mapping(mapping(env=env))
+    own = configured(config.env, 1, "cpu").spec.engine
+    assert finals_of(env).engine == own
+    assert (why in caplog.text) if why else not caplog.text
+
+
+def test_the_first_that_asks_decides_until_that_is_forgotten(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    assert folder.agree_on_engine("panel", "one") == "one"
+    assert folder.agree_on_engine("panel", "two") == "one"
+    assert folder.agree_on_engine("final", "two") == "two"
+    folder.forget_engines()
+    assert folder.agree_on_engine("panel", "two") == "two"
