@@ -1,104 +1,162 @@
-"""Environment steps per second, by backend and size: ``python benchmarks/envs.py``, in about 4 min.
+"""Environment steps per second of every way to step a task: ``python benchmarks/envs.py``.
 
-Random actions on one CPU thread, episodes ending as they come. The seconds are the processor's,
-so that other work on the machine counts little. The columns take turns, and each figure is the
-median of five; the peers are gymnasium's own SyncVectorEnv and, where it has one, its vectorised
-NumPy environment.
+Wall time, on ``--threads`` threads or processes; the best of several rounds in which the ways take
+turns, for neighbours on a shared machine spoil single ones. Of hpcpod:
+
+- *torch*: backend torch, one thread. *mujoco*: backend mujoco. *gymnasium*: backend gymnasium, a
+  loop in this process. *processes*: the same in ``--threads`` processes (``env.processes``).
+
+Beside them, in the same run: gymnasium's own SyncVectorEnv, AsyncVectorEnv (a process for each
+environment) and, of CartPole, its vector in NumPy; EnvPool, if it is installed (another version of
+MuJoCo, another stream of random numbers: the same kind of work, not the very same); and for MuJoCo
+the simulator alone (*raw*, see ``stepping/raw.py``) and its own pool (*batch*). MuJoCo's ways go
+from the same states by the same actions, and no episode ends.
+
+The last column is the fastest of hpcpod's beside *raw*, by wall time and by processor time.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
+import importlib.util
 import time
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import gymnasium as gym
 import torch
-from torch import Tensor
+from stepping import raw
+from stepping.ways import Way, Work, ours, theirs
 
 from hpcpod.envs.gymnasium import PreprocessVecEnv
+from hpcpod.envs.make import make_env
+from hpcpod.envs.mujoco.env import TASKS, MujocoVecEnv
+from hpcpod.envs.threads import set_env_threads
 from hpcpod.envs.torch_envs import CLASSIC, TorchVecEnv
-from hpcpod.envs.vec_env import Discrete, VecEnv, random_seeds
 
+ORDER = (
+    "torch", "mujoco", "gymnasium", "processes",
+    "Sync", "Async", "NumPy", "EnvPool", "raw", "batch",
+)  # fmt: skip
 SIZES = (1, 16, 256, 1024, 4096, 16384)
-MOST_OBJECTS = 1024
-"""Of environments that are one Python object each: their rate does not grow any more."""
+DEFAULT = ("CartPole-v1", "Pendulum-v1", "HalfCheetah-v5", "Ant-v5", "Humanoid-v5")
 
-Stepper = Callable[[int], None]
+MOST_OBJECTS = 256
+"""Environments that are one Python object each: their rate does not grow any more."""
+MOST_PROCESSES = 16
+"""Environments that are one process each."""
 
 
-def steppers(env_id: str, n: int) -> dict[str, Stepper]:
-    """By column, what makes so many steps of the batch."""
-    torch_env = TorchVecEnv(env_id, n)
-    actions = some_actions(torch_env, n)
-    found = {"torch": ours(torch_env, actions)}
+@dataclass
+class Best:
+    """The least seconds for a step of the batch."""
+
+    wall: float = float("inf")
+    processor: float = float("inf")
+    """Of all threads of this process."""
+
+    def time(self, way: Way, times: int) -> None:
+        """Take so many steps from the start."""
+        way.begin()
+        wall, processor = time.perf_counter(), time.process_time()
+        way.go(times)
+        self.wall = min(self.wall, (time.perf_counter() - wall) / times)
+        self.processor = min(self.processor, (time.process_time() - processor) / times)
+
+
+def endless(env_id: str) -> dict[str, object]:
+    """Arguments with which no episode of MuJoCo's ends; others may."""
+    if env_id not in TASKS:
+        return {}
+    arguments: dict[str, object] = {"max_episode_steps": 10**6}
+    if hasattr(TASKS[env_id], "terminate_when_unhealthy"):
+        arguments["terminate_when_unhealthy"] = False
+    return arguments
+
+
+def ways(env_id: str, n: int, threads: int) -> Iterator[tuple[str, Way]]:
+    """Every way to step n of these, by the name of its column."""
+    kwargs = endless(env_id)
+    if env_id in TASKS:
+        env = MujocoVecEnv(env_id, n, kwargs=kwargs, threads=threads)
+        work = Work.of(env, kwargs, count=64)
+        yield "mujoco", ours(work, env)
+        yield "raw", raw.raw(work, env, threads)
+        if (batch := raw.pool(work, env, threads)) is not None:
+            yield "batch", batch
+    else:
+        torch_env = TorchVecEnv(env_id, n)
+        work = Work.of(torch_env, kwargs, count=64)
+        yield "torch", ours(work, torch_env)
     if n <= MOST_OBJECTS:
-        found["gymnasium"] = ours(PreprocessVecEnv(env_id, n), actions)
-        found["its Sync"] = theirs(gym.make_vec(env_id, n, "sync"), actions)
+        yield "gymnasium", ours(work, PreprocessVecEnv(env_id, n, kwargs=kwargs))
+        yield "Sync", theirs(work, "sync")
+    if 2 <= n <= MOST_OBJECTS:
+        several = make_env(env_id, n, "gymnasium", kwargs=kwargs, processes=min(threads, n))
+        yield "processes", ours(work, several)
+    if n <= MOST_PROCESSES:
+        yield "Async", theirs(work, "async")
     if gym.spec(env_id).vector_entry_point is not None:
-        found["its NumPy"] = theirs(gym.make_vec(env_id, n, "vector_entry_point"), actions)
-    return found
+        yield "NumPy", theirs(work, "vector_entry_point")
+    if importlib.util.find_spec("envpool") is not None:
+        yield "EnvPool", ours(work, make_env(env_id, n, "envpool", kwargs=kwargs))
 
 
-def some_actions(env: VecEnv, n: int) -> list[Tensor]:
-    space = env.spec.action
-    if isinstance(space, Discrete):
-        return [torch.randint(space.n, (n,)) for _ in range(16)]
-    return [torch.rand(n, 1) * 2 - 1 for _ in range(16)]
+def measured(found: Mapping[str, Way], n: int, options: argparse.Namespace) -> dict[str, Best]:
+    """By column, the best of the rounds.
 
-
-def ours(env: VecEnv, actions: list[Tensor]) -> Stepper:
-    env.reset(random_seeds("benchmark", count=env.spec.num_envs))
-
-    def step(times: int) -> None:
-        for i in range(times):
-            env.step(actions[i % 16])
-
-    return step
-
-
-def theirs(env: gym.vector.VectorEnv, actions: list[Tensor]) -> Stepper:
-    env.reset(seed=0)
-    arrays = [action.numpy() for action in actions]
-
-    def step(times: int) -> None:
-        for i in range(times):
-            env.step(arrays[i % 16])
-
-    return step
-
-
-def rates(columns: dict[str, Stepper], n: int, seconds: float) -> dict[str, float]:
-    """Environment steps per second of each column."""
+    MuJoCo's ways take the same number of steps, for what they simulate gets harder; others as
+    many as fit into the time.
+    """
     times = {}
-    for name, step in columns.items():
-        step(20)
-        started = time.process_time()
-        step(20)
-        times[name] = max(20, int(20 * seconds / (time.process_time() - started)))
-    found: dict[str, list[float]] = {name: [] for name in columns}
-    for _ in range(5):
-        for name, step in columns.items():
-            started = time.process_time()
-            step(times[name])
-            found[name].append(n * times[name] / (time.process_time() - started))
-    return {name: statistics.median(each) for name, each in found.items()}
+    for name, way in found.items():
+        way.begin()
+        way.go(2)
+        began = time.perf_counter()
+        way.go(2)
+        times[name] = max(4, int(2 * options.seconds / (time.perf_counter() - began)))
+    if "raw" in found:
+        times = dict.fromkeys(times, max(4, min(64, times["raw"])))
+    bests = {name: Best() for name in found}
+    for _ in range(options.rounds):
+        for name, way in found.items():
+            bests[name].time(way, times[name])
+    return bests
+
+
+def row(env_id: str, n: int, options: argparse.Namespace) -> str:
+    found = dict(ways(env_id, n, options.threads))
+    bests = measured(found, n, options)
+    for way in found.values():
+        way.close()
+    cells = [f"{n / bests[name].wall:,.0f}" if name in bests else "" for name in ORDER]
+    share = ""
+    if "raw" in bests:
+        mine, bare = bests["mujoco"], bests["raw"]
+        share = f"{bare.wall / mine.wall:.0%}, {bare.processor / mine.processor:.0%}"
+    return f"| {env_id} | {n} | {' | '.join(cells)} | {share} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("ids", nargs="*", metavar="ID", help="default: all that torch has")
+    known = [*CLASSIC, *TASKS]
+    parser.add_argument(
+        "ids", nargs="*", metavar="ID", help=f"of {', '.join(known)} (default: {len(DEFAULT)})"
+    )
+    parser.add_argument("--envs", nargs="+", type=int, default=SIZES, metavar="N")
+    parser.add_argument("--threads", type=int, default=2, help="default: 2")
+    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
     parser.add_argument("--seconds", type=float, default=0.3, help="a measurement (default: 0.3)")
     options = parser.parse_args()
+    if unknown := set(options.ids) - set(known):
+        parser.error(f"no {', '.join(unknown)}; there are {', '.join(known)}")
     torch.set_num_threads(1)
-    names = ("torch", "gymnasium", "its Sync", "its NumPy")
-    print(f"{'environment':26}{'N':>6}" + "".join(f"{name:>13}" for name in names))
-    for env_id in options.ids or CLASSIC:
-        for n in SIZES:
-            found = rates(steppers(env_id, n), n, options.seconds)
-            row = (f"{found[name]:13,.0f}" if name in found else f"{'-':>13}" for name in names)
-            print(f"{env_id:26}{n:6}{''.join(row)}", flush=True)
+    set_env_threads(options.threads)
+    print(f"| task | N | {' | '.join(ORDER)} | of raw: wall, processor |")
+    print("|---" * (len(ORDER) + 3) + "|")
+    for env_id in options.ids or DEFAULT:
+        for n in options.envs:
+            print(row(env_id, n, options), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""Ways to step a task, for ``benchmarks/envs.py``."""
