@@ -19,22 +19,23 @@ Form = tuple[tuple[int, ...], np.dtype[Any]]
 """Shape and dtype."""
 
 
-def check_finite(env: str, field: str, values: Array) -> None:
+def check_finite(env: str, field: str, values: Array, rows: Array | None = None) -> None:
     """See that a batch of floats, [N, ...], is finite; other dtypes always are.
 
     Args:
         env: the environment's name, for the message.
         field: what the values are, such as ``"reward"``.
         values: of N environments.
+        rows: int64, the environments to look at; all if None.
 
     Raises:
         Diverged: naming the first environment whose values are not.
     """
-    if values.dtype == np.float32 and not np.isfinite(values).all():
-        rows = np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))
-        raise Diverged(
-            f"{env}: the {field} of environment {rows[0]} is not finite: {values[rows[0]].tolist()}"
-        )
+    looked_at = values if rows is None else values[rows]
+    if values.dtype == np.float32 and not np.isfinite(looked_at).all():
+        bad = np.flatnonzero(~np.isfinite(looked_at).reshape(len(looked_at), -1).all(axis=1))[0]
+        i = bad if rows is None else rows[bad]
+        raise Diverged(f"{env}: the {field} of environment {i} is not finite: {values[i].tolist()}")
 
 
 def tensor(values: Array, device: str) -> Tensor:
@@ -73,7 +74,7 @@ def action_map(space: gym.Space[Any]) -> Callable[[Array], Array]:
     if not isinstance(space, gym.spaces.Box):
         start = np.asarray(getattr(space, "start", 0))
         return lambda action: action + start if start.any() else action
-    low, high, dtype = space.low, space.high, space.dtype
+    low, high, dtype = _one(space.low), _one(space.high), space.dtype
 
     def rescale(action: Array) -> Array:
         if not np.isfinite(action).all():
@@ -83,3 +84,9 @@ def action_map(space: gym.Space[Any]) -> Callable[[Array], Array]:
         return scaled
 
     return rescale
+
+
+def _one(bound: Array) -> Array:
+    """The bound as [1] if all its elements are the same, which numpy computes with much faster."""
+    same = bound.size > 0 and bool((bound == bound.flat[0]).all())
+    return bound.ravel()[:1] if same else bound
