@@ -17,6 +17,13 @@ CALM = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}
 """Threads that wait fall asleep soon. By default they spin on: beside a busy neighbour two of them
 made PPO's updates 20 to 60 times as slow as one. Sleeping at once halves them on quiet cores."""
 
+KEPT = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
+"""Bytes: memory that a training process frees stays with it, for the next step. By default glibc,
+which alone reads this, gives what a large batch leaves back to the kernel, step by step, and gets
+it again as pages that must be filled with zeros. Of 1,106 µs of a step of 4,096 environments with
+60 numbers each that was all but 190 µs; it made an update of a small network on 4,096 rows 5.7 ms
+instead of 4.4 ms. 32 MB is the most that the first may be (mallopt(3))."""
+
 WAIT_SECONDS = 60
 """What the other ranks have to save themselves when one has ended."""
 
@@ -64,7 +71,7 @@ def environment(config: RunConfig) -> Mapping[str, str]:
     """The environment of a rank."""
     cpus = str(shape_of(config).cpus_per_rank)
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return {**CALM, **os.environ, **dict.fromkeys(THREAD_VARIABLES, cpus), **root}
+    return {**CALM, **KEPT, **os.environ, **dict.fromkeys(THREAD_VARIABLES, cpus), **root}
 
 
 def on_slurm(config: RunConfig) -> bool:
