@@ -13,7 +13,9 @@ from typing import Any
 
 import psutil
 import pytest
+import remote_env
 import torch
+from remote_env import check_same
 
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs import seeding
@@ -21,6 +23,7 @@ from hpcpod.envs.make import make_env
 from hpcpod.envs.processes import server
 from hpcpod.envs.processes.remote import RemoteVecEnv
 from hpcpod.envs.vec_env import Step, check_env, episode_seed, random_seeds
+from hpcpod.envs.vector import GymnasiumVectorEnv
 from hpcpod.errors import Diverged, EnvFailed, UnsupportedSpace, UserError
 from tests.pod.rounds import first_birth, train
 from tests.small_runs import create, wait_for
@@ -245,6 +248,17 @@ def test_a_vec_task_by_hand() -> None:
     assert not any(bool(step.terminated[1]) for step in told)
     assert all(torch.equal(step.next_obs, step.obs) for step in told)
     env.close()
+
+
+def test_a_task_of_numpys_arrays_needs_no_torch_there(python: str) -> None:
+    there = remote(python, "countdowns:Countdowns", 6, backend="isaacgym")
+    here = GymnasiumVectorEnv(remote_env.Vector, 6)
+    check_same(here, there, [torch.rand(6, 8) * 4 - 2 for _ in range(5)])
+    step = there.step(torch.zeros(6, 8))
+    before = [part.clone() for part in step]
+    there.step(torch.ones(6, 8))
+    assert all(torch.equal(now, then) for now, then in zip(step, before, strict=True))
+    there.close()
 
 
 def test_isaac_gym_is_imported_before_torch(

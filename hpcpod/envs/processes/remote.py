@@ -102,16 +102,14 @@ class RemoteVecEnv:
         self._crew.work(Command.STEP)
         # One row of two is written only where an episode ends: of the rest the successor is obs.
         obs, reward = arrays.obs.copy(), arrays.reward.copy()
-        next_obs, ended = obs.copy(), arrays.terminated | arrays.truncated
-        if ended.any():
-            next_obs[ended] = arrays.next_obs[ended]
+        next_obs, rows = obs.copy(), np.flatnonzero(arrays.terminated | arrays.truncated)
+        next_obs[rows] = arrays.next_obs[rows]
         if self._start is not None:
             obs -= self._start
             next_obs -= self._start
         check_finite(self.spec.id, "observation", next_obs)
         check_finite(self.spec.id, "reward", reward)
-        if ended.any():
-            check_finite(self.spec.id, "observation", obs)
+        check_finite(self.spec.id, "observation", obs, rows)
         return as_step(
             self.spec.device, obs, reward, arrays.terminated.copy(), arrays.truncated.copy(),
             next_obs, arrays.valid.copy(),

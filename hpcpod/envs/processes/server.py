@@ -153,17 +153,16 @@ class VecTask:
     Its ``step`` applies the actions and simulates, resets what had ended *before*, then computes
     observations and rewards. So an end shows its true last observation, and the next row is a
     dummy: its action went with the old episode, its reward is for the new one's first state.
-    ``extras["time_outs"]`` tells which ends are the time limit's.
+    ``extras["time_outs"]`` tells which ends are the time limit's. A task may be of numpy's arrays.
     """
 
     def __init__(self, task: Any, num_envs: int) -> None:
-        """Nothing is simulated yet."""
         self.task = task
         self.ended: Any = None
         inf = float("inf")
         size, acts = int(task.num_obs), int(task.num_actions)
         box = {"kind": "Box", "dtype": "float32", "words": "Box"}
-        self.none = [[0.0] * acts] * num_envs
+        self.none = sys.modules["numpy"].zeros((num_envs, acts), "float32")
         self.described = {
             "observation": dict(box, shape=[size], low=[-inf] * size, high=[inf] * size),
             "action": dict(box, shape=[acts], low=[-1.0] * acts, high=[1.0] * acts),
@@ -181,17 +180,19 @@ class VecTask:
 
     def step(self, arrays: dict[str, Any]) -> None:
         """Step every environment."""
-        given, reward, done, extras = self.task.step(self.there(arrays["action"].copy()))
+        given, reward, done, extras = self.task.step(self.there(arrays["action"]))
         obs, valid, ended = here(given["obs"]), ~self.ended, here(done).astype(bool)
         late = here(extras["time_outs"]).astype(bool) if "time_outs" in extras else ended & False
         arrays["obs"][:], arrays["reward"][:], arrays["valid"][:] = obs, here(reward) * valid, valid
         arrays["terminated"][:] = ended & ~late & valid
         arrays["truncated"][:] = ended & late & valid
-        arrays["next_obs"][ended] = obs[ended]
-        self.ended = ended
+        self.ended, rows = ended, ended.nonzero()[0]
+        arrays["next_obs"][rows] = obs[rows]
 
     def there(self, action: Any) -> Any:
-        """Actions as the task takes them: a tensor on its device."""
+        """Actions as the task takes them: a tensor on its device; an array if its own are."""
+        if not hasattr(self.task.reset_buf, "detach"):
+            return action.copy()
         torch = sys.modules["torch"]
         device = getattr(self.task, "device", "cpu")
         return torch.tensor(action, dtype=torch.float32, device=device)
@@ -201,8 +202,8 @@ class VecTask:
 
 
 def here(values: Any) -> Any:
-    """The task's live tensor as an array of its own."""
-    return values.detach().cpu().numpy().copy()
+    """The task's live tensor, or array, as an array that may be live, too."""
+    return values.detach().cpu().numpy() if hasattr(values, "detach") else values
 
 
 def outcome(answer: Any) -> tuple[Any, float, bool, bool]:
