@@ -19,6 +19,7 @@ import torch
 from hpcpod.config.loading import from_mapping
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.make import make_env
+from hpcpod.envs.processes import crew
 from hpcpod.envs.processes.env import ProcessVecEnv
 from hpcpod.envs.vec_env import (
     Box,
@@ -138,6 +139,38 @@ def test_what_does_not_fit_the_environment_is_refused() -> None:
         env.step(torch.zeros(1, dtype=torch.int64))
     with pytest.raises(EnvFailed, match="the process of environments 1 to 2 raised KeyError"):
         env.restore({name: saved[name] for name in saved if name != "process1/0/rng"})
+    env.close()
+
+
+def test_the_owner_looks_out_where_cores_suffice_and_sleeps_after_what_took_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = 0
+
+    def give_way() -> None:
+        nonlocal looks
+        looks += 1
+
+    def looks_in(steps: int) -> int:
+        before = looks
+        for action in some_actions(env, steps):
+            env.step(action)
+        return looks - before
+
+    monkeypatch.setattr(os, "sched_yield", give_way)
+    monkeypatch.setattr(crew, "LOOK_SECONDS", 3600.0)
+    for cores, there in (({0, 1}, False), ({0, 1, 2}, True)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: cores)
+        env = in_processes("CartPole-v1", 4, 2)
+        env.reset()
+        assert (looks_in(30) > 0) is there
+        if not there:
+            env.close()
+    monkeypatch.setattr(crew, "LOOK_SECONDS", 0.0)  # everything takes longer
+    assert looks_in(2) == 0
+    monkeypatch.setattr(crew, "LOOK_SECONDS", 3600.0)
+    assert looks_in(crew.SLEEP_COMMANDS) == 0
+    assert looks_in(30) > 0
     env.close()
 
 

@@ -35,6 +35,12 @@ from hpcpod.lifetime import THREAD_VARIABLES, ending
 ASK_SECONDS = 0.2
 """Between two looks whether everybody is still alive, while the work is not done."""
 
+LOOK_SECONDS = 200e-6
+"""How long the owner looks out for the end of a command before it sleeps."""
+
+SLEEP_COMMANDS = 20
+"""For how many commands it sleeps at once after one that took longer than that."""
+
 CLOSE_SECONDS = 2.0
 """How long environments may take to close."""
 
@@ -70,6 +76,12 @@ class Crew:
     neighbours on two cores this took two processes 11.5 µs forth and back, by sockets 24 µs;
     looking out for the word for 20 µs before falling asleep made it 74 µs.
 
+    So where each process can have a core beside the owner's, the owner alone looks out, yields to
+    whoever else wants its core, and sleeps at once for a while after a command that took long,
+    or that a neighbour made long. On two idle cores, which fall asleep themselves, 100 µs of work
+    took 125 µs instead of 159 µs. When the process looked out, too, beside two busy neighbours, it
+    took 4 ms.
+
     Whoever is left when one of them dies is killed, and what they have started; so they are when
     the owner dies, by ``end_group_with``.
     """
@@ -94,6 +106,8 @@ class Crew:
         self._done = os.eventfd(0)
         self._ready = select.poll()
         self._ready.register(self._done, select.POLLIN)
+        self._cores_suffice = self.size < len(os.sched_getaffinity(0))
+        self._sleeps = 0  # commands for which the owner does not look out
         self._members: list[_Member] = []
         self._arrays: SharedArrays | None = None
         try:
@@ -142,12 +156,14 @@ class Crew:
             assert self._arrays is not None
             for member in self._members:
                 os.eventfd_write(member.go, command)
-            left = len(self._members)
+            left, began = len(self._members), time.perf_counter()
             while left:
-                if self._ready.poll(ASK_SECONDS * 1000):
+                if self._seen(began) or self._ready.poll(ASK_SECONDS * 1000):
                     left -= os.eventfd_read(self._done)
                 else:
                     self._still_there()
+            soon = time.perf_counter() < began + LOOK_SECONDS
+            self._sleeps = max(0, self._sleeps - 1) if soon else SLEEP_COMMANDS
             if self._arrays.failed.any():
                 failed = self._arrays.failed.tolist()
                 for member, has in zip(self._members, failed, strict=True):
@@ -216,6 +232,16 @@ class Crew:
             said = str(error) if ours else f"{self._name} was interrupted in the middle of a step"
             self._end(said, kindly=False)
             raise
+
+    def _seen(self, began: float) -> bool:
+        """Whether somebody's word that it is done was seen before it was time to sleep."""
+        if self._sleeps or not self._cores_suffice:
+            return False
+        while time.perf_counter() < began + LOOK_SECONDS:
+            if self._ready.poll(0):
+                return True
+            os.sched_yield()
+        return False
 
     def _receive(self) -> list[tuple[dict[str, Any], State]]:
         return [member.line.receive() for member in self._members]
