@@ -2,48 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
+from hpcpod.results import Run
+from tests.docs.pages import commands_of, page, said
 
-from hpcpod.results import Run, open_run
-
-PAGE = Path(__file__).parents[2] / "docs" / "bring-your-own-agent.md"
-FILE = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-COMMANDS = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def said(home: Path, *words: str) -> str:
-    """What a command says that must succeed."""
-    done = subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=home, text=True, capture_output=True, check=False, timeout=300,
-        env={**os.environ, "COLUMNS": "120", "PYTHONDONTWRITEBYTECODE": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files of the page."""
-    folder = tmp_path_factory.mktemp("own")
-    files = dict(FILE.findall(PAGE.read_text(encoding="utf-8")))
-    assert files.keys() == {"my_agents.py", "mine.yaml", "test_my_agents.py"}
-    for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def run(home: Path) -> Run:
-    """The tournament of the page, after its end."""
-    said(home, "hpcpod", "launch", "mine.yaml")
-    return open_run(home / "runs" / "mine")
+PAGE = page("bring-your-own-agent.md")
+FILES = {"my_agents.py", "mine.yaml", "test_my_agents.py"}
+RUN = "mine"
 
 
 def test_its_test_passes(home: Path) -> None:
@@ -51,8 +18,7 @@ def test_its_test_passes(home: Path) -> None:
 
 
 def test_its_commands_are_these(home: Path, run: Run) -> None:
-    [block] = COMMANDS.findall(PAGE.read_text(encoding="utf-8"))
-    commands = [line.partition("#")[0].split() for line in block.splitlines()]
+    commands = commands_of(PAGE)
     assert [" ".join(words[:2]) for words in commands] == [
         "pytest test_my_agents.py", "hpcpod validate", "hpcpod launch", "hpcpod leaderboard"
     ]  # fmt: skip

@@ -5,30 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
+from hpcpod.results import Run
+from tests.docs.pages import commands_of, page, said
 
-from hpcpod.results import Run, open_run
-from tests.docs.test_bring_your_own_agent import COMMANDS, FILE, said
-
-PAGE = Path(__file__).parents[2] / "docs" / "bring-your-own-env.md"
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files of the page."""
-    folder = tmp_path_factory.mktemp("own")
-    files = dict(FILE.findall(PAGE.read_text(encoding="utf-8")))
-    assert files.keys() == {"my_envs.py", "my_simulator.py", "mine.yaml", "test_my_envs.py"}
-    for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def run(home: Path) -> Run:
-    """The tournament of the page, after its end."""
-    said(home, "hpcpod", "launch", "mine.yaml")
-    return open_run(home / "runs" / "docked")
+PAGE = page("bring-your-own-env.md")
+FILES = {"my_envs.py", "my_simulator.py", "mine.yaml", "test_my_envs.py"}
+RUN = "docked"
 
 
 def test_its_test_passes(home: Path) -> None:
@@ -38,8 +20,7 @@ def test_its_test_passes(home: Path) -> None:
 
 
 def test_its_commands_are_these(home: Path, run: Run) -> None:
-    [block] = COMMANDS.findall(PAGE.read_text(encoding="utf-8"))
-    commands = [line.partition("#")[0].split() for line in block.splitlines()]
+    commands = commands_of(PAGE)
     assert [" ".join(words[:2]) for words in commands] == [
         "pytest test_my_envs.py", "hpcpod validate", "hpcpod launch", "hpcpod leaderboard"
     ]  # fmt: skip
