@@ -10,6 +10,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs.registration import EnvSpec as Registered
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from hpcpod.envs.vec_env import (
     EnvSpec,
     State,
     Step,
+    check_action_shape,
     check_device,
     episode_seed,
     given_seeds,
@@ -122,6 +124,7 @@ class GymnasiumVectorEnv:
         """
         if not self._seeds:
             raise RuntimeError("call reset() before step()")
+        check_action_shape(action, self.spec)
         actions = self._to_env(action.detach().cpu().numpy())
         with self._at_work():
             answer = self._venv.step(actions)
@@ -183,30 +186,15 @@ class GymnasiumVectorEnv:
             max_episode_steps=_time_limit_of(venv, first),
             engine=construct.engine_of(first),
             action_bounds=construct.action_bounds(venv.single_action_space),
-            seeded=self._takes_seeds(name, num_envs),
+            seeded=self._takes_seeds(name),
         )
 
-    def _takes_seeds(self, name: str, num_envs: int) -> bool:
-        """Whether ``reset`` takes one seed for each environment, and it alone decides."""
-        # gymnasium's own two take a list, though VectorEnv.reset declares one number.
-        seeds: Any = random_seeds("vector", count=num_envs).tolist()
+    def _takes_seeds(self, name: str) -> bool:
         try:
-            once, _ = self._venv.reset(seed=seeds)
-            ahead = observations.as_rows(self._space, once, (num_envs,))
-            again, _ = self._venv.reset(seed=seeds[::-1])
-            return np.array_equal(
-                ahead[::-1], observations.as_rows(self._space, again, (num_envs,))
-            )
-        except Exception as error:  # it may refuse a list in any way
-            refusal = in_words(error)
-        try:
-            self._venv.reset(seed=seeds[0])
-        except Exception as error:
+            return takes_seeds(name, self._venv)
+        except UserError:
             self._broken = True
-            raise UserError(
-                f"{name} can't be reset: {refusal} (with one seed for all: {in_words(error)})"
-            ) from error
-        return False
+            raise
 
     def _begin(self, **arguments: Any) -> Array:
         """``reset`` with these arguments: [N, *observation], finite and of its own."""
@@ -284,11 +272,40 @@ class GymnasiumVectorEnv:
         )
 
 
+def takes_seeds(name: str, venv: Vector) -> bool:
+    """Whether ``reset`` takes one seed for each environment, and it alone decides.
+
+    Args:
+        name: the environment's, for the message.
+        venv: is reset on two lists of seeds; on one number, if it refuses a list.
+
+    Raises:
+        UserError: it can't be reset at all.
+    """
+    space, n = venv.single_observation_space, venv.num_envs
+    # gymnasium's own two take a list, though VectorEnv.reset declares one number.
+    seeds: Any = random_seeds("vector", count=n).tolist()
+    try:
+        once, _ = venv.reset(seed=seeds)
+        ahead = observations.as_rows(space, once, (n,))
+        again, _ = venv.reset(seed=seeds[::-1])
+        return np.array_equal(ahead[::-1], observations.as_rows(space, again, (n,)))
+    except Exception as error:  # it may refuse a list in any way
+        refusal = in_words(error)
+    try:
+        venv.reset(seed=seeds[0])
+    except Exception as error:
+        raise UserError(
+            f"{name} can't be reset: {refusal} (with one seed for all: {in_words(error)})"
+        ) from error
+    return False
+
+
 def _name_of(env: str | Factory | Vector) -> str:
     if not isinstance(env, VectorEnv):
         return construct.name_of(env)
     first = _first_of(env)
-    spec = env.spec or (None if first is None else first.spec)
+    spec = _registered(env) or (None if first is None else first.spec)
     return construct.name_of(type(env.unwrapped)) if spec is None else spec.id
 
 
@@ -343,4 +360,11 @@ def _mode_of(name: str, venv: Vector) -> AutoresetMode:
 def _time_limit_of(venv: Vector, first: Any) -> int | None:
     if first is not None:
         return construct.time_limit_of(first)
-    return venv.spec.max_episode_steps if venv.spec is not None else None
+    spec = _registered(venv)
+    return None if spec is None else spec.max_episode_steps
+
+
+def _registered(venv: Vector) -> Registered | None:
+    """What gymnasium's registry says of it; others' VectorEnvs have a ``spec`` of another kind."""
+    spec: Any = venv.spec
+    return spec if isinstance(spec, Registered) else None

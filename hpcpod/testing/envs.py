@@ -40,6 +40,9 @@ class EnvContract:
     """Steps of random actions in which every environment ends at least one episode."""
     seeded: ClassVar[bool] = True
     """Whether the seeds of ``reset`` decide the episodes; see ``EnvSpec.seeded``."""
+    later_seeds: ClassVar[bool] = True
+    """Whether later episodes run on ``episode_seed``, too; an engine that resets by itself goes on
+    with the generator that the seed began."""
     final_obs: ClassVar[bool] = True
     """Whether ``next_obs`` is the true successor at the end of an episode; see
     ``EnvSpec.final_obs``."""
@@ -133,6 +136,7 @@ class EnvContract:
     def test_later_episodes_run_on_the_seeds_that_follow(self) -> None:
         """The k-th after a reset on ``seed`` begins as one on ``episode_seed(seed, k)``."""
         self._only_if(self.seeded, "its seeds don't decide its episodes")
+        self._only_if(self.later_seeds, "its later episodes go on with its own generator")
         env, other = self._env(), self._env(place=1)
         seeds = _seeds(env.spec)
         _, steps = _play(env, seeds, _actions(env.spec, self.steps))

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from itertools import product
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -20,21 +21,21 @@ from hpcpod.config.loading import from_mapping
 from hpcpod.envs import observations
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.make import make_env
-from hpcpod.envs.vec_env import Discrete, Step, check_env, episode_seed, tensor_form
+from hpcpod.envs.vec_env import Discrete, Step, VecEnv, check_env, episode_seed, tensor_form
 from hpcpod.envs.vector import GymnasiumVectorEnv
 from hpcpod.errors import EnvFailed, UnusableWrapper, UserError
+from hpcpod.testing import EnvContract
 from tests.envs.small_envs import Counting, Floats, Starting
 
 # Python 3.12 warns of what AsyncVectorEnv does by default on Linux.
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
 MODES = list(AutoresetMode)
-KINDS: list[Any] = [
-    partial(SyncVectorEnv, copy=False),
-    partial(SyncVectorEnv, copy=True),
-    partial(AsyncVectorEnv, copy=False, shared_memory=True),
-]
-KIND_NAMES = ["sync-live", "sync", "async"]
+KINDS: dict[str, Any] = {
+    "sync-live": partial(SyncVectorEnv, copy=False),
+    "sync": partial(SyncVectorEnv, copy=True),
+    "async": partial(AsyncVectorEnv, copy=False, shared_memory=True),
+}
 PATH = "hpcpod.envs.vector:GymnasiumVectorEnv"
 
 
@@ -83,25 +84,45 @@ def actions_of(env: Any, count: int) -> list[Tensor]:
     return [torch.rand(shape, generator=generator) * 2.4 - 1.2 for _ in range(count)]
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: str(mode.name))
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("kind", KINDS, ids=KIND_NAMES)
-def test_every_kind_keeps_the_contract_in_every_mode(
-    kind: Any, task: str, mode: AutoresetMode
-) -> None:
-    with adapter(kind, task, mode) as env:
-        assert env.spec.seeded
-        check_env(env, 200)
+def everywhere(*tasks: str) -> pytest.MarkDecorator:
+    """Every kind, with each of the tasks, in every mode."""
+    cases = [
+        pytest.param(kind, task, mode, id=f"{name}-{task}-{mode.name}")
+        for (name, kind), task, mode in product(KINDS.items(), tasks, MODES)
+    ]
+    return pytest.mark.parametrize(("kind", "task", "mode"), cases)
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: str(mode.name))
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("kind", KINDS, ids=KIND_NAMES)
+class TestInSameStep(EnvContract):
+    saveable = False
+    later_seeds = False
+    mode: ClassVar[str] = "SameStep"
+
+    def make_env(self, num_envs: int) -> VecEnv:
+        return GymnasiumVectorEnv(uneven, num_envs, kwargs={"mode": self.mode})
+
+
+class TestInNextStep(TestInSameStep):
+    mode: ClassVar[str] = "NextStep"
+
+
+class TestInDisabled(TestInSameStep):
+    mode: ClassVar[str] = "Disabled"
+    later_seeds = True
+
+
+class TestInNextStepOfProcesses(TestInNextStep):
+    def make_env(self, num_envs: int) -> VecEnv:
+        return GymnasiumVectorEnv.of(AsyncVectorEnv([TASKS["Pendulum-v1"]] * num_envs, copy=False))
+
+
+@everywhere(*TASKS)
 def test_first_episodes_are_those_of_the_serial_adapter(
     kind: Any, task: str, mode: AutoresetMode
 ) -> None:
     seeds = torch.tensor([5, 6, 7])
     with adapter(kind, task, mode) as env:
+        assert env.spec.seeded
         peer = PreprocessVecEnv(TASKS[task], 3)
         assert env.spec.observation == peer.spec.observation
         assert env.spec.action == peer.spec.action
@@ -144,9 +165,7 @@ def by_hand(
         yield obs, reward, end, cut and not end, final, True
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: str(mode.name))
-@pytest.mark.parametrize("task", ["CartPole-v1", "Uneven"])
-@pytest.mark.parametrize("kind", KINDS, ids=KIND_NAMES)
+@everywhere("CartPole-v1", "Uneven")
 def test_whole_rollouts_are_those_worked_by_hand(kind: Any, task: str, mode: AutoresetMode) -> None:
     with adapter(kind, task, mode) as env:
         env.reset(torch.tensor([5, 6, 7]))
@@ -183,7 +202,7 @@ def test_a_step_that_only_resets_is_not_valid_and_ignores_its_action() -> None:
 
 
 def test_a_reset_between_an_end_and_its_reset_begins_anew() -> None:
-    for kind in KINDS:
+    for kind in KINDS.values():
         with adapter(kind, "Uneven", AutoresetMode.NEXT_STEP) as env:
             seeds = torch.tensor([5, 6, 7])
             env.reset(seeds)
