@@ -1,0 +1,230 @@
+"""EnvPool's environments as a ``VecEnv``: simulators and batches in C++, on threads of its own."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from gymnasium.envs.registration import EnvSpec as Registered
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from hpcpod import plugins
+from hpcpod.envs import construct
+from hpcpod.envs.backends import pip_line
+from hpcpod.envs.threads import env_threads
+from hpcpod.envs.vector import GymnasiumVectorEnv, takes_seeds
+from hpcpod.errors import UnusableWrapper, UserError, in_words
+
+_OURS = (
+    "num_envs",
+    "batch_size",
+    "num_threads",
+    "max_num_players",
+    "seed",
+    "env_seed",
+    "gym_reset_return_info",
+)
+"""Arguments of EnvPool's that follow from what is asked for."""
+_NO_LIMIT = 2**31 - 1
+
+
+class EnvPoolVecEnv(GymnasiumVectorEnv):
+    """N of EnvPool's environments, stepped by ``env_threads()`` threads.
+
+    EnvPool seeds its environments when it makes them, so each ``reset`` makes all of them anew:
+    1 ms for an Ant, 2 ms for a Humanoid. Environment i's first episode runs on ``seeds[i]``; later
+    ones go on with its generator, in a batch of any size. It resets as gymnasium's ``NEXT_STEP``
+    does, so the row after an end is not ``valid``. The state can't be saved.
+
+    Tasks, their limits and their spaces are those of gymnasium's ids; three things are not:
+
+    - The random numbers: a seed is another episode than gymnasium's.
+    - MuJoCo, which is the version that EnvPool was built with (``spec.engine`` has it; 3.6.0 in
+      EnvPool 1.2.5), whichever is installed.
+    - An episode that terminates in the very step in which its time is up is only truncated.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., object],
+        num_envs: int = 1,
+        device: str = "cpu",
+        wrappers: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> None:
+        """Make the environments.
+
+        Args:
+            env: a name of ``envpool.list_all_envs()``, such as ``"Ant-v5"`` or ``"Pong-v5"``.
+            num_envs: N.
+            device: where the tensors that it gives live; the simulation is on the CPU.
+            wrappers: none: there are no single environments to put them around.
+            kwargs: the task's configuration in EnvPool, such as ``max_episode_steps``.
+
+        Raises:
+            UserError: EnvPool is not installed, has no such task, or can't make it.
+            UnsupportedSpace: it has a space that agents can't use.
+            UnusableWrapper: there is a wrapper.
+        """
+        task = _task(env)
+        if wrappers:
+            raise UnusableWrapper(
+                f"{task} can't have wrappers (env.wrappers) on the backend envpool, which makes no"
+                " single environments; use the backend gymnasium"
+            )
+        pool = Pool(task, num_envs, kwargs or {})
+        super().__init__(pool, num_envs, device)
+        self.spec = replace(self.spec, engine=f"{_engine(pool.task)}, {self.spec.engine}")
+
+    def _takes_seeds(self, name: str) -> bool:
+        assert isinstance(self._venv, Pool)
+        pair = self._venv.pair()  # thousands would take seconds
+        with construct.refusals(name):
+            pair.reset(seed=[0, 1])
+        return takes_seeds(name, pair)
+
+
+class Pool(VectorEnv[Any, Any, Any]):
+    """EnvPool as a VectorEnv whose ``reset`` takes seeds: EnvPool's own is deaf to them."""
+
+    def __init__(self, task: str, num_envs: int, options: Mapping[str, object]) -> None:
+        """Read what the task is; the first ``reset`` makes its environments.
+
+        Args:
+            task: one of EnvPool's.
+            num_envs: N.
+            options: of the task.
+
+        Raises:
+            UserError: EnvPool refuses the options; see ``EnvPoolVecEnv``.
+        """
+        self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+        self.num_envs = num_envs
+        self._options = options
+        self._pool: Any = None
+        with construct.refusals(task), _quiet():
+            self.task = _configured(task, options)
+            self.single_observation_space = self.task.observation_space
+            self.single_action_space = self.task.action_space
+        limit = self.task.config.max_episode_steps
+        self.spec = Registered(task, max_episode_steps=limit if 0 < limit < _NO_LIMIT else None)
+
+    def pair(self) -> Pool:
+        """Two such environments."""
+        assert self.spec is not None
+        return Pool(self.spec.id, 2, self._options)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
+        """Make all environments anew, on a seed for each, or on one for all."""
+        self._pool = None  # its threads end, and its memory is free
+        assert self.spec is not None
+        with _quiet():
+            self._pool = _envpool().make_gymnasium(
+                self.spec.id,
+                num_envs=self.num_envs,
+                num_threads=min(env_threads(), self.num_envs),
+                seed=(np.asarray(seed) % 2**31).tolist(),  # an int32 there
+                **self._options,
+            )
+            return self._pool.reset()
+
+    def step(self, actions: Any) -> Any:
+        """As gymnasium's."""
+        return self._pool.step(actions)
+
+    def close_extras(self, **_: Any) -> None:
+        """End the threads, which EnvPool's ``close`` does not."""
+        self._pool = None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without gymnasium's warnings that EnvPool's bounds are no float32."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _task(env: str | Callable[..., object]) -> str:
+    names = _envpool().list_all_envs()
+    if isinstance(env, str) and env in names:
+        return env
+    name = env if isinstance(env, str) else repr(env)
+    raise UserError(
+        f"the backend envpool has no {name}{plugins.suggest(name, names, 0.6)}; it has those that"
+        " envpool.list_all_envs() lists, and the backend gymnasium has others"
+    )
+
+
+def _configured(task: str, options: Mapping[str, object]) -> Any:
+    """EnvPool's own description of a task: its configuration and its spaces.
+
+    Raises:
+        UserError: it has no such option, or a value will not do.
+    """
+    make_spec = _envpool().make_spec
+    try:
+        defaults: dict[str, object] = make_spec(task).config._asdict()
+    except ImportError as error:  # such as Procgen's, which is Qt and nothing that pip has
+        raise UserError(f"{task} can't be made: {in_words(error)}") from error
+    for name in options:
+        if name in _OURS:
+            raise UserError(
+                f"{task}: env.kwargs.{name} follows from what else is asked for (env.num_envs,"
+                " resources.cpus_per_pod, the seeds); leave it out"
+            )
+        if name not in defaults:
+            known = [known for known in defaults if known not in _OURS]
+            raise UserError(
+                f"{task} has no argument '{name}' (env.kwargs) on the backend envpool"
+                f"{plugins.suggest(name, known, 0.6)}; it has {', '.join(known)}"
+            )
+    if defaults["max_num_players"] != 1:
+        raise UserError(f"{task} is played by several agents, which hpcpod does not train")
+    limit = options.get("max_episode_steps", 1)
+    if isinstance(limit, int) and limit < 1:
+        raise UserError(f"{task}: env.kwargs.max_episode_steps must be at least 1, got {limit}")
+    try:
+        return make_spec(task, **options)
+    except TypeError as error:  # which shows the types of all that it has
+        wrong = [
+            f"{name} is {value!r}, but by default {defaults[name]!r}"
+            for name, value in options.items()
+            if type(value) is not type(defaults[name])
+        ]
+        raise UserError(
+            f"{task} refused its arguments (env.kwargs): {'; '.join(wrong) or in_words(error)}"
+        ) from error
+
+
+def _engine(task: Any) -> str:
+    """EnvPool with its version, and MuJoCo's where it is built into what simulates the task."""
+    said = f"envpool {version('envpool')}"
+    for kind in type(task).__mro__:
+        library = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+        if library.endswith(".so"):
+            try:
+                version_of = ctypes.CDLL(library).mj_versionString
+            except AttributeError:  # another simulator
+                continue
+            version_of.restype = ctypes.c_char_p
+            said += f" (MuJoCo {version_of().decode()})"
+    return said
+
+
+def _envpool() -> Any:
+    try:
+        return importlib.import_module("envpool")
+    except ImportError as error:
+        raise UserError(
+            f"the backend envpool needs EnvPool, which can't be imported ({error});"
+            f" {pip_line('hpcpod[envpool]')} (Python 3.11 or newer)"
+        ) from error
