@@ -47,8 +47,8 @@ class EnvPoolVecEnv(GymnasiumVectorEnv):
     Tasks, their limits and their spaces are those of gymnasium's ids; three things are not:
 
     - The random numbers: a seed is another episode than gymnasium's.
-    - MuJoCo, which is the version that EnvPool was built with (``spec.engine`` has it; 3.6.0 in
-      EnvPool 1.2.5), whichever is installed.
+    - MuJoCo, which is the version that EnvPool was built with, whichever is installed: 3.6.0 in
+      EnvPool 1.2.5, 3.11.0 in 1.2.7. ``spec.engine`` has it.
     - An episode that terminates in the very step in which its time is up is only truncated.
     """
 
@@ -114,8 +114,8 @@ class Pool(VectorEnv[Any, Any, Any]):
             self.task = _configured(task, options)
             self.single_observation_space = self.task.observation_space
             self.single_action_space = self.task.action_space
-        limit = self.task.config.max_episode_steps
-        self.spec = Registered(task, max_episode_steps=limit if 0 < limit < _NO_LIMIT else None)
+            limit = self.task.config.max_episode_steps
+            self.spec = Registered(task, max_episode_steps=limit if 0 < limit < _NO_LIMIT else None)
 
     def pair(self) -> Pool:
         """Two such environments."""
@@ -171,30 +171,19 @@ def _configured(task: str, options: Mapping[str, object]) -> Any:
         UserError: it has no such option, or a value will not do.
     """
     make_spec = _envpool().make_spec
-    try:
-        defaults: dict[str, object] = make_spec(task).config._asdict()
-    except ImportError as error:  # such as Procgen's, which is Qt and nothing that pip has
-        raise UserError(f"{task} can't be made: {in_words(error)}") from error
     for name in options:
         if name in _OURS:
             raise UserError(
                 f"{task}: env.kwargs.{name} follows from what else is asked for (env.num_envs,"
                 " resources.cpus_per_pod, the seeds); leave it out"
             )
-        if name not in defaults:
-            known = [known for known in defaults if known not in _OURS]
-            raise UserError(
-                f"{task} has no argument '{name}' (env.kwargs) on the backend envpool"
-                f"{plugins.suggest(name, known, 0.6)}; it has {', '.join(known)}"
-            )
-    if defaults["max_num_players"] != 1:
-        raise UserError(f"{task} is played by several agents, which hpcpod does not train")
-    limit = options.get("max_episode_steps", 1)
-    if isinstance(limit, int) and limit < 1:
-        raise UserError(f"{task}: env.kwargs.max_episode_steps must be at least 1, got {limit}")
     try:
-        return make_spec(task, **options)
-    except TypeError as error:  # which shows the types of all that it has
+        made = make_spec(task, **options)
+    except ImportError as error:  # such as Procgen's, which is Qt and nothing that pip has
+        raise UserError(f"{task} can't be made: {in_words(error)}") from error
+    except TypeError as error:
+        defaults = make_spec(task).config._asdict()
+        _check_names(task, options, list(defaults))
         wrong = [
             f"{name} is {value!r}, but by default {defaults[name]!r}"
             for name, value in options.items()
@@ -203,6 +192,24 @@ def _configured(task: str, options: Mapping[str, object]) -> Any:
         raise UserError(
             f"{task} refused its arguments (env.kwargs): {'; '.join(wrong) or in_words(error)}"
         ) from error
+    config = made.config
+    _check_names(task, options, list(config._fields))  # some would be for renderers
+    if config.max_num_players != 1:
+        raise UserError(f"{task} is played by several agents, which hpcpod does not train")
+    if "max_episode_steps" in options and config.max_episode_steps < 1:
+        said = config.max_episode_steps
+        raise UserError(f"{task}: env.kwargs.max_episode_steps must be at least 1, got {said}")
+    return made
+
+
+def _check_names(task: str, options: Mapping[str, object], names: list[str]) -> None:
+    known = [name for name in names if name not in _OURS]
+    for name in options:
+        if name not in known:
+            raise UserError(
+                f"{task} has no argument '{name}' (env.kwargs) on the backend envpool"
+                f"{plugins.suggest(name, known, 0.6)}; it has {', '.join(known)}"
+            )
 
 
 def _engine(task: Any) -> str:

@@ -165,6 +165,7 @@ def test_a_batch_may_be_large_and_seeds_may_be_long() -> None:
         ("ALE/Pong-v5", {}, "did you mean 'Pong-v5'"),
         (dict, {}, "backend envpool has no <class 'dict'>; it has those that"),
         ("Ant-v5", {"frame_skp": 4}, r"no argument 'frame_skp' .*; did you mean 'frame_skip'"),
+        ("Ant-v5", {"from_pixels": True}, "has no argument 'from_pixels'"),
         ("Ant-v5", {"num_threads": 4}, "env.kwargs.num_threads follows from what else is asked"),
         ("Ant-v5", {"max_episode_steps": 0}, "max_episode_steps must be at least 1, got 0"),
         ("Ant-v5", {"frame_skip": "x"}, r"\(env.kwargs\): frame_skip is 'x', but by default 5$"),
