@@ -41,6 +41,7 @@ class EnvConfig:
     gymnasium VectorEnv, which the path in ``id`` returns) or the path of another. ``auto`` is
     ``gymnasium``. ``isaaclab``: what the path in ``id`` returns is Isaac Lab's. With ``python``
     also ``isaacgym``: ``id`` is a task's name (``Ant``), or the path of what gives a ``VecTask``.
+    ``envpool``: ``id`` is a task of EnvPool's (``Pong-v5``), which its threads step.
     """
     wrappers: tuple[Wrapper, ...] = ()
     """gymnasium wrappers, innermost first: ``pkg.mod:Name`` or ``{pkg.mod:Name: {arg: 1}}``."""

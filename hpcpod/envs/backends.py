@@ -72,6 +72,11 @@ BACKENDS: Mapping[str, Facts] = {
         "what a function gives (pkg.mod:make) that is a gymnasium.vector.VectorEnv",
         "as the VectorEnv does",
     ),
+    "hpcpod.envs.envpool:EnvPoolVecEnv": Facts(
+        Package(("envpool", GYMNASIUM, "torch"), "hpcpod[envpool]"),
+        "EnvPool's tasks by its names (Ant-v5, Pong-v5), with simulators of its own",
+        "as many CPU threads as resources.cpus_per_pod says",
+    ),
     "hpcpod.envs.isaac_lab:IsaacLabVecEnv": Facts(
         Package(("isaaclab",), "isaaclab"),
         "what a function gives (pkg.mod:make) that is Isaac Lab's; tested over a fake alone",
