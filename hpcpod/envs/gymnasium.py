@@ -17,7 +17,7 @@ from hpcpod.envs.vec_env import (
     State,
     Step,
     check_action_shape,
-    check_device,
+    check_batch,
     episode_seed,
     given_seeds,
 )
@@ -57,9 +57,7 @@ class PreprocessVecEnv:
             UserError: the environment can't be made, or nothing can live on the device.
             UnsupportedSpace: it has a space that agents can't use.
         """
-        if num_envs < 1:
-            raise UserError(f"num_envs must be at least 1, got {num_envs}")
-        check_device(device)
+        check_batch(num_envs, device)
         self._envs = construct.build(env, num_envs, wrappers, kwargs or {})
         first, name = self._envs[0], construct.name_of(env)
         self.spec = EnvSpec(

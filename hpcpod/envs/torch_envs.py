@@ -32,7 +32,7 @@ from hpcpod.envs.vec_env import (
     State,
     Step,
     check_action_shape,
-    check_device,
+    check_batch,
     episode_seeds,
     given_seeds,
 )
@@ -160,9 +160,7 @@ class TorchVecEnv:
                 live on the device.
             UnusableWrapper: there is a wrapper.
         """
-        if num_envs < 1:
-            raise UserError(f"num_envs must be at least 1, got {num_envs}")
-        check_device(device)
+        check_batch(num_envs, device)
         check_known(env)
         kind = DYNAMICS[str(env)]
         if wrappers:

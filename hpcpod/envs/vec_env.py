@@ -188,6 +188,17 @@ def episode_seeds(seeds: Tensor, k: Tensor) -> Tensor:
     return torch.where(k == 0, seeds, seeding.successor(seeds, k))
 
 
+def check_batch(num_envs: int, device: str) -> None:
+    """See that there is an environment at all, and that its tensors can live on the device.
+
+    Raises:
+        UserError: there is none, or they can't.
+    """
+    if num_envs < 1:
+        raise UserError(f"num_envs must be at least 1, got {num_envs}")
+    check_device(device)
+
+
 def check_device(device: str) -> None:
     """See that tensors can live on a device.
 

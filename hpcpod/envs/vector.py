@@ -22,7 +22,7 @@ from hpcpod.envs.vec_env import (
     State,
     Step,
     check_action_shape,
-    check_device,
+    check_batch,
     episode_seed,
     given_seeds,
     random_seeds,
@@ -82,9 +82,7 @@ class GymnasiumVectorEnv:
             UnsupportedSpace: it has a space that agents can't use.
             UnusableWrapper: there is a wrapper.
         """
-        if num_envs < 1:
-            raise UserError(f"num_envs must be at least 1, got {num_envs}")
-        check_device(device)
+        check_batch(num_envs, device)
         if wrappers:
             raise UnusableWrapper(
                 "wrappers are put around single environments, which backend vector never sees;"

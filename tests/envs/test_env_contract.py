@@ -13,8 +13,12 @@ from torch import Tensor
 
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.make import make_env
+from hpcpod.envs.mujoco.env import MujocoVecEnv
+from hpcpod.envs.processes.env import ProcessVecEnv
 from hpcpod.envs.torch_envs import TorchVecEnv
 from hpcpod.envs.vec_env import Step, VecEnv, random_seeds
+from hpcpod.envs.vector import GymnasiumVectorEnv
+from hpcpod.errors import UserError
 from hpcpod.testing import EnvContract
 from tests.agents.image_env import Bright
 from tests.envs.small_envs import Counting, Starting
@@ -194,6 +198,21 @@ def test_a_class_without_an_environment_says_what_it_lacks() -> None:
 
     with pytest.raises(NotImplementedError, match=r"Nothing has no make_env\(self, num_envs\)"):
         Nothing().test_one_environment_is_a_batch_too()
+
+
+@pytest.mark.parametrize(
+    "adapter",
+    [
+        GymnasiumVectorEnv,
+        MujocoVecEnv,
+        PreprocessVecEnv,
+        partial(ProcessVecEnv, processes=1),
+        TorchVecEnv,
+    ],
+)
+def test_a_batch_of_none_is_refused_by_all(adapter: Any) -> None:
+    with pytest.raises(UserError, match=r"^num_envs must be at least 1, got 0$"):
+        adapter("CartPole-v1", 0)
 
 
 def test_environments_are_made_once_for_a_class_and_closed_with_it() -> None:

@@ -26,7 +26,7 @@ from hpcpod.envs.vec_env import (
     State,
     Step,
     check_action_shape,
-    check_device,
+    check_batch,
     episode_seed,
     given_seeds,
 )
@@ -91,9 +91,7 @@ class MujocoVecEnv:
                 or nothing can live on the device.
             UnusableWrapper: there are wrappers.
         """
-        if num_envs < 1:
-            raise UserError(f"num_envs must be at least 1, got {num_envs}")
-        check_device(device)
+        check_batch(num_envs, device)
         kind = _task(env)
         if wrappers:
             raise UnusableWrapper(

@@ -23,7 +23,7 @@ from hpcpod.envs.vec_env import (
     State,
     Step,
     check_action_shape,
-    check_device,
+    check_batch,
     given_seeds,
 )
 from hpcpod.errors import UserError
@@ -65,8 +65,7 @@ class ProcessVecEnv:
             UserError: the environment can't be made, or other processes can't be told how.
             EnvFailed: a process has ended meanwhile.
         """
-        if num_envs < 1:
-            raise UserError(f"num_envs must be at least 1, got {num_envs}")
+        check_batch(num_envs, device)
         if not 1 <= processes <= num_envs:
             raise UserError(
                 f"processes must be from 1 to num_envs, got processes {processes} and num_envs"
@@ -77,7 +76,6 @@ class ProcessVecEnv:
                 f"backend torch steps all environments on {device} at once, and processes would"
                 " take them to the CPU; leave env.processes at 1"
             )
-        check_device(device)
         request = _request(env, backend, wrappers, kwargs or {})
         self._crew = Crew(request["env"], shared_out(request, num_envs, processes))
         self._end = weakref.finalize(self, self._crew.close)
