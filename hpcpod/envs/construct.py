@@ -97,11 +97,11 @@ def is_registered(env: str) -> bool:
     return env in gym.registry
 
 
-def name_of(source: str | Callable[..., object]) -> str:
+def name_of(source: object) -> str:
     """The id that stands in the spec and in messages."""
     if isinstance(source, str):
         return source
-    kind = source if hasattr(source, "__qualname__") else type(source)
+    kind: Any = source if hasattr(source, "__qualname__") else type(source)
     return f"{kind.__module__}:{kind.__qualname__}"
 
 

@@ -91,6 +91,7 @@ def nothing_is_left() -> Iterator[None]:
     [
         ("CartPole-v1", 5, 2, {}),
         ("Pendulum-v1", 3, 2, {"kwargs": {"max_episode_steps": 37}}),
+        ("Hopper-v5", 3, 2, {"backend": "gymnasium"}),
         ("Hopper-v5", 3, 2, {}),
         ("CartPole-v1", 7, 2, {"backend": "torch"}),
         ("FrozenLake-v1", 4, 2, {}),
@@ -128,17 +129,18 @@ def test_what_does_not_fit_the_environment_is_refused() -> None:
     env.reset(torch.arange(3))
     saved = env.state()
     assert saved is not None
-    for name in ("process2/x", "seeds"):
-        with pytest.raises(ValueError, match=f"the state is not of 2 processes: it has '{name}'"):
+    stranger = "the state is not of 3 environments in 2 processes: it has"
+    for name in ("process2/x", "3/rng", "seeds"):
+        with pytest.raises(ValueError, match=f"{stranger} '{name}'"):
             env.restore({**saved, name: torch.zeros(1)})
-    with pytest.raises(ValueError, match="the state is not of 2 processes: it has fewer"):
-        env.restore({"process0/seeds": saved["process0/seeds"]})
+    with pytest.raises(ValueError, match=f"{stranger} fewer"):
+        env.restore({"0/rng": saved["0/rng"]})
     with pytest.raises(ValueError, match="expected 3 seeds"):
         env.reset(torch.arange(2))
     with pytest.raises(ValueError, match=r"expected actions of shape \(3,\), got \(1,\)"):
         env.step(torch.zeros(1, dtype=torch.int64))
     with pytest.raises(EnvFailed, match="the process of environments 1 to 2 raised KeyError"):
-        env.restore({name: saved[name] for name in saved if name != "process1/0/rng"})
+        env.restore({name: saved[name] for name in saved if name != "1/rng"})
     env.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from hpcpod.envs.arrays import as_step, tensor
-from hpcpod.envs.construct import Env, Wrapper, name_of
+from hpcpod.envs.construct import Wrapper, name_of
 from hpcpod.envs.plain import spec_from_plain
 from hpcpod.envs.processes.crew import Crew, shared_out
 from hpcpod.envs.processes.line import Command
+from hpcpod.envs.processes.states import joined, parted
 from hpcpod.envs.vec_env import (
     EnvSpec,
     State,
@@ -42,7 +43,7 @@ class ProcessVecEnv:
 
     def __init__(
         self,
-        env: str | Callable[..., Env],
+        env: object,
         num_envs: int,
         processes: int,
         backend: str = "auto",
@@ -53,7 +54,7 @@ class ProcessVecEnv:
         """Start the processes and have them make the environments.
 
         Args:
-            env: a gymnasium id, or the path ``"pkg.mod:EnvClass"``.
+            env: a gymnasium id, or the path ``"pkg.mod:EnvClass"``; all else is refused.
             num_envs: N.
             processes: from 1 to N.
             backend: what steps the environments in each process, as for ``make_env``.
@@ -77,11 +78,18 @@ class ProcessVecEnv:
                 " take them to the CPU; leave env.processes at 1"
             )
         request = _request(env, backend, wrappers, kwargs or {})
-        self._crew = Crew(request["env"], shared_out(request, num_envs, processes))
+        requests = shared_out(request, num_envs, processes)
+        self._rows = [range(each["start"], each["stop"]) for each in requests]
+        self._crew = Crew(request["env"], requests)
         self._end = weakref.finalize(self, self._crew.close)
         self.spec = _whole(self._crew.specs(), num_envs, device)
         self._arrays = self._crew.share(self.spec)
         self._begun = False
+
+    @property
+    def processes(self) -> int:
+        """How many step it."""
+        return self._crew.size
 
     def reset(self, seeds: Tensor | None = None) -> Tensor:
         """Begin an episode everywhere; see ``VecEnv.reset``."""
@@ -104,28 +112,16 @@ class ProcessVecEnv:
         )  # fmt: skip
 
     def state(self) -> State | None:
-        """What each process's environments say, by its place; None if one of them says None."""
+        """As of one process that steps all; None if one of the processes says None."""
         saved = self._crew.save() if self._begun else None
         if saved is None:
             return None
-        return {
-            f"process{i}/{name}": value
-            for i, state in enumerate(saved)
-            for name, value in state.items()
-        }
+        return joined(saved, self._rows)
 
     def restore(self, state: State) -> None:
-        """Go on from a ``state()`` of an environment made with the same arguments."""
-        parts: list[State] = [{} for _ in range(self._crew.size)]
-        for name, value in state.items():
-            process, _, own = name.partition("/")
-            place = process.removeprefix("process")
-            if not place.isdigit() or int(place) >= len(parts):
-                raise ValueError(f"the state is not of {len(parts)} processes: it has {name!r}")
-            parts[int(place)][own] = value
-        if not all(parts):
-            raise ValueError(f"the state is not of {len(parts)} processes: it has fewer")
-        self._crew.load(parts)
+        """Go on from a ``state()`` of an environment made with the same arguments, whether that was
+        stepped by as many processes or not."""
+        self._crew.load(parted(state, self._rows))
         self._begun = True
 
     def close(self) -> None:
@@ -134,7 +130,7 @@ class ProcessVecEnv:
 
 
 def _request(
-    env: str | Callable[..., Env],
+    env: object,
     backend: str,
     wrappers: Sequence[Wrapper],
     kwargs: Mapping[str, object],
