@@ -192,7 +192,11 @@ def _add_envs(add: Add) -> None:
         help="environments in the batch; by default the contract is checked with 8, or as the"
         " configuration says, and the speed measured with 1, 16 and 256",
     )  # fmt: skip
-    verb.add_argument("--processes", type=_count, metavar="P", help="that step a part of them each")
+    verb.add_argument(
+        "--processes", type=_count, metavar="P",
+        help="that step a part of them each; by default 1 or resources.cpus_per_pod, whichever is"
+        " measured to be faster",
+    )  # fmt: skip
     verb.add_argument("--python", metavar="PATH", help="another Python, whose processes step them")
     verb.add_argument(
         "--device", default="cpu", metavar="D", help="where the tensors live (default: cpu)"

@@ -108,7 +108,7 @@ def check(options: Namespace) -> int:
 def _sizes(options: Namespace, config: RunConfig) -> list[int]:
     """The usual ones, and a configuration's own; a process needs an environment at least."""
     own = [config.env.num_envs] if _is_file(options.env) else []
-    return sorted({max(size, config.env.processes) for size in (*SIZES, *own)})
+    return sorted({max(size, config.env.processes or 1) for size in (*SIZES, *own)})
 
 
 def _is_file(word: str) -> bool:
@@ -188,6 +188,7 @@ def _say_about(found: Mapping[str, Any]) -> None:
         "observation": _space(spec["observation"]),
         "action": _space(spec["action"]) + _stands_for(spec["action_bounds"]),
         "time limit": f"{limit} steps" if limit else "none that it tells of",
+        "backend": found["backend"],
         "engine": spec["engine"],
         "stepped by": _steppers(found),
         "seeded": "yes: a seed decides its episode"
@@ -257,7 +258,8 @@ def _say_speed(found: Mapping[str, Any]) -> None:
         )
     else:
         made = f"made and reset in {found['make_seconds']:.2g} s"
-        say(f"speed with N = {size:>3}: {count(speed):>5} environment steps/s, {made}")
+        by = f" by {found['processes']} processes" if found["processes"] > 1 else ""
+        say(f"speed with N = {size:>3}: {count(speed):>5} environment steps/s{by}, {made}")
 
 
 _SAY = {"About": _say_about, "Contract": _say_contract, "Speed": _say_speed}

@@ -76,6 +76,12 @@ class Heavy(Sound):
         time.sleep(0.07)
 
 
+class Sleeping(Sound):
+    def step(self, action):
+        time.sleep(0.004)
+        return super().step(action)
+
+
 class Hanging(Sound):
     def step(self, action):
         time.sleep(600)
@@ -259,6 +265,19 @@ def test_processes_step_it_where_they_are_asked_for(
     assert "contract: kept" in said
 
 
+def test_what_auto_came_to_is_told(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("envs", "check", "own_envs:Sleeping", "--set", "resources.cpus_per_pod=2", *QUICK)
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "  backend      gymnasium\n" in said
+    assert "  stepped by   2 processes\n" in said
+    assert " environment steps/s by 2 processes, made" in said
+    assert main(["envs", "check", "Hopper-v5", "--set", "resources.cpus_per_pod=2", *QUICK]) == 0
+    said = capsys.readouterr().out
+    assert "  backend      mujoco\n" in said
+    assert "  stepped by   this process, with at most 2 threads\n" in said
+
+
 BROKEN: dict[str, tuple[list[str], str]] = {
     "an unknown id": (["CartPol-v1"], "Did you mean: `CartPole`?"),
     "unknown to torch": (["CartPol-v1", "--backend", "torch"], "did you mean 'CartPole-v1'?"),
@@ -291,6 +310,10 @@ FAULTS: dict[str, tuple[list[str], str]] = {
     "hangs in a process": (
         ["own_envs:Hanging", "--patience", "8", "--processes", "2"],
         "Hanging hangs: nothing has happened for 8 s while ",
+    ),
+    "hangs where it is measured": (
+        ["own_envs:Hanging", "--patience", "3", "--set", "resources.cpus_per_pod=2"],
+        "Hanging hangs: nothing has happened for 3 s while making N = 2",
     ),
     "aliases": (
         ["CartPole-v1", "--backend", "own_envs:Aliasing"],

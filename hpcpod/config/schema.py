@@ -39,6 +39,7 @@ class EnvConfig:
     """Which batched environment to use: ``auto``, ``gymnasium``, ``mujoco`` (its v5 tasks on all
     threads), ``torch`` (classic control in thousands, on the agent's device), ``vector`` (a
     gymnasium VectorEnv, which the path in ``id`` returns) or the path of another. ``auto`` is
+    ``mujoco`` for its tasks, without ``wrappers`` and with ``kwargs`` that it knows, else
     ``gymnasium``. ``isaaclab``: what the path in ``id`` returns is Isaac Lab's. With ``python``
     also ``isaacgym``: ``id`` is a task's name (``Ant``), or the path of what gives a ``VecTask``.
     ``envpool``: ``id`` is a task of EnvPool's (``Pong-v5``), which its threads step.
@@ -47,12 +48,14 @@ class EnvConfig:
     """gymnasium wrappers, innermost first: ``pkg.mod:Name`` or ``{pkg.mod:Name: {arg: 1}}``."""
     kwargs: Mapping[str, object] = field(default_factory=dict)
     """Keyword arguments of the environment itself: ``{gravity: 5.0}``."""
-    processes: Count = 1
+    processes: Count | None = None
     """Processes that step the environments, ``num_envs`` at most. 1: the training process steps
     them itself. More are for environments whose step takes long in Python: each has a part of them
     and runs the backend on it with one thread, so give ``resources.cpus_per_pod`` as many. Panels
     have as many processes of their own, which sleep meanwhile; each takes some 150 MB. Results are
-    the same to the bit."""
+    the same to the bit. Null: for each batch what is measured to be faster when it is made, 1 or as
+    many as ``resources.cpus_per_pod``; the log has the numbers. Other backends than ``gymnasium``,
+    and ``python``, have 1 then."""
     python: str | None = None
     """Path of another Python, such as ``/path/to/bin/python``, whose processes step the
     environments, which have the interface of gymnasium or gym: for simulators that need an old
@@ -64,7 +67,7 @@ class EnvConfig:
 
     def __post_init__(self) -> None:
         check_limits(self)
-        if self.processes > self.num_envs:
+        if self.processes is not None and self.processes > self.num_envs:
             raise ValueError(
                 f"processes must be at most num_envs, got processes {self.processes} and"
                 f" num_envs {self.num_envs}"
@@ -74,7 +77,7 @@ class EnvConfig:
                 f"backend {self.backend} steps in this Python: take auto or isaacgym, or leave"
                 " python out"
             )
-        if self.backend == "isaacgym" and (self.python is None or self.processes > 1):
+        if self.backend == "isaacgym" and (self.python is None or (self.processes or 1) > 1):
             raise ValueError(
                 "backend isaacgym needs python, an interpreter that has Isaac Gym, and processes 1"
             )

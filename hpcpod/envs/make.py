@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from gymnasium.vector import VectorEnv
+
 from hpcpod import plugins
 from hpcpod.config.schema import EnvConfig
-from hpcpod.envs import construct, torch_envs
+from hpcpod.envs import auto, construct, torch_envs
 from hpcpod.envs.construct import Wrapper
 from hpcpod.envs.processes.env import ProcessVecEnv
 from hpcpod.envs.processes.remote import RemoteVecEnv
@@ -16,38 +18,46 @@ from hpcpod.envs.vec_env import VecEnv
 
 
 def make_env(
-    env: str | Callable[..., Any],
+    env: str | Callable[..., Any] | VectorEnv[Any, Any, Any],
     num_envs: int = 1,
     backend: str = "auto",
     device: str = "cpu",
     wrappers: Sequence[Wrapper] = (),
     kwargs: Mapping[str, object] | None = None,
-    processes: int = 1,
+    processes: int | None = 1,
 ) -> VecEnv:
     """N environments as one batch.
 
     Args:
         env: a gymnasium id, the path ``"pkg.mod:EnvClass"``, or what returns a gymnasium.Env; for
-            backend ``"vector"`` what returns a gymnasium VectorEnv, or its path.
-        num_envs: N.
-        backend: ``"auto"``, a name of the group ``hpcpod.envs``, or the path of a class that is
-            called as ``backend(env, num_envs, device, wrappers, kwargs)``.
+            backend ``"vector"`` what returns a gymnasium VectorEnv, or its path; or a VectorEnv.
+        num_envs: N; a VectorEnv has its own.
+        backend: ``"auto"`` (see ``auto.engine``), a name of the group ``hpcpod.envs``, or the path
+            of a class that is called as ``backend(env, num_envs, device, wrappers, kwargs)``.
         device: where the tensors live.
         wrappers: innermost first, each ``"pkg.mod:Wrapper"`` or ``{"pkg.mod:Wrapper": {...}}``.
         kwargs: of the environment itself.
         processes: that step a part of the environments each, N at most; 1: this one steps all.
-            More need an ``env`` that is a text, and plain data as arguments.
+            More need an ``env`` that is a text, and plain data as arguments. None: what is faster,
+            as ``auto.in_processes`` finds out.
 
     Raises:
         UnusablePlugin: the backend can't be had.
         UnusableWrapper: a wrapper can't be had.
         UserError: the environment can't be had; the sentence says what to do.
     """
-    if processes != 1:
-        return ProcessVecEnv(env, num_envs, processes, backend, device, wrappers, kwargs)
-    made: VecEnv = plugins.make(
-        VecEnv, "envs", _named(backend), env, num_envs, device, wrappers, kwargs or {}
-    )
+    if isinstance(env, VectorEnv):
+        num_envs = env.num_envs if num_envs == 1 else num_envs
+        backend = "vector" if backend == "auto" else backend
+    given = kwargs or {}
+    backend = auto.engine(env, backend, wrappers, given)
+    if processes is None:
+        several = auto.in_processes(env, num_envs, backend, device, wrappers, given)
+        if several is not None:
+            return several
+    elif processes != 1:
+        return ProcessVecEnv(env, num_envs, processes, backend, device, wrappers, given)
+    made: VecEnv = plugins.make(VecEnv, "envs", backend, env, num_envs, device, wrappers, given)
     return made
 
 
@@ -55,7 +65,7 @@ def configured(env: EnvConfig, num_envs: int, device: str) -> VecEnv:
     """What a configuration's section ``env`` asks for, as a batch of N; raises what that raises."""
     if env.python is not None:
         return RemoteVecEnv(env, num_envs, device)
-    processes = min(env.processes, num_envs)
+    processes = None if env.processes is None else min(env.processes, num_envs)
     return make_env(env.id, num_envs, env.backend, device, env.wrappers, env.kwargs, processes)
 
 
@@ -66,6 +76,18 @@ def reference(env: EnvConfig) -> EnvConfig | None:
     return replace(env, backend="gymnasium")
 
 
+def engine_of(env: EnvConfig) -> str:
+    """The backend of ``configured``: never ``auto``, but what that comes to."""
+    if env.python is not None:
+        return "gymnasium" if env.backend == "auto" else env.backend
+    return auto.engine(env.id, env.backend, env.wrappers, env.kwargs)
+
+
+def processes_of(env: VecEnv) -> int:
+    """How many processes step a batch; 1: one, this or another Python's."""
+    return env.processes if isinstance(env, ProcessVecEnv | RemoteVecEnv) else 1
+
+
 def check_known(env: str, backend: str = "auto") -> None:
     """See that an environment exists, as far as that can be seen without making it.
 
@@ -74,11 +96,7 @@ def check_known(env: str, backend: str = "auto") -> None:
     Raises:
         UserError: the backend, gymnasium or torch, knows no such environment.
     """
-    if _named(backend) == "gymnasium" and ":" not in env:
+    if backend in ("auto", "gymnasium") and ":" not in env:
         construct.check_registered(env)
     if backend == "torch":
         torch_envs.check_known(env)
-
-
-def _named(backend: str) -> str:
-    return "gymnasium" if backend == "auto" else backend

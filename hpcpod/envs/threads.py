@@ -1,16 +1,29 @@
-"""How many threads step the environments of this process."""
+"""How many threads, or processes, step the environments of this process."""
 
 from __future__ import annotations
 
-_count = 1
+import os
+
+_given = 0
 
 
 def env_threads() -> int:
-    """Threads that a simulator made now may use, the caller's included."""
-    return _count
+    """Threads that a simulator made now may use, the caller's included: 1 if nobody has said."""
+    return _given or 1
+
+
+def env_cpus() -> int:
+    """CPUs that processes made now may keep busy: as many as threads, or if nobody has said how
+    many, all that the kernel lets this process use."""
+    return _given or len(os.sched_getaffinity(0))
+
+
+def given_threads() -> int:
+    """What ``set_env_threads`` was told last; 0: nothing."""
+    return _given
 
 
 def set_env_threads(count: int) -> None:
-    """Change that; environments that exist keep theirs."""
-    global _count
-    _count = count
+    """Change both; environments that exist keep theirs. 0: as if nobody had said."""
+    global _given
+    _given = count

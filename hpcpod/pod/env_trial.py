@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from hpcpod.config.schema import RunConfig
+from hpcpod.envs.make import engine_of, processes_of
 from hpcpod.envs.plain import spec_to_plain
 from hpcpod.envs.threads import env_threads
 from hpcpod.envs.vec_env import (
@@ -44,6 +45,8 @@ class About:
 
     spec: Mapping[str, Any]
     """Its ``EnvSpec`` as plain data; each space says its ``kind``."""
+    backend: str
+    """What steps it: never ``auto``, but what that came to."""
     saves_state: bool
     """Whether its whole state can be saved, and a round go on in the middle."""
     threads: int
@@ -74,6 +77,8 @@ class Speed:
     """Environments in the batch."""
     steps_per_second: float | None
     """Environment steps, over the batch; None: not measured, it would have taken too long."""
+    processes: int
+    """Processes that stepped it."""
     make_seconds: float
     """What it took to make and reset the batch; of one not measured, an estimate."""
 
@@ -111,9 +116,8 @@ def try_env(
         with contextlib.closing(make(num_envs)) as env:
             env.reset(random_seeds("trial", count=num_envs))
             saves = env.state() is not None
-            processes = min(config.env.processes, num_envs)
-            spec = spec_to_plain(env.spec)
-            yield About(spec, saves, env_threads(), processes, config.env.python)
+            spec, backend = spec_to_plain(env.spec), engine_of(config.env)
+            yield About(spec, backend, saves, env_threads(), processes_of(env), config.env.python)
             yield _contract(env, steps or _steps(env.spec), tell)
         before: Speed | None = None
         for size in sizes:
@@ -200,13 +204,14 @@ def _speed(
     if before is not None:
         estimate = before.make_seconds * size / before.num_envs
         if estimate > PATIENCE:
-            return Speed(size, None, estimate)
+            return Speed(size, None, before.processes, estimate)
     tell(f"measuring the speed with N = {size}")
     began = time.monotonic()
     with contextlib.closing(make(size)) as env:
         env.reset(random_seeds("speed", count=size))
         made = time.monotonic() - began
-        return Speed(size, _steps_per_second(env, seconds, _paced(tell)), made)
+        rate = _steps_per_second(env, seconds, _paced(tell))
+        return Speed(size, rate, processes_of(env), made)
 
 
 def _steps_per_second(env: VecEnv, seconds: float, tell: Tell) -> float:

@@ -9,7 +9,7 @@ import torch
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.shape import shape_of
-from hpcpod.envs.threads import env_threads, set_env_threads
+from hpcpod.envs.threads import given_threads, set_env_threads
 
 _DEVICES = ("cpu", "cuda")
 
@@ -33,7 +33,7 @@ def set_numerics(config: RunConfig) -> None:
 @contextmanager
 def numerics(config: RunConfig) -> Iterator[None]:
     """The same for a while; then all is as before."""
-    threads, envs = torch.get_num_threads(), env_threads()
+    threads, envs = torch.get_num_threads(), given_threads()
     precision, flushed = torch.get_float32_matmul_precision(), _flushes()
     casts = [(torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _DEVICES]
     cached = torch.is_autocast_cache_enabled()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import resource
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -63,7 +63,9 @@ def probe(
     """
     problems: list[str] = []
     footprints: dict[str, Footprint] = {}
-    factory = env_factory(config, "cpu")
+    # Nothing is measured here: where pods are trained, other CPUs may do it.
+    env_config = replace(config.env, processes=config.env.processes or 1)
+    factory = env_factory(replace(config, env=env_config), "cpu")
     with _free_memory_alone() as free:
         try:
             plugins.make(Evaluator, "evaluators", config.pod.evaluator, factory)

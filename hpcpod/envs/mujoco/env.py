@@ -57,6 +57,18 @@ _log = logging.getLogger(__name__)
 _MODELS = Path(gym.__file__).parent / "envs" / "mujoco" / "assets"
 
 
+def steps(env: str, kwargs: Mapping[str, object]) -> bool:
+    """Whether it is one of ``TASKS`` with arguments that this backend knows; nothing is made."""
+    given = dict(kwargs)
+    try:
+        kind = _task(env)
+        _time_limit(kind, given)
+        options(kind, given)
+    except UserError:
+        return False
+    return True
+
+
 class MujocoVecEnv:
     """N environments of one of gymnasium's v5 tasks, each episode the one that gymnasium plays.
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +55,20 @@ _KINDS: dict[str | None, type[HpcpodError]] = {
     )
 }  # fmt: skip
 """Errors that are raised here as they were there."""
+
+
+_deadline: ContextVar[float | None] = ContextVar("_deadline", default=None)
+
+
+@contextlib.contextmanager
+def patience(seconds: float) -> Iterator[None]:
+    """Give whatever crews do inside so long, all in all; then their processes are ended, and
+    ``EnvFailed`` is raised. Without it they are waited for."""
+    before = _deadline.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _deadline.reset(before)
 
 
 @dataclass
@@ -247,6 +262,9 @@ class Crew:
         return [member.line.receive() for member in self._members]
 
     def _still_there(self) -> None:
+        deadline = _deadline.get()
+        if deadline is not None and time.monotonic() > deadline:
+            raise EnvFailed(f"{self._name}: its processes took longer than they may")
         for member in self._members:
             code = member.process.poll()
             if code is not None:

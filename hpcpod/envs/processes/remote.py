@@ -47,8 +47,8 @@ class RemoteVecEnv:
             EnvFailed: a process has ended meanwhile.
         """
         check_device(device)
-        python, env, processes = check_python(config.python), config.id, config.processes
-        processes = min(processes, num_envs)
+        python, env = check_python(config.python), config.id
+        processes = min(config.processes or 1, num_envs)
         request = {
             "env": env, "backend": config.backend, "wrappers": plain(config.wrappers),
             "kwargs": plain(config.kwargs), "path": own_folders(),
@@ -80,6 +80,11 @@ class RemoteVecEnv:
         assert acted.shape is not None and acted.dtype is not None
         self._arrays = self._crew.share(self.spec, (acted.shape, np.dtype(acted.dtype)))
         self._begun = False
+
+    @property
+    def processes(self) -> int:
+        """How many step it."""
+        return self._crew.size
 
     def reset(self, seeds: Tensor | None = None) -> Tensor:
         """Begin an episode everywhere; see ``VecEnv.reset``."""
