@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcpod import plugins
+from hpcpod.config.building import build
 from hpcpod.config.loading import from_mapping
-from hpcpod.config.schema import RunConfig
+from hpcpod.config.schema import EnvConfig, RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.errors import ConfigError, UserError
 from hpcpod.launching import create_run, start
@@ -18,6 +19,8 @@ from hpcpod.results import Run, open_run, runs_home
 from hpcpod.tournament.mutation import unmutated
 
 if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
     from hpcpod.envs.construct import Wrapper
     from hpcpod.envs.vec_env import VecEnv
     from hpcpod.pod.policy import Policy
@@ -166,30 +169,43 @@ def _file_or_run(source: str | Path) -> Path | Run:
     return path if path.is_file() else open_run(source)
 
 
-def make_env(
-    id: str | Callable[..., Any],
+def make_env(  # noqa: PLR0913 (the fields of ``env`` in a configuration, by their names there)
+    id: str | Callable[..., Any] | VectorEnv[Any, Any, Any],
     num_envs: int = 1,
     backend: str = "auto",
     device: str = "cpu",
     wrappers: Sequence[Wrapper] = (),
     kwargs: Mapping[str, object] | None = None,
-    processes: int = 1,
+    processes: int | None = 1,
+    python: str | None = None,
 ) -> VecEnv:
     """A batched environment: tensors in, tensors out (see ``hpcpod.envs.vec_env.VecEnv``).
 
     Args:
         id: a gymnasium id, the path of an environment class, or what returns an environment; for
-            backend ``vector`` what returns a gymnasium VectorEnv, or its path.
-        num_envs: environments in the batch.
+            backend ``vector`` what returns a gymnasium VectorEnv, or its path; or a VectorEnv.
+        num_envs: environments in the batch; a VectorEnv has its own.
         backend: ``auto``, a name of the group ``hpcpod.envs``, or the path of a class.
         device: where the tensors live.
         wrappers: of gymnasium, as for ``train``.
         kwargs: keyword arguments of the environment itself.
-        processes: that step a part of the environments each, as ``env.processes``.
+        processes: that step a part of the environments each, as ``env.processes``. None: 1 or as
+            many as there are CPUs, whichever is measured to be faster.
+        python: path of another Python that steps them, as ``env.python``.
 
     Raises:
         UserError: the environment can't be made.
     """
-    make = plugins.load("hpcpod.envs.make:make_env")
-    env: VecEnv = make(id, num_envs, backend, device, wrappers, kwargs, processes)
-    return env
+    if python is None:
+        make = plugins.load("hpcpod.envs.make:make_env")
+        env: VecEnv = make(id, num_envs, backend, device, wrappers, kwargs, processes)
+        return env
+    fields = {
+        "id": id, "num_envs": num_envs, "backend": backend, "wrappers": wrappers,
+        "kwargs": kwargs or {}, "processes": processes, "python": python,
+    }  # fmt: skip
+    config, problems = build(EnvConfig, fields)
+    if config is None:
+        raise ConfigError("make_env", problems)
+    remote: VecEnv = plugins.load("hpcpod.envs.make:configured")(config, num_envs, device)
+    return remote

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -139,6 +140,20 @@ def test_make_env_gives_a_batch_of_tensors() -> None:
     step = env.step(torch.zeros(3, dtype=torch.int64))
     assert step.reward.tolist() == [1.0, 1.0, 1.0]
     env.close()
+
+
+def test_make_env_takes_what_a_configuration_takes() -> None:
+    env = hpcpod.make_env("CartPole-v1", 2, processes=None)
+    other = hpcpod.make_env("CartPole-v1", 2, kwargs={"sutton_barto_reward": True})
+    there = hpcpod.make_env("CartPole-v1", 2, processes=2, python=sys.executable)
+    first = [each.reset(torch.tensor([1, 2])).tolist() for each in (env, other, there)]
+    assert first[0] == first[1] == first[2]
+    for each in (env, other, there):
+        each.close()
+    with pytest.raises(ConfigError, match="make_env has 1 problem\n  backend torch steps in this"):
+        hpcpod.make_env("CartPole-v1", backend="torch", python=sys.executable)
+    with pytest.raises(UserError, match=r"env\.python: there is no program /no/python"):
+        hpcpod.make_env("CartPole-v1", python="/no/python")
 
 
 def test_load_policy_says_what_is_missing(tmp_path: Path) -> None:
