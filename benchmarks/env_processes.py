@@ -73,7 +73,9 @@ def columns(env_id: str, kwargs: dict[str, Any], n: int) -> dict[str, tuple[Step
         return Arithmetic(**kwargs) if env_id == OURS else gym.make(env_id, **kwargs)
 
     found = {
-        f"{w} process{'es' * (w > 1)}": ours(make_env(env_id, n, kwargs=kwargs, processes=w))
+        f"{w} process{'es' * (w > 1)}": ours(
+            make_env(env_id, n, "gymnasium", kwargs=kwargs, processes=w)
+        )
         for w in (1, 2)
     }
     found["Sync"] = theirs(gym.vector.SyncVectorEnv([one] * n))
