@@ -181,7 +181,7 @@ def test_what_processes_can_not_or_not_faster_is_stepped_here_and_the_log_says_w
     monkeypatch.setattr(auto, "PATIENCE", 60.0 if case != "never made twice" else 4.0)
     registry = gym.registry.copy()
     if case == "known here alone":
-        gym.register("Slowly-v0", lambda: Homebound(os.getpid()))
+        gym.register("Slowly-v0", lambda **_: Homebound(os.getpid()))
     elif env_id == HOME:
         kwargs = {"home": os.getpid(), **kwargs}
     env = make_env(env_id, 2, kwargs=kwargs, processes=None)
