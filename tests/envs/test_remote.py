@@ -168,7 +168,7 @@ def test_a_python_that_is_none_or_lacks_numpy_is_said(tmp_path: Path) -> None:
 
 
 def test_what_json_can_t_say_is_refused(python: str) -> None:
-    with pytest.raises(UserError, match="go to another Python as JSON"):
+    with pytest.raises(UserError, match="go to other processes as JSON"):
         remote(python, OLD, kwargs={"end": object()})
 
 

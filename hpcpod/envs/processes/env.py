@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import weakref
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from hpcpod.envs.arrays import as_step, tensor
 from hpcpod.envs.construct import Wrapper, name_of
 from hpcpod.envs.plain import spec_from_plain
 from hpcpod.envs.processes.crew import Crew, shared_out
-from hpcpod.envs.processes.line import Command
+from hpcpod.envs.processes.line import Command, plain
 from hpcpod.envs.processes.states import joined, parted
 from hpcpod.envs.vec_env import (
     EnvSpec,
@@ -145,26 +144,10 @@ def _request(
             f"other processes can't be given {name_of(env)} itself; give its path, such as"
             " 'pkg.mod:MyEnv', or leave processes at 1"
         )
-    plain = {
-        "env": env,
-        "backend": backend,
-        "wrappers": [
-            w if isinstance(w, str) else {k: dict(v) for k, v in w.items()} for w in wrappers
-        ],
-        "kwargs": dict(kwargs),
-    }
-    try:
-        same = json.loads(json.dumps(plain)) == plain
-    except (TypeError, ValueError):
-        same = False
-    if not same:
-        raise UserError(
-            f"{env}: wrappers and kwargs go to other processes as JSON, so they must be made of"
-            " texts, numbers, lists and mappings with texts as keys; or leave processes at 1"
-        )
+    told = plain(env, wrappers, kwargs)
     # Simulators compute with denormal numbers, or without, as they would in this process.
     flushes = float(torch.tensor(1e-40) * 1.0) == 0.0
-    return {**plain, "path": sys.path, "flush_denormal": flushes}
+    return {**told, "backend": backend, "path": sys.path, "flush_denormal": flushes}
 
 
 def _whole(specs: Sequence[Mapping[str, Any]], num_envs: int, device: str) -> EnvSpec:

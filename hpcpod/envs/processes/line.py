@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 import torch
 
+from hpcpod.envs.construct import Wrapper
 from hpcpod.envs.vec_env import State
+from hpcpod.errors import UserError
 
 _LENGTH = 16
 """Digits, padded with spaces, of each of the two numbers that begin a message: the bytes of its
@@ -31,6 +33,31 @@ class Command(IntEnum):
     """Go on from the state that comes on the line."""
     CLOSE = 5
     """Close the environments and wait for the end."""
+
+
+def plain(env: str, wrappers: Sequence[Wrapper], kwargs: Mapping[str, object]) -> dict[str, Any]:
+    """What another process is told to make: ``env``, ``wrappers`` and ``kwargs``.
+
+    Raises:
+        UserError: it can't be said in JSON.
+    """
+    made = {
+        "env": env,
+        "wrappers": [
+            w if isinstance(w, str) else {k: dict(v) for k, v in w.items()} for w in wrappers
+        ],
+        "kwargs": dict(kwargs),
+    }
+    try:
+        same = json.loads(json.dumps(made)) == made
+    except (TypeError, ValueError):
+        same = False
+    if not same:
+        raise UserError(
+            f"{env}: wrappers and kwargs go to other processes as JSON, so they must be made of"
+            " texts, numbers, lists and mappings with texts as keys"
+        )
+    return made
 
 
 class Line:

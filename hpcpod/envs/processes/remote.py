@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import weakref
@@ -19,7 +18,7 @@ from hpcpod.envs import construct
 from hpcpod.envs.arrays import action_map, as_step, check_finite, tensor
 from hpcpod.envs.processes import server
 from hpcpod.envs.processes.crew import Crew, shared_out
-from hpcpod.envs.processes.line import Command
+from hpcpod.envs.processes.line import Command, plain
 from hpcpod.envs.vec_env import EnvSpec, State, Step, check_action_shape, check_device, given_seeds
 from hpcpod.errors import UnsupportedSpace, UserError
 
@@ -49,10 +48,8 @@ class RemoteVecEnv:
         check_device(device)
         python, env = check_python(config.python), config.id
         processes = min(config.processes or 1, num_envs)
-        request = {
-            "env": env, "backend": config.backend, "wrappers": plain(config.wrappers),
-            "kwargs": plain(config.kwargs), "path": own_folders(),
-        }  # fmt: skip
+        told = plain(env, config.wrappers, config.kwargs)
+        request = {**told, "backend": config.backend, "path": own_folders()}
         requests = shared_out(request, num_envs, processes)
         # -E: PYTHONPATH and the like are meant for this Python.
         self._crew = Crew(env, requests, (python, "-E", "-u", str(Path(server.__file__))))
@@ -158,21 +155,6 @@ def own_folders() -> list[str]:
         if folder.is_dir() and folder.name not in installed
         and not any(folder.is_relative_to(own) for own in ours)
     ]  # fmt: skip
-
-
-def plain(value: Any) -> Any:
-    """The value, which JSON must be able to say.
-
-    Raises:
-        UserError: it can't be said.
-    """
-    try:
-        return json.loads(json.dumps(value, default=dict))
-    except (TypeError, ValueError) as error:
-        raise UserError(
-            "env.wrappers and env.kwargs go to another Python as JSON, so they must be made of"
-            f" texts, numbers, lists and mappings; {error}"
-        ) from error
 
 
 def _space(env: str, told: Mapping[str, Any]) -> gym.Space[Any]:
