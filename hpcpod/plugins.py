@@ -8,6 +8,7 @@ Built-in parts stand in the same entry points that a user's package would use:
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import sys
@@ -137,3 +138,12 @@ def load(path: str) -> Any:
     except AttributeError as error:
         raise UnknownPlugin(f"'{path}': module {module_name} has no '{attribute}'") from error
     return found
+
+
+def load_early(path: str) -> None:
+    """Import what a path names before torch is: some simulators refuse to come after it.
+
+    What can't be imported, or is no path, is left: whoever needs it says why.
+    """
+    with contextlib.suppress(UnknownPlugin):
+        load(path)

@@ -32,7 +32,6 @@ from hpcpod.errors import (
     EngineDiffers,
     HpcpodError,
     StorageError,
-    UnknownPlugin,
     in_words,
     out_of_memory,
 )
@@ -206,14 +205,10 @@ class Server:
 def prepare(
     folder: RunFolder, place: Place | None = None, meeting: str = "", *, scorer: bool = False
 ) -> Pod:
-    """Import what a pod needs, the environment's own module first, and meet the other ranks.
-
-    Some simulators (Isaac Gym) refuse to be imported once torch is there.
-    """
+    """Import what a pod needs, the environment's own module first, and meet the other ranks."""
     resolved = Resolved.from_document(folder.config)
     if resolved.config.env.python is None:
-        with contextlib.suppress(UnknownPlugin):  # making the environment says why
-            plugins.load(resolved.config.env.id)
+        plugins.load_early(resolved.config.env.id)
 
     from hpcpod.envs.threads import env_threads, set_env_threads
     from hpcpod.pod.numerics import set_numerics

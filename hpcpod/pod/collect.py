@@ -7,13 +7,11 @@ another, until the parent closes the line or ends.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import logging
 import signal
 from multiprocessing.connection import Connection
 
 from hpcpod import plugins
-from hpcpod.errors import UnknownPlugin
 from hpcpod.lifetime import die_with_parent
 from hpcpod.pod.signals import StopFlag
 
@@ -34,8 +32,7 @@ def main() -> None:
     line = Connection(options.line)
     config, gpu = line.recv()
     if config.env.python is None:
-        with contextlib.suppress(UnknownPlugin):  # making the environment says why
-            plugins.load(config.env.id)  # before torch: some simulators refuse to come after it
+        plugins.load_early(config.env.id)
 
     from hpcpod.pod.channel import Channel
     from hpcpod.pod.collecting import serve

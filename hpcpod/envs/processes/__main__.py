@@ -1,19 +1,17 @@
 """A process that steps some of a batch's environments; ``crew`` starts it and says what to do.
 
-It imports the environment's own module before torch, as a pod does: some simulators ask for it.
+It imports the environment's own module before torch, as a pod does.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import logging
 import signal
 import sys
 
 from hpcpod import plugins
-from hpcpod.errors import UnknownPlugin
 from hpcpod.lifetime import end_group_with
 
 
@@ -37,8 +35,7 @@ def main() -> None:
     sys.path[:] = request["path"]
     level = logging.WARNING if request["place"] == 0 else logging.ERROR  # say it once
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
-    with contextlib.suppress(UnknownPlugin):  # making the environment says why
-        plugins.load(request["env"])
+    plugins.load_early(request["env"])
 
     from hpcpod.envs.processes.member import serve
 
