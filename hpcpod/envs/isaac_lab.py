@@ -112,18 +112,9 @@ class IsaacLabVecEnv:
 
 
 def _from_factory(env: str | Factory, num_envs: int, device: str, words: dict[str, Any]) -> Any:
-    name = construct.name_of(env)
-    factory: Any = plugins.load(env) if isinstance(env, str) else env
-    return _made(name, factory, num_envs=num_envs, device=device, **words)
-
-
-def _made(name: str, factory: Factory, **words: Any) -> Any:
-    try:
-        return factory(**words)
-    except (MemoryError, UserError):
-        raise
-    except (Exception, SystemExit) as error:
-        raise UserError(f"{name} can't be made: {type(error).__name__}: {error}") from error
+    with construct.refusals(construct.name_of(env)):
+        factory: Any = plugins.load(env) if isinstance(env, str) else env
+        return factory(num_envs=num_envs, device=device, **words)
 
 
 def _no_wrappers(wrappers: Sequence[object]) -> None:
