@@ -89,7 +89,7 @@ def in_processes(
     if not isinstance(env, str):
         why = "a function or a class can't be given to others; its path could"
     elif processes < 2:
-        why = "it has one CPU (resources.cpus_per_pod)"
+        why = "its share of resources.cpus_per_pod is one"
     else:
         made, why = _measured(env, num_envs, processes, device, wrappers, kwargs)
     where = "this process" if made is None else f"{processes} processes"

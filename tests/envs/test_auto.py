@@ -216,7 +216,7 @@ def test_where_there_is_no_choice_nothing_is_measured(caplog: pytest.LogCaptureF
     reasons = [said.split("in this process: ")[1] for said in caplog.messages]
     assert reasons == [
         "a function or a class can't be given to others; its path could",
-        "it has one CPU (resources.cpus_per_pod)",
+        "its share of resources.cpus_per_pod is one",
     ]
 
 
