@@ -15,7 +15,7 @@ from hpcpod import plugins
 from hpcpod.cli import main
 from hpcpod.env_listing import list_envs, registered
 from hpcpod.envs.backends import BACKENDS, FAMILIES
-from hpcpod.envs.mujoco.env import TASKS
+from hpcpod.envs.mujoco.tasks import TASKS
 from hpcpod.envs.torch_envs import DYNAMICS
 from tests.command_line import refusal
 from tests.test_surface import loaded_by

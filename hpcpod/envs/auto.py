@@ -17,7 +17,7 @@ import torch
 
 from hpcpod.envs import construct
 from hpcpod.envs.construct import Env, Wrapper
-from hpcpod.envs.mujoco import env as mujoco_env
+from hpcpod.envs.mujoco import tasks
 from hpcpod.envs.processes.crew import patience
 from hpcpod.envs.processes.env import ProcessVecEnv
 from hpcpod.envs.threads import env_cpus
@@ -49,7 +49,7 @@ def engine(
     """
     if backend != "auto":
         return backend
-    if isinstance(env, str) and not wrappers and mujoco_env.steps(env, kwargs):
+    if isinstance(env, str) and not wrappers and tasks.knows(env, kwargs):
         return "mujoco"
     return "gymnasium"
 

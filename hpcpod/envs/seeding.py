@@ -44,15 +44,16 @@ def successor(seed: T, k: T) -> T:
     return mix((k * _EPISODE + seed) & _WORD) >> 1
 
 
-def uniforms(seeds: Tensor, count: int) -> Tensor:
+def uniforms(seeds: Tensor, count: int, skip: int = 0) -> Tensor:
     """``count`` numbers of each seed, uniform on {0, 1, ..., 2^24 - 1} / 2^24.
 
     Args:
         seeds: int64 [N], of which the lower 32 bits count.
         count: numbers per seed; the first ones don't depend on it.
+        skip: numbers of each seed that were drawn before.
 
     Returns:
         float32 [count, N].
     """
-    j = torch.arange(1, count + 1, device=seeds.device).unsqueeze(1)
+    j = torch.arange(skip + 1, skip + count + 1, device=seeds.device).unsqueeze(1)
     return (mix((j * _DRAW + seeds) & _WORD) >> 8) * 2.0**-24

@@ -28,7 +28,8 @@ from hpcpod.errors import Diverged, UnusableWrapper, UserError
 
 pytest.importorskip("mujoco", reason="pip install 'hpcpod[mujoco]'")
 
-from hpcpod.envs.mujoco.env import TASKS, MujocoVecEnv
+from hpcpod.envs.mujoco.env import MujocoVecEnv
+from hpcpod.envs.mujoco.tasks import TASKS
 
 IDS = list(TASKS)
 Options = Mapping[str, object]

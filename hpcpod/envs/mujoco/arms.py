@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from hpcpod.envs.mujoco.draws import Draws
 from hpcpod.envs.mujoco.task import Fields, Task, body
 
 
@@ -32,6 +31,9 @@ class _Arm(Task):
     def _at(self, fields: Fields, name: str) -> Any:
         return fields["xpos"][:, body(self.model, name)]
 
+    def _length(self, vectors: Any) -> Any:
+        return self.xp.linalg.norm(vectors, axis=-1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reacher(_Arm):
@@ -41,17 +43,15 @@ class Reacher(_Arm):
 
     frame_skip: int = 2
 
-    def first_state(self, rng: np.random.Generator) -> tuple[Any, Any]:
+    def first_state(self, draws: Draws) -> tuple[Any, Any]:
         """Noise on the arm; the target uniform in a disc of 0.2 m, at rest."""
         model = self.model
-        qpos = rng.uniform(low=-0.1, high=0.1, size=model.nq) + model.qpos0
-        while True:
-            goal = rng.uniform(low=-0.2, high=0.2, size=2)
-            if np.linalg.norm(goal) < 0.2:
-                break
-        qpos[-2:] = goal
-        qvel = rng.uniform(low=-0.005, high=0.005, size=model.nv)
-        qvel[-2:] = 0
+        qpos = draws.uniform(-0.1, 0.1, model.nq) + model.qpos0
+        qpos[..., -2:] = draws.uniform_where(
+            (-0.2, -0.2), (0.2, 0.2), lambda goal: self._length(goal) < 0.2
+        )
+        qvel = draws.uniform(-0.005, 0.005, model.nv)
+        qvel[..., -2:] = 0
         return qpos, qvel
 
     def observation(self, fields: Fields) -> Any:
@@ -67,7 +67,7 @@ class Reacher(_Arm):
 
     def _distance(self, fields: Fields) -> Any:
         missing = self._between(fields, "fingertip", "target")
-        return self.xp.linalg.norm(missing, axis=1) * self.reward_dist_weight
+        return self._length(missing) * self.reward_dist_weight
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,18 +79,15 @@ class Pusher(_Arm):
     reward_near_weight: float = 0.5
     reward_control_weight: float = 0.1
 
-    def first_state(self, rng: np.random.Generator) -> tuple[Any, Any]:
+    def first_state(self, draws: Draws) -> tuple[Any, Any]:
         """The object anywhere in a rectangle but within 0.17 m of the goal."""
-        qpos = self.model.qpos0.copy()
-        while True:
-            x = rng.uniform(low=-0.3, high=0, size=1)
-            y = rng.uniform(low=-0.2, high=0.2, size=1)
-            if np.linalg.norm(place := np.concatenate([x, y])) > 0.17:
-                break
-        qpos[-4:-2] = place
-        qpos[-2:] = 0
-        qvel = rng.uniform(low=-0.005, high=0.005, size=self.model.nv)
-        qvel[-4:] = 0
+        qpos = draws.each(self.model.qpos0)
+        qpos[..., -4:-2] = draws.uniform_where(
+            (-0.3, -0.2), (0.0, 0.2), lambda place: self._length(place) > 0.17
+        )
+        qpos[..., -2:] = 0
+        qvel = draws.uniform(-0.005, 0.005, self.model.nv)
+        qvel[..., -4:] = 0
         return qpos, qvel
 
     def observation(self, fields: Fields) -> Any:
@@ -102,6 +99,6 @@ class Pusher(_Arm):
         )
 
     def _distance(self, fields: Fields) -> Any:
-        near = self.xp.linalg.norm(self._between(fields, "object", "tips_arm"), axis=1)
-        far = self.xp.linalg.norm(self._between(fields, "object", "goal"), axis=1)
+        near = self._length(self._between(fields, "object", "tips_arm"))
+        far = self._length(self._between(fields, "object", "goal"))
         return far * self.reward_dist_weight + near * self.reward_near_weight

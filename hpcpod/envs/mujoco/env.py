@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium.utils import seeding
 from torch import Tensor
 
-from hpcpod import plugins
-from hpcpod.envs import construct
 from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, tensor
-from hpcpod.envs.mujoco import arms, balance, runners
-from hpcpod.envs.mujoco.task import Task, options
+from hpcpod.envs.mujoco.draws import GeneratorDraws
+from hpcpod.envs.mujoco.task import Task
+from hpcpod.envs.mujoco.tasks import choose
 from hpcpod.envs.threads import env_threads
 from hpcpod.envs.vec_env import (
-    Box,
-    EnvSpec,
     State,
     Step,
     check_action_shape,
@@ -30,43 +24,10 @@ from hpcpod.envs.vec_env import (
     episode_seed,
     given_seeds,
 )
-from hpcpod.errors import UnusableWrapper, UserError
+from hpcpod.errors import UserError
 
 if TYPE_CHECKING:
     from hpcpod.envs.mujoco.simulations import Simulations
-
-TASKS: dict[str, type[Task]] = {
-    kind.id(): kind
-    for kind in (
-        runners.Ant,
-        runners.HalfCheetah,
-        runners.Hopper,
-        runners.Humanoid,
-        balance.InvertedDoublePendulum,
-        balance.InvertedPendulum,
-        arms.Pusher,
-        arms.Reacher,
-        runners.Swimmer,
-        runners.Walker2d,
-    )
-}
-"""The tasks of this backend by gymnasium's ids."""
-
-_log = logging.getLogger(__name__)
-
-_MODELS = Path(gym.__file__).parent / "envs" / "mujoco" / "assets"
-
-
-def steps(env: str, kwargs: Mapping[str, object]) -> bool:
-    """Whether it is one of ``TASKS`` with arguments that this backend knows; nothing is made."""
-    given = dict(kwargs)
-    try:
-        kind = _task(env)
-        _time_limit(kind, given)
-        options(kind, given)
-    except UserError:
-        return False
-    return True
 
 
 class MujocoVecEnv:
@@ -104,32 +65,14 @@ class MujocoVecEnv:
             UnusableWrapper: there are wrappers.
         """
         check_batch(num_envs, device)
-        kind = _task(env)
-        if wrappers:
-            raise UnusableWrapper(
-                f"{kind.id()} can't have wrappers (env.wrappers) on the backend mujoco, which"
-                " makes no gymnasium environment; use the backend gymnasium"
-            )
-        given = dict(kwargs or {})
-        self._limit = _time_limit(kind, given)
-        chosen = options(kind, given)
-        model = _load(kind)
-        self._task = kind(model=model, **chosen)
+        chosen = choose("mujoco", env, wrappers, kwargs or {})
+        self._limit = chosen.time_limit
+        self._task = chosen.kind(model=chosen.model, **chosen.options)
         self._simulations = _simulations(self._task, num_envs, threads or env_threads())
-        low, high = model.actuator_ctrlrange.astype(np.float32).T
-        actions = gym.spaces.Box(low, high)
         observations = self._task.observation(self._simulations.fields([0]))
-        self.spec = EnvSpec(
-            id=kind.id(),
-            observation=Box(observations.shape[1:], -np.inf, np.inf),
-            action=construct.action_space(kind.id(), actions),
-            num_envs=num_envs,
-            device=device,
-            max_episode_steps=self._limit,
-            engine=f"mujoco {version('mujoco')}, gymnasium {version('gymnasium')}",
-            action_bounds=construct.action_bounds(actions),
-        )
-        self._to_env = action_map(actions)
+        engine = f"mujoco {version('mujoco')}, gymnasium {version('gymnasium')}"
+        self.spec = chosen.spec(observations.shape[1:], num_envs, device, engine)
+        self._to_env = action_map(chosen.actions)
         self._seeds: list[int] = []
         self._episodes = np.zeros(num_envs, np.int64)
         self._elapsed = np.zeros(num_envs, np.int64)
@@ -198,51 +141,13 @@ class MujocoVecEnv:
         for i in rows:
             self._episodes[i] += 1
             rng, _ = seeding.np_random(episode_seed(self._seeds[i], int(self._episodes[i])))
-            self._simulations.start(i, *self._task.first_state(rng))
+            self._simulations.start(i, *self._task.first_state(GeneratorDraws(rng)))
         fields = self._simulations.fields(rows)
         self._elapsed[rows] = 0
         self._places[rows] = self._task.place(fields)
         first: Array = self._task.observation(fields).astype(np.float32)
         check_finite(self.spec.id, "observation", first)
         return first
-
-
-def _task(env: str | Callable[..., object]) -> type[Task]:
-    if isinstance(env, str) and env in TASKS:
-        return TASKS[env]
-    name = env if isinstance(env, str) else repr(env)
-    raise UserError(
-        f"the backend mujoco has no {name}{plugins.suggest(name, list(TASKS), 0.8)}; it has"
-        f" {', '.join(TASKS)}; for any other use the backend gymnasium"
-    )
-
-
-def _time_limit(kind: type[Task], given: dict[str, object]) -> int:
-    """The episodes' longest length, taken out of ``given`` if it is there as in gymnasium."""
-    limit = given.pop("max_episode_steps", gym.spec(kind.id()).max_episode_steps)
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise UserError(
-            f"{kind.id()}: env.kwargs.max_episode_steps must be a whole number of at least 1,"
-            f" got {limit!r}"
-        )
-    return limit
-
-
-def _load(kind: type[Task]) -> Any:
-    try:
-        import mujoco
-    except ImportError as error:
-        raise UserError(
-            f"{kind.id()} needs MuJoCo, which can't be imported ({error});"
-            " pip install 'hpcpod[mujoco]'"
-        ) from error
-    before = mujoco.get_mju_user_warning()
-    # MuJoCo's own way with warnings is a file MUJOCO_LOG.TXT wherever the process happens to be.
-    mujoco.set_mju_user_warning(lambda said: _log.info("%s: %s", kind.model_file, said))
-    try:
-        return mujoco.MjModel.from_xml_path(str(_MODELS / kind.model_file))
-    finally:
-        mujoco.set_mju_user_warning(before)
 
 
 def _simulations(task: Task, count: int, threads: int) -> Simulations:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar
@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hpcpod import plugins
+from hpcpod.envs.mujoco.draws import Draws
 from hpcpod.errors import UserError
 
 Fields = Mapping[str, Any]
-"""Fields of MjData by name, each [N, *its shape], float64."""
+"""Fields of MjData by name, each [N, *its shape], in the engine's floats."""
 
 _NOT_OPTIONS = ("model", "xp")
 
@@ -36,7 +37,7 @@ class Task(ABC):
     """Whether ``cfrc_ext`` is among them: it needs mj_rnePostConstraint after the step."""
 
     model: Any
-    """The MjModel."""
+    """The MjModel, or what an engine has of it, ``qpos0`` and ``body_mass`` as arrays of ``xp``."""
     xp: Any = np
     frame_skip: int = 5
     """Simulation steps in a step of the environment."""
@@ -52,10 +53,10 @@ class Task(ABC):
         return float(self.model.opt.timestep) * self.frame_skip
 
     @abstractmethod
-    def first_state(self, rng: np.random.Generator) -> tuple[Any, Any]:
-        """Positions [nq] and velocities [nv] of an episode's start, numpy float64.
+    def first_state(self, draws: Draws) -> tuple[Any, Any]:
+        """Positions [nq] and velocities [nv] of an episode's start; of N episodes [N, nq], [N, nv].
 
-        The draws are gymnasium's, in its order: the same generator begins the same episode.
+        What is drawn, and in which order, is gymnasium's: its generator begins its episode.
         """
 
     def place(self, fields: Fields) -> Any:
@@ -90,17 +91,25 @@ class NoisyTask(Task):
 
     reset_noise_scale: float = 0.1
 
-    def first_state(self, rng: np.random.Generator) -> tuple[Any, Any]:
+    def first_state(self, draws: Draws) -> tuple[Any, Any]:
         """As ``Task.first_state``."""
         scale = self.reset_noise_scale
-        qpos = self.model.qpos0 + rng.uniform(low=-scale, high=scale, size=self.model.nq)
+        qpos = self.model.qpos0 + draws.uniform(-scale, scale, self.model.nq)
         if self.normal_velocities:
-            return qpos, scale * rng.standard_normal(self.model.nv)
-        return qpos, rng.uniform(low=-scale, high=scale, size=self.model.nv)
+            return qpos, scale * draws.normal(self.model.nv)
+        return qpos, draws.uniform(-scale, scale, self.model.nv)
 
 
-def options(kind: type[Task], given: Mapping[str, object]) -> dict[str, Any]:
+def options(
+    kind: type[Task], given: Mapping[str, object], backend: str, own: Sequence[str]
+) -> dict[str, Any]:
     """Keyword arguments for a task from those of a configuration.
+
+    Args:
+        kind: the task.
+        given: what was given.
+        backend: its name, for the message.
+        own: the backend's own arguments, which are not among those given; for the message.
 
     Raises:
         UserError: the task has no such option, or the value will not do.
@@ -109,9 +118,10 @@ def options(kind: type[Task], given: Mapping[str, object]) -> dict[str, Any]:
     for name in given:
         if name not in defaults:
             raise UserError(
-                f"{kind.id()} has no argument '{name}' (env.kwargs) on the backend mujoco"
-                f"{plugins.suggest(name, list(defaults), 0.8)}; it has {', '.join(defaults)} and"
-                " max_episode_steps, and the backend gymnasium has all that gymnasium has"
+                f"{kind.id()} has no argument '{name}' (env.kwargs) on the backend {backend}"
+                f"{plugins.suggest(name, [*defaults, *own], 0.8)}; it has"
+                f" {', '.join([*defaults, *own])}, and the backend gymnasium has all that"
+                " gymnasium has"
             )
     return {name: _checked(kind, name, defaults[name], value) for name, value in given.items()}
 

@@ -1,0 +1,162 @@
+"""gymnasium's MuJoCo tasks by their ids, and one of them as a configuration asks for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from hpcpod import plugins
+from hpcpod.envs import construct
+from hpcpod.envs.mujoco import arms, balance, runners
+from hpcpod.envs.mujoco.task import Task, options
+from hpcpod.envs.vec_env import Box, EnvSpec
+from hpcpod.errors import UnusableWrapper, UserError
+
+TASKS: dict[str, type[Task]] = {
+    kind.id(): kind
+    for kind in (
+        runners.Ant,
+        runners.HalfCheetah,
+        runners.Hopper,
+        runners.Humanoid,
+        balance.InvertedDoublePendulum,
+        balance.InvertedPendulum,
+        arms.Pusher,
+        arms.Reacher,
+        runners.Swimmer,
+        runners.Walker2d,
+    )
+}
+"""The tasks that are written for a batch, by gymnasium's ids."""
+
+_log = logging.getLogger(__name__)
+
+_MODELS = Path(gym.__file__).parent / "envs" / "mujoco" / "assets"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A task, its model and its options, before an engine is found for them."""
+
+    kind: type[Task]
+    model: Any
+    """The MjModel."""
+    options: Mapping[str, Any]
+    """Keyword arguments of ``kind``."""
+    time_limit: int
+    """Steps of an episode at most."""
+
+    @property
+    def actions(self) -> gym.spaces.Box:
+        """The bounds of the actuators, float32 [nu]."""
+        low, high = self.model.actuator_ctrlrange.astype(np.float32).T
+        return gym.spaces.Box(low, high)
+
+    def spec(self, observation: tuple[int, ...], num_envs: int, device: str, by: str) -> EnvSpec:
+        """What an agent may know, of N environments stepped ``by`` some engine, in words."""
+        return EnvSpec(
+            id=self.kind.id(),
+            observation=Box(observation, -np.inf, np.inf),
+            action=construct.action_space(self.kind.id(), self.actions),
+            num_envs=num_envs,
+            device=device,
+            max_episode_steps=self.time_limit,
+            engine=by,
+            action_bounds=construct.action_bounds(self.actions),
+        )
+
+
+def choose(
+    backend: str,
+    env: str | Callable[..., object],
+    wrappers: Sequence[object],
+    kwargs: Mapping[str, object],
+    own: Sequence[str] = (),
+) -> Choice:
+    """The task that is asked for, its model loaded.
+
+    Args:
+        backend: the name of the one that is asked, for the messages.
+        env: one of ``TASKS``.
+        wrappers: none: there is no gymnasium environment to put them around.
+        kwargs: the weights and ranges of gymnasium's environment, by their names there, and
+            ``max_episode_steps``.
+        own: names of arguments that the backend has taken out of ``kwargs``, for the messages.
+
+    Raises:
+        UserError: there is no such task, it has no such argument, or MuJoCo is not installed.
+        UnusableWrapper: there are wrappers.
+    """
+    kind, time_limit, chosen = _read(backend, env, wrappers, kwargs, own)
+    return Choice(kind, _load(kind), chosen, time_limit)
+
+
+def knows(env: str, kwargs: Mapping[str, object]) -> bool:
+    """Whether it is one of ``TASKS`` with arguments that these have; nothing is made."""
+    try:
+        _read("mujoco", env, (), kwargs, ())
+    except UserError:
+        return False
+    return True
+
+
+def _read(
+    backend: str,
+    env: str | Callable[..., object],
+    wrappers: Sequence[object],
+    kwargs: Mapping[str, object],
+    own: Sequence[str],
+) -> tuple[type[Task], int, dict[str, Any]]:
+    """The task, its time limit and its options; raises as ``choose``."""
+    if not isinstance(env, str) or env not in TASKS:
+        name = env if isinstance(env, str) else repr(env)
+        raise UserError(
+            f"the backend {backend} has no {name}{plugins.suggest(name, list(TASKS), 0.8)}; it has"
+            f" {', '.join(TASKS)}; for any other use the backend gymnasium"
+        )
+    kind = TASKS[env]
+    if wrappers:
+        raise UnusableWrapper(
+            f"{kind.id()} can't have wrappers (env.wrappers) on the backend {backend}, which"
+            " makes no gymnasium environment; use the backend gymnasium"
+        )
+    given = dict(kwargs)
+    limit = given.pop("max_episode_steps", gym.spec(env).max_episode_steps)
+    time_limit = whole_number(env, "max_episode_steps", limit)
+    return kind, time_limit, options(kind, given, backend, ("max_episode_steps", *own))
+
+
+def whole_number(env: str, name: str, value: object) -> int:
+    """An argument of ``env.kwargs`` that counts something.
+
+    Raises:
+        UserError: it is no whole number of at least 1.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UserError(
+            f"{env}: env.kwargs.{name} must be a whole number of at least 1, got {value!r}"
+        )
+    return value
+
+
+def _load(kind: type[Task]) -> Any:
+    try:
+        import mujoco
+    except ImportError as error:
+        raise UserError(
+            f"{kind.id()} needs MuJoCo, which can't be imported ({error});"
+            " pip install 'hpcpod[mujoco]'"
+        ) from error
+    before = mujoco.get_mju_user_warning()
+    # MuJoCo's own way with warnings is a file MUJOCO_LOG.TXT wherever the process happens to be.
+    mujoco.set_mju_user_warning(lambda said: _log.info("%s: %s", kind.model_file, said))
+    try:
+        return mujoco.MjModel.from_xml_path(str(_MODELS / kind.model_file))
+    finally:
+        mujoco.set_mju_user_warning(before)
