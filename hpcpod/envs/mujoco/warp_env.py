@@ -1,0 +1,253 @@
+"""gymnasium's MuJoCo tasks as a ``VecEnv`` on a GPU, by MuJoCo Warp: thousands in one batch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from hpcpod.envs.arrays import check_finite
+from hpcpod.envs.mujoco.draws import SeededDraws
+from hpcpod.envs.mujoco.tasks import Choice, choose, whole_number
+from hpcpod.envs.vec_env import (
+    State,
+    Step,
+    check_action_shape,
+    check_device,
+    episode_seeds,
+    given_seeds,
+)
+from hpcpod.errors import UserError
+
+if TYPE_CHECKING:
+    from hpcpod.envs.mujoco.warp_simulations import WarpSimulations
+
+_log = logging.getLogger(__name__)
+
+_ROOM = {"nconmax": "contacts", "njmax": "constraints"}
+"""MuJoCo Warp's names for what it must be given room for, and ours."""
+
+_SAY_EVERY = 1000
+"""Steps of the batch between two looks at the faults: each look waits for the device."""
+
+
+class Faults(NamedTuple):
+    """What went wrong in single environments, counted since the batch was made."""
+
+    not_finite: int
+    """Steps whose observation or reward was not finite: the episode was ended there."""
+    overflowed: int
+    """Steps that lost a contact or a constraint for want of room."""
+
+
+class WarpVecEnv:
+    """N environments of one of gymnasium's v5 tasks, simulated in float32 on the agent's device.
+
+    The tasks are those of ``MujocoVecEnv``. A step from the same state is gymnasium's to the
+    tolerances that ``tests/envs/test_warp.py`` states, but two things differ. A capsule that
+    meets the floor at more than 60 degrees has another direction of friction in MuJoCo Warp: an
+    Ant on steep legs is another one within a few steps. And Humanoid, which MuJoCo solves by PGS,
+    is solved by Newton. Episodes begin as gymnasium's do in distribution, by numbers of their own.
+
+    Shapes are static and no step waits for a GPU. So a row that is not finite is no error there:
+    it becomes terminated with reward 0 and an observation of zeros, begins anew and is counted
+    (``faults``, and a line in the log every 1000 steps that had any). On the CPU it raises
+    ``Diverged``. On the CPU equal seeds and actions, and a restored state, give equal bits; a GPU
+    adds contacts in any order.
+
+    It was only run on Warp's CPU device, which is for tests: ``MujocoVecEnv`` is faster there.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., object],
+        num_envs: int = 1,
+        device: str = "cpu",
+        wrappers: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> None:
+        """Make the simulations; the first time on a node their kernels are compiled, in minutes.
+
+        Args:
+            env: one of ``TASKS``.
+            num_envs: N.
+            device: where everything is computed, ``cpu`` or a CUDA device.
+            wrappers: none: there is no gymnasium environment to put them around.
+            kwargs: the weights and ranges of gymnasium's environment, by their names there,
+                ``max_episode_steps``, and how much room an environment has: ``nconmax`` contacts,
+                on average over the batch, and ``njmax`` rows of constraints.
+
+        Raises:
+            UserError: there is no such task, it has no such argument, MuJoCo Warp is not
+                installed, or nothing can live on the device.
+            UnusableWrapper: there are wrappers.
+        """
+        if num_envs < 1:
+            raise UserError(f"num_envs must be at least 1, got {num_envs}")
+        check_device(device)
+        given = dict(kwargs or {})
+        room = {
+            ours: whole_number(str(env), name, given.pop(name))
+            for name, ours in _ROOM.items()
+            if name in given
+        }
+        chosen = choose("warp", env, wrappers, given, tuple(_ROOM))
+        self._simulations = _simulations(chosen, num_envs, device, room)
+        model = on_device(chosen.model, device)
+        self._task = chosen.kind(model=model, xp=torch, **chosen.options)
+        observation = self._task.observation(self._simulations.fields)
+        engine = _engine(chosen, self._simulations)
+        self.spec = chosen.spec(tuple(observation.shape[1:]), num_envs, device, engine)
+        self._low, self._high = torch.tensor(chosen.model.actuator_ctrlrange.T).float().to(device)
+        self._looks = torch.device(device).type == "cpu"
+        """Whether a step may ask the device what it has computed."""
+        self._seeds: Tensor | None = None
+        self._episodes, self._elapsed = torch.zeros((2, num_envs), dtype=torch.int64, device=device)
+        self._places = torch.zeros(num_envs, device=device)
+        self._faults = torch.zeros(2, dtype=torch.int64, device=device)
+        self._steps, self._said = 0, Faults(0, 0)
+
+    @property
+    def faults(self) -> Faults:
+        """How many there were; waits for the device."""
+        return Faults(*self._faults.tolist())
+
+    @torch.no_grad()
+    def reset(self, seeds: Tensor | None = None) -> Tensor:
+        """Begin an episode everywhere; see ``VecEnv.reset``."""
+        seeds = given_seeds(seeds, self.spec.num_envs)
+        self._seeds = seeds.to(self.spec.device, torch.int64, copy=True)
+        self._episodes.fill_(-1)
+        return self._begin(self._episodes < 0)
+
+    @torch.no_grad()
+    def step(self, action: Tensor) -> Step:
+        """Step every environment; see ``VecEnv.step``."""
+        if self._seeds is None:
+            raise RuntimeError("call reset() before step()")
+        check_action_shape(action, self.spec)
+        if self._looks:
+            check_finite(self.spec.id, "action", action.detach().numpy())
+        task = self._task
+        unit = (action.clamp(-1.0, 1.0) + 1.0) / 2.0
+        ctrl = self._low + unit * (self._high - self._low)
+        fields = self._simulations.step(ctrl)
+        places = task.place(fields).clone()
+        reward, terminated = task.outcome(fields, ctrl, (places - self._places) / task.dt)
+        next_obs = task.observation(fields)
+        self._places, self._elapsed = places, self._elapsed + 1
+        sound = self._sound(next_obs, reward)
+        terminated = terminated | ~sound
+        truncated = (self._elapsed >= self.spec.max_episode_steps) & ~terminated
+        reward, next_obs = reward.where(sound, 0.0), next_obs.where(sound[:, None], 0.0)
+        ended = terminated | truncated
+        obs = self._begin(ended).where(ended[:, None], next_obs)
+        return Step(obs, reward, terminated, truncated, next_obs, torch.ones_like(ended))
+
+    def state(self) -> State | None:
+        """Physics and counters of every environment; None before the first reset."""
+        if self._seeds is None:
+            return None
+        return {
+            "seeds": self._seeds.clone(),
+            "episodes": self._episodes.clone(),
+            "elapsed": self._elapsed.clone(),
+            "places": self._places.clone(),
+            **self._simulations.save(),
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from a ``state()`` of an environment made with the same arguments."""
+        if state["seeds"].shape != (self.spec.num_envs,):
+            raise ValueError(
+                f"the state is of {len(state['seeds'])} environments, not {self.spec.num_envs}"
+            )
+        self._seeds, self._episodes, self._elapsed, self._places = (
+            state[name].to(self.spec.device, copy=True)
+            for name in ("seeds", "episodes", "elapsed", "places")
+        )
+        self._simulations.load(state)
+
+    def close(self) -> None:
+        """Nothing is held beyond this object's own memory."""
+
+    def _begin(self, rows: Tensor) -> Tensor:
+        """Begin the next episode of some rows, bool [N]; observations, of which theirs count."""
+        assert self._seeds is not None
+        self._episodes = self._episodes + rows
+        self._elapsed = self._elapsed.where(~rows, 0)
+        draws = SeededDraws(episode_seeds(self._seeds, self._episodes))
+        fields = self._simulations.begin(rows, *self._task.first_state(draws))
+        self._places = self._task.place(fields).where(rows, self._places)
+        first: Tensor = self._task.observation(fields)
+        return first
+
+    def _sound(self, obs: Tensor, reward: Tensor) -> Tensor:
+        """Which rows are finite, bool [N]; counts the others, and those that lost contacts."""
+        if self._looks:
+            check_finite(self.spec.id, "observation", obs.numpy())
+            check_finite(self.spec.id, "reward", reward.numpy())
+        sound = obs.isfinite().all(1) & reward.isfinite()
+        self._faults += torch.stack(((~sound).sum(), self._simulations.overflowed().sum()))
+        self._steps += 1
+        if self._steps % _SAY_EVERY == 0:
+            self._say_faults()
+        return sound
+
+    def _say_faults(self) -> None:
+        now, before = self.faults, self._said
+        self._said = now
+        if now.not_finite > before.not_finite:
+            _log.warning(
+                "%s: %d of the last %d steps were not finite; their episodes ended there",
+                self.spec.id,
+                now.not_finite - before.not_finite,
+                _SAY_EVERY * self.spec.num_envs,
+            )
+        if now.overflowed > before.overflowed:
+            _log.warning(
+                "%s: %d of the last %d steps lost contacts for want of room; raise"
+                " env.kwargs.nconmax and env.kwargs.njmax",
+                self.spec.id,
+                now.overflowed - before.overflowed,
+                _SAY_EVERY * self.spec.num_envs,
+            )
+
+
+def _simulations(
+    chosen: Choice, num_envs: int, device: str, room: Mapping[str, int]
+) -> WarpSimulations:
+    try:
+        from hpcpod.envs.mujoco.warp_simulations import WarpSimulations
+    except ImportError as error:
+        raise UserError(
+            f"{chosen.kind.id()} on the backend warp needs MuJoCo Warp, which can't be imported"
+            f' ({error}); pip install "hpcpod[warp]", by Python 3.11 or newer'
+        ) from error
+    kind = chosen.kind
+    frame_skip = chosen.options.get("frame_skip", kind.frame_skip)
+    return WarpSimulations(chosen.model, num_envs, frame_skip, kind.reads, device, **room)
+
+
+def on_device(model: Any, device: str) -> Any:
+    """What tasks read of an MjModel, its arrays as float32 tensors there."""
+    arrays = {
+        name: torch.tensor(getattr(model, name), dtype=torch.float32, device=device)
+        for name in ("qpos0", "body_mass")
+    }
+    return SimpleNamespace(opt=model.opt, body=model.body, nq=model.nq, nv=model.nv, **arrays)
+
+
+def _engine(chosen: Choice, simulations: WarpSimulations) -> str:
+    """What simulates, in words; says it in the log, too, where it is another solver."""
+    packages = ("mujoco", "mujoco-warp", "warp-lang", "gymnasium")
+    words = ", ".join(f"{name} {version(name)}" for name in packages) + ", float32"
+    if not simulations.solver_changed:
+        return words
+    _log.info("%s: MuJoCo Warp has no PGS solver, so Newton solves it", chosen.kind.id())
+    return f"{words}, Newton for PGS"
