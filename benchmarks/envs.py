@@ -30,7 +30,8 @@ from stepping.ways import Way, Work, ours, theirs
 
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.make import make_env
-from hpcpod.envs.mujoco.env import TASKS, MujocoVecEnv
+from hpcpod.envs.mujoco.env import MujocoVecEnv
+from hpcpod.envs.mujoco.tasks import TASKS
 from hpcpod.envs.threads import set_env_threads
 from hpcpod.envs.torch_envs import CLASSIC, TorchVecEnv
 

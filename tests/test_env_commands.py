@@ -144,12 +144,13 @@ def test_as_json_it_is_the_same(home: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize("words", [["envs"], ["envs", "--json"], ["envs", "check", "--help"]])
 def test_a_listing_loads_no_torch_and_no_simulator(words: list[str], tmp_path: Path) -> None:
     code = f"from hpcpod.cli import main\ntry: main({words!r})\nexcept SystemExit: pass"
-    code += "\nassert not {'mujoco', 'Box2D', 'ale_py', 'jax'} & set(sys.modules)"
+    code += "\nassert not {'mujoco', 'warp', 'Box2D', 'ale_py', 'jax'} & set(sys.modules)"
     assert loaded_by(code, tmp_path) == set()
 
 
 def test_what_is_said_without_importing_a_backend_is_true() -> None:
     assert set(BACKENDS["hpcpod.envs.mujoco.env:MujocoVecEnv"].ids) == set(TASKS)
+    assert set(BACKENDS["hpcpod.envs.mujoco.warp_env:WarpVecEnv"].ids) == set(TASKS)
     assert set(BACKENDS["hpcpod.envs.torch_envs:TorchVecEnv"].ids) == set(DYNAMICS)
     for path in BACKENDS:
         assert callable(plugins.load(path))

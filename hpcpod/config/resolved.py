@@ -63,7 +63,8 @@ class Resolved:
 def versions() -> dict[str, str]:
     """Versions of what decides a run's numbers; a package that is not installed is left out."""
     found = {"python": platform.python_version()}
-    for package in ("hpcpod", "torch", "numpy", "gymnasium", "mujoco"):
+    packages = ("hpcpod", "torch", "numpy", "gymnasium", "mujoco", "mujoco-warp", "warp-lang")
+    for package in packages:
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

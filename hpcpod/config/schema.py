@@ -37,12 +37,13 @@ class EnvConfig:
     """Environments that one rank of a pod steps as one batch."""
     backend: str = "auto"
     """Which batched environment to use: ``auto``, ``gymnasium``, ``mujoco`` (its v5 tasks on all
-    threads), ``torch`` (classic control in thousands, on the agent's device), ``vector`` (a
-    gymnasium VectorEnv, which the path in ``id`` returns) or the path of another. ``auto`` is
-    ``mujoco`` for its tasks, without ``wrappers`` and with ``kwargs`` that it knows, else
-    ``gymnasium``. ``isaaclab``: what the path in ``id`` returns is Isaac Lab's. With ``python``
-    also ``isaacgym``: ``id`` is a task's name (``Ant``), or the path of what gives a ``VecTask``.
-    ``envpool``: ``id`` is a task of EnvPool's (``Pong-v5``), which its threads step.
+    threads), ``warp`` (the same tasks by MuJoCo Warp on the agent's GPU, in float32), ``torch``
+    (classic control in thousands, on the agent's device), ``vector`` (a gymnasium VectorEnv, which
+    the path in ``id`` returns) or the path of another. ``auto`` is ``mujoco`` for its tasks,
+    without ``wrappers`` and with ``kwargs`` that it knows, else ``gymnasium``. ``envpool``: ``id``
+    is a task of EnvPool's (``Pong-v5``), which its threads step. ``isaaclab``: what the path in
+    ``id`` returns is Isaac Lab's. With ``python`` also ``isaacgym``: ``id`` is a task's name
+    (``Ant``), or the path of what gives a ``VecTask``.
     """
     wrappers: tuple[Wrapper, ...] = ()
     """gymnasium wrappers, innermost first: ``pkg.mod:Name`` or ``{pkg.mod:Name: {arg: 1}}``."""

@@ -43,6 +43,11 @@ class Facts:
 
 GYMNASIUM = "gymnasium"
 
+_MUJOCO_TASKS = (
+    "Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "InvertedDoublePendulum-v5",
+    "InvertedPendulum-v5", "Pusher-v5", "Reacher-v5", "Swimmer-v5", "Walker2d-v5",
+)  # fmt: skip
+
 BACKENDS: Mapping[str, Facts] = {
     "hpcpod.envs.gymnasium:PreprocessVecEnv": Facts(
         Package((GYMNASIUM, "torch"), "hpcpod"),
@@ -53,10 +58,13 @@ BACKENDS: Mapping[str, Facts] = {
         Package(("mujoco", GYMNASIUM, "torch"), "hpcpod[mujoco]"),
         "gymnasium's MuJoCo tasks in batches",
         "as many CPU threads as resources.cpus_per_pod says",
-        (
-            "Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "InvertedDoublePendulum-v5",
-            "InvertedPendulum-v5", "Pusher-v5", "Reacher-v5", "Swimmer-v5", "Walker2d-v5",
-        ),
+        _MUJOCO_TASKS,
+    ),
+    "hpcpod.envs.mujoco.warp_env:WarpVecEnv": Facts(
+        Package(("mujoco_warp", "warp", "mujoco", GYMNASIUM, "torch"), "hpcpod[warp]"),
+        "gymnasium's MuJoCo tasks by thousands, in float32; never run on a GPU yet",
+        "the agent's device: a GPU, or for tests a CPU",
+        _MUJOCO_TASKS,
     ),
     "hpcpod.envs.torch_envs:TorchVecEnv": Facts(
         Package(("torch",), "hpcpod"),
