@@ -24,7 +24,6 @@ from hpcpod.envs.vec_env import (
     episode_seed,
     given_seeds,
 )
-from hpcpod.errors import UserError
 
 if TYPE_CHECKING:
     from hpcpod.envs.mujoco.simulations import Simulations
