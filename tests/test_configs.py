@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from hpcpod.cli import main
+from hpcpod.results import open_run
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 FILES = sorted(str(path.relative_to(CONFIGS)) for path in CONFIGS.rglob("*.yaml"))
+
+
+def needs_mujoco(name: str) -> None:
+    extra = ("mujoco", "imageio") if "-v5" in (CONFIGS / name).read_text() else ()
+    if not all(importlib.util.find_spec(package) for package in extra):
+        pytest.skip("needs the extra mujoco")
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -18,10 +26,29 @@ def test_a_configuration_is_valid(
     name: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # `home` is an empty working directory: simulators write their logs there
-    extra = ("mujoco", "imageio") if name.startswith("mujoco") else ()
-    if not all(importlib.util.find_spec(package) for package in extra):
-        pytest.skip("needs the extra mujoco")
+    needs_mujoco(name)
     code = main(["validate", str(CONFIGS / name)])
     said = capsys.readouterr()
     assert code == 0, said.err
     assert "# births: " in said.out
+
+
+@pytest.mark.parametrize("name", ["ant_ppo", "humanoid_ppo"])
+def test_a_walker_s_run_trains_on_mujoco_and_is_scored_by_gymnasium(
+    name: str, home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    needs_mujoco(f"{name}.yaml")
+    short = [
+        "round.env_steps=4096", "round.episodes=2", "stop.rounds=1", "stop.confirm_episodes=2",
+        "stop.finalists=1", "population.pods.max=2",
+    ]  # fmt: skip
+    code = main(["launch", str(CONFIGS / f"{name}.yaml"), *(f"--set={field}" for field in short)])
+    said = capfd.readouterr()
+    assert code == 0, said.err
+    run = open_run(name.replace("_", "-"))
+    report = run.folder.read_report("p0001-00001-1")
+    (final,) = run.board().confirmed
+    mujoco, gymnasium = (f"{package} {version(package)}" for package in ("mujoco", "gymnasium"))
+    assert report is not None and report.engine == f"{mujoco}, {gymnasium}"
+    assert (final.engine, final.episodes) == (f"{gymnasium}, {mujoco}", 2)
+    assert run.board().env_steps == 2 * 4096

@@ -224,7 +224,8 @@ def test_what_collecting_raises_arrives_with_its_traceback(tmp_path: Path) -> No
 def collecting_processes() -> set[psutil.Process]:
     """Those that this process has started and that live."""
     children = psutil.Process().children()
-    return {child for child in children if "hpcpod.pod.collect" in child.cmdline()}
+    alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
+    return {child for child in alive if "hpcpod.pod.collect" in child.cmdline()}
 
 
 def test_a_number_that_is_not_finite_is_a_divergence_in_the_other_process_too(
