@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from hpcpod.config.loading import from_mapping
 from hpcpod.config.resolved import Resolved
-from hpcpod.envs.make import configured
+from hpcpod.envs.make import configured, reference
 from hpcpod.errors import EngineDiffers
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.finals import Finals
@@ -125,6 +126,14 @@ def finals_of(env: dict[str, Any]) -> Finals:
         return configured(config.env, num_envs, "cpu")
 
     return Finals(config, "cpu", make, make(1).spec)
+
+
+def test_room_for_contacts_is_no_argument_of_gymnasium_s() -> None:
+    config = from_mapping(mapping(env={"id": "Ant-v5", "backend": "warp"})).env
+    crowded = replace(config, kwargs={"nconmax": 64, "frame_skip": 4})
+    found = reference(crowded)
+    assert found is not None
+    assert (found.backend, found.kwargs) == ("gymnasium", {"frame_skip": 4})
 
 
 def test_what_a_fast_backend_trains_is_scored_by_gymnasium() -> None:

@@ -12,6 +12,7 @@ from hpcpod import plugins
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs import auto, construct, torch_envs
 from hpcpod.envs.construct import Wrapper
+from hpcpod.envs.mujoco.tasks import WARP_ROOM
 from hpcpod.envs.processes.env import ProcessVecEnv
 from hpcpod.envs.processes.remote import RemoteVecEnv
 from hpcpod.envs.vec_env import VecEnv
@@ -73,7 +74,8 @@ def reference(env: EnvConfig) -> EnvConfig | None:
     """The same task as gymnasium's own environment plays it; None if gymnasium has none."""
     if env.python is not None or not construct.is_registered(env.id):
         return None
-    return replace(env, backend="gymnasium")
+    kwargs = {name: value for name, value in env.kwargs.items() if name not in WARP_ROOM}
+    return replace(env, backend="gymnasium", kwargs=kwargs if env.backend == "warp" else env.kwargs)
 
 
 def engine_of(env: EnvConfig) -> str:

@@ -35,6 +35,9 @@ TASKS: dict[str, type[Task]] = {
 }
 """The tasks that are written for a batch, by gymnasium's ids."""
 
+WARP_ROOM = {"nconmax": "contacts", "njmax": "constraints"}
+"""MuJoCo Warp's names for what it must be given room for, and ours."""
+
 _log = logging.getLogger(__name__)
 
 _MODELS = Path(gym.__file__).parent / "envs" / "mujoco" / "assets"

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from hpcpod.envs.arrays import check_finite
 from hpcpod.envs.mujoco.draws import SeededDraws
-from hpcpod.envs.mujoco.tasks import Choice, choose, whole_number
+from hpcpod.envs.mujoco.tasks import WARP_ROOM, Choice, choose, whole_number
 from hpcpod.envs.vec_env import (
     State,
     Step,
     check_action_shape,
-    check_device,
+    check_batch,
     episode_seeds,
     given_seeds,
 )
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from hpcpod.envs.mujoco.warp_simulations import WarpSimulations
 
 _log = logging.getLogger(__name__)
-
-_ROOM = {"nconmax": "contacts", "njmax": "constraints"}
-"""MuJoCo Warp's names for what it must be given room for, and ours."""
 
 _SAY_EVERY = 1000
 """Steps of the batch between two looks at the faults: each look waits for the device."""
@@ -87,16 +84,14 @@ class WarpVecEnv:
                 installed, or nothing can live on the device.
             UnusableWrapper: there are wrappers.
         """
-        if num_envs < 1:
-            raise UserError(f"num_envs must be at least 1, got {num_envs}")
-        check_device(device)
+        check_batch(num_envs, device)
         given = dict(kwargs or {})
         room = {
             ours: whole_number(str(env), name, given.pop(name))
-            for name, ours in _ROOM.items()
+            for name, ours in WARP_ROOM.items()
             if name in given
         }
-        chosen = choose("warp", env, wrappers, given, tuple(_ROOM))
+        chosen = choose("warp", env, wrappers, given, tuple(WARP_ROOM))
         self._simulations = _simulations(chosen, num_envs, device, room)
         model = on_device(chosen.model, device)
         self._task = chosen.kind(model=model, xp=torch, **chosen.options)
