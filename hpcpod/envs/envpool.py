@@ -40,9 +40,9 @@ class EnvPoolVecEnv(GymnasiumVectorEnv):
     """N of EnvPool's environments, stepped by ``env_threads()`` threads.
 
     EnvPool seeds its environments when it makes them, so each ``reset`` makes all of them anew:
-    1 ms for an Ant, 2 ms for a Humanoid. Environment i's first episode runs on ``seeds[i]``; later
-    ones go on with its generator, in a batch of any size. It resets as gymnasium's ``NEXT_STEP``
-    does, so the row after an end is not ``valid``. The state can't be saved.
+    some 1 ms for an Ant, 2 ms for a Humanoid. Environment i's first episode runs on ``seeds[i]``;
+    later ones go on with its generator, in a batch of any size. It resets as gymnasium's
+    ``NEXT_STEP`` does, so the row after an end is not ``valid``. The state can't be saved.
 
     Tasks, their limits and their spaces are those of gymnasium's ids; three things are not:
 

@@ -65,16 +65,16 @@ class ProcessVecEnv:
             UserError: the environment can't be made, or other processes can't be told how.
             EnvFailed: a process has ended meanwhile.
         """
+        if backend == "torch" and device != "cpu":
+            raise UserError(
+                f"backend torch steps all environments on {device} at once, and processes would"
+                " take them to the CPU; leave env.processes at 1"
+            )
         check_batch(num_envs, device)
         if not 1 <= processes <= num_envs:
             raise UserError(
                 f"processes must be from 1 to num_envs, got processes {processes} and num_envs"
                 f" {num_envs}"
-            )
-        if backend == "torch" and device != "cpu":
-            raise UserError(
-                f"backend torch steps all environments on {device} at once, and processes would"
-                " take them to the CPU; leave env.processes at 1"
             )
         request = _request(env, backend, wrappers, kwargs or {})
         requests = shared_out(request, num_envs, processes)
