@@ -173,6 +173,13 @@ def test_what_was_captured_does_what_the_calls_do() -> None:
         assert equal(env.step(action), other.step(action))
 
 
+def test_an_episode_that_nothing_ends_lasts_as_long_as_it_may() -> None:
+    env = WarpVecEnv("HalfCheetah-v5", 2, kwargs={"max_episode_steps": 5})
+    env.reset()
+    cut = [env.step(torch.zeros(2, 6)).truncated.tolist() for _ in range(15)]
+    assert cut == [[step % 5 == 0] * 2 for step in range(1, 16)]
+
+
 def test_a_row_that_is_not_finite_ends_and_leaves_the_others_alone() -> None:
     """As on a GPU, where no step can wait for the sight of it."""
     env, other = WarpVecEnv("Ant-v5", 3), WarpVecEnv("Ant-v5", 3)
@@ -328,7 +335,13 @@ def test_on_a_gpu_it_is_the_same_task() -> None:
             state = other.state()
             assert state is not None
             other.restore({**state, **steps.before})
-            step = other.step(steps.action.cuda())
+            actions = steps.action.cuda()
+            step = other.step(actions)
+            torch.cuda.set_sync_debug_mode("error")  # from now on nothing may wait for the GPU
+            try:
+                other.step(actions)
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
             found = errors(step.next_obs.cpu(), steps.obs, True)
         assert float(found.max()) < TOLERANCES["Humanoid-v5"]["obs"]
         assert torch.equal(step.terminated.cpu(), steps.terminated)
