@@ -46,6 +46,8 @@ MOST_OBJECTS = 256
 """Environments that are one Python object each: their rate does not grow any more."""
 MOST_PROCESSES = 16
 """Environments that are one process each."""
+MOST_COPIES = 4096
+"""MuJoCo's simulations that fit into memory more than once."""
 
 
 @dataclass
@@ -83,7 +85,7 @@ def ways(env_id: str, n: int, threads: int) -> Iterator[tuple[str, Way]]:
         work = Work.of(env, kwargs, count=64)
         yield "mujoco", ours(work, env)
         yield "raw", raw.raw(work, env, threads)
-        if (batch := raw.pool(work, env, threads)) is not None:
+        if n <= MOST_COPIES and (batch := raw.pool(work, env, threads)) is not None:
             yield "batch", batch
     else:
         torch_env = TorchVecEnv(env_id, n)
@@ -99,7 +101,7 @@ def ways(env_id: str, n: int, threads: int) -> Iterator[tuple[str, Way]]:
         yield "Async", theirs(work, "async")
     if gym.spec(env_id).vector_entry_point is not None:
         yield "NumPy", theirs(work, "vector_entry_point")
-    if importlib.util.find_spec("envpool") is not None:
+    if n <= MOST_COPIES and importlib.util.find_spec("envpool") is not None:
         yield "EnvPool", ours(work, make_env(env_id, n, "envpool", kwargs=kwargs))
 
 
@@ -115,9 +117,9 @@ def measured(found: Mapping[str, Way], n: int, options: argparse.Namespace) -> d
         way.go(2)
         began = time.perf_counter()
         way.go(2)
-        times[name] = max(4, int(2 * options.seconds / (time.perf_counter() - began)))
+        times[name] = max(2, int(2 * options.seconds / (time.perf_counter() - began)))
     if "raw" in found:
-        times = dict.fromkeys(times, max(4, min(64, times["raw"])))
+        times = dict.fromkeys(times, max(2, min(64, times["raw"])))
     bests = {name: Best() for name in found}
     for _ in range(options.rounds):
         for name, way in found.items():

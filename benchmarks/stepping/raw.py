@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import mujoco
@@ -18,9 +17,11 @@ _STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 
 def raw(work: Work, env: MujocoVecEnv, threads: int) -> Way:
     """Threads that call mj_step (and mj_rnePostConstraint where the task needs it) and nothing
-    else, each on simulations of its own and without waiting for each other."""
-    task = env._task
-    data = [mujoco.MjData(task.model) for _ in range(work.num_envs)]
+    else, each on simulations of its own and without waiting for each other.
+
+    The simulations are those of ``env``: twice as many would not fit where these just do.
+    """
+    task, data = env._task, env._simulations._data
     controls = _controls(work, task.model)
 
     def begin() -> None:
@@ -84,6 +85,3 @@ def _controls(work: Work, model: Any) -> list[np.ndarray[Any, Any]]:
     """The actions in the bounds of the actuators, float64."""
     low, high = model.actuator_ctrlrange.T
     return [low + (a.double().numpy() + 1) / 2 * (high - low) for a in work.actions]
-
-
-Maker = Callable[[Work, MujocoVecEnv, int], "Way | None"]
