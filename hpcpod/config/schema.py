@@ -235,7 +235,8 @@ class StopConfig:
     """When the run ends: whichever comes first. Each end exports the best policy."""
 
     target: float | None = None
-    """Mean return to reach; its lower confidence bound on fresh seeds must reach it."""
+    """Mean return to reach; its lower confidence bound on fresh seeds must reach it. That is
+    attempted as soon as a panel's returns promise such a bound."""
     env_steps: Count | None = None
     """Environment steps of the whole population."""
     minutes: Positive | None = None

@@ -16,6 +16,7 @@ scores that are there, by ``hpcpod stop``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
@@ -31,7 +32,7 @@ from hpcpod.records import (
     Rescore,
 )
 from hpcpod.tournament.outcomes import entry_of, failure, strike
-from hpcpod.tournament.scores import interval, lower_bound, mean, spent
+from hpcpod.tournament.scores import interval, lower_bound, mean, spent, t_quantile
 
 Purpose = Literal["confirm", "final"]
 
@@ -139,16 +140,25 @@ def _run_on(board: Board, config: RunConfig, now: float) -> Board:
 
 
 def _attempt_target(board: Board, config: RunConfig) -> Board:
-    """Open a confirmation if somebody seems to have reached the target and none is open."""
+    """Open a confirmation if somebody seems to have reached the target and none is open.
+
+    Each attempt makes the next ones harder to pass, so none is spent on who would rather fail: the
+    bound that is to be expected of the fresh seeds, by what the panel says, must reach the target.
+    """
     target = config.stop.target
     if target is None or board.rescores:
         return board
+    attempt, fresh = board.attempts + 1, config.stop.confirm_episodes
+    level = spent(config.stop.alpha, attempt)
     tried = {score.checkpoint for score in board.confirmed if score.purpose == "confirm"}
-    candidates = [entry for entry in _candidates(board, target) if entry.checkpoint not in tried]
+    candidates = [
+        entry
+        for entry in _candidates(board, target)
+        if entry.checkpoint not in tried and expected_bound(entry, level, fresh) >= target
+    ]
     if not candidates:
         return board
     best = min(candidates, key=lambda entry: (-entry.low, -entry.mean, entry.pod))
-    attempt = board.attempts + 1
     rescore = _rescore(board, best, "confirm", attempt)
     return replace(board, attempts=attempt, rescores={best.pod: rescore})
 
@@ -161,6 +171,13 @@ def _candidates(board: Board, target: float) -> Iterator[Entry]:
         for evaluation in seen:
             if mean(evaluation.returns) >= target:
                 yield entry_of(pod, evaluation)
+
+
+def expected_bound(entry: Entry, alpha: float, episodes: int) -> float:
+    """What ``lower_bound`` would be of so many fresh returns with the panel's mean and spread."""
+    half = t_quantile(0.975, entry.episodes - 1)
+    spread = (entry.mean - entry.low) / half * math.sqrt(entry.episodes)
+    return entry.mean - t_quantile(1 - alpha, episodes - 1) * spread / math.sqrt(episodes)
 
 
 def _limit(board: Board, config: RunConfig, now: float) -> str | None:

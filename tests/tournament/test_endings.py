@@ -8,6 +8,7 @@ import pytest
 
 from hpcpod.config.schema import StopConfig
 from hpcpod.records import Board, Rescore
+from hpcpod.tournament.endings import expected_bound
 from hpcpod.tournament.leaderboard import begin, first_board, fold, leader, orders
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.scores import t_quantile
@@ -83,15 +84,28 @@ def test_attempt_k_spends_alpha_over_k_times_k_plus_1(k: int) -> None:
     assert score.low == pytest.approx(1.5 - quantile * math.sqrt(5 / 3) / 2)
 
 
+def test_no_attempt_is_spent_on_who_would_rather_fail() -> None:
+    # p0004's panel: mean 4, sd 1.1547. Of 64 fresh ones, at level .05 / 2: 4 - 1.9983 sd / 8.
+    board = play(rules(4, stop=StopConfig(target=3.72)), 1)
+    assert (rescores(board), board.attempts) == ([], 0)
+    assert board.entries[0].mean > 3.72
+    assert expected_bound(board.entries[0], 0.025, 64) == pytest.approx(3.71157, abs=1e-5)
+    board = play(rules(4, stop=StopConfig(target=3.71)), 1)
+    assert (len(rescores(board)), board.attempts) == (1, 1)
+    # More episodes tell more.
+    board = play(rules(4, stop=StopConfig(target=3.72, confirm_episodes=80)), 1)
+    assert (len(rescores(board)), board.attempts) == (1, 1)
+
+
 def test_a_checkpoint_is_tried_only_once_and_one_at_a_time() -> None:
-    game = rules(4, stop=StopConfig(target=3.0))
+    game = rules(4, stop=StopConfig(target=2.6))
     board = play(game, 1)
     tried = []
     while rescores(board):
         (order,) = rescores(board)
         tried.append(order.checkpoint.core)
         board = fold(board, [report(order, flat(0.0))], game, now=1.0)
-    # p0004 and p0003 reach 3; nobody else does
+    # p0004 and p0003 promise 2.6; nobody else does
     assert tried == ["core of p0004-00001-1", "core of p0003-00001-1"]
     assert board.attempts == 2
 
