@@ -86,6 +86,8 @@ ENGINES: list[tuple[dict[str, Any], str]] = [
     ({"id": "Ant-v5", "kwargs": {"xml_file": "ant.xml"}}, "gymnasium"),
     ({"id": "Ant-v5", "kwargs": {"render_mode": "rgb_array"}}, "gymnasium"),
     ({"id": "Ant-v5", "kwargs": {"max_episode_steps": -1}}, "gymnasium"),
+    ({"id": "Ant-v5", "kwargs": {"max_episode_steps": None}}, "gymnasium"),
+    ({"id": "Ant-v5", "kwargs": {"healthy_reward": "1"}}, "mujoco"),
     ({"id": "Ant-v4"}, "gymnasium"),
     ({"id": "CartPole-v1"}, "gymnasium"),
     ({"id": "CartPole-v1", "backend": "torch"}, "torch"),
@@ -118,6 +120,22 @@ def test_a_mujoco_task_is_stepped_by_threads_and_not_measured(
     assert isinstance(own, PreprocessVecEnv)
     own.close()
     assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "sentence"),
+    [
+        ({"healthy_reward": "1"}, "Ant-v5: env.kwargs.healthy_reward must be a number, got '1'"),
+        ({"terminate_when_unhealthy": "no"}, "must be true or false, got 'no'"),
+        ({"frame_skip": 2.5}, "must be a whole number of at least 1, got 2.5"),
+    ],
+)
+def test_a_value_that_will_not_do_is_refused_and_not_handed_on_to_gymnasium(
+    kwargs: dict[str, Any], sentence: str
+) -> None:
+    """Which would raise in the middle of an episode, or take the text for true."""
+    with pytest.raises(UserError, match=sentence):
+        make_env("Ant-v5", 2, kwargs=kwargs)
 
 
 def test_a_vector_env_is_taken_as_it_is() -> None:

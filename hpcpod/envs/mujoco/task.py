@@ -100,6 +100,11 @@ class NoisyTask(Task):
         return qpos, draws.uniform(-scale, scale, self.model.nv)
 
 
+def defaults(kind: type[Task]) -> dict[str, Any]:
+    """The options of a task, by their names."""
+    return {f.name: f.default for f in fields(kind) if f.name not in _NOT_OPTIONS}
+
+
 def options(
     kind: type[Task], given: Mapping[str, object], backend: str, own: Sequence[str]
 ) -> dict[str, Any]:
@@ -114,16 +119,16 @@ def options(
     Raises:
         UserError: the task has no such option, or the value will not do.
     """
-    defaults = {f.name: f.default for f in fields(kind) if f.name not in _NOT_OPTIONS}
+    usual = defaults(kind)
     for name in given:
-        if name not in defaults:
+        if name not in usual:
             raise UserError(
                 f"{kind.id()} has no argument '{name}' (env.kwargs) on the backend {backend}"
-                f"{plugins.suggest(name, [*defaults, *own], 0.8)}; it has"
-                f" {', '.join([*defaults, *own])}, and the backend gymnasium has all that"
+                f"{plugins.suggest(name, [*usual, *own], 0.8)}; it has"
+                f" {', '.join([*usual, *own])}, and the backend gymnasium has all that"
                 " gymnasium has"
             )
-    return {name: _checked(kind, name, defaults[name], value) for name, value in given.items()}
+    return {name: _checked(kind, name, usual[name], value) for name, value in given.items()}
 
 
 def _checked(kind: type[Task], name: str, default: object, value: object) -> object:

@@ -14,7 +14,7 @@ import numpy as np
 from hpcpod import plugins
 from hpcpod.envs import construct
 from hpcpod.envs.mujoco import arms, balance, runners
-from hpcpod.envs.mujoco.task import Task, options
+from hpcpod.envs.mujoco.task import Task, defaults, options
 from hpcpod.envs.vec_env import Box, EnvSpec
 from hpcpod.errors import UnusableWrapper, UserError
 
@@ -96,27 +96,6 @@ def choose(
         UserError: there is no such task, it has no such argument, or MuJoCo is not installed.
         UnusableWrapper: there are wrappers.
     """
-    kind, time_limit, chosen = _read(backend, env, wrappers, kwargs, own)
-    return Choice(kind, _load(kind), chosen, time_limit)
-
-
-def knows(env: str, kwargs: Mapping[str, object]) -> bool:
-    """Whether it is one of ``TASKS`` with arguments that these have; nothing is made."""
-    try:
-        _read("mujoco", env, (), kwargs, ())
-    except UserError:
-        return False
-    return True
-
-
-def _read(
-    backend: str,
-    env: str | Callable[..., object],
-    wrappers: Sequence[object],
-    kwargs: Mapping[str, object],
-    own: Sequence[str],
-) -> tuple[type[Task], int, dict[str, Any]]:
-    """The task, its time limit and its options; raises as ``choose``."""
     if not isinstance(env, str) or env not in TASKS:
         name = env if isinstance(env, str) else repr(env)
         raise UserError(
@@ -132,7 +111,19 @@ def _read(
     given = dict(kwargs)
     limit = given.pop("max_episode_steps", gym.spec(env).max_episode_steps)
     time_limit = whole_number(env, "max_episode_steps", limit)
-    return kind, time_limit, options(kind, given, backend, ("max_episode_steps", *own))
+    chosen = options(kind, given, backend, ("max_episode_steps", *own))
+    return Choice(kind, _load(kind), chosen, time_limit)
+
+
+def knows(env: str, kwargs: Mapping[str, object]) -> bool:
+    """Whether it is one of ``TASKS``, and the arguments are by their names; nothing is made.
+
+    A value that will not do is refused when the task is made. But ``max_episode_steps`` may be -1
+    (no limit) or None (the usual one) in gymnasium.
+    """
+    if env not in TASKS or kwargs.get("max_episode_steps", 1) in (-1, None):
+        return False
+    return {"max_episode_steps", *defaults(TASKS[env])}.issuperset(kwargs)
 
 
 def whole_number(env: str, name: str, value: object) -> int:
