@@ -318,6 +318,10 @@ def test_a_cache_that_others_could_write_to_is_not_used(
     own.chmod(0o777)
     other = _own_folder()
     assert other != own and other.stat().st_mode & 0o777 == 0o700
+    own.rmdir()
+    own.symlink_to(tmp_path / "nowhere")
+    other = _own_folder()
+    assert other != own and other.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.gpu

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import stat
@@ -178,7 +179,8 @@ def _prepare() -> None:
 def _own_folder() -> Path:
     """A folder of this node that only this user can write to: what is in it will be executed."""
     folder = Path(tempfile.gettempdir()) / f"hpcpod-warp-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    with contextlib.suppress(FileExistsError):  # whatever is there
+        folder.mkdir(mode=0o700)
     found = folder.lstat()
     if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
         return folder
