@@ -109,6 +109,7 @@ class Pool(VectorEnv[Any, Any, Any]):
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         self.num_envs = num_envs
         self._options = options
+        self._threads = min(env_threads(), num_envs)
         self._pool: Any = None
         with construct.refusals(task), _quiet():
             self.task = _configured(task, options)
@@ -130,7 +131,7 @@ class Pool(VectorEnv[Any, Any, Any]):
             self._pool = _envpool().make_gymnasium(
                 self.spec.id,
                 num_envs=self.num_envs,
-                num_threads=min(env_threads(), self.num_envs),
+                num_threads=self._threads,
                 seed=(np.asarray(seed) % 2**31).tolist(),  # an int32 there
                 **self._options,
             )
