@@ -217,9 +217,12 @@ def test_what_cannot_be_said_to_another_process_is_refused_by_name() -> None:
     for value in (object(), (1, 2), {3: 4}):
         with pytest.raises(UserError, match="CartPole-v1: wrappers and kwargs go to other"):
             make_env("CartPole-v1", 2, kwargs={"size": value}, processes=2)
+    for wrapper in (5, {"pkg.mod:Wrapper": None}):
+        with pytest.raises(UserError, match="CartPole-v1: wrappers and kwargs go to other"):
+            make_env("CartPole-v1", 2, wrappers=[wrapper], processes=2)  # type: ignore[list-item]
     with pytest.raises(UserError, match="from 1 to num_envs, got processes 3 and num_envs 2"):
         make_env("CartPole-v1", 2, processes=3)
-    with pytest.raises(UserError, match=r"leave env\.processes at 1"):
+    with pytest.raises(UserError, match=r"leave out env\.processes"):
         make_env("CartPole-v1", 2, "torch", "cuda", processes=2)
     with pytest.raises(UserError, match="device 'tpu' can't be used here"):
         make_env("CartPole-v1", 2, device="tpu", processes=2)

@@ -68,7 +68,7 @@ class ProcessVecEnv:
         if backend == "torch" and device != "cpu":
             raise UserError(
                 f"backend torch steps all environments on {device} at once, and processes would"
-                " take them to the CPU; leave env.processes at 1"
+                " take them to the CPU; leave out env.processes"
             )
         check_batch(num_envs, device)
         if not 1 <= processes <= num_envs:
@@ -160,6 +160,6 @@ def _whole(specs: Sequence[Mapping[str, Any]], num_envs: int, device: str) -> En
     if any(whole != wholes[0] for whole in wholes):
         raise UserError(
             f"{wholes[0].id} has other spaces or another engine in one process than in another;"
-            " make it the same whenever it is made, or leave env.processes at 1"
+            " make it the same whenever it is made, or set env.processes to 1"
         )
     return wholes[0]

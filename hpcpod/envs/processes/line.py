@@ -41,16 +41,14 @@ def plain(env: str, wrappers: Sequence[Wrapper], kwargs: Mapping[str, object]) -
     Raises:
         UserError: it can't be said in JSON.
     """
-    made = {
-        "env": env,
-        "wrappers": [
-            w if isinstance(w, str) else {k: dict(v) for k, v in w.items()} for w in wrappers
-        ],
-        "kwargs": dict(kwargs),
-    }
+    made: dict[str, Any] = {"env": env}
     try:
+        made["wrappers"] = [
+            w if isinstance(w, str) else {k: dict(v) for k, v in w.items()} for w in wrappers
+        ]
+        made["kwargs"] = dict(kwargs)
         same = json.loads(json.dumps(made)) == made
-    except (TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError):
         same = False
     if not same:
         raise UserError(
