@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hpcpod import plugins
 from hpcpod.envs import construct
-from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, check_action_shape, check_device
+from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, check_action_shape, check_batch
 from hpcpod.errors import Diverged, UserError
 
 Factory = Callable[..., Any]
@@ -51,7 +51,7 @@ class IsaacLabVecEnv:
         Raises:
             UserError: it can't be made.
         """
-        check_device(device)
+        check_batch(num_envs, device)
         _no_wrappers(wrappers)
         made = _from_factory(env, num_envs, device, dict(kwargs or {}))
         self._env = getattr(made, "unwrapped", made)

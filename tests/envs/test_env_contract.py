@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -11,10 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.gymnasium import PreprocessVecEnv
+from hpcpod.envs.isaac_lab import IsaacLabVecEnv
 from hpcpod.envs.make import make_env
 from hpcpod.envs.mujoco.env import MujocoVecEnv
 from hpcpod.envs.processes.env import ProcessVecEnv
+from hpcpod.envs.processes.remote import RemoteVecEnv
 from hpcpod.envs.torch_envs import TorchVecEnv
 from hpcpod.envs.vec_env import Step, VecEnv, random_seeds
 from hpcpod.envs.vector import GymnasiumVectorEnv
@@ -204,9 +208,11 @@ def test_a_class_without_an_environment_says_what_it_lacks() -> None:
     "adapter",
     [
         GymnasiumVectorEnv,
+        IsaacLabVecEnv,
         MujocoVecEnv,
         PreprocessVecEnv,
         partial(ProcessVecEnv, processes=1),
+        lambda env, num_envs: RemoteVecEnv(EnvConfig(env, python=sys.executable), num_envs),
         TorchVecEnv,
     ],
 )

@@ -19,7 +19,7 @@ from hpcpod.envs.arrays import action_map, as_step, check_finite, tensor
 from hpcpod.envs.processes import server
 from hpcpod.envs.processes.crew import Crew, shared_out
 from hpcpod.envs.processes.line import Command, plain
-from hpcpod.envs.vec_env import EnvSpec, State, Step, check_action_shape, check_device, given_seeds
+from hpcpod.envs.vec_env import EnvSpec, State, Step, check_action_shape, check_batch, given_seeds
 from hpcpod.errors import UnsupportedSpace, UserError
 
 
@@ -45,7 +45,7 @@ class RemoteVecEnv:
             UnsupportedSpace: it has a space that agents can't use.
             EnvFailed: a process has ended meanwhile.
         """
-        check_device(device)
+        check_batch(num_envs, device)
         python, env = check_python(config.python), config.id
         processes = min(config.processes or 1, num_envs)
         told = plain(env, config.wrappers, config.kwargs)
