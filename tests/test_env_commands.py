@@ -11,7 +11,7 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-from hpcpod import plugins
+from hpcpod import env_commands, plugins
 from hpcpod.cli import main
 from hpcpod.env_listing import list_envs, registered
 from hpcpod.envs.backends import BACKENDS, FAMILIES
@@ -344,6 +344,18 @@ def test_a_batch_that_takes_long_to_make_is_left_out(
     said = capsys.readouterr().out
     assert "speed with N =  16: " in said
     assert "speed with N = 256: not measured" in said
+
+
+def test_what_it_takes_to_choose_who_steps_grows_with_no_batch(
+    own: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(env_commands, "SIZES", (1, 2, 80))
+    words = ["--steps", "20", "--seconds", "0.01", "--set", "env.num_envs=1"]
+    two = ["--set", "resources.cpus_per_pod=2"]
+    assert main(["envs", "check", "own_envs:Sleeping", *words, *two]) == 0
+    said = capsys.readouterr().out
+    assert "speed with N =  80: " in said
+    assert "not measured" not in said
 
 
 def test_a_terminal_shows_what_is_being_done_and_keeps_none_of_it() -> None:

@@ -119,10 +119,10 @@ def try_env(
             spec, backend = spec_to_plain(env.spec), engine_of(config.env)
             yield About(spec, backend, saves, env_threads(), processes_of(env), config.env.python)
             yield _contract(env, steps or _steps(env.spec), tell)
-        before: Speed | None = None
+        measured: list[Speed] = []
         for size in sizes:
-            before = _speed(make, size, seconds, before, tell)
-            yield before
+            measured.append(_speed(make, size, seconds, measured, tell))
+            yield measured[-1]
 
 
 def _steps(spec: EnvSpec) -> int:
@@ -199,12 +199,13 @@ class _Watched:
 
 
 def _speed(
-    make: Callable[[int], VecEnv], size: int, seconds: float, before: Speed | None, tell: Tell
+    make: Callable[[int], VecEnv], size: int, seconds: float, before: Sequence[Speed], tell: Tell
 ) -> Speed:
-    if before is not None:
-        estimate = before.make_seconds * size / before.num_envs
+    if before:
+        # The least: to start processes, and to find out whether they pay, takes what it takes once.
+        estimate = size * min(each.make_seconds / each.num_envs for each in before)
         if estimate > PATIENCE:
-            return Speed(size, None, before.processes, estimate)
+            return Speed(size, None, before[-1].processes, estimate)
     tell(f"measuring the speed with N = {size}")
     began = time.monotonic()
     with contextlib.closing(make(size)) as env:
