@@ -222,8 +222,9 @@ def test_what_cannot_be_said_to_another_process_is_refused_by_name() -> None:
             make_env("CartPole-v1", 2, wrappers=[wrapper], processes=2)  # type: ignore[list-item]
     with pytest.raises(UserError, match="from 1 to num_envs, got processes 3 and num_envs 2"):
         make_env("CartPole-v1", 2, processes=3)
-    with pytest.raises(UserError, match=r"leave out env\.processes"):
-        make_env("CartPole-v1", 2, "torch", "cuda", processes=2)
+    for env_id, backend in (("CartPole-v1", "torch"), ("Ant-v5", "warp")):
+        with pytest.raises(UserError, match=rf"^backend {backend} .*; leave out env\.processes$"):
+            make_env(env_id, 2, backend, "cuda", processes=2)
     with pytest.raises(UserError, match="device 'tpu' can't be used here"):
         make_env("CartPole-v1", 2, device="tpu", processes=2)
 

@@ -65,9 +65,9 @@ class ProcessVecEnv:
             UserError: the environment can't be made, or other processes can't be told how.
             EnvFailed: a process has ended meanwhile.
         """
-        if backend == "torch" and device != "cpu":
+        if backend in ("torch", "warp") and device != "cpu":
             raise UserError(
-                f"backend torch steps all environments on {device} at once, and processes would"
+                f"backend {backend} steps all environments on {device} at once, and processes would"
                 " take them to the CPU; leave out env.processes"
             )
         check_batch(num_envs, device)
