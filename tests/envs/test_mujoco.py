@@ -286,6 +286,8 @@ def test_the_backend_has_a_name() -> None:
         ("Ant-v5", {"healthy_z_range": [1]}, r"healthy_z_range must be two numbers, got \[1\]"),
         ("Ant-v5", {"main_body": "wing"}, "env.kwargs.main_body: the model has no body 'wing'"),
         ("Ant-v5", {"main_body": 99}, "env.kwargs.main_body: the model has no body 99"),
+        ("Ant-v5", {"reset_noise_scale": -0.1}, "must be a finite number of at least 0, got -0.1"),
+        ("Ant-v5", {"reset_noise_scale": float("inf")}, "finite number of at least 0, got inf"),
         ("Hopper-v5", {"healthy_reward": "1"}, "healthy_reward must be a number, got '1'"),
         ("Hopper-v5", {"frame_skip": 0}, "frame_skip must be a whole number of at least 1, got 0"),
         ("Hopper-v5", {"terminate_when_unhealthy": 1}, "must be true or false, got 1"),

@@ -131,9 +131,11 @@ def options(
     return {name: _checked(kind, name, usual[name], value) for name, value in given.items()}
 
 
-def _checked(kind: type[Task], name: str, default: object, value: object) -> object:
+def _checked(kind: type[Task], name: str, default: object, value: Any) -> object:
     if name == "main_body":
         fits, wanted = isinstance(value, (int, str)), "the number or the name of a body"
+    elif name == "reset_noise_scale":
+        fits, wanted = _number(value) and 0 <= value < np.inf, "a finite number of at least 0"
     elif isinstance(default, bool):
         fits, wanted = isinstance(value, bool), "true or false"
     elif isinstance(default, int):
