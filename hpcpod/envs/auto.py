@@ -1,6 +1,6 @@
-"""What ``auto`` stands for: which engine simulates, and who steps it.
+"""What ``auto`` stands for: which backend, and who steps it.
 
-The engine decides results, so it follows from the configuration alone, on every node the same. Who
+The backend decides results, so it follows from the configuration alone, on every node the same. Who
 steps it changes no bit, so it is measured wherever a batch is made.
 """
 
@@ -38,7 +38,7 @@ PATIENCE = 60.0
 _log = logging.getLogger(__name__)
 
 
-def engine(
+def backend_of(
     env: object, backend: str, wrappers: Sequence[Wrapper], kwargs: Mapping[str, object]
 ) -> str:
     """The backend that a word stands for: itself, unless that is ``auto``.
@@ -71,7 +71,7 @@ def in_processes(
     Args:
         env: as for ``make_env``, like the others.
         num_envs: N.
-        backend: as ``engine`` gives it; only ``gymnasium`` is stepped one after another.
+        backend: as ``backend_of`` gives it; only ``gymnasium`` is stepped one after another.
         device: where the tensors live.
         wrappers: innermost first.
         kwargs: of the environment.

@@ -33,8 +33,8 @@ def make_env(
         env: a gymnasium id, the path ``"pkg.mod:EnvClass"``, or what returns a gymnasium.Env; for
             backend ``"vector"`` what returns a gymnasium VectorEnv, or its path; or a VectorEnv.
         num_envs: N; a VectorEnv has its own.
-        backend: ``"auto"`` (see ``auto.engine``), a name of the group ``hpcpod.envs``, or the path
-            of a class that is called as ``backend(env, num_envs, device, wrappers, kwargs)``.
+        backend: ``"auto"`` (see ``auto.backend_of``), a name of the group ``hpcpod.envs``, or the
+            path of a class, called as ``backend(env, num_envs, device, wrappers, kwargs)``.
         device: where the tensors live.
         wrappers: innermost first, each ``"pkg.mod:Wrapper"`` or ``{"pkg.mod:Wrapper": {...}}``.
         kwargs: of the environment itself.
@@ -51,7 +51,7 @@ def make_env(
         num_envs = env.num_envs if num_envs == 1 else num_envs
         backend = "vector" if backend == "auto" else backend
     given = kwargs or {}
-    backend = auto.engine(env, backend, wrappers, given)
+    backend = auto.backend_of(env, backend, wrappers, given)
     if processes is None:
         several = auto.in_processes(env, num_envs, backend, device, wrappers, given)
         if several is not None:
@@ -78,11 +78,11 @@ def reference(env: EnvConfig) -> EnvConfig | None:
     return replace(env, backend="gymnasium", kwargs=kwargs if env.backend == "warp" else env.kwargs)
 
 
-def engine_of(env: EnvConfig) -> str:
+def backend_of(env: EnvConfig) -> str:
     """The backend of ``configured``: never ``auto``, but what that comes to."""
     if env.python is not None:
         return "gymnasium" if env.backend == "auto" else env.backend
-    return auto.engine(env.id, env.backend, env.wrappers, env.kwargs)
+    return auto.backend_of(env.id, env.backend, env.wrappers, env.kwargs)
 
 
 def processes_of(env: VecEnv) -> int:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hpcpod.config.schema import RunConfig
-from hpcpod.envs.make import engine_of, processes_of
+from hpcpod.envs.make import backend_of, processes_of
 from hpcpod.envs.plain import spec_to_plain
 from hpcpod.envs.threads import env_threads
 from hpcpod.envs.vec_env import (
@@ -116,7 +116,7 @@ def try_env(
         with contextlib.closing(make(num_envs)) as env:
             env.reset(random_seeds("trial", count=num_envs))
             saves = env.state() is not None
-            spec, backend = spec_to_plain(env.spec), engine_of(config.env)
+            spec, backend = spec_to_plain(env.spec), backend_of(config.env)
             yield About(spec, backend, saves, env_threads(), processes_of(env), config.env.python)
             yield _contract(env, steps or _steps(env.spec), tell)
         measured: list[Speed] = []

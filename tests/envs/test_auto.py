@@ -1,4 +1,4 @@
-"""What ``auto`` comes to: an engine by the configuration alone, processes by measuring."""
+"""What ``auto`` comes to: a backend by the configuration alone, processes by measuring."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hpcpod.config.loading import from_mapping
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs import auto
 from hpcpod.envs.gymnasium import PreprocessVecEnv
-from hpcpod.envs.make import engine_of, make_env, processes_of
+from hpcpod.envs.make import backend_of, make_env, processes_of
 from hpcpod.envs.mujoco.env import MujocoVecEnv
 from hpcpod.envs.processes.env import ProcessVecEnv
 from hpcpod.envs.processes.states import joined, parted
@@ -78,7 +78,7 @@ def two_cpus(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert not family()
 
 
-ENGINES: list[tuple[dict[str, Any], str]] = [
+BACKENDS: list[tuple[dict[str, Any], str]] = [
     ({"id": "Ant-v5"}, "mujoco"),
     ({"id": "Humanoid-v5", "kwargs": {"max_episode_steps": 9, "frame_skip": 2}}, "mujoco"),
     ({"id": "Ant-v5", "backend": "gymnasium"}, "gymnasium"),
@@ -97,14 +97,14 @@ ENGINES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("env", "engine"), ENGINES, ids=str)
-def test_the_engine_follows_from_the_configuration(env: dict[str, Any], engine: str) -> None:
-    assert engine_of(EnvConfig(**env)) == engine
+@pytest.mark.parametrize(("env", "backend"), BACKENDS, ids=str)
+def test_the_backend_follows_from_the_configuration(env: dict[str, Any], backend: str) -> None:
+    assert backend_of(EnvConfig(**env)) == backend
 
 
-def test_the_engine_is_the_same_where_mujoco_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_backend_is_the_same_where_mujoco_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mujoco", None)
-    assert engine_of(EnvConfig("Ant-v5")) == "mujoco"
+    assert backend_of(EnvConfig("Ant-v5")) == "mujoco"
     with pytest.raises(UserError, match=r"Ant-v5 needs MuJoCo, .*; pip install 'hpcpod\[mujoco\]'"):
         make_env("Ant-v5", 2)
 
