@@ -214,26 +214,23 @@ def test_what_cannot_be_made_is_the_error_of_one_process(env_id: str, how: dict[
 def test_what_cannot_be_said_to_another_process_is_refused_by_name() -> None:
     with pytest.raises(UserError, match=r"give its path, such as 'pkg\.mod:MyEnv'"):
         make_env(lambda: None, 2, processes=2)
-    for value in (object(), (1, 2), {3: 4}):
+    untold: list[Any] = [{"kwargs": {"x": x}} for x in (object(), (1, 2), {3: 4})]
+    for how in (*untold, {"wrappers": [5]}, {"wrappers": [{"pkg.mod:Wrapper": None}]}):
         with pytest.raises(UserError, match="CartPole-v1: wrappers and kwargs go to other"):
-            make_env("CartPole-v1", 2, kwargs={"size": value}, processes=2)
-    for wrapper in (5, {"pkg.mod:Wrapper": None}):
-        with pytest.raises(UserError, match="CartPole-v1: wrappers and kwargs go to other"):
-            make_env("CartPole-v1", 2, wrappers=[wrapper], processes=2)  # type: ignore[list-item]
+            make_env("CartPole-v1", 2, processes=2, **how)
     with pytest.raises(UserError, match="from 1 to num_envs, got processes 3 and num_envs 2"):
         make_env("CartPole-v1", 2, processes=3)
-    for env_id, backend in (("CartPole-v1", "torch"), ("Ant-v5", "warp")):
+    for backend in ("torch", "warp"):
         with pytest.raises(UserError, match=rf"^backend {backend} .*; leave out env\.processes$"):
-            make_env(env_id, 2, backend, "cuda", processes=2)
+            make_env("Ant-v5", 2, backend, "cuda", processes=2)
     with pytest.raises(UserError, match="device 'tpu' can't be used here"):
         make_env("CartPole-v1", 2, device="tpu", processes=2)
 
 
 def test_the_configuration_takes_as_many_processes_as_environments() -> None:
     assert EnvConfig("x", num_envs=3, processes=3).processes == 3
-    env = {"id": "x", "num_envs": 2, "processes": 3}
     with pytest.raises(ConfigError, match=r"env: processes must be at most num_envs, got"):
-        from_mapping({"name": "x", "env": env})
+        from_mapping({"name": "x", "env": {"id": "x", "num_envs": 2, "processes": 3}})
 
 
 def test_denormal_numbers_are_what_they_are_in_this_process(
