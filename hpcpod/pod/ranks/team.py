@@ -8,13 +8,21 @@ from typing import NamedTuple, TypeVar
 
 import torch
 
-from hpcpod.errors import Corrupt, Diverged, StorageError, UserError, in_words
+from hpcpod.errors import (
+    Corrupt,
+    Diverged,
+    EngineDiffers,
+    StorageError,
+    UserError,
+    in_words,
+)
 from hpcpod.pod.ranks.communicator import Communicator, RankLost
 
 T = TypeVar("T")
 
 _KINDS: dict[str, type[Exception]] = {
-    "diverged": Diverged, "corrupt": Corrupt, "storage": StorageError, "user": UserError
+    "diverged": Diverged, "corrupt": Corrupt, "storage": StorageError, "user": UserError,
+    "engine": EngineDiffers,
 }  # fmt: skip
 
 
@@ -56,8 +64,8 @@ def agree(
 
     Raises:
         RankLost: a rank is gone.
-        Diverged, StorageError, Corrupt, UserError, RankFailed: a rank, named in the message,
-            can't go on.
+        Diverged, StorageError, Corrupt, UserError, EngineDiffers, RankFailed: a rank, named in the
+            message, can't go on.
         Exception: ``problem`` itself, on the rank that has it.
     """
     if group.size == 1:

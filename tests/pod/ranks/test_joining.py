@@ -55,6 +55,12 @@ def test_a_killed_rank_is_noticed_by_the_others(tmp_path: Path) -> None:
         assert "while adding vectors up" in said
 
 
+def test_an_engine_that_differs_on_one_rank_is_told_as_such_by_all(tmp_path: Path) -> None:
+    first, second = Gang(tmp_path, "differ").results()
+    assert first == ["engine", "rank 1: another engine", True]
+    assert second == ["engine", "another engine", True]
+
+
 def test_places_are_read_as_launchers_tell_them() -> None:
     assert place_of({}) == Place()
     told = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}

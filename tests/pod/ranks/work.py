@@ -14,9 +14,12 @@ import torch
 from hpcpod.agents.base import Agent
 from hpcpod.agents.ppo import PPO, PPOConfig
 from hpcpod.envs.vec_env import Step
+from hpcpod.errors import EngineDiffers
+from hpcpod.pod.__main__ import _goes_on, _kind
 from hpcpod.pod.ranks.communicator import Communicator, RankLost
 from hpcpod.pod.ranks.fusion import Mean, Nesterov
 from hpcpod.pod.ranks.guard import Guard
+from hpcpod.pod.ranks.team import together
 from tests.agents.training import row, spec
 
 
@@ -59,6 +62,20 @@ def die(group: Communicator) -> Any:
             group.sum_(torch.ones(1_000_000))
     except RankLost as error:
         return [time.monotonic() - began, str(error)]
+    return None
+
+
+def differ(group: Communicator) -> Any:
+    """Rank 1 has another engine; the failure that each rank would tell of, and whether it stays."""
+
+    def compare() -> None:
+        if group.rank == 1:
+            raise EngineDiffers("another engine")
+
+    try:
+        together(group, compare)
+    except Exception as error:
+        return [_kind(error), str(error), _goes_on(error)]
     return None
 
 
