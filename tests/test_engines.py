@@ -21,6 +21,7 @@ from hpcpod.pod.finals import Finals
 from hpcpod.pod.round import Watch
 from hpcpod.records import Board
 from hpcpod.results import Run
+from hpcpod.storage.disk import Disk
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
@@ -119,6 +120,13 @@ def test_the_finals_are_played_in_gymnasium_s_own_environment(begun: RunFolder) 
     assert (final.purpose, final.engine, final.episodes) == ("final", GYMNASIUM, 2)
 
 
+class Unwritten(Disk):
+    """No file may be written to it."""
+
+    def write_new(self, path: Path, data: bytes, *, durable: bool = True) -> None:
+        raise AssertionError(path)
+
+
 def finals_of(env: dict[str, Any]) -> Finals:
     config = from_mapping(mapping(env=env))
 
@@ -172,3 +180,19 @@ def test_the_first_that_asks_decides_until_that_is_forgotten(tmp_path: Path) -> 
     assert folder.agree_on_engine("final", "two") == "two"
     folder.forget_engines()
     assert folder.agree_on_engine("panel", "two") == "two"
+
+
+def test_an_order_asks_for_the_engine_without_a_write(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    folder.agree_on_engine("panel", "one")
+    asking = RunFolder.open(folder.path, Unwritten())
+    assert asking.agree_on_engine("panel", "two") == "one"
+
+
+def test_a_damaged_word_on_the_engine_is_set_aside_and_the_next_one_decides(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    folder.agree_on_engine("panel", "one")
+    (folder.path / "engines" / "panel.json").write_text("{")
+    assert folder.agree_on_engine("panel", "two") == "two"
+    assert folder.agree_on_engine("panel", "one") == "two"
+    assert len(folder.quarantined()) == 1

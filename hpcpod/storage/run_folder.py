@@ -239,12 +239,12 @@ class RunFolder:
         """The engine that computes all the ``scores`` of a kind: the first one that asked."""
         path = self._engines / (plain(scores) + ".json")
         for _ in range(2):
-            if self.disk.publish(path, seal({"engine": engine})):
-                break
             agreed = self._sound(dict[str, str], path)
             if agreed is not None:
                 return agreed["engine"]
-        return engine
+            if self.disk.publish(path, seal({"engine": engine})):
+                return engine
+        raise StorageError(f"the engine of {scores} scores can't be recorded")
 
     def forget_engines(self) -> None:
         """Let the next one that asks decide anew."""
