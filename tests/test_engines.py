@@ -16,8 +16,8 @@ from hpcpod.config.loading import from_mapping
 from hpcpod.config.resolved import Resolved
 from hpcpod.envs.make import configured, reference
 from hpcpod.errors import EngineDiffers
-from hpcpod.pod.__main__ import prepare
-from hpcpod.pod.finals import Finals
+from hpcpod.pod.__main__ import LONGEST_REASON, prepare
+from hpcpod.pod.finals import Finals, agree_on_engine
 from hpcpod.pod.round import Watch
 from hpcpod.records import Board
 from hpcpod.results import Run
@@ -180,6 +180,17 @@ def test_the_first_that_asks_decides_until_that_is_forgotten(tmp_path: Path) -> 
     assert folder.agree_on_engine("final", "two") == "two"
     folder.forget_engines()
     assert folder.agree_on_engine("panel", "two") == "two"
+
+
+def test_what_to_do_about_another_engine_fits_into_the_reason(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    config = Resolved.from_document(folder.config).config
+    packages = "mujoco 3.17.0, mujoco-warp 4.0.0, warp-lang 1.19.0, gymnasium 1.10.1"
+    agree_on_engine(folder, config, "panel", f"{packages}, float32, Newton for PGS")
+    with pytest.raises(EngineDiffers) as differs:
+        agree_on_engine(folder, config, "panel", f"{packages}, float64, Newton for PGS")
+    assert str(differs.value).endswith("`hpcpod resume RUN --any-engine`")
+    assert len(f"rank 10: {differs.value}") <= LONGEST_REASON
 
 
 def test_an_order_asks_for_the_engine_without_a_write(tmp_path: Path) -> None:

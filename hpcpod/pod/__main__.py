@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from hpcpod.pod.pod import Pod
     from hpcpod.pod.round import Watch
 
-LONGEST_REASON = 300
-"""Letters of a failure's reason on the board."""
+LONGEST_REASON = 400
+"""Letters of a failure's reason on the board: two engines that differ, and what to do."""
 
 BEAT_SECONDS = 1.0
 """Between two signs of life while there is no progress to tell, as in an evaluation."""

@@ -102,6 +102,6 @@ def agree_on_engine(folder: RunFolder, config: RunConfig, scores: str, engine: s
     if agreed != engine:
         raise EngineDiffers(
             f"this run's scores are by {agreed}, here they would be by {engine}, and such scores"
-            " are not comparable; install the same versions here, or, to compare them all the"
-            " same, set env.compare_engines, or go on with `hpcpod resume RUN --any-engine`"
+            " are not comparable; install the same versions here, or compare them all the same by"
+            " `hpcpod resume RUN --any-engine`"
         )
