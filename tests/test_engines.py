@@ -15,9 +15,12 @@ import pytest
 from hpcpod.config.loading import from_mapping
 from hpcpod.config.resolved import Resolved
 from hpcpod.envs.make import configured, reference
+from hpcpod.envs.vec_env import VecEnv
 from hpcpod.errors import EngineDiffers
 from hpcpod.pod.__main__ import LONGEST_REASON, prepare
+from hpcpod.pod.evaluator import PanelEvaluator
 from hpcpod.pod.finals import Finals, agree_on_engine
+from hpcpod.pod.making import make_agent
 from hpcpod.pod.round import Watch
 from hpcpod.records import Board
 from hpcpod.results import Run
@@ -130,10 +133,26 @@ class Unwritten(Disk):
 def finals_of(env: dict[str, Any]) -> Finals:
     config = from_mapping(mapping(env=env))
 
-    def make(num_envs: int) -> Any:
+    def make(num_envs: int) -> VecEnv:
         return configured(config.env, num_envs, "cpu")
 
-    return Finals(config, "cpu", make, make(1).spec)
+    return Finals(config, "cpu", PanelEvaluator(make), make(1).spec)
+
+
+def test_a_run_in_gymnasium_s_own_environment_makes_no_other_one_for_its_finals() -> None:
+    config, made = from_mapping(mapping()), list[int]()
+
+    def make(num_envs: int) -> VecEnv:
+        made.append(num_envs)
+        return configured(config.env, num_envs, "cpu")
+
+    own, spec = PanelEvaluator(make), configured(config.env, 1, "cpu").spec
+    agent = make_agent("ppo", spec, {"hidden": 8}, 0, "cpu")
+    finals = Finals(config, "cpu", own, spec)
+    assert own.evaluate(agent, 1, episodes=3) == finals.evaluate(agent, 1, episodes=3)
+    finals.close()
+    assert len(own.evaluate(agent, 2, episodes=3)) == 3
+    assert made == [3]
 
 
 def test_room_for_contacts_is_no_argument_of_gymnasium_s() -> None:

@@ -9,7 +9,7 @@ from contextlib import closing
 from hpcpod import plugins
 from hpcpod.agents.base import Agent
 from hpcpod.config.schema import RunConfig
-from hpcpod.envs.make import configured, reference
+from hpcpod.envs.make import configured, engine_of, reference
 from hpcpod.envs.vec_env import EnvSpec, VecEnv, tensor_form
 from hpcpod.errors import EngineDiffers, UserError
 from hpcpod.pod.evaluator import Evaluator, never
@@ -27,13 +27,15 @@ class Finals:
     arguments that the run's has, it is the run's own that scores, and the log says so.
     """
 
-    def __init__(
-        self, config: RunConfig, device: str, make_env: Callable[[int], VecEnv], spec: EnvSpec
-    ) -> None:
-        """``make_env`` makes the environment that the pods train in, ``spec`` is of it."""
-        made = _reference(config, device, spec)
-        make, self.engine = made if made is not None else (make_env, spec.engine)
-        self._evaluator = plugins.make(Evaluator, "evaluators", config.pod.evaluator, make)
+    def __init__(self, config: RunConfig, device: str, own: Evaluator, spec: EnvSpec) -> None:
+        """``own`` scores in the environment that the pods train in, ``spec`` is of it."""
+        self.engine, self._evaluator = spec.engine, own
+        self._reference: Evaluator | None = None
+        found = _reference(config, device, spec)
+        if found is not None:
+            make, self.engine = found
+            self._reference = plugins.make(Evaluator, "evaluators", config.pod.evaluator, make)
+            self._evaluator = self._reference
 
     def evaluate(
         self,
@@ -49,16 +51,18 @@ class Finals:
         return returns
 
     def close(self) -> None:
-        """Close its environments."""
-        self._evaluator.close()
+        """Close its environments; those that the pods train in are not its."""
+        if self._reference is not None:
+            self._reference.close()
 
 
 def _reference(
     config: RunConfig, device: str, spec: EnvSpec
 ) -> tuple[Callable[[int], VecEnv], str] | None:
-    """What makes gymnasium's own environment, and its engine; None if it can't stand in."""
+    """What makes gymnasium's own environment, and its engine; None if it is the run's, or can't
+    stand in."""
     env = reference(config.env)
-    if env is None:
+    if env is None or engine_of(config.env) == env.backend:
         return None
 
     def make(num_envs: int) -> VecEnv:

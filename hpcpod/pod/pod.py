@@ -144,7 +144,7 @@ class Pod:
     def finals(self) -> Finals:
         """What scores on fresh seeds, made when it is first needed."""
         if self._finals is None:
-            self._finals = Finals(self._config, self._device, self._make_env, self.spec)
+            self._finals = Finals(self._config, self._device, self._evaluator, self.spec)
         return self._finals
 
     def _agree_on_engine(self) -> None:
