@@ -22,6 +22,7 @@ from hpcpod.pod.evaluator import PanelEvaluator
 from hpcpod.pod.finals import Finals, agree_on_engine
 from hpcpod.pod.making import make_agent
 from hpcpod.pod.round import Watch
+from hpcpod.pod.work import whole
 from hpcpod.records import Board
 from hpcpod.results import Run
 from hpcpod.storage.disk import Disk
@@ -105,6 +106,25 @@ def test_a_run_may_be_told_beforehand_to_compare_whatever_comes(
     monkeypatch.setenv(VERSION, "2")
     again = execute(prepare(folder), first_birth(folder))
     assert (first.engine, again.engine) == ("simulator 1", "simulator 2")
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_report_names_the_engine_that_has_scored(
+    beside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = create(tmp_path, env={"backend": BACKEND, "compare_engines": True})
+    birth = first_birth(folder)
+    monkeypatch.setenv(VERSION, "1")
+    trained = prepare(folder).train(birth, "here", Watch())
+    folder.save_trained(trained)
+    assert trained.checkpoint is not None
+    monkeypatch.setenv(VERSION, "2")
+    pod = prepare(folder)
+    if beside:
+        report = whole(trained, pod.score(birth, trained.checkpoint, "here", Watch()))
+    else:
+        report = execute(pod, birth)
+    assert (report.engine, report.checkpoint) == ("simulator 2", trained.checkpoint)
 
 
 def test_a_trained_round_is_not_scored_by_another_version(

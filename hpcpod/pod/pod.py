@@ -253,7 +253,8 @@ class Pod:
             log.warning("%s is trained again: %s", birth.id, error)
             return None
         log.info("%s is trained already, at %d env steps", birth.id, done.checkpoint.env_steps)
-        return replace(done, order=birth.id, attempt=birth.attempt, slot=slot), agent
+        # Its engine is that of those who score it.
+        return replace(done, order=birth.id, attempt=birth.attempt, slot=slot, engine=""), agent
 
     def _save_trained(self, report: Report) -> None:
         try:

@@ -68,6 +68,7 @@ def whole(trained: Report, scored: Report) -> Report:
     return replace(
         trained,
         returns=scored.returns,
+        engine=scored.engine,
         wall_seconds=trained.wall_seconds + scored.wall_seconds,
         evaluate_seconds=trained.evaluate_seconds + scored.evaluate_seconds,
     )
