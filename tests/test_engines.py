@@ -108,6 +108,22 @@ def test_a_run_may_be_told_beforehand_to_compare_whatever_comes(
     assert (first.engine, again.engine) == ("simulator 1", "simulator 2")
 
 
+def test_to_know_its_engine_a_round_makes_no_environment_but_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, made = create(tmp_path), list[int]()
+    pod = prepare(folder)
+    make = pod._make_env
+
+    def counted(num_envs: int) -> VecEnv:
+        made.append(num_envs)
+        return make(num_envs)
+
+    monkeypatch.setattr(pod, "_make_env", counted)  # its panel has the function itself
+    pod.train(first_birth(folder), "here", Watch())
+    assert made == [4]
+
+
 @pytest.mark.parametrize("beside", [False, True])
 def test_a_report_names_the_engine_that_has_scored(
     beside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -147,8 +147,10 @@ class Pod:
             self._finals = Finals(self._config, self._device, self._evaluator, self.spec)
         return self._finals
 
-    def _agree_on_engine(self) -> None:
-        agree_on_engine(self._folder, self._config, "panel", self.spec.engine)
+    def _agree_on_engine(self, *, trains: bool = False) -> None:
+        """Where this process steps the environments itself, no other one is made to ask."""
+        spec = self.env.spec if trains and not self._config.pod.pipeline else self.spec
+        agree_on_engine(self._folder, self._config, "panel", spec.engine)
 
     def _agent(self, algorithm: str, hyperparameters: Mapping[str, Scalar], seed: int) -> Agent:
         return make_agent(
@@ -208,7 +210,7 @@ class Pod:
             Its report without returns, and on the first rank the agent.
         """
         first = self._group.rank == 0
-        together(self._group, self._agree_on_engine)
+        together(self._group, lambda: self._agree_on_engine(trains=True))
         done = together(self._group, lambda: self._trained_already(birth, slot) if first else None)
         if self._group.gather("" if done is None else "done")[0]:
             self._kept = None
