@@ -18,7 +18,7 @@ from hpcpod.envs.make import configured, reference
 from hpcpod.envs.vec_env import VecEnv
 from hpcpod.errors import EngineDiffers
 from hpcpod.pod.__main__ import LONGEST_REASON, prepare
-from hpcpod.pod.evaluator import PanelEvaluator
+from hpcpod.pod.evaluator import PanelEvaluator, Stopped
 from hpcpod.pod.finals import Finals, agree_on_engine
 from hpcpod.pod.making import make_agent
 from hpcpod.pod.round import Watch
@@ -29,7 +29,7 @@ from hpcpod.storage.disk import Disk
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
-from tests.pod.rounds import execute, first_birth
+from tests.pod.rounds import countdown, execute, first_birth
 from tests.slots import ROOT, SlotProcess
 from tests.small_runs import create, mapping
 from tests.versioned_envs import VERSION
@@ -106,6 +106,26 @@ def test_a_run_may_be_told_beforehand_to_compare_whatever_comes(
     monkeypatch.setenv(VERSION, "2")
     again = execute(prepare(folder), first_birth(folder))
     assert (first.engine, again.engine) == ("simulator 1", "simulator 2")
+
+
+def test_a_round_that_another_version_has_begun_is_trained_from_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VERSION, "2")
+    folders = [
+        create(tmp_path / name, env={"backend": BACKEND, "compare_engines": True})
+        for name in ("one", "other")
+    ]
+    birth = first_birth(folders[0])
+    undisturbed = execute(prepare(folders[0]), birth)
+    monkeypatch.setenv(VERSION, "1")
+    with pytest.raises(Stopped):
+        prepare(folders[1]).execute(birth, "here", Watch(countdown(3)))
+    assert folders[1].latest_resume("p0001", 1) is not None
+    monkeypatch.setenv(VERSION, "2")
+    report = execute(prepare(folders[1]), birth)
+    assert (report.checkpoint, report.returns) == (undisturbed.checkpoint, undisturbed.returns)
+    assert (report.engine, report.trained_steps) == ("simulator 2", 512)
 
 
 def test_to_know_its_engine_a_round_makes_no_environment_but_its_own(

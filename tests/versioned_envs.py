@@ -6,17 +6,30 @@ import os
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from hpcpod.envs.gymnasium import PreprocessVecEnv
+from hpcpod.envs.vec_env import State
 
 VERSION = "HPCPOD_TEST_ENGINE"
 
 
 class Versioned(PreprocessVecEnv):
-    """Its simulator's version is what a variable says."""
+    """Its simulator's version is what a variable says; none reads another one's states."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.spec = replace(self.spec, engine=f"simulator {os.environ[VERSION]}")
+        self._version = int(os.environ[VERSION])
+        self.spec = replace(self.spec, engine=f"simulator {self._version}")
+
+    def state(self) -> State | None:
+        saved = super().state()
+        return None if saved is None else {**saved, "version": torch.tensor(self._version)}
+
+    def restore(self, state: State) -> None:
+        if int(state["version"]) != self._version:
+            raise ValueError("the state is of another version")
+        super().restore(state)
 
 
 class Lenient(Versioned):

@@ -130,7 +130,8 @@ class Checkpoints:
             kept: the buffer holds just these rows already, so that none is read.
 
         Raises:
-            Corrupt: a blob is missing or does not match its name.
+            Corrupt: a blob is missing or does not match its name, or holds the states of
+                environments of another engine.
         """
         parts = self._parts(checkpoint.core)
         if "agent" not in parts:
@@ -159,10 +160,14 @@ class Checkpoints:
         return parts
 
     def _parts(self, core: str) -> dict[str, State]:
+        arrays, meta = _read(self._blobs, core)
         parts: dict[str, State] = {}
-        for name, array in read_arrays(self._blobs, core).items():
+        for name, array in arrays.items():
             part, _, key = name.partition("/")
             parts.setdefault(part, {})[key] = torch.from_numpy(array)
+        engine = _engine(meta)
+        if "worker" in parts and engine != _engine(self._meta):
+            raise Corrupt(f"checkpoint {core[:12]} has the states of environments of {engine}")
         return parts
 
     def _segment(self, segment: Segment) -> State:
@@ -196,7 +201,15 @@ def read_arrays(blobs: Blobs, sha256: str) -> Arrays:
         Corrupt: it does not match its name, or it is gone: whoever found the damage first has
             moved it into quarantine, and for those who come later it is just as lost.
     """
+    return _read(blobs, sha256)[0]
+
+
+def _read(blobs: Blobs, sha256: str) -> tuple[Arrays, dict[str, Any]]:
     if not blobs.has(sha256):
         raise Corrupt(f"blob {sha256} is missing: there is no {blobs.path(sha256)}")
-    arrays, _ = blobs.get(sha256)
-    return arrays
+    return blobs.get(sha256)
+
+
+def _engine(meta: Mapping[str, Any]) -> str | None:
+    engine: str | None = meta.get("spec", {}).get("engine")
+    return engine
