@@ -64,7 +64,7 @@ class Observed:
     """Intents that there were when a person last resumed the run."""
     draining: bool = False
     refused: str = ""
-    """Why a slot could do nothing for the run, if one said so since it was resumed."""
+    """Why a slot could do nothing for the run, if one said so since the last report."""
     max_restarts: int = 3
 
 
@@ -193,6 +193,8 @@ class Orchestrator:
         if self._launcher is None:
             return merge(self._folder, self._rules)
         observed = self.observe(self._launcher)
+        if observed.refused and not _in_vain(observed):  # a report came; who still refuses says so
+            self._folder.withdraw(REFUSED)
         board = observed.board
         for action in plan(observed, lambda: secrets.token_hex(8)):
             board = self._act(action, self._launcher) or board

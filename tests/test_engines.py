@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -17,16 +18,18 @@ from hpcpod.config.resolved import Resolved
 from hpcpod.envs.make import configured, reference
 from hpcpod.envs.vec_env import VecEnv
 from hpcpod.errors import EngineDiffers
+from hpcpod.launchers.base import ClusterView
+from hpcpod.orchestrator import Orchestrator
 from hpcpod.pod.__main__ import LONGEST_REASON, prepare
 from hpcpod.pod.evaluator import PanelEvaluator, Stopped
 from hpcpod.pod.finals import Finals, agree_on_engine
 from hpcpod.pod.making import make_agent
 from hpcpod.pod.round import Watch
 from hpcpod.pod.work import whole
-from hpcpod.records import Board
+from hpcpod.records import Board, Intent
 from hpcpod.results import Run
 from hpcpod.storage.disk import Disk
-from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.run_folder import REFUSED, RunFolder
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
 from tests.pod.rounds import countdown, execute, first_birth
@@ -95,6 +98,43 @@ def test_a_run_that_is_resumed_with_another_version_pauses_until_somebody_decide
     agreed = resume(begun, "--any-engine")
     assert agreed.returncode == 0, agreed.stdout
     assert (Run(begun).status().state, read_board(begun).rounds) == ("finished", 2)
+
+
+class Futile:
+    """A scheduler whose jobs end without a report."""
+
+    places = 1
+
+    def submit(self, intent: Intent) -> str:
+        return intent.token
+
+    def observe(self, patience: float | None = None) -> ClusterView:
+        return ClusterView(())
+
+    def cancel(self, jobs: Sequence[str]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("since", [False, True])
+def test_a_refusal_from_before_the_last_report_is_not_why_a_run_comes_to_nothing(
+    since: bool, tmp_path: Path
+) -> None:
+    folder = create(tmp_path, cluster={"max_restarts": 1})
+    orchestrator = Orchestrator(folder, Futile())
+    folder.request(REFUSED, {"reason": "another engine"})
+    orchestrator.tick()  # no submission has been in vain
+    if since:
+        folder.request(REFUSED, {"reason": "another engine"})
+    for _ in range(3):
+        board = orchestrator.tick()
+    drain = folder.requested("drain")
+    if since:
+        assert (board.phase, drain) == ("running", {"reason": "another engine"})
+    else:
+        assert "brought no report" in board.failure and drain is None
 
 
 def test_a_run_may_be_told_beforehand_to_compare_whatever_comes(
