@@ -271,6 +271,7 @@ def test_what_a_fast_backend_trains_is_scored_by_gymnasium() -> None:
     [
         ({"backend": f"{BACKENDS}Lenient", "kwargs": {"weather": "fine"}}, "env.kwargs"),
         ({"backend": f"{BACKENDS}Impostor"}, "spaces differ"),
+        ({"backend": f"{BACKENDS}Cliff", "id": "FrozenLake-v1"}, "spaces differ"),
         ({"backend": "torch", "id": "hpcpod/Counter-v0"}, None),
         ({"id": "tests.envs.small_envs:Counting"}, None),
     ],

@@ -44,3 +44,10 @@ class Impostor(Versioned):
 
     def __init__(self, env: Any, *others: Any) -> None:
         super().__init__("Pendulum-v1", *others)
+
+
+class Cliff(Versioned):
+    """So does this, with as many actions as a frozen lake and more fields."""
+
+    def __init__(self, env: Any, *others: Any) -> None:
+        super().__init__("CliffWalking-v1", *others)

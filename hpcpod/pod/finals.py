@@ -10,7 +10,7 @@ from hpcpod import plugins
 from hpcpod.agents.base import Agent
 from hpcpod.config.schema import RunConfig
 from hpcpod.envs.make import configured, engine_of, reference
-from hpcpod.envs.vec_env import EnvSpec, VecEnv, tensor_form
+from hpcpod.envs.vec_env import Box, EnvSpec, VecEnv, tensor_form
 from hpcpod.errors import EngineDiffers, UserError
 from hpcpod.pod.evaluator import Evaluator, never
 from hpcpod.storage.run_folder import RunFolder
@@ -81,11 +81,13 @@ def _reference(
 
 
 def _equal_spaces(one: EnvSpec, other: EnvSpec) -> bool:
-    forms = (
-        (spec.action, spec.action_bounds, tensor_form(spec.observation)) for spec in (one, other)
+    """But for the bounds of an observation, which no agent relies on."""
+    first, second = (
+        tensor_form(spec.observation) if isinstance(spec.observation, Box) else spec.observation
+        for spec in (one, other)
     )
-    first, second = forms
-    return first == second
+    actions = [(spec.action, spec.action_bounds) for spec in (one, other)]
+    return first == second and actions[0] == actions[1]
 
 
 def agree_on_engine(folder: RunFolder, config: RunConfig, scores: str, engine: str) -> None:
