@@ -247,7 +247,9 @@ class StopConfig:
     alpha: Annotated[float, Between(0, 1)] = 0.05
     """Error level of the target's test; attempt k spends alpha / (k (k + 1))."""
     confirm_episodes: Panel = 64
-    """Episodes on fresh seeds at each attempt to confirm the target, and for the finalists."""
+    """Episodes on fresh seeds at each attempt to confirm the target, and for the finalists: in
+    gymnasium's own environment, whatever backend trains, where it has ``env.id`` and takes
+    ``env.kwargs``."""
     finalists: Count = 3
     """Leaders that are scored again on fresh seeds when a run ends without its target; it waits
     for their scores."""
