@@ -12,7 +12,7 @@ MuJoCo, another stream of random numbers: the same kind of work, not the very sa
 the simulator alone (*raw*, see ``stepping/raw.py``) and its own pool (*batch*). MuJoCo's ways go
 from the same states by the same actions, and no episode ends.
 
-The last column is the fastest of hpcpod's beside *raw*, by wall time and by processor time.
+The last column is *mujoco* beside *raw*, by wall time and by processor time.
 """
 
 from __future__ import annotations
