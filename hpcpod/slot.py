@@ -259,7 +259,7 @@ class Slot:
     def _find_work(self) -> int | None:
         """Give idle processes something to do; the exit code once there is nothing any more."""
         if self._failures > self._config.cluster.max_restarts:
-            log.error("one order after another fails here; this slot gives up")
+            log.error("no order can be done here; this slot gives up")
             return 1
         if self._ending():
             self._next_look = math.inf
