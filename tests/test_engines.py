@@ -15,7 +15,7 @@ import pytest
 
 from hpcpod.config.loading import from_mapping
 from hpcpod.config.resolved import Resolved
-from hpcpod.envs.make import configured, reference
+from hpcpod.envs.make import configured, make_env, reference
 from hpcpod.envs.vec_env import VecEnv
 from hpcpod.errors import EngineDiffers
 from hpcpod.launchers.base import ClusterView
@@ -203,6 +203,13 @@ def test_a_report_names_the_engine_that_has_scored(
     assert (report.engine, report.checkpoint) == ("simulator 2", trained.checkpoint)
 
 
+def test_nothing_is_trained_for_finals_that_would_be_refused(tmp_path: Path) -> None:
+    folder = create(tmp_path, env={"backend": "torch"})
+    folder.agree_on_engine("final", "gymnasium 0.21.0")
+    with pytest.raises(EngineDiffers, match="by gymnasium 0.21.0, here they would be by gymn"):
+        execute(prepare(folder), first_birth(folder))
+
+
 def test_a_trained_round_is_not_scored_by_another_version(
     begun: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,3 +330,17 @@ def test_a_damaged_word_on_the_engine_is_set_aside_and_the_next_one_decides(tmp_
     assert folder.agree_on_engine("panel", "two") == "two"
     assert folder.agree_on_engine("panel", "one") == "two"
     assert len(folder.quarantined()) == 1
+
+
+@pytest.mark.parametrize("number", ["1.0", "2.0"])
+def test_a_package_of_environments_says_its_version(
+    number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "some_simulator"
+    package.mkdir()
+    source = "from tests.envs.small_envs import Counting\nclass Env(Counting): pass\n"
+    (package / "__init__.py").write_text(f"__version__ = {number!r}\n{source}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "some_simulator", raising=False)
+    env = make_env("some_simulator:Env")
+    assert env.spec.engine == f"{GYMNASIUM}, some_simulator {number}"

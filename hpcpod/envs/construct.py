@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
 from typing import Any
 
 import gymnasium as gym
@@ -113,14 +113,13 @@ def is_path(source: str) -> bool:
 
 
 def engine_of(env: Env | None) -> str:
-    """What simulates, with versions; of an environment that can't be seen, gymnasium alone."""
-    names = ["gymnasium"]
-    if (
-        env is not None
-        and type(getattr(env.unwrapped, "model", None)).__module__.split(".")[0] == "mujoco"
-    ):
-        names.append("mujoco")
-    return ", ".join(f"{name} {version(name)}" for name in names)
+    """What simulates, with versions: gymnasium, and the packages that the environment's class and
+    its simulation are of. Of an environment that can't be seen, gymnasium alone."""
+    inner = None if env is None else env.unwrapped
+    parts = (inner, getattr(inner, "model", None), getattr(inner, "world", None))
+    names = dict.fromkeys(["gymnasium", *(type(part).__module__.split(".")[0] for part in parts)])
+    versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in names}
+    return ", ".join(f"{name} {said}" for name, said in versions.items() if said is not None)
 
 
 def time_limit_of(env: Env) -> int | None:

@@ -51,7 +51,7 @@ class Child:
             words,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment(config),
+            env=environment(),
             start_new_session=True,
         )
         assert self._process.stdout is not None

@@ -9,7 +9,7 @@ from contextlib import closing
 from hpcpod import plugins
 from hpcpod.agents.base import Agent
 from hpcpod.config.schema import RunConfig
-from hpcpod.envs.make import configured, engine_of, reference
+from hpcpod.envs.make import backend_of, configured, reference
 from hpcpod.envs.vec_env import Box, EnvSpec, VecEnv, tensor_form
 from hpcpod.errors import EngineDiffers, UserError
 from hpcpod.pod.evaluator import Evaluator, never
@@ -62,7 +62,7 @@ def _reference(
     """What makes gymnasium's own environment, and its engine; None if it is the run's, or can't
     stand in."""
     env = reference(config.env)
-    if env is None or engine_of(config.env) == env.backend:
+    if env is None or backend_of(config.env) == env.backend:
         return None
 
     def make(num_envs: int) -> VecEnv:

@@ -148,9 +148,12 @@ class Pod:
         return self._finals
 
     def _agree_on_engine(self, *, trains: bool = False) -> None:
-        """Where this process steps the environments itself, no other one is made to ask."""
+        """Also on what will score at last, before anything is trained for it."""
+        # Where this process steps the environments itself, no other one is made to ask.
         spec = self.env.spec if trains and not self._config.pod.pipeline else self.spec
         agree_on_engine(self._folder, self._config, "panel", spec.engine)
+        if trains and self._group.rank == 0:
+            agree_on_engine(self._folder, self._config, "final", self.finals.engine)
 
     def _agent(self, algorithm: str, hyperparameters: Mapping[str, Scalar], seed: int) -> Agent:
         return make_agent(

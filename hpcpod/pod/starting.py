@@ -67,11 +67,14 @@ def _program(run: Path, slot: str) -> list[str]:
     return [sys.executable, "-u", "-m", "hpcpod.pod", str(run), "--slot", slot]
 
 
-def environment(config: RunConfig) -> Mapping[str, str]:
-    """The environment of a rank."""
-    cpus = str(shape_of(config).cpus_per_rank)
+def environment() -> Mapping[str, str]:
+    """The environment of a rank.
+
+    Its environments compute with one thread each, as they do in processes of their own: a sum's
+    last bits depend on how many there are. Of torch's threads ``pod.torch_threads`` decides.
+    """
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return {**CALM, **KEPT, **os.environ, **dict.fromkeys(THREAD_VARIABLES, cpus), **root}
+    return {**CALM, **KEPT, **os.environ, **dict.fromkeys(THREAD_VARIABLES, "1"), **root}
 
 
 def on_slurm(config: RunConfig) -> bool:

@@ -9,9 +9,7 @@ import sys
 
 import pytest
 
-from hpcpod.config.loading import from_mapping
 from hpcpod.pod.starting import KEPT, environment
-from tests.small_runs import mapping
 
 STEPS = """
 import resource
@@ -31,7 +29,7 @@ print(faults() - before)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps memory when told")
 def test_what_a_step_leaves_is_there_for_the_next_one() -> None:
-    env = environment(from_mapping(mapping("ppo")))
+    env = environment()
     assert KEPT.items() <= env.items() or KEPT.keys() & os.environ.keys()
     done = subprocess.run(
         [sys.executable, "-c", STEPS], env=env, check=True, capture_output=True, text=True
