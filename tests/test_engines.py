@@ -206,7 +206,7 @@ def test_a_report_names_the_engine_that_has_scored(
 def test_nothing_is_trained_for_finals_that_would_be_refused(tmp_path: Path) -> None:
     folder = create(tmp_path, env={"backend": "torch"})
     folder.agree_on_engine("final", "gymnasium 0.21.0")
-    with pytest.raises(EngineDiffers, match="by gymnasium 0.21.0, here they would be by gymn"):
+    with pytest.raises(EngineDiffers, match="here they would be by gymnasium"):
         execute(prepare(folder), first_birth(folder))
 
 
