@@ -78,7 +78,7 @@ def exported(folder: RunFolder) -> tuple[str, int, bytes]:
 
 
 def test_a_winner_that_missed_an_older_attempt_is_exported_as_it_won(tmp_path: Path) -> None:
-    folder = create(tmp_path, stop={"target": 5.0, "rounds": 3})
+    folder = create(tmp_path, stop={"target": 5.0, "rounds": 3, "confirm_episodes": 16})
     board = answer(folder, the_order(read_board(folder), Birth), flat(6.0))
     board = answer(folder, the_order(board, Rescore), flat(0.0))
     board = answer(folder, the_order(board, Birth), flat(9.0))
@@ -95,7 +95,7 @@ def test_a_winner_that_missed_an_older_attempt_is_exported_as_it_won(tmp_path: P
 
 
 def test_a_finalist_that_missed_the_target_is_exported_by_its_final(tmp_path: Path) -> None:
-    folder = create(tmp_path, stop={"target": 5.0, "rounds": 2})
+    folder = create(tmp_path, stop={"target": 5.0, "rounds": 2, "confirm_episodes": 16})
     board = answer(folder, the_order(read_board(folder), Birth), flat(6.0))
     board = answer(folder, the_order(board, Rescore), flat(0.0))
     board = answer(folder, the_order(board, Birth), flat(4.0))

@@ -41,6 +41,9 @@ def fold(run: RunFolder, orders: list[str]) -> None:
 
 
 def write(path: Path, writer: int, said: Path) -> None:
+    # Not before all are there and can be disturbed: a fork of a large process takes long.
+    while not (said.parent / "go").exists():
+        time.sleep(0.001)
     run = RunFolder.open(path)
     for number in range(ORDERS):
         order = f"p{writer:04d}-{number:05d}-0"
@@ -88,6 +91,7 @@ def test_nothing_is_lost_and_nothing_counts_twice(run: RunFolder, tmp_path: Path
         for writer in range(WRITERS)
     ]
     victims = chance.sample(pids[1:], KILLED)
+    (tmp_path / "go").touch()
     codes = disturb(pids, victims, chance)
     assert all(codes[pid] == 0 for pid in pids if pid not in victims)
     assert sum(codes[pid] == -signal.SIGKILL for pid in victims) >= 2
