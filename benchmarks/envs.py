@@ -21,7 +21,9 @@ import argparse
 import importlib.util
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 
 import gymnasium as gym
 import torch
@@ -128,6 +130,8 @@ def measured(found: Mapping[str, Way], n: int, options: argparse.Namespace) -> d
 
 
 def row(env_id: str, n: int, options: argparse.Namespace) -> str:
+    torch.set_num_threads(1)
+    set_env_threads(options.threads)
     found = dict(ways(env_id, n, options.threads))
     bests = measured(found, n, options)
     for way in found.values():
@@ -153,13 +157,13 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.ids) - set(known):
         parser.error(f"no {', '.join(unknown)}; there are {', '.join(known)}")
-    torch.set_num_threads(1)
-    set_env_threads(options.threads)
     print(f"| task | N | {' | '.join(ORDER)} | of raw: wall, processor |")
     print("|---" * (len(ORDER) + 3) + "|")
+    # Each row by a process of its own: after 16,384 simulations a process is too large to fork.
     for env_id in options.ids or DEFAULT:
         for n in options.envs:
-            print(row(env_id, n, options), flush=True)
+            with ProcessPoolExecutor(1, get_context("spawn")) as process:
+                print(process.submit(row, env_id, n, options).result(), flush=True)
 
 
 if __name__ == "__main__":
