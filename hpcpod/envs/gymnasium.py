@@ -18,6 +18,7 @@ from hpcpod.envs.vec_env import (
     Step,
     check_action_shape,
     check_batch,
+    check_state_size,
     episode_seed,
     given_seeds,
 )
@@ -142,10 +143,7 @@ class PreprocessVecEnv:
 
     def restore(self, state: State) -> None:
         """Go on from a ``state()`` of an environment made with the same arguments."""
-        if state["seeds"].shape != (len(self._envs),):
-            raise ValueError(
-                f"the state is of {len(state['seeds'])} environments, not {len(self._envs)}"
-            )
+        check_state_size(state, self.spec)
         self._seeds = [int(seed) for seed in state["seeds"].tolist()]
         self._episodes = [int(k) for k in state["episodes"].tolist()]
         for i, env in enumerate(self._envs):

@@ -33,6 +33,7 @@ from hpcpod.envs.vec_env import (
     Step,
     check_action_shape,
     check_batch,
+    check_state_size,
     episode_seeds,
     given_seeds,
 )
@@ -217,10 +218,7 @@ class TorchVecEnv:
 
     def restore(self, state: State) -> None:
         """Go on from a ``state()`` of an environment made with the same arguments."""
-        if state["seeds"].shape != (self.spec.num_envs,):
-            raise ValueError(
-                f"the state is of {len(state['seeds'])} environments, not {self.spec.num_envs}"
-            )
+        check_state_size(state, self.spec)
         device = self.spec.device
         self._batch = Batch(*(state[name].to(device, copy=True) for name in Batch._fields))
 

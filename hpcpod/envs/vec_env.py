@@ -175,6 +175,16 @@ def check_action_shape(action: Tensor, spec: EnvSpec) -> None:
         raise ValueError(f"expected actions of shape {wanted}, got {tuple(action.shape)}")
 
 
+def check_state_size(state: State, spec: EnvSpec) -> None:
+    """See that a ``state()`` with ``seeds``, one for each environment, is of as many.
+
+    Raises:
+        ValueError: it is of more, or of fewer.
+    """
+    if state["seeds"].shape != (spec.num_envs,):
+        raise ValueError(f"the state is of {len(state['seeds'])} environments, not {spec.num_envs}")
+
+
 def episode_seed(seed: int, k: int) -> int:
     """The seed of an environment's k-th episode after a reset on ``seed``; k = 0 is ``seed``.
 

@@ -19,7 +19,7 @@ from hpcpod.envs.vec_env import State
 from hpcpod.lifetime import ending
 from hpcpod.pod.channel import Channel
 from hpcpod.pod.device import device_of
-from hpcpod.pod.starting import CALM, KEPT
+from hpcpod.pod.starting import TUNED
 
 CLOSE_SECONDS = 5.0
 """How long a process that has nothing more to do may take to end."""
@@ -58,12 +58,7 @@ class Collector:
             [sys.executable, "-u", "-m", "hpcpod.pod.collect", *options],
             stdin=subprocess.DEVNULL,
             pass_fds=(theirs.fileno(), back, to),
-            env={
-                **CALM,
-                **KEPT,
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            },
+            env={**TUNED, **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         theirs.close()
         line = Connection(ours.detach())

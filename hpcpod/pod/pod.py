@@ -188,7 +188,7 @@ class Pod:
         return self._score(self._evaluator, agent, watch, *panel, episodes=episodes)
 
     def _score(
-        self, by: Evaluator | Finals, agent: Agent, watch: Watch, *panel: int | str, episodes: int
+        self, by: Evaluator, agent: Agent, watch: Watch, *panel: int | str, episodes: int
     ) -> tuple[float, ...]:
         began = time.monotonic()
         returns = by.evaluate(agent, *panel, episodes=episodes, should_stop=watch.should_stop)

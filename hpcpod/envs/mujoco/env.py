@@ -21,6 +21,7 @@ from hpcpod.envs.vec_env import (
     Step,
     check_action_shape,
     check_batch,
+    check_state_size,
     episode_seed,
     given_seeds,
 )
@@ -121,10 +122,7 @@ class MujocoVecEnv:
 
     def restore(self, state: State) -> None:
         """Go on from a ``state()`` of an environment made with the same arguments."""
-        if state["seeds"].shape != (self.spec.num_envs,):
-            raise ValueError(
-                f"the state is of {len(state['seeds'])} environments, not {self.spec.num_envs}"
-            )
+        check_state_size(state, self.spec)
         self._seeds = [int(seed) for seed in state["seeds"].tolist()]
         self._episodes[:] = state["episodes"].cpu().numpy()
         self._elapsed[:] = state["elapsed"].cpu().numpy()

@@ -19,6 +19,7 @@ from hpcpod.envs.vec_env import (
     Step,
     check_action_shape,
     check_batch,
+    check_state_size,
     episode_seeds,
     given_seeds,
 )
@@ -159,10 +160,7 @@ class WarpVecEnv:
 
     def restore(self, state: State) -> None:
         """Go on from a ``state()`` of an environment made with the same arguments."""
-        if state["seeds"].shape != (self.spec.num_envs,):
-            raise ValueError(
-                f"the state is of {len(state['seeds'])} environments, not {self.spec.num_envs}"
-            )
+        check_state_size(state, self.spec)
         self._seeds, self._episodes, self._elapsed, self._places = (
             state[name].to(self.spec.device, copy=True)
             for name in ("seeds", "episodes", "elapsed", "places")
