@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hpcpod import __version__, commands, env_commands, plugins
+from hpcpod import __version__, env_commands, plugins
+from hpcpod.commands import looking, making, steering
 from hpcpod.errors import exit_code
 
 EPILOG = """\
@@ -108,21 +109,21 @@ def _placed(verb: argparse.ArgumentParser) -> None:
 
 
 def _add_makers(add: Add) -> None:
-    verb = add("launch", commands.launch, "train a tournament to its target, here or on Slurm")
+    verb = add("launch", making.launch, "train a tournament to its target, here or on Slurm")
     _config(verb)
     _placed(verb)
     verb.add_argument(
         "--dry-run", action="store_true", help="print what would be submitted, and submit nothing"
     )
-    verb = add("render", commands.render, "make a run and its sbatch scripts, to submit by hand")
+    verb = add("render", making.render, "make a run and its sbatch scripts, to submit by hand")
     _config(verb)
     _placed(verb)
-    verb = add("validate", commands.validate, "check a configuration and print it resolved")
+    verb = add("validate", making.validate, "check a configuration and print it resolved")
     verb.add_argument("config", metavar="CONFIG", nargs="?", help="a YAML file")
     verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
     _placed(verb)
     verb.add_argument("--fields", action="store_true", help="print the manual of every field")
-    verb = add("train", commands.train, "train one agent with no tournament")
+    verb = add("train", making.train, "train one agent with no tournament")
     _config(verb)
     verb.add_argument("--env-steps", type=_count, metavar="N", help="environment steps to train")
     verb.add_argument(
@@ -132,18 +133,18 @@ def _add_makers(add: Add) -> None:
 
 
 def _add_lookers(add: Add) -> None:
-    verb = add("status", commands.status, "where a run stands; without RUN, every run in a line")
+    verb = add("status", looking.status, "where a run stands; without RUN, every run in a line")
     verb.add_argument("run", metavar="RUN", nargs="?", help="a run's folder, or its name")
     _json(verb)
-    verb = add("watch", commands.watch, "follow a run until it ends")
+    verb = add("watch", looking.watch, "follow a run until it ends")
     _run(verb)
     verb = add(
-        "leaderboard", commands.leaderboard,
+        "leaderboard", looking.leaderboard,
         "who leads, with Student intervals of the mean return, and the winner's lineage",
     )  # fmt: skip
     _run(verb)
     _json(verb)
-    verb = add("logs", commands.logs, "the end of the logs of a run's slots and coordinator")
+    verb = add("logs", looking.logs, "the end of the logs of a run's slots and coordinator")
     _run(verb)
     verb.add_argument("name", metavar="NAME", nargs="?", default="", help="part of a log's name")
     verb.add_argument("-n", "--lines", type=_count, default=20, help="lines of each (default: 20)")
@@ -151,22 +152,22 @@ def _add_lookers(add: Add) -> None:
 
 
 def _add_doers(add: Add) -> None:
-    verb = add("stop", commands.stop, "end a run and keep its best policy")
+    verb = add("stop", steering.stop, "end a run and keep its best policy")
     _run(verb)
     verb.add_argument(
         "--drain", action="store_true",
         help="let slots finish their round, then pause; `hpcpod resume` goes on",
     )  # fmt: skip
-    verb = add("resume", commands.resume, "go on with a run that was paused or that lost its slots")
+    verb = add("resume", steering.resume, "go on with a run that was paused or that lost its slots")
     _run(verb)
     verb.add_argument(
         "--any-engine", action="store_true",
         help="compare scores by the simulators of today with those that the run has",
     )  # fmt: skip
-    verb = add("tick", commands.tick, "do once what the coordinator does: observe, plan, act")
+    verb = add("tick", steering.tick, "do once what the coordinator does: observe, plan, act")
     _run(verb)
     _json(verb)
-    verb = add("export", commands.export, "write the best policy so far to a file")
+    verb = add("export", steering.export, "write the best policy so far to a file")
     _run(verb)
     verb.add_argument("to", metavar="FILE", nargs="?", type=Path, help="default: RUN/best.h5")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod import plugins
-from hpcpod.commands import say, say_json
+from hpcpod.commands.output import say, say_json
 from hpcpod.config.loading import from_mapping, from_words, load_file
 from hpcpod.config.schema import RunConfig
 from hpcpod.display import count

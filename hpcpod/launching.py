@@ -16,7 +16,7 @@ from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import HpcpodError
 from hpcpod.launchers.base import with_scripts
-from hpcpod.orchestrator import launcher_of, submit
+from hpcpod.orchestrator.tick import launcher_of, submit
 from hpcpod.records import Intent
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import first_board

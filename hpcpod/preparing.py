@@ -16,7 +16,7 @@ from hpcpod.config.shape import ranks_of, shape_of
 from hpcpod.config.space import AlgorithmSpace, extremes
 from hpcpod.errors import ConfigError, UnusablePlugin, UserError
 from hpcpod.launchers.base import ScriptLauncher, with_scripts
-from hpcpod.orchestrator import make_launcher
+from hpcpod.orchestrator.tick import make_launcher
 from hpcpod.records import Intent
 from hpcpod.tournament.census import quotas
 from hpcpod.tournament.generators import Generator

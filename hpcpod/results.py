@@ -18,7 +18,7 @@ from hpcpod.config.resolved import Resolved
 from hpcpod.config.space import Range, Scalar
 from hpcpod.errors import HpcpodError, LaunchError, RunNotFound, StorageError, UserError
 from hpcpod.launchers.admission import lives
-from hpcpod.orchestrator import RESUMED, Orchestrator, launcher_of
+from hpcpod.orchestrator.tick import RESUMED, Orchestrator, launcher_of
 from hpcpod.records import Board, Confirmed, Entry, PodState
 from hpcpod.storage.disk import check_writable
 from hpcpod.storage.layout import blob_path

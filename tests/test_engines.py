@@ -19,7 +19,7 @@ from hpcpod.envs.make import configured, make_env, reference
 from hpcpod.envs.vec_env import VecEnv
 from hpcpod.errors import EngineDiffers
 from hpcpod.launchers.base import ClusterView
-from hpcpod.orchestrator import Orchestrator
+from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.pod.__main__ import LONGEST_REASON, prepare
 from hpcpod.pod.evaluator import PanelEvaluator, Stopped
 from hpcpod.pod.finals import Finals, agree_on_engine

@@ -18,20 +18,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcpod import orchestrator
 from hpcpod.launchers.base import ClusterView, JobView
-from hpcpod.orchestrator import (
+from hpcpod.orchestrator import tick
+from hpcpod.orchestrator.plan import (
     Action,
     Cancel,
     Merge,
     Observed,
-    Orchestrator,
     Pause,
     Record,
     Submit,
-    needed_blobs,
     plan,
 )
+from hpcpod.orchestrator.tick import Orchestrator, needed_blobs
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.round import Watch
@@ -274,7 +273,7 @@ class SleepingLauncher:
 TICKER = """
 import sys, time
 from pathlib import Path
-from hpcpod.orchestrator import Orchestrator
+from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.storage.run_folder import RunFolder
 from tests.test_orchestrator import SleepingLauncher
 run, queue = sys.argv[1:]
@@ -369,8 +368,8 @@ def test_pruning_keeps_what_boards_and_unfinished_rounds_need(
     assert resume is not None and resume.segments
     dust = folder.blobs.put({}, {"nobody": "needs this"})
     assert needed_blobs(folder) == set(resume.blobs())
-    monkeypatch.setattr(orchestrator, "PRUNE_SECONDS", 0.0)
-    monkeypatch.setattr(orchestrator, "DUST_SECONDS", 0.0)
+    monkeypatch.setattr(tick, "PRUNE_SECONDS", 0.0)
+    monkeypatch.setattr(tick, "DUST_SECONDS", 0.0)
     time.sleep(0.05)
     Orchestrator(folder, SleepingLauncher(queue, 1)).tick()
     assert not folder.blobs.has(dust)

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod import orchestrator, results
+from hpcpod import results
 from hpcpod.cli import main
 from hpcpod.display import queue_line
 from hpcpod.errors import HpcpodError, LaunchError
 from hpcpod.launchers.base import ClusterView, JobView
-from hpcpod.orchestrator import Orchestrator, drive
+from hpcpod.orchestrator.driving import drive
+from hpcpod.orchestrator.tick import RESUMED, Orchestrator
 from hpcpod.records import Board, Intent, Owner
 from hpcpod.results import STARTING_SECONDS, Run
 from hpcpod.storage.run_folder import RunFolder
@@ -263,5 +264,5 @@ def test_an_old_request_to_resume_is_replaced(tmp_path: Path) -> None:
     run = Run(create(tmp_path))
     for number in range(2):
         run.undrain()
-        assert run.folder.requested(orchestrator.RESUMED) == {"intents": number}
+        assert run.folder.requested(RESUMED) == {"intents": number}
         run.folder.publish_intent(Intent(number, "t", "slots"))

@@ -13,7 +13,7 @@ from hpcpod.config.resolved import Resolved
 from hpcpod.errors import Corrupt
 from hpcpod.pod.signals import StopFlag
 from hpcpod.records import Intent, Order, Owner, Report
-from hpcpod.slot import Slot
+from hpcpod.slot.slot import Slot
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules

@@ -15,7 +15,7 @@ from hpcpod.config.resolved import Resolved
 from hpcpod.errors import LaunchError
 from hpcpod.launchers.gpus import visible_gpus
 from hpcpod.launchers.local import LocalLauncher
-from hpcpod.orchestrator import drive_here
+from hpcpod.orchestrator.driving import drive_here
 from hpcpod.records import Intent
 from hpcpod.results import Run
 from hpcpod.storage.run_folder import RunFolder

@@ -1,33 +1,21 @@
-"""A slot is one array element: it claims orders and executes them until its time is up.
-
-It is a small supervisor without torch. Training runs in a child process that it feeds with
-orders, and scoring in a second one beside it where the slot has cores for that, so that an
-out-of-memory kill or a segfault ends a round and not the slot.
-
-Exit codes: 0 there is nothing more to do, 1 nothing can be done here, 75 requeue me.
-"""
+"""The slot's loop: claim, train, score, report, merge; again."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import logging
 import math
 import os
 import select
-import signal
-import sys
 import time
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.shape import scores_beside
-from hpcpod.errors import Corrupt, StorageError, exit_code
-from hpcpod.launchers.admission import admitted, identity
-from hpcpod.lifetime import REQUEUE, die_with_parent
+from hpcpod.errors import Corrupt, StorageError
+from hpcpod.lifetime import REQUEUE
 from hpcpod.pod.child import Child
 from hpcpod.pod.lane import BROKEN, Lane
 from hpcpod.pod.signals import StopFlag
@@ -368,32 +356,3 @@ class Slot:
             "state": "scoring" if scoring else "training", "order": order.id, "pod": order.pod,
             "round": order.round, "algorithm": order.algorithm, **lane.progress,
         }  # fmt: skip
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """``python -m hpcpod.slot RUN``: what a batch script runs."""
-    parser = argparse.ArgumentParser(prog="python -m hpcpod.slot", description=__doc__)
-    parser.add_argument("run", type=Path, help="the run folder")
-    parser.add_argument("--token", help="the intent that this slot was submitted for")
-    parser.add_argument("--slot", help="the slot's name (default: from Slurm's environment)")
-    parser.add_argument("--job", help="the job's id (default: from Slurm's environment)")
-    parser.add_argument("--parent", type=int, help="end when this process ends")
-    options = parser.parse_args(arguments)
-    stop = StopFlag((signal.SIGTERM, signal.SIGUSR2))
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    if options.parent is not None:
-        die_with_parent(options.parent, signal.SIGTERM)
-    return exit_code(lambda: _serve(options, stop), log.error)
-
-
-def _serve(options: argparse.Namespace, stop: StopFlag) -> int:
-    folder = RunFolder.open(options.run)
-    owner = identity(options.slot, options.job)
-    if not admitted(folder, options.token, owner):
-        return 0
-    log.info("slot %s of job %s on %s", owner.slot, owner.job, owner.host)
-    return Slot(folder, owner, stop).run()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

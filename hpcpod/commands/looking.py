@@ -1,0 +1,168 @@
+"""Verbs that only look at runs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+
+from hpcpod.commands.output import say, say_json
+from hpcpod.errors import HpcpodError, UserError
+from hpcpod.lifetime import REQUEUE
+from hpcpod.records import Board, encode
+from hpcpod.results import ENDED, Run, Status, open_run, runs_home
+
+
+def status(options: Namespace) -> int:
+    """``hpcpod status``: one run, or all of them in a line each."""
+    from hpcpod.display import headline, queue_line
+
+    if options.run is None:
+        found = sorted(path.parent for path in runs_home().glob("*/config.json"))
+        statuses = [status for path in found for status in _readable(path)]
+        if options.json:
+            say_json([encode(status) for status in statuses])
+        else:
+            say("\n".join(map(headline, statuses)) or f"no runs in {runs_home()}/")
+        return 0
+    run = open_run(options.run)
+    now = run.status(ask_scheduler=True)
+    if options.json:
+        say_json(encode(now))
+        return 0
+    say(headline(now))
+    say_outcome(now)
+    for name, slot in now.slots.items():
+        beside = f", scoring {slot['scoring']['order']}" if "scoring" in slot else ""
+        say(f"slot {name}: {slot.get('state')} {slot.get('order', '')}{beside}")
+    if now.queue:
+        say(queue_line(now.queue))
+    elif now.state == "waiting":
+        say("nobody works on it now: its slots are starting")
+    elif now.state == "interrupted":
+        say(f"nobody runs it; go on with: hpcpod resume {run.word}")
+    if now.quarantined:
+        say(f"{now.quarantined} damaged files were set aside in {run.path / 'quarantine'}")
+    return 0
+
+
+def say_outcome(now: Status) -> None:
+    """Why the run was given up, if it was, and its best policy, if it has one."""
+    if now.failure:
+        say(f"{'paused' if now.state == 'paused' else 'given up'}: {now.failure}")
+    best = now.best
+    if best is None:
+        return
+    seeds = "fresh seeds" if best.fresh else "the panel"
+    say(
+        f"best: {best.pod} {best.algorithm} round {best.round}: {best.mean:.1f}"
+        f" [{best.low:.1f}, {best.high:.1f}] on {best.episodes} episodes of {seeds}"
+    )
+    say(f"policy: {best.checkpoint}")
+
+
+def _readable(path: Path) -> list[Status]:
+    """The run's status; a damaged run is named, and does not hide the others."""
+    try:
+        return [open_run(path).status()]
+    except HpcpodError as error:
+        sys.stderr.write(f"hpcpod: {error}\n")
+        return []
+
+
+def leaderboard(options: Namespace) -> int:
+    """``hpcpod leaderboard``: the rows and the lineage of the first."""
+    run = open_run(options.run)
+    board = run.board()
+    if options.json:
+        say_json(
+            {
+                "entries": [encode(entry) for entry in board.entries],
+                "winner": board.winner,
+                "lineage": [encode(pod) for pod in run.lineage(board=board)],
+                "confirmed": [encode(score) for score in board.confirmed],
+            }
+        )
+        return 0
+    show_leaderboard(run, board)
+    return 0
+
+
+def show_leaderboard(run: Run, board: Board) -> None:
+    """Print the leaderboard and the lineage of the best."""
+    from rich.console import Console
+
+    from hpcpod.display import leaderboard_table, lineage_lines
+
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    console.print(leaderboard_table(board))
+    ancestors = run.lineage(board=board)
+    if ancestors:
+        say(f"lineage of {ancestors[-1].id}:")
+        for line in lineage_lines(board, ancestors, run.searched):
+            say(f"  {line}")
+
+
+def watch(options: Namespace) -> int:
+    """``hpcpod watch``: look until the run ends."""
+    from hpcpod.live import Live
+
+    run = open_run(options.run)
+    seconds = 1.0 if run.local else 10.0
+    with Live(run) as live:
+        for state in run.states(seconds):
+            live.update(run.board())
+            if state in ENDED:
+                break
+    return conclude(run)
+
+
+def conclude(run: Run) -> int:
+    """Print how a run ended; the exit code says the same."""
+    board = run.board()
+    now = run.status(board)
+    say()
+    show_leaderboard(run, board)
+    say_outcome(now)
+    say(f"run folder: {run.path}")
+    if board.phase != "finished":
+        say(f"{now.state}; go on with: hpcpod resume {run.word}")
+        return REQUEUE
+    say(f"finished: {board.stop_reason}, after {now.minutes:.1f} minutes")
+    if now.best is None:
+        say(f"no policy: no round was reported; `hpcpod logs {run.word}` may say why")
+    fruitless = now.best is None and board.stop_reason != "user"
+    return 1 if fruitless or board.stop_reason == "failed" else 0
+
+
+def logs(options: Namespace) -> int:
+    """``hpcpod logs``: the ends of log files."""
+    from hpcpod.launchers.local import tail
+
+    folder = open_run(options.run).path / "logs"
+    files = _logs(folder, options.name)
+    if not files:
+        raise UserError(f"no log in {folder} has '{options.name}' in its name")
+    places = {path: path.stat().st_size for path in files}
+    for path in files:
+        say(f"==> {path}")
+        say(tail(path, options.lines))
+    while options.follow:
+        time.sleep(0.5)
+        for path in _logs(folder, options.name):
+            places[path] = _say_rest(path, places.get(path, 0))
+    return 0
+
+
+def _logs(folder: Path, name: str) -> list[Path]:
+    return sorted(path for path in folder.glob("*.log") if name in path.name)
+
+
+def _say_rest(path: Path, place: int) -> int:
+    """Print what a log has from this place on; return where it ends."""
+    with path.open(errors="replace") as file:
+        file.seek(place)
+        for line in file:
+            say(f"{path.stem}: {line.rstrip()}")
+        return file.tell()

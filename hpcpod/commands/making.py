@@ -1,0 +1,147 @@
+"""Verbs that make something: a run, its scripts, a policy."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from hpcpod.commands.output import say
+from hpcpod.commands.steering import follow_here
+from hpcpod.errors import UserError
+from hpcpod.pod.ranks.place import place_of
+from hpcpod.results import Run, runs_home
+
+
+def launch(options: Namespace) -> int:
+    """``hpcpod launch``: on this machine it stays until the run ends, on Slurm it returns."""
+    from hpcpod import launching, preparing
+
+    config = preparing.read_config(options.config, options.cluster, set_options=options.overrides)
+    resolved = preparing.resolve(config, source=options.config, probe=not options.no_probe)
+    if options.dry_run:
+        for text in preparing.scripts(config, _runs(options)):
+            say(text)
+        return 0
+    folder = launching.create_run(resolved, _runs(options))
+    run = Run(folder)
+    if config.cluster.launcher == "local":
+        return follow_here(run)
+    jobs = launching.start(folder, config)
+    names = zip(("the coordinator as job", "the slots as job"), jobs, strict=False)
+    say(f"{run.name}: submitted " + " and ".join(f"{what} {job}" for what, job in names))
+    _say_how_to_follow(run)
+    return 0
+
+
+def _say_how_to_follow(run: Run) -> None:
+    say(f"run folder: {run.path}")
+    say(f"follow it:  hpcpod watch {run.word}    hpcpod status {run.word}    squeue --me")
+    say(f"end it:     hpcpod stop {run.word}")
+
+
+def render(options: Namespace) -> int:
+    """``hpcpod render``: the run folder and its scripts, for a person to submit."""
+    from hpcpod import launching, preparing
+
+    config = preparing.read_config(
+        options.config, options.cluster or "slurm", set_options=options.overrides
+    )
+    resolved = preparing.resolve(config, source=options.config, probe=not options.no_probe)
+    preparing.scripts(config, _runs(options))  # refuses what can't be rendered, before a folder
+    folder = launching.create_run(resolved, _runs(options))
+    run = Run(folder)
+    say(f"run folder: {run.path}")
+    say("submit it with")
+    for path in launching.write_scripts(folder, config):
+        say(f"    sbatch {shlex.quote(str(path))}")
+    return 0
+
+
+def validate(options: Namespace) -> int:
+    """``hpcpod validate``: every problem at once, or the resolved configuration."""
+    from hpcpod import preparing
+    from hpcpod.config.loading import dump_yaml
+    from hpcpod.config.manual import field_manual
+    from hpcpod.storage.creation import check_creatable
+
+    if options.fields:
+        say(field_manual())
+        return 0
+    if options.config is None:
+        raise UserError("validate needs a CONFIG file, or --fields for the manual")
+    config = preparing.read_config(options.config, options.cluster, set_options=options.overrides)
+    checked = preparing.check(config, source=options.config, probe=not options.no_probe)
+    say(dump_yaml(config).rstrip())
+    say()
+    quotas = ", ".join(f"{n} {name}" for name, n in checked.quotas.items())
+    say(f"# births: {quotas}")
+    for name, footprint in checked.footprints.items():
+        say(
+            f"# {name}: checkpoint {_size(footprint.core)}"
+            + (f", replay up to {_size(footprint.replay)}" if footprint.replay else "")
+        )
+    if checked.footprints:
+        say(f"# disk that the run will need: about {_size(checked.disk)}")
+    try:
+        check_creatable(_runs(options) / config.name)
+    except UserError as error:
+        say(f"# launch would refuse: {error}")
+    return 0
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
+def train(options: Namespace) -> int:
+    """``hpcpod train``: one agent, no tournament."""
+    from hpcpod import api, preparing
+    from hpcpod.display import count, number
+    from hpcpod.live import lasting_output
+
+    config = preparing.read_config(options.config, set_options=options.overrides)
+    to = options.save_to or Path(f"{config.name}.h5")
+    if options.save_to is None and to.exists():
+        word = shlex.quote(str(to))
+        raise UserError(f"{to} is there already; overwrite it with --save-to {word}")
+    told = 0.0
+    first = place_of(os.environ).rank == 0  # of those that torchrun, mpirun or srun has started
+
+    def tell(progress: Any) -> None:
+        nonlocal told
+        if time.monotonic() - told > 1.0:
+            told = time.monotonic()
+            mean = progress.mean_return
+            say(
+                f"{count(progress.env_steps)} / {count(progress.target_steps)} env steps,"
+                f" {count(progress.steps_per_second)} steps/s,"
+                f" training return {'-' if math.isnan(mean) else number(mean)}"
+            )
+
+    with lasting_output():
+        training = api.train_config(
+            config,
+            env_steps=options.env_steps,
+            save_to=to,
+            on_progress=tell,
+            source=options.config,
+        )
+        if not first:
+            return 0
+        for point in training.curve:
+            say(f"{point.env_steps:>12} env steps  return {number(point.mean_return):>9}")
+        say(f"policy: {to}")
+    return 0
+
+
+def _runs(options: Namespace) -> Path:
+    return options.runs if options.runs is not None else runs_home()

@@ -1,0 +1,29 @@
+"""What every verb prints with."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from typing import Any
+
+
+def say(text: str = "") -> None:
+    """Print a line at once, whatever standard output is."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def say_json(data: Any) -> None:
+    """Print strict JSON: what is not a number is null."""
+    say(json.dumps(_finite(data), indent=2, default=str))
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, float) and not math.isfinite(data):
+        return None
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_finite(value) for value in data]
+    return data

@@ -1,0 +1,65 @@
+"""Ticking a run until it ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from hpcpod.config.resolved import Resolved
+from hpcpod.errors import LaunchError, StorageError
+from hpcpod.launchers.local import LocalLauncher
+from hpcpod.orchestrator.tick import Orchestrator
+from hpcpod.records import Board
+from hpcpod.storage.patience import sleep
+from hpcpod.storage.run_folder import RunFolder
+
+log = logging.getLogger(__name__)
+
+
+def drive(
+    orchestrator: Orchestrator,
+    stop: Callable[[], bool],
+    seconds: float,
+    on_tick: Callable[[Board], None] = lambda board: None,
+) -> Board:
+    """Tick until the run has ended or is drained, or ``stop`` says so; return the last board.
+
+    A scheduler or a disk that refuses is asked again at the next tick.
+    """
+    while True:
+        board = None
+        try:
+            board = orchestrator.tick()
+            on_tick(board)
+        except (LaunchError, StorageError) as error:
+            log.warning("%s; trying again at the next tick", error)
+        if board is not None and (board.phase == "finished" or orchestrator.drained):
+            return board
+        if stop():
+            return board if board is not None else orchestrator.board()
+        sleep(seconds, stop)
+
+
+def drive_here(
+    folder: RunFolder,
+    stop: Callable[[], bool],
+    on_tick: Callable[[Board], None] = lambda board: None,
+    on_death: Callable[[str], object] = log.error,
+) -> Board:
+    """Run the slots of a local run as children of this process, and tick until it ends.
+
+    However this returns or raises, no slot is left.
+
+    Raises:
+        LaunchError: another process does so already.
+    """
+    with folder.driver_lock() as alone:
+        if alone is False:
+            raise LaunchError(f"another process runs the slots of {folder.path} already")
+        config = Resolved.from_document(folder.config).config
+        launcher = LocalLauncher(folder.path, config, on_death)
+        interval = config.cluster.tick_interval
+        try:
+            return drive(Orchestrator(folder, launcher), stop, interval, on_tick)
+        finally:
+            launcher.close()

@@ -1,0 +1,47 @@
+"""``python -m hpcpod.slot RUN``: what a batch script runs."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from hpcpod.errors import exit_code
+from hpcpod.launchers.admission import admitted, identity
+from hpcpod.lifetime import die_with_parent
+from hpcpod.pod.signals import StopFlag
+from hpcpod.slot.slot import Slot
+from hpcpod.storage.run_folder import RunFolder
+
+log = logging.getLogger("hpcpod.slot")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """``python -m hpcpod.slot RUN``: what a batch script runs."""
+    parser = argparse.ArgumentParser(prog="python -m hpcpod.slot", description=__doc__)
+    parser.add_argument("run", type=Path, help="the run folder")
+    parser.add_argument("--token", help="the intent that this slot was submitted for")
+    parser.add_argument("--slot", help="the slot's name (default: from Slurm's environment)")
+    parser.add_argument("--job", help="the job's id (default: from Slurm's environment)")
+    parser.add_argument("--parent", type=int, help="end when this process ends")
+    options = parser.parse_args(arguments)
+    stop = StopFlag((signal.SIGTERM, signal.SIGUSR2))
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    if options.parent is not None:
+        die_with_parent(options.parent, signal.SIGTERM)
+    return exit_code(lambda: _serve(options, stop), log.error)
+
+
+def _serve(options: argparse.Namespace, stop: StopFlag) -> int:
+    folder = RunFolder.open(options.run)
+    owner = identity(options.slot, options.job)
+    if not admitted(folder, options.token, owner):
+        return 0
+    log.info("slot %s of job %s on %s", owner.slot, owner.job, owner.host)
+    return Slot(folder, owner, stop).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
