@@ -61,7 +61,9 @@ def test_rendered_texts_are_valid_bash(case: str) -> None:
 def test_the_readme_names_every_variable_of_a_template() -> None:
     readme = (template_folder("default") / "README.md").read_text()
     documented = re.findall(r"^\| `@\{(\w+)\}` \|", readme, re.MULTILINE)
-    assert sorted(documented) == sorted(SlurmLauncher(Path("/r"), run_config()).variables(SLOTS))
+    assert sorted(documented) == sorted(
+        SlurmLauncher(Path("/r"), run_config()).scripts.variables(SLOTS)
+    )
 
 
 def options(config: RunConfig, intent: Intent = SLOTS) -> set[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hpcpod.errors import LaunchError
-from hpcpod.launchers import slurm
+from hpcpod.launchers import scripts
 from hpcpod.launchers.slurm import SlurmLauncher
 from hpcpod.records import Intent
 from tests.launchers.runs import COORDINATOR, SLOTS, Lives, run_config, stand_in
@@ -146,7 +146,7 @@ def test_a_preempted_slot_comes_back_once(
 
 
 def test_a_restart_loop_has_an_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slurm, "MAX_REQUEUES", 0)
+    monkeypatch.setattr(scripts, "MAX_REQUEUES", 0)
     bench.lives.end(0, 75)
     array = bench.launcher(partition="low").submit(Intent(0, "5eed", "slots", 1))
     assert bench.ended(f"{array}_0") == ("FAILED", 0, 1)
