@@ -186,6 +186,10 @@ class Intent:
     """Array elements."""
     reports: int = 0
     """Reports on the board when it was published: submitting without progress has a limit."""
+    time: float = 0.0
+    """Unix time of its publication, in seconds."""
+    target: int = 0
+    """Slots wanted at once when it was published."""
 
 
 @dataclass(frozen=True)
@@ -314,6 +318,8 @@ class Board:
     rounds: int = 0
     """Rounds that pods have finished."""
     next_pod: int = 1
+    size: int | None = None
+    """How many pods may be in training at once; null: all. See ``tournament.prospects``."""
     attempts: int = 0
     """Attempts made at the target so far."""
     pods: Mapping[str, PodState] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from hpcpod.config.limits import Above, AtLeast, AtMost, Between, check_limits
+from hpcpod.config.schedule import Times
 from hpcpod.config.space import Value
 
 Wrapper = str | dict[str, dict[str, object]]
@@ -307,7 +308,20 @@ class ClusterConfig:
     max_restarts: Natural = 3
     """Failures in a row after which a slot, or a pod's round, is given up."""
     tick_seconds: Positive | None = None
-    """Seconds between two ticks of the coordinator; default 0.5 on this machine, 60 on Slurm."""
+    """Seconds between two ticks of the coordinator; default 0.5 on this machine, 60 on Slurm. While
+    nothing happens they grow to five times as long."""
+    schedule: Mapping[str, Count] = field(default_factory=dict)
+    """Slots at once by the time of the week, in the coordinator's time zone; the first entry that
+    holds counts, else ``slots``: ``{mon-fri 08:00-18:00: 4, "sat,sun": 16}``. With fewer slots than
+    usual the pods with the worst prospects rest, with more all go on. ``hpcpod scale`` overrules
+    it."""
+    waiting: Natural | None = None
+    """Slots that may wait in the queue at once beyond ``pods.min``, beside those for which sinfo
+    says there is room; null: all that are wanted. A small number is polite where a waiting job
+    costs others something; it costs a tick until slots start on what falls idle."""
+    coordinator: bool = True
+    """Whether the coordinator is a job, with a successor in the queue. Turn it off where compute
+    nodes may not submit: then ``hpcpod tick`` must be called, by scrontab or on the login node."""
 
     @property
     def tick_interval(self) -> float:
@@ -316,6 +330,8 @@ class ClusterConfig:
 
     def __post_init__(self) -> None:
         check_limits(self)
+        for times in self.schedule:
+            Times.read(times)
 
 
 @dataclass(frozen=True)

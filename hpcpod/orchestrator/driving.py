@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 from hpcpod.config.resolved import Resolved
@@ -12,6 +13,12 @@ from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.records import Board
 from hpcpod.storage.patience import sleep
 from hpcpod.storage.run_folder import RunFolder
+
+QUIET = 5
+"""How many times as long as usual the pause between two ticks may become."""
+
+GLANCE_SECONDS = 1.0
+"""Between two glances at what people ask of a run."""
 
 log = logging.getLogger(__name__)
 
@@ -24,10 +31,19 @@ def drive(
 ) -> Board:
     """Tick until the run has ended or is drained, or ``stop`` says so; return the last board.
 
-    A scheduler or a disk that refuses is asked again at the next tick.
+    A scheduler or a disk that refuses is asked again at the next tick. While nothing happens
+    the pauses between two grow up to ``QUIET`` times as long, but for somebody who asks.
+
+    Args:
+        orchestrator: of the run.
+        stop: whether to end now.
+        seconds: between two ticks.
+        on_tick: told of each board.
     """
+    pause = seconds
     while True:
         board = None
+        orchestrator.quiet = False
         try:
             board = orchestrator.tick()
             on_tick(board)
@@ -37,7 +53,10 @@ def drive(
             return board
         if stop():
             return board if board is not None else orchestrator.board()
-        sleep(seconds, stop)
+        pause = min(1.5 * pause, QUIET * seconds) if orchestrator.quiet else seconds
+        end = time.monotonic() + pause
+        while (left := end - time.monotonic()) > 0 and not (stop() or orchestrator.asked()):
+            sleep(min(left, GLANCE_SECONDS), stop)
 
 
 def drive_here(

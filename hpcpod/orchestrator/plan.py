@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from hpcpod.launchers.admission import alive
 from hpcpod.launchers.base import ClusterView, JobView
+from hpcpod.orchestrator.brakes import Brakes
+from hpcpod.orchestrator.sizing import Bounds, Chooser, Fit, fit
 from hpcpod.records import Board, Intent, Owner
 from hpcpod.tournament.leaderboard import orders
+from hpcpod.tournament.prospects import asleep
+
+COORDINATORS = 30
+"""Coordinators submitted within ``COORDINATOR_SECONDS``, after which no more are for a while."""
+COORDINATOR_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -17,8 +26,8 @@ class Observed:
 
     board: Board
     cluster: ClusterView
-    places: int
-    """Slots wanted at once."""
+    bounds: Bounds
+    """How many slots there should be."""
     claims: Mapping[str, Owner] = field(default_factory=dict)
     """Owners of open orders, read *before* the scheduler was asked."""
     silence: Mapping[str, float] = field(default_factory=dict)
@@ -26,12 +35,19 @@ class Observed:
     intents: tuple[Intent, ...] = ()
     submitted: Mapping[int, str] = field(default_factory=dict)
     """The job that counts for an intent, by the intent's number."""
-    resumed: int = 0
-    """Intents that there were when a person last resumed the run."""
+    leaving: frozenset[str] = frozenset()
+    """Slots that have been told to retire."""
+    brakes: Brakes = Brakes()
+    """What has failed lately."""
+    largest: int | None = None
+    """How many elements one array may have; None: any number."""
+    coordinated: bool = False
+    """The coordinator is a job, and should always have a successor in the queue."""
     draining: bool = False
     refused: str = ""
     """Why a slot could do nothing for the run, if one said so since the last report."""
-    max_restarts: int = 3
+    now: float = 0.0
+    """Unix time, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +55,8 @@ class Merge:
     """Fold reports into the board; the slots of these orders are gone."""
 
     lost: tuple[str, ...] = ()
-    failure: str = ""
-    """Why the run is given up, in one sentence; empty if it goes on."""
+    size: int | None = None
+    """How many pods may be in training at once from now on; None: as before."""
 
 
 @dataclass(frozen=True)
@@ -73,50 +89,189 @@ class Cancel:
     why: str
 
 
-Action = Merge | Record | Submit | Pause | Cancel
+@dataclass(frozen=True)
+class Throttle:
+    """Change how many elements of an array may run at once; 0: all."""
+
+    array: str
+    limit: int
+
+
+@dataclass(frozen=True)
+class Release:
+    """Have these start as soon as there is room: they were requeued, and Slurm would let them wait
+    for two minutes first."""
+
+    jobs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Retire:
+    """Ask these slots to leave and not to come back."""
+
+    slots: tuple[str, ...]
+    at_once: bool
+    """With a checkpoint, or else after the round in hand."""
+    why: str
+
+
+NewIntent = Callable[[Literal["slots", "coordinator"], int], Intent]
+
+Action = Merge | Record | Submit | Pause | Cancel | Throttle | Release | Retire
 
 
 def plan(observed: Observed, token: Callable[[], str]) -> list[Action]:
     """What to do now. Pure but for ``token``, which names a new intent."""
-    slots = [job for job in observed.cluster.jobs if job.kind == "slots"]
+    jobs = observed.cluster.jobs
+    slots = [job for job in jobs if job.kind == "slots"]
+    waiting = [job for job in jobs if job.state == "pending"]
     if observed.board.phase == "finished":
-        return [Merge(), *_cancel(slots, "the run has ended")]
+        successors = [job for job in waiting if job.kind == "coordinator"]
+        return [Merge(), *_cancel([*slots, *successors], "the run has ended")]
     gone = tuple(
         order
         for order, owner in observed.claims.items()
         if not alive(owner, observed.cluster, observed.silence)
     )
     if observed.draining:
-        waiting = [job for job in slots if job.state == "pending"]
         return [Merge(gone), *_cancel(waiting, "the run is draining")]
     doubles = _doubles(observed, slots)
-    actions: list[Action] = [*_cancel(doubles, "its intent was submitted twice")]
-    unrecorded = [i for i in observed.intents if i.number not in observed.submitted]
+    rid = {job.slot for job in doubles}
+    slots = [job for job in slots if job.slot not in rid]
+    size, wanted = _wanted(observed)
+    fitting = fit(
+        slots, wanted, observed.cluster, observed.leaving, Chooser(observed.board, observed.claims)
+    )
+    new = _new_intents(observed, token)
+    return [
+        *_cancel(doubles, "its intent was submitted twice"),
+        *_resize(observed, fitting, wanted),
+        *_release(slots),
+        *_coordinator(observed, new),
+        *_submissions(observed, slots, fitting.missing, new),
+        Merge(gone, size),
+        *_pause(observed, slots, fitting.missing),
+    ]
+
+
+def _wanted(observed: Observed) -> tuple[int | None, int]:
+    """A new size of the population, if it changes, and the slots that it can use."""
+    bounds, board = observed.bounds, observed.board
+    all_pods = bounds.pods[1]
+    population = bounds.population
+    changes = population != (all_pods if board.size is None else board.size)
+    if changes:
+        board = replace(board, size=population if population < all_pods else None)
+    resting = asleep(board)
+    open_orders = len(orders(board)) - len(resting)
+    useful = -(-open_orders // bounds.lanes)
+    return (population if changes else None), min(bounds.target, useful)
+
+
+def _resize(observed: Observed, fitting: Fit, wanted: int) -> Iterator[Action]:
+    """What makes the slots that there are as many as are wanted, if they are too many, or are held
+    back by a throttle of ours."""
+    for array, limit in (fitting.throttles or {}).items():
+        yield Throttle(array, limit)
+    why = f"{wanted} slots are wanted now"
+    yield from _cancel(fitting.superfluous, why)
+    for chosen, at_once in ((fitting.retire, True), (fitting.retire_later, False)):
+        names = tuple(job.slot for job in chosen if job.slot not in observed.leaving)
+        if names:
+            yield Retire(names, at_once, why)
+
+
+def _release(slots: list[JobView]) -> list[Action]:
+    held = tuple(job.job for job in slots if job.requeued and job.reason == "BeginTime")
+    return [Release(held)] if held else []
+
+
+def _submissions(
+    observed: Observed, slots: list[JobView], missing: int, new: NewIntent
+) -> Iterator[Action]:
+    """What is submitted, in as many arrays as it takes; and what was, and is not on record."""
     in_queue = {job.token: job.submission for job in observed.cluster.jobs}
-    vain = in_vain(observed)
-    hopeless = vain > observed.max_restarts
-    missing = min(observed.places, len(orders(observed.board))) - len(slots) + len(doubles)
-    for intent in unrecorded:
+    # What a person has rendered, or a launcher that died has announced, is not announced again.
+    announced = []
+    for intent in _unrecorded(observed):
         if intent.token in in_queue:
-            actions.append(Record(intent.number, in_queue[intent.token]))
-        elif intent.kind == "slots" and intent.count <= missing and not hopeless:
-            actions.append(Submit(intent))
+            yield Record(intent.number, in_queue[intent.token])
+        elif intent.kind == "slots":
+            announced.append(intent)
+    missing = _braked(observed, slots, missing)
+    for intent in announced:
+        if intent.count <= missing:
+            yield Submit(intent)
             missing -= intent.count
-    if missing > 0 and hopeless:
-        if slots:  # they may still bring a report; more of what dies will not
-            return [*actions, Merge(gone)]
-        if observed.refused:
-            return [*actions, Merge(gone), Pause(observed.refused)]
-        row = "1 submission" if vain == 1 else f"{vain} submissions in a row"
-        why = f"{row} brought no report; see `hpcpod logs`"
-        return [*actions, Merge(gone, why)]
-    if missing > 0:
-        number = max((i.number + 1 for i in observed.intents), default=0)
-        actions.append(Submit(Intent(number, token(), "slots", missing, observed.board.reports)))
-    return [*actions, Merge(gone)]
+    while missing > 0:
+        count = min(missing, observed.largest or missing)
+        yield Submit(new("slots", count))
+        missing -= count
 
 
-def _cancel(jobs: list[JobView], why: str) -> list[Action]:
+def _braked(observed: Observed, slots: list[JobView], missing: int) -> int:
+    """How many of the missing slots may be asked for now."""
+    brakes, bounds = observed.brakes, observed.bounds
+    if missing <= 0 or brakes.pause() or brakes.wait(observed.now) > 0:
+        return 0
+    begun = {job.submission for job in slots if job.state == "running" or job.requeued}
+    queued = [job for job in slots if job.submission not in begun]
+    targets = {intent.token: intent.target for intent in observed.intents}
+    # A backlog of one: while what was asked for last waits for room, more would wait with it.
+    if any(targets.get(job.token, 0) >= bounds.target for job in queued):
+        return 0
+    if bounds.waiting is None:
+        return missing
+    waiting = sum(job.state == "pending" for job in slots)
+    floor = min(bounds.least, bounds.target) - len(slots)
+    return min(missing, max(floor, bounds.waiting + (bounds.room or 0) - waiting, 0))
+
+
+def _pause(observed: Observed, slots: list[JobView], missing: int) -> list[Action]:
+    """Slots at work may still bring something; without one, nothing more happens by itself."""
+    why = observed.brakes.pause()
+    if not why or slots or missing <= 0:
+        return []
+    return [Pause(observed.refused or why)]
+
+
+def _coordinator(observed: Observed, new: NewIntent) -> Iterator[Action]:
+    """One coordinator that waits for the end of the one that runs, whatever ends that."""
+    if not observed.coordinated:
+        return
+    waiting = sorted(
+        (job for job in observed.cluster.jobs if (job.kind, job.state) == ("coordinator", "pending")),
+        key=lambda job: (job.submission not in observed.submitted.values(), job.job),
+    )
+    yield from _cancel(waiting[1:], "another coordinator waits already")
+    if waiting:
+        return
+    in_queue = {job.token for job in observed.cluster.jobs}
+    ours = [intent for intent in observed.intents if intent.kind == "coordinator"]
+    for intent in _unrecorded(observed):
+        if intent.kind == "coordinator" and intent.token not in in_queue:
+            yield Submit(intent)
+            return
+    recent = [i for i in ours if 0 <= observed.now - i.time < COORDINATOR_SECONDS]
+    if len(recent) < COORDINATORS:
+        yield Submit(new("coordinator", 1))
+
+
+def _new_intents(observed: Observed, token: Callable[[], str]) -> NewIntent:
+    numbers = itertools.count(max((i.number + 1 for i in observed.intents), default=0))
+    reports, now, target = observed.board.reports, observed.now, observed.bounds.target
+
+    def new(kind: Literal["slots", "coordinator"], count: int) -> Intent:
+        return Intent(next(numbers), token(), kind, count, reports, now, target)
+
+    return new
+
+
+def _unrecorded(observed: Observed) -> list[Intent]:
+    return [intent for intent in observed.intents if intent.number not in observed.submitted]
+
+
+def _cancel(jobs: Sequence[JobView], why: str) -> list[Action]:
     return [Cancel(tuple(job.job for job in jobs), why)] if jobs else []
 
 
@@ -127,11 +282,3 @@ def _doubles(observed: Observed, slots: list[JobView]) -> list[JobView]:
         job for job in slots
         if job.submission and winners.get(job.token) not in (None, job.submission)
     ]  # fmt: skip
-
-
-def in_vain(observed: Observed) -> int:
-    """Submissions of slots since the last report that counted, and since a person resumed the
-    run: what a drain or a Ctrl-C has ended did not fail."""
-    made = [i for i in observed.intents if i.kind == "slots" and i.number in observed.submitted]
-    recent = [i for i in made if i.number >= observed.resumed]
-    return sum(1 for i in recent if i.reports == observed.board.reports)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 from hpcpod import plugins
 from hpcpod.config.resolved import Resolved
+from hpcpod.config.schedule import scheduled
 from hpcpod.config.schema import RunConfig
+from hpcpod.errors import LaunchError
 from hpcpod.launchers.admission import BY_HAND
-from hpcpod.launchers.base import Launcher
+from hpcpod.launchers.base import ClusterView, Launcher
+from hpcpod.orchestrator.brakes import DELAYS, Brakes, Refusals, failed_starts
 from hpcpod.orchestrator.plan import (
     Action,
     Cancel,
@@ -19,9 +24,13 @@ from hpcpod.orchestrator.plan import (
     Observed,
     Pause,
     Record,
-    in_vain,
+    Release,
+    Retire,
+    Submit,
+    Throttle,
     plan,
 )
+from hpcpod.orchestrator.sizing import Bounds
 from hpcpod.records import Board, Intent
 from hpcpod.storage.patience import PAUSES
 from hpcpod.storage.run_folder import REFUSED, RunFolder
@@ -31,9 +40,14 @@ from hpcpod.tournament.rules import Rules
 
 log = logging.getLogger(__name__)
 
-
 RESUMED = "resumed"
 """The request by which a person says that the run goes on from here, whatever was before."""
+
+SCALE = "scale"
+"""The request for a number of slots: ``{"slots": 8}``."""
+
+REFUSALS = "refusals"
+"""What the scheduler has refused since it last took something: ``Refusals``, as JSON."""
 
 PRUNE_SECONDS = 600.0
 """Between two sweeps for checkpoints that nothing needs any more."""
@@ -52,27 +66,53 @@ class Orchestrator:
         self._config = resolved.config
         self._rules = Rules.of(resolved.config, resolved.algorithms)
         self._pruned = time.monotonic()
+        self._control = 0
+        self._before: set[tuple[str, str]] | None = None
         self.drained = False
         """A drain was asked for, and at the last tick no slot was left."""
+        self.quiet = False
+        """At the last tick there was nothing to do, and the queue was as at the one before."""
 
     def board(self) -> Board:
         """The board as it is, without a tick."""
         return read_board(self._folder)
 
-    def tick(self) -> Board:
-        """Observe, plan, act; return the board as it is then."""
+    def tick(self, *, strict: bool = False) -> Board:
+        """Observe, plan, act; return the board as it is then.
+
+        Args:
+            strict: raise what the scheduler refuses, for those who have just asked for it.
+
+        Raises:
+            LaunchError: the scheduler does not answer, or if ``strict``, refused.
+        """
         if self._launcher is None:
             return merge(self._folder, self._rules)
         observed = self.observe(self._launcher)
-        if observed.refused and not in_vain(observed):  # a report came; who still refuses says so
+        if observed.refused and _has_reported_since(observed):  # who still refuses says so again
             self._folder.withdraw(REFUSED)
         board = observed.board
-        for action in plan(observed, lambda: secrets.token_hex(8)):
-            board = self._act(action, self._launcher) or board
+        actions = plan(observed, lambda: secrets.token_hex(8))
+        for action in actions:
+            try:
+                board = self._act(action, self._launcher) or board
+            except LaunchError as error:
+                if strict:
+                    raise
+                log.warning("%s; it is seen to at a later tick", error)
         slots = [job for job in observed.cluster.jobs if job.kind == "slots"]
         self.drained = observed.draining and not slots
+        idle = all(isinstance(action, Merge) for action in actions)
+        jobs = {(job.job, job.state) for job in observed.cluster.jobs}
+        self.quiet = idle and self._before == jobs
+        self._before = jobs
         self._prune()
+        self._control = self._folder.control_changed()
         return board
+
+    def asked(self) -> bool:
+        """Whether somebody has asked something of the run since the last tick."""
+        return self._folder.control_changed() != self._control
 
     def observe(self, launcher: Launcher) -> Observed:
         """Read the run folder, then ask the scheduler once: in this order (see ``alive``)."""
@@ -84,47 +124,151 @@ class Orchestrator:
         here = self._config.cluster.launcher == "local"
         strangers = [o.slot for o in claims.values() if here or o.slot.startswith(BY_HAND)]
         intents = tuple(folder.intents())
-        submitted = {i.number: folder.submission(i.number) for i in intents}
+        found = {i.number: folder.submission(i.number) for i in intents}
+        submitted = {number: job for number, job in found.items() if job is not None}
+        cluster = launcher.observe()
         return Observed(
             board=board,
-            cluster=launcher.observe(),
-            places=launcher.places,
+            cluster=cluster,
+            bounds=self._bounds(launcher, cluster),
             claims=claims,
             silence={slot: folder.silence(slot) for slot in strangers},
             intents=intents,
-            submitted={number: job for number, job in submitted.items() if job is not None},
-            resumed=(folder.requested(RESUMED) or {}).get("intents", 0),
+            submitted=submitted,
+            leaving=frozenset(folder.retirees()),
+            brakes=self._brakes(board, cluster, intents, submitted),
+            largest=None if cluster.limits is None else cluster.limits.max_array_size,
+            coordinated=not here and self._config.cluster.coordinator,
             draining=folder.requested("drain") is not None,
             refused=(folder.requested(REFUSED) or {}).get("reason", ""),
-            max_restarts=self._config.cluster.max_restarts,
+            now=time.time(),
         )
+
+    def _bounds(self, launcher: Launcher, cluster: ClusterView) -> Bounds:
+        config = self._config
+        lanes = config.resources.pods_per_gpu
+        pods = config.population.pods
+        places = launcher.places
+        local = config.cluster.launcher == "local"  # a machine has no more than it has
+        return Bounds(
+            places=places,
+            least=-(-pods.min // lanes),
+            most=places if local else -(-pods.max // lanes),
+            pods=(pods.min, pods.max),
+            lanes=1 if local else lanes,
+            scale=scale_of(self._folder),
+            scheduled=scheduled(config.cluster.schedule, datetime.now().astimezone()),
+            waiting=config.cluster.waiting,
+            room=cluster.room,
+        )
+
+    def _brakes(
+        self,
+        board: Board,
+        cluster: ClusterView,
+        intents: Sequence[Intent],
+        submitted: dict[int, str],
+    ) -> Brakes:
+        here = self._config.cluster.launcher == "local"
+        resumed = (self._folder.requested(RESUMED) or {}).get("intents", 0)
+        made = [
+            intent
+            for intent in intents
+            if intent.kind == "slots" and intent.number in submitted and intent.number >= resumed
+        ]
+        tokens = {job.token for job in cluster.jobs}
+        present = frozenset(intent.number for intent in made if intent.token in tokens)
+        fruitful: set[int] = set()
+        if len(present) < len(made):  # else nothing has ended, and nobody needs to look
+            fruitful = self._fruitful(made, submitted)
+        return Brakes(
+            refusals=refusals_of(self._folder),
+            failed_starts=failed_starts(made, board.reports, frozenset(fruitful), present),
+            last_start=made[-1].time if made else 0.0,
+            delays=() if here else DELAYS,
+        )
+
+    def _fruitful(self, made: Sequence[Intent], submitted: dict[int, str]) -> set[int]:
+        """Submissions of which a slot has brought the run further, whatever became of it."""
+        names = {
+            slot.rpartition("_")[0] or slot.rpartition("-")[0] or slot
+            for slot, life in self._folder.lives().items()
+            if life.progress or life.in_vain < life.restarts
+        }
+        return {i.number for i in made if names & {submitted[i.number], f"local-{i.number}"}}
 
     def _act(self, action: Action, launcher: Launcher) -> Board | None:
         if isinstance(action, Merge):
             for order in action.lost:
                 log.info("%s: its slot is gone, it is given out again", order)
-            if action.failure:
-                log.error("the run is given up: %s", action.failure)
-            stop = "failed" if action.failure else None
-            return merge(
-                self._folder, self._rules, lost=action.lost, stop=stop, failure=action.failure
-            )
+            if action.size is not None:
+                log.info("%d pods may be in training at once", action.size)
+            return merge(self._folder, self._rules, lost=action.lost, size=action.size)
         if isinstance(action, Pause):
             log.error("the run is paused: %s", action.why)
             self._folder.request("drain", {"reason": action.why})
         elif isinstance(action, Record):
             self._folder.record_submission(action.number, action.job)
+            self._folder.withdraw(REFUSALS)
         elif isinstance(action, Cancel):
             log.info("ending %d jobs: %s", len(action.jobs), action.why)
             launcher.cancel(action.jobs)
+        elif isinstance(action, Throttle):
+            log.info("array %s: %s of it may run at once", action.array, action.limit or "all")
+            launcher.throttle(action.array, action.limit)
+        elif isinstance(action, Release):
+            launcher.release(action.jobs)
+        elif isinstance(action, Retire):
+            self._retire(action, launcher)
         else:
-            submit(self._folder, launcher, action.intent)
+            self._submit(action, launcher)
         return None
+
+    def _retire(self, action: Retire, launcher: Launcher) -> None:
+        when = "now" if action.at_once else "round"
+        log.info("%d slots are to leave (%s): %s", len(action.slots), when, action.why)
+        for slot in action.slots:
+            self._folder.retire(slot, "now" if action.at_once else "round", action.why)
+        if action.at_once:
+            launcher.signal(action.slots)
+
+    def _submit(self, action: Submit, launcher: Launcher) -> None:
+        try:
+            submit(self._folder, launcher, action.intent)
+        except LaunchError as error:
+            if action.intent.kind == "slots":
+                before = refusals_of(self._folder)
+                now = {"count": before.count + 1, "last": time.time(), "why": str(error)}
+                self._folder.replace_request(REFUSALS, now)
+            raise
+        if action.intent.kind == "slots":
+            self._folder.withdraw(REFUSALS)
 
     def _prune(self) -> None:
         if time.monotonic() - self._pruned > PRUNE_SECONDS:
             self._pruned = time.monotonic()
             self._folder.prune(needed_blobs(self._folder), DUST_SECONDS)
+
+
+def _has_reported_since(observed: Observed) -> bool:
+    """Whether a report has come since the last submission of slots."""
+    made = [i for i in observed.intents if i.kind == "slots" and i.number in observed.submitted]
+    return not made or made[-1].reports != observed.board.reports
+
+
+def scale_of(folder: RunFolder) -> int | None:
+    """The number of slots that the user has asked for; None if none."""
+    slots = (folder.requested(SCALE) or {}).get("slots")
+    return slots if isinstance(slots, int) else None
+
+
+def refusals_of(folder: RunFolder) -> Refusals:
+    """What the scheduler has refused since it last took something."""
+    found = folder.requested(REFUSALS)
+    try:
+        return Refusals() if found is None else Refusals(**found)
+    except TypeError:  # by another version
+        return Refusals()
 
 
 def needed_blobs(folder: RunFolder) -> set[str]:

@@ -27,6 +27,7 @@ from hpcpod.tournament.claims import take
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.outcomes import onward
+from hpcpod.tournament.prospects import asleep
 from hpcpod.tournament.rules import Rules
 
 log = logging.getLogger("hpcpod.slot")
@@ -224,6 +225,7 @@ class Slot:
             return
         pod = board.pods.get(ahead.pod)
         ordered = board.phase == "running" and pod is not None and pod.birth == ahead
+        ordered = ordered and ahead.pod not in asleep(board)
         claim = partial(self._folder.claim, ahead.id, self._owner)
         if ordered and not self._ending() and patiently(claim, self._stopping):
             self._ahead, self._pod = None, ahead.pod
@@ -299,7 +301,7 @@ class Slot:
     def claim(self, board: Board) -> Order | None:
         """Take an open order that an idle process can do, if there is one; see ``take``."""
         open_orders = [order for order in orders(board) if self._can_do(order)]
-        order = take(self._folder, self._owner, open_orders, self._pod)
+        order = take(self._folder, self._owner, open_orders, self._pod, asleep(board))
         if order is not None:
             self._pod = order.pod
         return order

@@ -15,6 +15,7 @@ from math import ceil
 from hpcpod.config.schema import PopulationConfig, RunConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.records import Board, Evaluation, PodState
+from hpcpod.tournament.prospects import asleep
 from hpcpod.tournament.scores import mean
 
 HOPELESS = 3
@@ -60,7 +61,7 @@ class Census:
             if pod.replaces is not None and board.pods[pod.replaces].fate == "replaced"
         )
         """Pods replaced by a copy of each round."""
-        self._population = len(self.living)
+        self._population = len(self.living) - len(asleep(board))
         self._rounds: dict[int, dict[str, Evaluation]] = {}
         for pod in self.living.values():
             for evaluation in pod.history:

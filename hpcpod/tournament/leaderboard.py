@@ -62,6 +62,7 @@ def fold(
     lost: Collection[str] = (),
     stop: str | None = None,
     failure: str = "",
+    size: int | None = None,
 ) -> Board:
     """The board after a merge.
 
@@ -73,6 +74,7 @@ def fold(
         lost: ids of orders whose slots are gone; they are given out again.
         stop: end the run now, for this reason.
         failure: why it is given up, if that is the reason, in one sentence.
+        size: how many pods may be in training at once; None leaves it as it is.
 
     Returns:
         An equal board if nothing has happened.
@@ -82,6 +84,8 @@ def fold(
     counted = accept(board, reports)
     lost = frozenset(lost)
     merged = begin(board, now) if counted else board
+    if size is not None:
+        merged = replace(merged, size=size if size < rules.config.population.pods.max else None)
     merged = settle_rescores(merged, counted, lost, rules.config)
     births = {name: r for name, r in counted.items() if _answers_birth(board, r)}
     if births or lost:

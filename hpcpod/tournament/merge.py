@@ -54,6 +54,7 @@ def merge(
     stop: str | None = None,
     failure: str = "",
     at_work: bool = False,
+    size: int | None = None,
 ) -> Board:
     """Fold every report that counts into the board and publish it; return the latest board.
 
@@ -64,6 +65,7 @@ def merge(
         stop: end the run for this reason.
         failure: why it is given up, if that is the reason, in one sentence.
         at_work: a slot has an order in hand: a run that has not begun begins.
+        size: how many pods may be in training at once; None leaves it as it is.
 
     Raises:
         StorageError: the run has no board, or the filesystem refuses.
@@ -73,7 +75,9 @@ def merge(
         now = time.time()
         old = begin(old, now) if at_work else old
         gone = {*lost, *broken}
-        return fold(old, reports, rules, now=now, lost=gone, stop=stop, failure=failure)
+        return fold(
+            old, reports, rules, now=now, lost=gone, stop=stop, failure=failure, size=size
+        )
 
     with folder.merge_lock(LOCK_SECONDS):
         board = _merge(folder, folded)

@@ -1,0 +1,83 @@
+"""When to submit again after a failure: later and later, and then not before a person has looked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpcpod.records import Intent
+
+DELAYS = (0.0, 60.0, 900.0, 1800.0, 3600.0)
+"""Seconds before the next submission, after so many failures in a row."""
+FAILED_SUBMISSIONS = 10
+"""Submissions in a row that the scheduler refused, after which the run pauses."""
+FAILED_STARTS = 3
+"""Submissions in a row whose slots all ended without any progress, after which the run pauses."""
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """Submissions that the scheduler has refused, since the last that it took."""
+
+    count: int = 0
+    last: float = 0.0
+    """Unix time of the last one, in seconds."""
+    why: str = ""
+    """The scheduler's own words."""
+
+
+@dataclass(frozen=True)
+class Brakes:
+    """What has failed lately, and what follows."""
+
+    refusals: Refusals = Refusals()
+    failed_starts: int = 0
+    last_start: float = 0.0
+    """Unix time of the last submission, in seconds."""
+    delays: Sequence[float] = DELAYS
+
+    def pause(self) -> str:
+        """Why nothing more should be submitted before a person has looked; or empty."""
+        if self.refusals.count >= FAILED_SUBMISSIONS:
+            return (
+                f"the scheduler refused {self.refusals.count} submissions in a row:"
+                f" {self.refusals.why}"
+            )
+        if self.failed_starts >= FAILED_STARTS:
+            return (
+                f"{self.failed_starts} submissions in a row ended without any progress;"
+                " see `hpcpod logs`"
+            )
+        return ""
+
+    def wait(self, now: float) -> float:
+        """Seconds until the next submission may be made; 0 if it may be now."""
+        until = max(
+            self.refusals.last + self._delay(self.refusals.count),
+            self.last_start + self._delay(self.failed_starts),
+        )
+        # A clock that was set back must not stop a run for longer than its longest delay.
+        return min(max(0.0, until - now), max(self.delays, default=0.0))
+
+    def _delay(self, failures: int) -> float:
+        return self.delays[min(failures, len(self.delays) - 1)] if self.delays else 0.0
+
+
+def failed_starts(
+    intents: Sequence[Intent], reports: int, fruitful: frozenset[int], present: frozenset[int]
+) -> int:
+    """Submissions in a row, the last one backwards, that are gone and brought nothing.
+
+    Args:
+        intents: submissions of slots that were made, since a person last resumed the run.
+        reports: on the board now.
+        fruitful: numbers of those of which a slot has saved something.
+        present: numbers of those that still have a slot in the queue.
+    """
+    count = 0
+    for intent in reversed(intents):
+        if intent.number in fruitful or intent.reports != reports:
+            break
+        if intent.number not in present:
+            count += 1
+    return count

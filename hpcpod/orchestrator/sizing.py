@@ -1,0 +1,145 @@
+"""How many slots a run should have now, and which of them should go: pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from hpcpod.launchers.admission import LANE
+from hpcpod.launchers.base import ClusterView, JobView
+from hpcpod.records import Board, Owner
+from hpcpod.tournament.prospects import by_prospects, protected
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the configuration, the launcher and the user say of the number of slots.
+
+    A slot of the scheduler is one array element; ``lanes`` pods share it.
+    """
+
+    places: int
+    """Slots wanted at once, where nobody says otherwise."""
+    least: int = 1
+    """No schedule and no user asks for fewer: ``pods.min``."""
+    most: int = 1_000_000
+    """Nor for more: ``pods.max``."""
+    pods: tuple[int, int] = (1, 1_000_000)
+    """``pods.min`` and ``pods.max``."""
+    lanes: int = 1
+    scale: int | None = None
+    """What the user has asked for by ``hpcpod scale``."""
+    scheduled: int | None = None
+    """What ``cluster.schedule`` asks for now."""
+    waiting: int | None = None
+    """``cluster.waiting``: slots that may wait in the queue, beside those that would fit now."""
+    room: int | None = None
+    """Slots that the scheduler could start now, as far as sinfo tells; None: unknown."""
+
+    @property
+    def target(self) -> int:
+        """Slots wanted at once: the user's word, else the schedule's, else ``places``."""
+        asked = self.scale if self.scale is not None else self.scheduled
+        return min(max(self.places if asked is None else asked, self._least), self.most)
+
+    @property
+    def _least(self) -> int:
+        return min(self.least, self.places)
+
+    @property
+    def population(self) -> int:
+        """Pods in training at once: as many for each slot as the configuration has."""
+        fewest, most = self.pods
+        if self.target >= self.places:
+            return most
+        return min(max(math.ceil(most * self.target / self.places), fewest), most)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How the slots that there are fit the number that is wanted."""
+
+    missing: int = 0
+    """Slots to ask for."""
+    throttles: Mapping[str, int] | None = None
+    """New limits of arrays: how many of each may run at once, 0 for all."""
+    superfluous: tuple[JobView, ...] = ()
+    """Waiting slots that no throttle holds back: an array's can't be 0."""
+    retire: tuple[JobView, ...] = ()
+    """Running slots that should go at once: worst prospects first."""
+    retire_later: tuple[JobView, ...] = ()
+    """Running slots that should go after the round: they train what no shortage stops."""
+
+
+def fit(
+    slots: Collection[JobView],
+    wanted: int,
+    view: ClusterView,
+    leaving: Collection[str],
+    choose: Chooser,
+) -> Fit:
+    """Compare the slots in the queue with ``wanted``.
+
+    Args:
+        slots: what is in the queue, duplicates left out.
+        wanted: how many there should be.
+        view: for the throttles of arrays.
+        leaving: slots that have been told to go.
+        choose: who goes first.
+    """
+    running = [job for job in slots if job.state == "running" and job.slot not in leaving]
+    waiting = [job for job in slots if job.state == "pending"]
+    kept = Counter(job.submission for job in running)
+    going = choose.first_to_go(running, max(0, len(running) - wanted))
+    kept.subtract(job.submission for job, _ in going)
+    spare = wanted - sum(kept.values())
+    throttles: dict[str, int] = {}
+    superfluous: list[JobView] = []
+    arrays: dict[str, list[JobView]] = {}
+    for job in waiting:
+        arrays.setdefault(job.submission, []).append(job)
+    for array, elements in sorted(arrays.items()):
+        allowed = min(len(elements), spare)
+        spare -= allowed
+        limit = 0 if allowed == len(elements) else kept[array] + allowed
+        if allowed < len(elements) and limit == 0:
+            superfluous += elements
+        elif view.throttles.get(array, 0) != limit:
+            throttles[array] = limit
+    return Fit(
+        missing=max(0, spare),
+        throttles=throttles,
+        superfluous=tuple(superfluous),
+        retire=tuple(job for job, at_once in going if at_once),
+        retire_later=tuple(job for job, at_once in going if not at_once),
+    )
+
+
+class Chooser:
+    """Who goes first when there are too many slots: the idle, then by the pods they train."""
+
+    def __init__(self, board: Board, claims: Mapping[str, Owner]) -> None:
+        ranks = {pod: rank for rank, pod in enumerate(by_prospects(board))}
+        safe = protected(board)
+        self._rank: dict[str, int] = {}
+        self._safe: set[str] = set()
+        births = {pod.birth.id: pod.id for pod in board.living if pod.birth is not None}
+        rescores = {order.id for order in board.rescores.values()}
+        for order, owner in claims.items():
+            slot = owner.slot.partition(LANE)[0]
+            pod = births.get(order)
+            # A score on fresh seeds is what the run waits for.
+            rank = -1 if order in rescores else ranks.get(pod or "", len(ranks))
+            self._rank[slot] = min(self._rank.get(slot, rank), rank)
+            if order in rescores or pod in safe:
+                self._safe.add(slot)
+
+    def first_to_go(self, running: Collection[JobView], count: int) -> list[tuple[JobView, bool]]:
+        """``count`` of the running slots, and whether each may go before its round has ended."""
+        if count <= 0:
+            return []
+        idle = math.inf
+        ranked = sorted(running, key=lambda job: (-self._rank.get(job.slot, idle), job.slot))
+        return [(job, job.slot not in self._safe) for job in ranked[:count]]

@@ -1,0 +1,3 @@
+"""Which pods rest while there is no room for all."""
+
+from __future__ import annotations
