@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 from hpcpod.errors import UserError
@@ -26,6 +26,76 @@ class JobView:
     """Why it is pending, in the scheduler's own word."""
     submission: str = ""
     """What ``submit`` returned for it."""
+    node: str = ""
+    """Where it runs, as the scheduler writes it; several nodes in the scheduler's short form."""
+    partition: str = ""
+    """Where it runs or may run; several with commas between them."""
+    seconds: float = 0.0
+    """How long it has been running, since its last start."""
+    left: float | None = None
+    """Seconds until its time limit; None without one."""
+    starts: float | None = None
+    """When a pending one is expected to start, as Unix time; None where nobody can say."""
+    restarts: int = 0
+    """How often it was requeued."""
+
+    @property
+    def requeued(self) -> bool:
+        """Whether it has run already, and waits to come back."""
+        return self.state == "pending" and self.restarts > 0
+
+
+@dataclass(frozen=True)
+class IdleNode:
+    """What nobody uses on one node."""
+
+    name: str
+    """The node's."""
+    gpus: int
+    """GPUs, of whatever type."""
+    cpus: int
+    """Cores, or hardware threads where the scheduler counts those."""
+
+
+@dataclass(frozen=True)
+class Idle:
+    """What nobody uses, as far as can be seen: a hint, for priorities, quotas, reservations and
+    what others wait for decide who gets it."""
+
+    nodes: tuple[IdleNode, ...] = ()
+    """Nodes on which jobs may start."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all nodes together."""
+        return sum(node.gpus for node in self.nodes)
+
+    @property
+    def cpus(self) -> int:
+        """Cores of all nodes together."""
+        return sum(node.cpus for node in self.nodes)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the scheduler allows and does, by its own configuration; None where it does not say."""
+
+    version: str | None = None
+    """The scheduler's, such as ``22.05.8``."""
+    max_array_size: int | None = None
+    """Elements that one array may have, all indices being smaller."""
+    max_job_count: int | None = None
+    """Jobs that the scheduler keeps at once, of all users; each element of an array is one."""
+    preempt_type: str | None = None
+    """Who may preempt whom: ``preempt/none`` is nobody."""
+    preempt_mode: str | None = None
+    """What becomes of the preempted where a partition or QOS says nothing else: ``REQUEUE``."""
+    requeue_seconds: float | None = None
+    """How long a requeued job waits before it may start again."""
+    kill_seconds: float | None = None
+    """From SIGTERM to SIGKILL."""
+    min_job_age: float | None = None
+    """Seconds for which the scheduler still knows a job that has ended."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +103,15 @@ class ClusterView:
     """All jobs of this run that are pending or running; what is not here is gone."""
 
     jobs: tuple[JobView, ...] = ()
+    throttles: Mapping[str, int] = field(default_factory=dict)
+    """How many elements of an array may run at once, by its submission, for those arrays of which
+    some wait for just that; what is absent holds nothing back."""
+    idle: Idle | None = None
+    """What is free for jobs like this run's; None: not asked, or nobody can say."""
+    room: int | None = None
+    """How many more of this run's elements could start at once on what is idle."""
+    limits: Limits | None = None
+    """What the scheduler allows; None: not asked, or nobody can say."""
 
 
 class Launcher(Protocol):
@@ -52,10 +131,11 @@ class Launcher(Protocol):
         ...
 
     def observe(self, patience: float | None = None) -> ClusterView:
-        """What is there now: one question to the scheduler.
+        """What is there now.
 
         Args:
-            patience: seconds to wait for an answer; None waits as long as it takes.
+            patience: seconds to wait for an answer, which then is about jobs alone; None waits as
+                long as it takes, for hints and limits too.
 
         Raises:
             LaunchError: there is no answer.
