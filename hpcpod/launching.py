@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import secrets
 import shutil
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import HpcpodError
 from hpcpod.launchers.base import with_scripts
-from hpcpod.orchestrator.tick import launcher_of, submit
+from hpcpod.orchestrator.tick import Orchestrator, launcher_of
 from hpcpod.records import Intent
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import first_board
@@ -65,16 +65,14 @@ def start(folder: RunFolder, config: RunConfig) -> list[str]:
     if config.cluster.launcher == "local":
         start_here(folder)
         return []
-    launcher = launcher_of(folder)
-    jobs: list[str] = []
     try:
-        for intent in new_intents(folder, launcher.places):
-            jobs += [job for job in [submit(folder, launcher, intent)] if job is not None]
+        return submit_missing(folder)
     except HpcpodError:
-        launcher.cancel(jobs)
+        with contextlib.suppress(HpcpodError):
+            launcher = launcher_of(folder)
+            launcher.cancel([job.job for job in launcher.observe().jobs])
         remove_run(folder)
         raise
-    return jobs
 
 
 def write_scripts(folder: RunFolder, config: RunConfig) -> list[Path]:
@@ -85,7 +83,7 @@ def write_scripts(folder: RunFolder, config: RunConfig) -> list[Path]:
     """
     launcher = with_scripts(launcher_of(folder), config.cluster.launcher)
     paths = []
-    for intent in new_intents(folder, launcher.places):
+    for intent in new_intents(folder, config, launcher.places):
         folder.publish_intent(intent)
         path = folder.path / "scripts" / f"{intent.kind}-{intent.number}.sbatch"
         path.parent.mkdir(exist_ok=True)
@@ -94,34 +92,29 @@ def write_scripts(folder: RunFolder, config: RunConfig) -> list[Path]:
     return paths
 
 
-def restart(folder: RunFolder, *, paused: bool) -> list[str]:
-    """Submit what a run on a cluster lacks: its coordinator, and slots; the jobs' ids.
+def submit_missing(folder: RunFolder) -> list[str]:
+    """One tick of a run on a cluster: submit its coordinator, or the next one, and the slots that
+    it lacks; return the new jobs' ids.
 
-    Args:
-        folder: the run.
-        paused: it was drained: a coordinator that still runs is on its way out. One of a name
-            runs at a time, so another does no harm.
+    Raises:
+        LaunchError: the scheduler refused.
     """
-    launcher = launcher_of(folder)
-    leaving = {("coordinator", "running")} if paused else set()
-    jobs_now = launcher.observe().jobs
-    present = {job.kind for job in jobs_now if (job.kind, job.state) not in leaving}
-    wanted = [i for i in new_intents(folder, launcher.places) if i.kind not in present]
-    jobs = []
-    for intent in wanted:
-        numbered = replace(intent, number=folder.intent_count())
-        job = submit(folder, launcher, numbered)
-        jobs += [job] if job is not None else []
-    return jobs
+    before = folder.intent_count()
+    Orchestrator(folder, launcher_of(folder)).tick(strict=True)
+    jobs = [folder.submission(intent.number) for intent in folder.intents()[before:]]
+    return [job for job in jobs if job is not None]
 
 
-def new_intents(folder: RunFolder, slots: int) -> list[Intent]:
-    """The next two submissions of a run: its coordinator and an array of slots."""
-    number = folder.intent_count()
-    return [
-        Intent(number, secrets.token_hex(8), "coordinator"),
-        Intent(number + 1, secrets.token_hex(8), "slots", slots, read_board(folder).reports),
-    ]
+def new_intents(folder: RunFolder, config: RunConfig, slots: int) -> list[Intent]:
+    """The next submissions of a run: its coordinator, if it has one, and an array of slots."""
+    number, now = folder.intent_count(), time.time()
+    coordinator = Intent(number, secrets.token_hex(8), "coordinator", time=now)
+    ahead = [coordinator] if config.cluster.coordinator else []
+    reports = read_board(folder).reports
+    array = Intent(
+        number + len(ahead), secrets.token_hex(8), "slots", slots, reports, now, target=slots
+    )
+    return [*ahead, array]
 
 
 def start_here(folder: RunFolder) -> None:

@@ -32,8 +32,10 @@ def launch(options: Namespace) -> int:
     if config.cluster.launcher == "local":
         return follow_here(run)
     jobs = launching.start(folder, config)
-    names = zip(("the coordinator as job", "the slots as job"), jobs, strict=False)
-    say(f"{run.name}: submitted " + " and ".join(f"{what} {job}" for what, job in names))
+    names = ["the coordinator as job"] * config.cluster.coordinator
+    names += ["the slots as job", *["more as job"] * len(jobs)]
+    said = [f"{what} {job}" for what, job in zip(names, jobs, strict=False)]
+    say(f"{run.name}: submitted {' and '.join(said)}")
     _say_how_to_follow(run)
     return 0
 

@@ -55,12 +55,12 @@ def resume(options: Namespace) -> int:
         raise UserError(f"another process runs {run.name} already; see `hpcpod status`")
     if options.any_engine:
         run.folder.forget_engines()
-    paused = run.undrain()
+    run.undrain()
     if run.local:
         return follow_here(run)
     from hpcpod import launching
 
-    jobs = launching.restart(run.folder, paused=paused)
+    jobs = launching.submit_missing(run.folder)
     say(f"{run.name}: submitted {' and '.join(jobs) or 'nothing: its jobs are in the queue'}")
     return 0
 

@@ -69,7 +69,7 @@ def alive(owner: Owner, view: ClusterView, silence: Mapping[str, float]) -> bool
     that runs, so one that is not in a later view is gone. Some slots no scheduler knows:
     ``silence`` says for how many seconds each of them has shown nothing.
     """
-    if any(job.slot in (owner.slot, owner.slot.partition(LANE)[0]) for job in view.jobs):
+    if owner.slot in view.slots or owner.slot.partition(LANE)[0] in view.slots:
         return True
     return owner.slot in silence and lives(owner.host, owner.pid, silence[owner.slot])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, Protocol, runtime_checkable
 
 from hpcpod.errors import UserError
@@ -113,6 +114,11 @@ class ClusterView:
     limits: Limits | None = None
     """What the scheduler allows; None: not asked, or nobody can say."""
 
+    @cached_property
+    def slots(self) -> frozenset[str]:
+        """The names of all jobs."""
+        return frozenset(job.slot for job in self.jobs)
+
 
 class Launcher(Protocol):
     """A way to run slots. Killing whoever holds the launcher never loses a run."""
@@ -144,6 +150,22 @@ class Launcher(Protocol):
 
     def cancel(self, jobs: Sequence[str]) -> None:
         """End these jobs: each gets its signal first and may checkpoint."""
+        ...
+
+    def signal(self, jobs: Sequence[str]) -> None:
+        """Have these running slots look at once whether they are to retire."""
+        ...
+
+    def throttle(self, array: str, limit: int) -> None:
+        """Let at most so many elements of a submission run at once; 0: all.
+
+        Raises:
+            LaunchError: the scheduler refused.
+        """
+        ...
+
+    def release(self, jobs: Sequence[str]) -> None:
+        """Have these jobs, which wait after a requeue, start as soon as there is room."""
         ...
 
     def close(self) -> None:

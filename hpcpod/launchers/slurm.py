@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import logging
 import os
 import re
 import shlex
@@ -16,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -46,6 +47,8 @@ _LEAKING = re.compile(
     r"|CUDA_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|ZE_AFFINITY_MASK"
 )
 _TRANSIENT = ("Socket timed out", "Unable to contact slurm controller", "Zero Bytes were")
+
+log = logging.getLogger(__name__)
 
 
 class SlurmLauncher:
@@ -146,8 +149,36 @@ class SlurmLauncher:
         Raises:
             LaunchError: there is no scancel, or it refused.
         """
-        for start in range(0, len(jobs), 500):
-            self._ask("scancel", "--quiet", *jobs[start : start + 500])
+        for some in _parts(jobs):
+            self._ask("scancel", "--quiet", *some)
+
+    def signal(self, jobs: Sequence[str]) -> None:
+        """USR2 to the steps of these jobs, as before a time limit.
+
+        Raises:
+            LaunchError: there is no scancel, or it refused.
+        """
+        for some in _parts(jobs):
+            self._ask("scancel", "--quiet", "--signal=USR2", *some)
+
+    def throttle(self, array: str, limit: int) -> None:
+        """Change the array's ArrayTaskThrottle: it takes effect within seconds.
+
+        Raises:
+            LaunchError: there is no scontrol, or it refused.
+        """
+        self._ask("scontrol", "update", f"JobId={array}", f"ArrayTaskThrottle={limit}")
+
+    def release(self, jobs: Sequence[str]) -> None:
+        """Take the delay away with which Slurm has requeued these jobs.
+
+        One that is still on its way into the queue refuses, and the others are changed.
+        """
+        for some in _parts(jobs):
+            try:
+                self._ask("scontrol", "update", f"JobId={','.join(some)}", "StartTime=now")
+            except LaunchError as error:
+                log.info("%s", error)
 
     def close(self) -> None:
         """Nothing: the jobs are Slurm's."""
@@ -184,6 +215,12 @@ class SlurmLauncher:
                 break
             time.sleep(pause)
         raise LaunchError(f"{command[0]} failed: {own_words(done.stderr)}")
+
+
+def _parts(jobs: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The jobs in parts that fit on a command line."""
+    for start in range(0, len(jobs), 500):
+        yield jobs[start : start + 500]
 
 
 def environment(outer: Mapping[str, str], config: RunConfig) -> dict[str, str]:
