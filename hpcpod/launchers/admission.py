@@ -12,11 +12,9 @@ from hpcpod.errors import UserError
 from hpcpod.launchers.base import ClusterView
 from hpcpod.records import Owner
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.slots import LANE, element
 
 log = logging.getLogger(__name__)
-
-LANE = "+"
-"""Stands between the name of an array's element and the number of one of its slots."""
 
 BY_HAND = "hand-"
 """Slots that a person started without a launcher have names that begin so."""
@@ -69,7 +67,7 @@ def alive(owner: Owner, view: ClusterView, silence: Mapping[str, float]) -> bool
     that runs, so one that is not in a later view is gone. Some slots no scheduler knows:
     ``silence`` says for how many seconds each of them has shown nothing.
     """
-    if owner.slot in view.slots or owner.slot.partition(LANE)[0] in view.slots:
+    if owner.slot in view.slots or element(owner.slot) in view.slots:
         return True
     return owner.slot in silence and lives(owner.host, owner.pid, silence[owner.slot])
 

@@ -21,6 +21,7 @@ from hpcpod.pod.lane import BROKEN, Lane
 from hpcpod.pod.signals import StopFlag
 from hpcpod.pod.work import Work, failed, whole
 from hpcpod.records import Birth, Board, Order, Owner, Report, Rescore, decode
+from hpcpod.slot.lives import Lives
 from hpcpod.storage.patience import patiently
 from hpcpod.storage.run_folder import REFUSED, RunFolder
 from hpcpod.tournament.claims import take
@@ -31,6 +32,10 @@ from hpcpod.tournament.prospects import asleep
 from hpcpod.tournament.rules import Rules
 
 log = logging.getLogger("hpcpod.slot")
+
+Request = Literal["stop", "leave", "drain", "finals"]
+"""What a slot is asked for: to stop, since the run ends; to save what it does and leave; to leave
+after the round in hand; and to drop rounds, which count for nothing any more."""
 
 IDLE_SECONDS = (0.1, 5.0)
 """Shortest and longest pause between two looks at a board that has nothing to claim."""
@@ -71,6 +76,7 @@ class Slot:
         self._pace = Pace(0.5, 0.5, 15.0) if here else Pace(5.0, 30.0, 60.0)
         self._trainer = self._lane("training")
         self._scorer = self._lane("scoring") if scores_beside(config) else None
+        self._lives = Lives(folder, owner.slot, config)
         self._lanes = [lane for lane in (self._trainer, self._scorer) if lane is not None]
         self._ahead: Birth | None = None
         """What the trainer has begun before it is ordered."""
@@ -81,7 +87,7 @@ class Slot:
         self._scored: Report | None = None
         """What the training came to of the round that the scorer has."""
         self._pod: str | None = None
-        self._requests: set[str] = set()
+        self._requests: set[Request] = set()
         self._failures = 0
         self._told = self._looked = -math.inf
         self._next_look, self._pause = 0.0, IDLE_SECONDS[0]
@@ -109,10 +115,14 @@ class Slot:
         finally:
             for lane in self._lanes:
                 lane.close()
+            self._lives.save()
             with contextlib.suppress(StorageError):
                 self._folder.drop_slot(self._owner.slot)
 
     def _work(self) -> int:
+        if self._lives.hopeless:
+            log.error(self._lives.hopeless)
+            return 1
         self._tell()  # whoever claims must have shown life
         while True:
             self._heed()
@@ -139,9 +149,8 @@ class Slot:
         if now - self._looked >= self._pace.look:
             self._looked = now
             with contextlib.suppress(StorageError):
-                names = ("stop", "drain", "finals")
-                self._requests = {n for n in names if self._folder.requested(n) is not None}
-        if self._stop or "stop" in self._requests:
+                self._requests = self._read_requests()
+        if self._hurries():
             for lane in self._lanes:
                 lane.stop()
         elif "finals" in self._requests:
@@ -151,8 +160,24 @@ class Slot:
             self._ahead = self._done = None
         elif "drain" in self._requests:
             self._drop_ahead()
-        if not self._busy() and (self._stop or self._requests & {"stop", "drain"}):
+        if not self._busy() and (self._hurries() or "drain" in self._requests):
             self._next_look = 0.0
+
+    def _read_requests(self) -> set[Request]:
+        """What the run folder asks for now."""
+        ended: tuple[Request, ...] = ("stop", "finals")
+        found = {name for name in ended if self._folder.requested(name) is not None}
+        drain = self._folder.requested("drain")
+        retiring = self._folder.retiring(self._owner.slot)
+        if retiring == "now" or (drain is not None and drain.get("now")):
+            found.add("leave")
+        elif retiring or drain is not None:
+            found.add("drain")
+        return found
+
+    def _hurries(self) -> bool:
+        """Whether it saves what it does and ends, as of the last look."""
+        return bool(self._stop) or bool(self._requests & {"stop", "leave"})
 
     def _busy(self) -> bool:
         return self._done is not None or any(lane.work is not None for lane in self._lanes)
@@ -192,7 +217,7 @@ class Slot:
         if report.failure_kind:
             self._done = None
             self._deliver(report)
-        elif self._stop or "stop" in self._requests:
+        elif self._hurries():
             self._done = None
         elif self._scorer is not None and self._scorer.work is None:
             self._done, self._scored = None, report
@@ -218,6 +243,7 @@ class Slot:
             log.error("%s: its round is done again", error)
             self._drop_ahead()
             return
+        self._lives.progress()
         # A slot that fails again and again is on a bad node: it must not burn every pod.
         self._failures = self._failures + 1 if report.failure_kind in BROKEN else 0
         ahead = self._ahead
@@ -229,6 +255,7 @@ class Slot:
         claim = partial(self._folder.claim, ahead.id, self._owner)
         if ordered and not self._ending() and patiently(claim, self._stopping):
             self._ahead, self._pod = None, ahead.pod
+            self._lives.begin(ahead)
             self._unsaved = None if self._done is None else self._done[1]
         else:
             self._drop_ahead()
@@ -315,6 +342,7 @@ class Slot:
 
     def execute(self, order: Order) -> None:
         """Hand an order to the process that it is for."""
+        self._lives.begin(order)
         if isinstance(order, Rescore):
             (self._scorer or self._trainer).give(Work(order))
         else:
@@ -322,10 +350,10 @@ class Slot:
         self._told = -math.inf
 
     def _told_to_end(self) -> bool:
-        return any(self._folder.requested(name) is not None for name in ("stop", "drain"))
+        return bool(self._read_requests() & {"stop", "leave", "drain"})
 
     def _stopping(self) -> bool:
-        return bool(self._stop) or self._folder.requested("stop") is not None
+        return bool(self._stop) or bool(self._read_requests() & {"stop", "leave"})
 
     def _ending(self) -> bool:
         return bool(self._stop) or self._told_to_end()
@@ -333,6 +361,7 @@ class Slot:
     def _tell(self) -> None:
         """Show what goes on, at the slot's pace: whoever is silent is taken for dead."""
         now = time.monotonic()
+        self._lives.look()
         if now - self._told >= self._pace.tell:
             self._told = now
             place = {"job": self._owner.job, "host": self._owner.host, "pid": os.getpid()}

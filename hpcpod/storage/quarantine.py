@@ -6,12 +6,15 @@ import hashlib
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from hpcpod.errors import StorageError
+from hpcpod.errors import Corrupt, StorageError
 from hpcpod.storage.disk import Disk
+from hpcpod.storage.sealed import unsealed
 
 _REASON = ".reason"
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -24,14 +27,29 @@ class Quarantined:
 
 
 class Quarantine:
-    """A run's damaged files. Safe for any number of processes, and it never raises:
-    a damaged file is a warning in the log, whatever the filesystem says to its removal.
+    """A run's damaged files. Safe for any number of processes. A damaged file is a warning in
+    the log, never an exception, whatever the filesystem says to its removal.
     """
 
     def __init__(self, disk: Disk, root: Path) -> None:
         self._disk = disk
         self._root = root
         self._folder = root / "quarantine"
+
+    def sound(self, kind: type[_T], path: Path) -> _T | None:
+        """What a sealed file holds; None if there is none, or a damaged one, which is moved.
+
+        Raises:
+            StorageError: the filesystem refuses to be read.
+        """
+        data = self._disk.read(path)
+        if data is None:
+            return None
+        try:
+            return unsealed(kind, data, path)
+        except Corrupt as error:
+            self.move(path, str(error))
+            return None
 
     def move(self, path: Path, reason: str) -> None:
         """Take a file away, so that its name is free for a sound one."""

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcpod.errors import Corrupt
 from hpcpod.records import Checkpoint, Report, encode
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import plain
 from hpcpod.storage.quarantine import Quarantine
-from hpcpod.storage.sealed import seal, unsealed
+from hpcpod.storage.sealed import seal
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class Resumes:
         """By pod, the checkpoints that its unfinished rounds may go on from."""
         found: dict[str, list[Checkpoint]] = {}
         for path in sorted(self._root.glob("*/resume/*.json")):
-            resume = None if path.name.startswith(".") else self._read(path)
+            resume = None if path.name.startswith(".") else self._quarantine.sound(_Resume, path)
             if resume is not None:
                 found.setdefault(resume.pod, []).append(resume.checkpoint)
         return found
@@ -90,7 +89,7 @@ class Resumes:
 
     def _found(self, pod: str, round: int) -> Iterator[_Resume]:
         for path in self._paths(pod, round):
-            resume = self._read(path)
+            resume = self._quarantine.sound(_Resume, path)
             if resume is None or (resume.pod, resume.round) != (pod, round):
                 continue
             if self._holds(resume.checkpoint):
@@ -101,13 +100,3 @@ class Resumes:
 
     def _paths(self, pod: str, round: int) -> list[Path]:
         return sorted(self._folder(pod).glob(f"{round:05d}-*.json"))
-
-    def _read(self, path: Path) -> _Resume | None:
-        data = self._disk.read(path)
-        if data is None:
-            return None
-        try:
-            return unsealed(_Resume, data, path)
-        except Corrupt as error:
-            self._quarantine.move(path, str(error))
-            return None

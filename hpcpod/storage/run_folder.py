@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import time
 from collections.abc import Collection
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from hpcpod.errors import Corrupt, RunNotFound, StorageError
 from hpcpod.records import Checkpoint, Intent, Owner, Report, encode
 from hpcpod.storage.board import BoardFile, writer_id
 from hpcpod.storage.creation import FORMAT, create_folder
-from hpcpod.storage.disk import Disk, explained
+from hpcpod.storage.disk import Disk
+from hpcpod.storage.intents import Intents
 from hpcpod.storage.layout import blob_path, plain, sharded
 from hpcpod.storage.locks import Lease, file_lock, is_held
 from hpcpod.storage.quarantine import Quarantine, Quarantined
 from hpcpod.storage.resumes import Resumes
 from hpcpod.storage.sealed import seal, unseal, unsealed
+from hpcpod.storage.slots import Life, Slots, When
 from hpcpod.storage.sweep import sweep
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ LEASE_SECONDS = 90.0
 
 REFUSED = "refused"
 """The request of a slot that can do nothing for the run, with its ``reason``: a person's turn."""
-
-_T = TypeVar("_T")
 
 
 class RunFolder:
@@ -55,8 +53,9 @@ class RunFolder:
         self._quarantine = Quarantine(disk, path)
         self.board = BoardFile(disk, path / "board", self._quarantine)
         self._resumes = Resumes(disk, path / "pods", self._quarantine, self.holds)
+        self._slots = Slots(disk, path, self._quarantine)
+        self._intents = Intents(disk, path / "intents", self._quarantine)
         self._lease = Lease(path / "lease" / "coordinator", LEASE_SECONDS)
-        self._intents: list[Intent | None] = []
 
     @classmethod
     def create(
@@ -174,64 +173,32 @@ class RunFolder:
         the order. If its owner lives, the order is worked on twice, which costs time and
         nothing else: one report of an order counts.
         """
-        return self._sound(Owner, self._claim(order))
+        return self._quarantine.sound(Owner, self._claim(order))
 
     def _claim(self, order: str) -> Path:
         return sharded(self.path / "claims", order)
 
-    # Intents: a submission counts once.
+    # Intents: a submission counts once; see ``Intents``.
 
     def publish_intent(self, intent: Intent) -> bool:
-        """Announce a submission before it is made; one of those who want its number wins.
-
-        Only for the winner is the way free to submit. A winner that dies before it submits
-        leaves an intent without jobs, which is found by its token in the queue.
-        """
-        return self.disk.publish(self._intent(intent.number), seal(encode(intent)))
+        """Announce a submission before it is made; one of those who want its number wins."""
+        return self._intents.publish(intent)
 
     def intents(self) -> list[Intent]:
         """Every intent that was announced, by number; damaged ones are left out."""
-        self.intent_count()
-        return [intent for intent in self._intents if intent is not None]
+        return self._intents.all()
 
     def intent_count(self) -> int:
         """The next free number for an intent."""
-        for number in itertools.count(len(self._intents)):
-            path = self._intent(number)
-            data = self.disk.read(path)
-            if data is None:
-                return number
-            try:
-                self._intents.append(unsealed(Intent, data, path))
-            except Corrupt as error:
-                self._quarantine.copy(path, str(error))
-                self._intents.append(None)
-        raise AssertionError("unreachable")
+        return self._intents.count()
 
     def record_submission(self, number: int, job: str) -> str:
-        """Say that ``job`` carries out an intent; return the job that does.
-
-        The first one recorded wins, for ever. A job that gets another's name here is a
-        duplicate, submitted by a coordinator that didn't see the first: it must exit.
-        """
-        for _ in range(2):
-            if self.disk.publish(self._submission(number), seal({"job": job})):
-                return job
-            winner = self.submission(number)
-            if winner is not None:
-                return winner
-        raise StorageError(f"the job of intent {number} can't be recorded")
+        """Say that ``job`` carries out an intent; return the job that does, for ever."""
+        return self._intents.record(number, job)
 
     def submission(self, number: int) -> str | None:
         """The job that carries out an intent; None while none is recorded."""
-        payload = self._sound(dict[str, str], self._submission(number))
-        return None if payload is None else payload["job"]
-
-    def _intent(self, number: int) -> Path:
-        return self.path / "intents" / f"{number:06d}.json"
-
-    def _submission(self, number: int) -> Path:
-        return self.path / "intents" / f"{number:06d}.job"
+        return self._intents.submission(number)
 
     # Engines: what simulates, for scores that are compared.
 
@@ -239,7 +206,7 @@ class RunFolder:
         """The engine that computes all the ``scores`` of a kind: the first one that asked."""
         path = self._engines / (plain(scores) + ".json")
         for _ in range(2):
-            agreed = self._sound(dict[str, str], path)
+            agreed = self._quarantine.sound(dict[str, str], path)
             if agreed is not None:
                 return agreed["engine"]
             if self.disk.publish(path, seal({"engine": engine})):
@@ -263,7 +230,7 @@ class RunFolder:
 
     def requested(self, name: str) -> dict[str, Any] | None:
         """The payload of a request; None if nobody asks for it."""
-        return self._sound(dict[str, Any], self._request(name))
+        return self._quarantine.sound(dict[str, Any], self._request(name))
 
     def withdraw(self, name: str) -> None:
         """Take a request back, if there is one."""
@@ -307,40 +274,43 @@ class RunFolder:
         blobs = self.path / "blobs"
         return all(self.disk.exists(blob_path(blobs, sha256)) for sha256 in checkpoint.blobs())
 
-    # Slots: what they do right now, for those who look.
+    # Slots: what they do right now, their lives, and which of them are to retire; see ``Slots``.
 
     def write_slot(self, slot: str, status: dict[str, Any]) -> None:
         """Show what a slot does. May be lost when its machine crashes."""
-        self.disk.replace(self._slot(slot), seal(status), durable=False)
+        self._slots.write(slot, status)
 
     def slots(self) -> dict[str, dict[str, Any]]:
         """What each slot showed last, with the ``mtime`` of it (Unix time, in seconds)."""
-        shown = {}
-        for path in sorted((self.path / "slots").glob("*.json")):
-            try:
-                data = self.disk.read(path)
-                if data is not None:
-                    status = unseal(data, str(path))
-                    shown[path.stem] = {**status, "mtime": path.stat().st_mtime}
-            except (Corrupt, FileNotFoundError):
-                continue
-        return shown
+        return self._slots.all()
 
     def silence(self, slot: str) -> float:
         """Seconds since a slot showed something; infinite if it never did, or is gone."""
-        path = self._slot(slot)
-        with explained("look at", path):
-            try:
-                return time.time() - path.stat().st_mtime
-            except FileNotFoundError:
-                return math.inf
+        return self._slots.silence(slot)
 
     def drop_slot(self, slot: str) -> None:
-        """Forget a slot that is gone."""
-        self.disk.remove(self._slot(slot))
+        """Forget what a slot that is gone did."""
+        self._slots.drop(slot)
 
-    def _slot(self, slot: str) -> Path:
-        return self.path / "slots" / (plain(slot) + ".json")
+    def retire(self, slot: str, when: When, why: str) -> None:
+        """Ask the element of a slot to retire; asking again may only hasten it."""
+        self._slots.retire(slot, when, why)
+
+    def retiring(self, slot: str) -> When | None:
+        """When the element of a slot is to retire; None if nobody asks for it."""
+        return self._slots.retiring(slot)
+
+    def save_life(self, slot: str, life: Life) -> None:
+        """Say where a slot's lives stand. May be lost when its machine crashes."""
+        self._slots.save_life(slot, life)
+
+    def life(self, slot: str) -> Life | None:
+        """Where a slot's lives stand; None if it had none."""
+        return self._slots.life(slot)
+
+    def lives(self) -> dict[str, Life]:
+        """Of every slot that the run has had, where its lives stand."""
+        return self._slots.lives()
 
     # Locks: efficiency, never correctness.
 
@@ -384,14 +354,3 @@ class RunFolder:
         blob that no report names yet is protected by its age alone.
         """
         return sweep(self.disk, self.path, frozenset(keep), time.time() - older_than_seconds)
-
-    def _sound(self, kind: type[_T], path: Path) -> _T | None:
-        """What a file holds; None if there is none, or a damaged one, which is moved."""
-        data = self.disk.read(path)
-        if data is None:
-            return None
-        try:
-            return unsealed(kind, data, path)
-        except Corrupt as error:
-            self._quarantine.move(path, str(error))
-            return None

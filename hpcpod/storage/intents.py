@@ -1,0 +1,74 @@
+"""Submissions that were announced before they were made: each counts once."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+from hpcpod.errors import Corrupt, StorageError
+from hpcpod.records import Intent, encode
+from hpcpod.storage.disk import Disk
+from hpcpod.storage.quarantine import Quarantine
+from hpcpod.storage.sealed import seal, unsealed
+
+
+class Intents:
+    """The intents of a run, by number, and the job that carries out each of them."""
+
+    def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._quarantine = quarantine
+        self._known: list[Intent | None] = []
+
+    def publish(self, intent: Intent) -> bool:
+        """Announce a submission before it is made; one of those who want its number wins.
+
+        Only for the winner is the way free to submit. A winner that dies before it submits
+        leaves an intent without jobs, which is found by its token in the queue.
+        """
+        return self._disk.publish(self._intent(intent.number), seal(encode(intent)))
+
+    def all(self) -> list[Intent]:
+        """Every intent that was announced, by number; damaged ones are left out."""
+        self.count()
+        return [intent for intent in self._known if intent is not None]
+
+    def count(self) -> int:
+        """The next free number for an intent."""
+        for number in itertools.count(len(self._known)):
+            path = self._intent(number)
+            data = self._disk.read(path)
+            if data is None:
+                return number
+            try:
+                self._known.append(unsealed(Intent, data, path))
+            except Corrupt as error:
+                self._quarantine.copy(path, str(error))
+                self._known.append(None)
+        raise AssertionError("unreachable")
+
+    def record(self, number: int, job: str) -> str:
+        """Say that ``job`` carries out an intent; return the job that does.
+
+        The first one recorded wins, for ever. A job that gets another's name here is a
+        duplicate, submitted by a coordinator that didn't see the first: it must exit.
+        """
+        for _ in range(2):
+            if self._disk.publish(self._submission(number), seal({"job": job})):
+                return job
+            winner = self.submission(number)
+            if winner is not None:
+                return winner
+        raise StorageError(f"the job of intent {number} can't be recorded")
+
+    def submission(self, number: int) -> str | None:
+        """The job that carries out an intent; None while none is recorded."""
+        payload = self._quarantine.sound(dict[str, str], self._submission(number))
+        return None if payload is None else payload["job"]
+
+    def _intent(self, number: int) -> Path:
+        return self._folder / f"{number:06d}.json"
+
+    def _submission(self, number: int) -> Path:
+        return self._folder / f"{number:06d}.job"

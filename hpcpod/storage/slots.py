@@ -1,0 +1,147 @@
+"""What a run folder says of slots: what each does now, its lives, and whether it is to retire."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from hpcpod.errors import Corrupt
+from hpcpod.records import encode
+from hpcpod.storage.disk import Disk, explained
+from hpcpod.storage.layout import plain, sharded
+from hpcpod.storage.quarantine import Quarantine
+from hpcpod.storage.sealed import seal, unseal, unsealed
+
+LANE = "+"
+"""Stands between the name of an array's element and the number of one of its slots."""
+
+When = Literal["now", "round"]
+"""When a slot is to retire: at once, with a checkpoint, or after the round in hand."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Where an order stood when a life of a slot began with it."""
+
+    pod: str
+    round: int = 0
+    """The round to train; 0 if it is only scored."""
+    env_steps: int = 0
+    """Steps of experience in the furthest checkpoint that it could go on from; 0 for none."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """A slot's lives so far. One ends when its process does, in whatever way; the next begins when
+    the scheduler has started the slot again."""
+
+    restarts: int = 0
+    """How often the scheduler has started it again (SLURM_RESTART_COUNT)."""
+    in_vain: int = 0
+    """Lives in a row before this one that brought the run no further."""
+    progress: bool = False
+    """Whether this one has."""
+    seconds: float = 0.0
+    """Alive, over all lives."""
+    gpus: float = 0.0
+    """GPUs that it has; a part of one, if slots share it."""
+    cpus: int = 1
+    """Cores that it has."""
+    began: float = 0.0
+    """Unix time at which the first one began, in seconds."""
+    orders: Mapping[str, Begun] = field(default_factory=dict)
+    """What this one has begun, by the order's name."""
+
+
+def element(slot: str) -> str:
+    """The job's, or array element's, name of a slot, which may be one of several in it."""
+    return slot.partition(LANE)[0]
+
+
+class Slots:
+    """The slots of a run. What a slot shows and its lives have it as their one writer."""
+
+    def __init__(self, disk: Disk, root: Path, quarantine: Quarantine) -> None:
+        """``root`` is the run folder."""
+        self._disk = disk
+        self._root = root
+        self._quarantine = quarantine
+
+    def write(self, slot: str, status: dict[str, Any]) -> None:
+        """Show what a slot does. May be lost when its machine crashes."""
+        self._disk.replace(self._status(slot), seal(status), durable=False)
+
+    def all(self) -> dict[str, dict[str, Any]]:
+        """What each slot showed last, with the ``mtime`` of it (Unix time, in seconds)."""
+        shown = {}
+        for path in sorted((self._root / "slots").glob("*.json")):
+            try:
+                data = self._disk.read(path)
+                if data is not None:
+                    status = unseal(data, str(path))
+                    shown[path.stem] = {**status, "mtime": path.stat().st_mtime}
+            except (Corrupt, FileNotFoundError):
+                continue
+        return shown
+
+    def silence(self, slot: str) -> float:
+        """Seconds since a slot showed something; infinite if it never did, or is gone."""
+        path = self._status(slot)
+        with explained("look at", path):
+            try:
+                return time.time() - path.stat().st_mtime
+            except FileNotFoundError:
+                return math.inf
+
+    def drop(self, slot: str) -> None:
+        """Forget what a slot that is gone did."""
+        self._disk.remove(self._status(slot))
+
+    def retire(self, slot: str, when: When, why: str) -> None:
+        """Ask the element of a slot to retire; asking again may only hasten it."""
+        if self.retiring(slot) != "now":
+            self._disk.replace(self._marker(slot), seal({"when": when, "why": why}))
+
+    def retiring(self, slot: str) -> When | None:
+        """When the element of a slot is to retire; None if nobody asks for it."""
+        payload = self._quarantine.sound(dict[str, str], self._marker(slot))
+        if payload is None:
+            return None
+        return "now" if payload.get("when") == "now" else "round"
+
+    def save_life(self, slot: str, life: Life) -> None:
+        """Say where a slot's lives stand. May be lost when its machine crashes."""
+        self._disk.replace(self._life(slot), seal(encode(life)), durable=False)
+
+    def life(self, slot: str) -> Life | None:
+        """Where a slot's lives stand; None if it had none, or a crash has torn what it said."""
+        return self._read_life(self._life(slot))
+
+    def lives(self) -> dict[str, Life]:
+        """Of every slot that the run has had, where its lives stand."""
+        found = {}
+        for path in sorted((self._root / "lives").glob("*/[!.]*.json")):
+            life = self._read_life(path)
+            if life is not None:
+                found[path.stem] = life
+        return found
+
+    def _read_life(self, path: Path) -> Life | None:
+        data = self._disk.read(path)
+        try:
+            return None if data is None else unsealed(Life, data, path)
+        except Corrupt:
+            return None
+
+    def _status(self, slot: str) -> Path:
+        return self._root / "slots" / (plain(slot) + ".json")
+
+    def _marker(self, slot: str) -> Path:
+        return self._root / "control" / "retire" / (plain(element(slot)) + ".json")
+
+    def _life(self, slot: str) -> Path:
+        return sharded(self._root / "lives", slot, ".json")

@@ -1,0 +1,51 @@
+"""What a run folder says of slots: who is to retire, and the lives that each has had."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.slots import Begun, Life
+
+LIFE = Life(3, 1, False, 61.5, 0.5, 4, 1.7e9, {"p1-00001-1": Begun("p1", 1, 512)})
+
+
+def test_whoever_is_asked_to_retire_knows_when_and_asking_again_only_hastens_it(
+    run: RunFolder,
+) -> None:
+    assert run.retiring("7_3") is None
+    run.retire("7_3", "round", "the night is over")
+    assert run.retiring("7_3") == "round"
+    assert run.retiring("7_30") is None
+    run.retire("7_3", "now", "others wait")
+    run.retire("7_3", "round", "never mind")
+    assert run.retiring("7_3") == "now"
+
+
+def test_slots_that_share_an_element_retire_together(run: RunFolder) -> None:
+    run.retire("7_3", "now", "others wait")
+    assert run.retiring("7_3+0") == run.retiring("7_3+1") == "now"
+    run.retire("8_1+1", "round", "others wait")
+    assert run.retiring("8_1+0") == run.retiring("8_1") == "round"
+
+
+def test_a_damaged_marker_asks_for_nothing_and_is_set_aside(run: RunFolder) -> None:
+    run.retire("7_3", "now", "others wait")
+    (run.path / "control" / "retire" / "7_3.json").write_bytes(b"half of")
+    assert run.retiring("7_3") is None
+    assert "control+retire+7_3.json" in run.quarantined()[0].name
+
+
+def test_lives_are_kept_by_slot_and_a_torn_one_is_passed_over(run: RunFolder) -> None:
+    assert run.life("7_3") is None
+    assert run.lives() == {}
+    run.save_life("7_3", Life())
+    run.save_life("7_3", LIFE)
+    run.save_life("7_4+1", replace(LIFE, gpus=8.0))
+    assert run.life("7_3") == LIFE
+    assert run.lives() == {"7_3": LIFE, "7_4+1": replace(LIFE, gpus=8.0)}
+    (path,) = (run.path / "lives").glob("*/7_3.json")
+    path.write_bytes(b"")  # the machine has crashed
+    assert run.life("7_3") is None
+    assert list(run.lives()) == ["7_4+1"]
+    assert run.quarantined() == []
