@@ -78,4 +78,6 @@ def _minutes(word: str, text: str) -> tuple[int, int]:
 
 
 def _explained(text: str) -> str:
-    return f"{text!r} is no time of the week: write such as 'mon-fri 08:00-18:00', 'sat,sun', '18-8'"
+    return (
+        f"{text!r} is no time of the week: write such as 'mon-fri 08:00-18:00', 'sat,sun', '18-8'"
+    )

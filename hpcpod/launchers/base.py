@@ -152,6 +152,15 @@ class Launcher(Protocol):
         """End these jobs: each gets its signal first and may checkpoint."""
         ...
 
+    def close(self) -> None:
+        """Let go: what lives only as long as this process is ended; Slurm's jobs live on."""
+        ...
+
+
+@runtime_checkable
+class QueueLauncher(Launcher, Protocol):
+    """A launcher whose slots wait in a queue, come back to it, and can be told something."""
+
     def signal(self, jobs: Sequence[str]) -> None:
         """Have these running slots look at once whether they are to retire."""
         ...
@@ -166,10 +175,6 @@ class Launcher(Protocol):
 
     def release(self, jobs: Sequence[str]) -> None:
         """Have these jobs, which wait after a requeue, start as soon as there is room."""
-        ...
-
-    def close(self) -> None:
-        """Let go: what lives only as long as this process is ended; Slurm's jobs live on."""
         ...
 
 

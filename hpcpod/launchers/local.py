@@ -130,18 +130,6 @@ class LocalLauncher:
                 process.popen.kill()
                 process.popen.wait()
 
-    def signal(self, jobs: Sequence[str]) -> None:
-        """See ``Launcher.signal``."""
-        for job in jobs:
-            if job in self._processes:
-                self._processes[job].popen.send_signal(signal.SIGUSR2)
-
-    def throttle(self, array: str, limit: int) -> None:
-        """Nothing: no slot waits for another here."""
-
-    def release(self, jobs: Sequence[str]) -> None:
-        """Nothing: no slot is requeued here."""
-
     def close(self) -> None:
         """End every slot."""
         self.cancel(list(self._processes))

@@ -1,4 +1,4 @@
-"""When to submit again after a failure: later and later, and then not before a person has looked."""
+"""When to submit again after a failure: later and later, then not before a person has looked."""
 
 from __future__ import annotations
 
@@ -52,15 +52,16 @@ class Brakes:
 
     def wait(self, now: float) -> float:
         """Seconds until the next submission may be made; 0 if it may be now."""
-        until = max(
-            self.refusals.last + self._delay(self.refusals.count),
-            self.last_start + self._delay(self.failed_starts),
+        failures = (
+            (self.refusals.count, self.refusals.last),
+            (self.failed_starts, self.last_start),
         )
-        # A clock that was set back must not stop a run for longer than its longest delay.
-        return min(max(0.0, until - now), max(self.delays, default=0.0))
+        return max(self._left(count, now - last) for count, last in failures)
 
-    def _delay(self, failures: int) -> float:
-        return self.delays[min(failures, len(self.delays) - 1)] if self.delays else 0.0
+    def _left(self, failures: int, since: float) -> float:
+        delay = self.delays[min(failures, len(self.delays) - 1)] if self.delays else 0.0
+        # A clock that was set back must not make the delay longer.
+        return min(max(0.0, delay - since), delay)
 
 
 def failed_starts(

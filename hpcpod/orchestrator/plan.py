@@ -37,7 +37,7 @@ class Observed:
     """The job that counts for an intent, by the intent's number."""
     leaving: frozenset[str] = frozenset()
     """Slots that have been told to retire."""
-    brakes: Brakes = Brakes()
+    brakes: Brakes = field(default_factory=Brakes)
     """What has failed lately."""
     largest: int | None = None
     """How many elements one array may have; None: any number."""
@@ -173,7 +173,7 @@ def _resize(observed: Observed, fitting: Fit, wanted: int) -> Iterator[Action]:
     back by a throttle of ours."""
     for array, limit in (fitting.throttles or {}).items():
         yield Throttle(array, limit)
-    why = f"{wanted} slots are wanted now"
+    why = f"no more than {wanted} are wanted now"
     yield from _cancel(fitting.superfluous, why)
     for chosen, at_once in ((fitting.retire, True), (fitting.retire_later, False)):
         names = tuple(job.slot for job in chosen if job.slot not in observed.leaving)
@@ -239,10 +239,10 @@ def _coordinator(observed: Observed, new: NewIntent) -> Iterator[Action]:
     """One coordinator that waits for the end of the one that runs, whatever ends that."""
     if not observed.coordinated:
         return
-    waiting = sorted(
-        (job for job in observed.cluster.jobs if (job.kind, job.state) == ("coordinator", "pending")),
-        key=lambda job: (job.submission not in observed.submitted.values(), job.job),
-    )
+    known = set(observed.submitted.values())
+    jobs = [job for job in observed.cluster.jobs if job.kind == "coordinator"]
+    waiting = [job for job in jobs if job.state == "pending"]
+    waiting.sort(key=lambda job: (job.submission not in known, job.job))
     yield from _cancel(waiting[1:], "another coordinator waits already")
     if waiting:
         return

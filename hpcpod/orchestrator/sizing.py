@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from hpcpod.launchers.admission import LANE
 from hpcpod.launchers.base import ClusterView, JobView
 from hpcpod.records import Board, Owner
+from hpcpod.storage.slots import element
 from hpcpod.tournament.prospects import by_prospects, protected
 
 
@@ -128,7 +128,7 @@ class Chooser:
         births = {pod.birth.id: pod.id for pod in board.living if pod.birth is not None}
         rescores = {order.id for order in board.rescores.values()}
         for order, owner in claims.items():
-            slot = owner.slot.partition(LANE)[0]
+            slot = element(owner.slot)
             pod = births.get(order)
             # A score on fresh seeds is what the run waits for.
             rank = -1 if order in rescores else ranks.get(pod or "", len(ranks))

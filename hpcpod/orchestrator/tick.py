@@ -15,7 +15,7 @@ from hpcpod.config.schedule import scheduled
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import LaunchError
 from hpcpod.launchers.admission import BY_HAND
-from hpcpod.launchers.base import ClusterView, Launcher
+from hpcpod.launchers.base import ClusterView, Launcher, QueueLauncher
 from hpcpod.orchestrator.brakes import DELAYS, Brakes, Refusals, failed_starts
 from hpcpod.orchestrator.plan import (
     Action,
@@ -24,7 +24,6 @@ from hpcpod.orchestrator.plan import (
     Observed,
     Pause,
     Record,
-    Release,
     Retire,
     Submit,
     Throttle,
@@ -34,6 +33,7 @@ from hpcpod.orchestrator.sizing import Bounds
 from hpcpod.records import Board, Intent
 from hpcpod.storage.patience import PAUSES
 from hpcpod.storage.run_folder import REFUSED, RunFolder
+from hpcpod.storage.slots import When
 from hpcpod.tournament.leaderboard import needed_checkpoints, orders
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
@@ -103,7 +103,7 @@ class Orchestrator:
         slots = [job for job in observed.cluster.jobs if job.kind == "slots"]
         self.drained = observed.draining and not slots
         idle = all(isinstance(action, Merge) for action in actions)
-        jobs = {(job.job, job.state) for job in observed.cluster.jobs}
+        jobs = {(job.job, str(job.state)) for job in observed.cluster.jobs}
         self.quiet = idle and self._before == jobs
         self._before = jobs
         self._prune()
@@ -213,23 +213,24 @@ class Orchestrator:
         elif isinstance(action, Cancel):
             log.info("ending %d jobs: %s", len(action.jobs), action.why)
             launcher.cancel(action.jobs)
-        elif isinstance(action, Throttle):
-            log.info("array %s: %s of it may run at once", action.array, action.limit or "all")
-            launcher.throttle(action.array, action.limit)
-        elif isinstance(action, Release):
-            launcher.release(action.jobs)
         elif isinstance(action, Retire):
             self._retire(action, launcher)
-        else:
+        elif isinstance(action, Submit):
             self._submit(action, launcher)
+        elif isinstance(launcher, QueueLauncher):
+            if isinstance(action, Throttle):
+                log.info("array %s: %s may run at once", action.array, action.limit or "all")
+                launcher.throttle(action.array, action.limit)
+            else:
+                launcher.release(action.jobs)
         return None
 
     def _retire(self, action: Retire, launcher: Launcher) -> None:
-        when = "now" if action.at_once else "round"
+        when: When = "now" if action.at_once else "round"
         log.info("%d slots are to leave (%s): %s", len(action.slots), when, action.why)
         for slot in action.slots:
-            self._folder.retire(slot, "now" if action.at_once else "round", action.why)
-        if action.at_once:
+            self._folder.retire(slot, when, action.why)
+        if action.at_once and isinstance(launcher, QueueLauncher):
             launcher.signal(action.slots)
 
     def _submit(self, action: Submit, launcher: Launcher) -> None:

@@ -228,6 +228,18 @@ class RunFolder:
         """Ask for something, such as ``stop``; asking again changes nothing."""
         self.disk.publish(self._request(name), seal(payload or {}))
 
+    def replace_request(self, name: str, payload: dict[str, Any]) -> None:
+        """Ask for something that may be asked for again with other words; never of a name that
+        ``request`` uses."""
+        self.disk.replace(self._request(name), seal(payload))
+
+    def control_changed(self) -> int:
+        """A number that changes with every request that comes or goes; 0 without any."""
+        try:
+            return (self.path / "control").stat().st_mtime_ns
+        except OSError:
+            return 0
+
     def requested(self, name: str) -> dict[str, Any] | None:
         """The payload of a request; None if nobody asks for it."""
         return self._quarantine.sound(dict[str, Any], self._request(name))
@@ -299,6 +311,10 @@ class RunFolder:
     def retiring(self, slot: str) -> When | None:
         """When the element of a slot is to retire; None if nobody asks for it."""
         return self._slots.retiring(slot)
+
+    def retirees(self) -> set[str]:
+        """The elements that have ever been asked to retire."""
+        return self._slots.retirees()
 
     def save_life(self, slot: str, life: Life) -> None:
         """Say where a slot's lives stand. May be lost when its machine crashes."""

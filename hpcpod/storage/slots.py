@@ -113,6 +113,10 @@ class Slots:
             return None
         return "now" if payload.get("when") == "now" else "round"
 
+    def retirees(self) -> set[str]:
+        """The elements that have ever been asked to retire."""
+        return {path.stem for path in (self._root / "control" / "retire").glob("[!.]*.json")}
+
     def save_life(self, slot: str, life: Life) -> None:
         """Say where a slot's lives stand. May be lost when its machine crashes."""
         self._disk.replace(self._life(slot), seal(encode(life)), durable=False)

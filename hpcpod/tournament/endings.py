@@ -82,7 +82,6 @@ def advance(
     *,
     now: float,
     stop: str | None,
-    failure: str,
 ) -> Board:
     """The board after what its scores, its limits and the user ask for.
 
@@ -91,7 +90,7 @@ def advance(
     if any(score.passed for score in board.confirmed):
         return finish(board, "target", now)
     if stop is not None:
-        return finish(board, board.stop_reason or stop, now, failure)
+        return finish(board, board.stop_reason or stop, now)
     if board.phase == "running":
         return _run_on(board, config, now)
     if board.rescores:

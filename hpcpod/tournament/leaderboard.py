@@ -61,7 +61,6 @@ def fold(
     now: float,
     lost: Collection[str] = (),
     stop: str | None = None,
-    failure: str = "",
     size: int | None = None,
 ) -> Board:
     """The board after a merge.
@@ -73,7 +72,6 @@ def fold(
         now: Unix time in seconds.
         lost: ids of orders whose slots are gone; they are given out again.
         stop: end the run now, for this reason.
-        failure: why it is given up, if that is the reason, in one sentence.
         size: how many pods may be in training at once; None leaves it as it is.
 
     Returns:
@@ -94,7 +92,7 @@ def fold(
         merged = _evolve(merged, births, rules)
     if len(merged.living) < len(board.living):
         return finish(merged, "failed", now, _why_hopeless(merged))
-    return advance(merged, board, rules.config, now=now, stop=stop, failure=failure)
+    return advance(merged, board, rules.config, now=now, stop=stop)
 
 
 def orders(board: Board) -> list[Order]:

@@ -52,7 +52,6 @@ def merge(
     *,
     lost: Collection[str] = (),
     stop: str | None = None,
-    failure: str = "",
     at_work: bool = False,
     size: int | None = None,
 ) -> Board:
@@ -63,7 +62,6 @@ def merge(
         rules: the run's updater, generator and limits.
         lost: ids of orders whose slots are gone.
         stop: end the run for this reason.
-        failure: why it is given up, if that is the reason, in one sentence.
         at_work: a slot has an order in hand: a run that has not begun begins.
         size: how many pods may be in training at once; None leaves it as it is.
 
@@ -75,9 +73,7 @@ def merge(
         now = time.time()
         old = begin(old, now) if at_work else old
         gone = {*lost, *broken}
-        return fold(
-            old, reports, rules, now=now, lost=gone, stop=stop, failure=failure, size=size
-        )
+        return fold(old, reports, rules, now=now, lost=gone, stop=stop, size=size)
 
     with folder.merge_lock(LOCK_SECONDS):
         board = _merge(folder, folded)

@@ -229,16 +229,6 @@ def test_a_confirmation_that_is_open_at_the_limit_is_heard_first() -> None:
     assert [o.id for o in orders(missed)] == ["p0003-final0-1", "p0004-final0-1"]
 
 
-def test_a_run_that_is_given_up_says_why_whatever_it_ends_by() -> None:
-    why = "nobody came"
-    given_up = fold(play(rules(4), 1), [], rules(4), now=9.0, stop="failed", failure=why)
-    assert (given_up.stop_reason, given_up.failure) == ("failed", why)
-    game, board = in_finals()
-    given_up = fold(board, [], game, now=9.0, stop="failed", failure=why)
-    assert (given_up.stop_reason, given_up.failure) == ("rounds", why)
-    assert fold(board, [], game, now=9.0, stop="user").failure == ""
-
-
 # --- the finals ----------------------------------------------------------------------------
 
 

@@ -1,0 +1,178 @@
+"""Acting on a plan counts once, whoever else acts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+
+from hpcpod.launchers.base import ClusterView, JobView
+from hpcpod.orchestrator import tick
+from hpcpod.orchestrator.tick import Orchestrator, needed_blobs
+from hpcpod.pod.__main__ import prepare
+from hpcpod.pod.evaluator import Stopped
+from hpcpod.pod.round import Watch
+from hpcpod.records import Intent
+from tests.pod.rounds import first_birth, onward, train
+from tests.slots import ROOT
+from tests.small_runs import AGENTS, create
+
+STARTED: list[subprocess.Popen[bytes]] = []
+
+
+class SleepingLauncher:
+    """A scheduler whose jobs are processes that sleep, found again by what they are called.
+
+    Like Slurm's, its queue outlives whoever submitted, and shows a job only after a while.
+    """
+
+    def __init__(self, queue: Path, places: int) -> None:
+        self._queue = queue
+        self.places = places
+
+    def submit(self, intent: Intent) -> str:
+        submission = f"{os.getpid()}-{time.monotonic_ns()}"
+        time.sleep(0.03)
+        for index in range(intent.count):
+            process = subprocess.Popen(["sleep", "300"], start_new_session=True)
+            STARTED.append(process)
+            name = f"{intent.token},{submission},{index},{process.pid}"
+            (self._queue / name).touch()
+        return submission
+
+    def observe(self, patience: float | None = None) -> ClusterView:
+        return ClusterView(tuple(self._view(path) for path in sorted(self._queue.iterdir())))
+
+    def cancel(self, jobs: Sequence[str]) -> None:
+        for path in self._queue.iterdir():
+            if self._view(path).job in jobs:
+                os.kill(int(path.name.split(",")[3]), signal.SIGKILL)
+                path.unlink(missing_ok=True)  # as with scancel, another may have been faster
+
+    def close(self) -> None:
+        pass
+
+    @staticmethod
+    def _view(path: Path) -> JobView:
+        token, submission, index, _ = path.name.split(",")
+        slot = f"{submission}_{index}"
+        return JobView(slot, slot, "slots", "running", token, "", submission)
+
+
+TICKER = """
+import sys, time
+from pathlib import Path
+from hpcpod.orchestrator.tick import Orchestrator
+from hpcpod.storage.run_folder import RunFolder
+from tests.orchestrator.test_acting import SleepingLauncher
+run, queue = sys.argv[1:]
+ticking = Orchestrator(RunFolder.open(run), SleepingLauncher(Path(queue), 3))
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(10):
+    ticking.tick()
+"""
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[Path]:
+    """The folder of a ``SleepingLauncher``; its jobs end with the test."""
+    (tmp_path / "queue").mkdir()
+    yield tmp_path / "queue"
+    for path in (tmp_path / "queue").iterdir():
+        os.kill(int(path.name.split(",")[3]), signal.SIGKILL)
+    while STARTED:
+        STARTED.pop().wait()
+
+
+def test_two_coordinators_at_once_never_double_the_population(tmp_path: Path, queue: Path) -> None:
+    folder = create(tmp_path, "ppo", "dqn", population={"pods": {"min": 2, "max": 4}})
+    command = [sys.executable, "-c", TICKER, str(folder.path), str(queue)]
+    with ExitStack() as stack:
+        tickers = [
+            stack.enter_context(subprocess.Popen(command, stdin=PIPE, stdout=PIPE, cwd=ROOT))
+            for _ in range(2)
+        ]
+        for ticker in tickers:
+            assert ticker.stdout is not None and ticker.stdout.readline() == b"ready\n"
+        for ticker in tickers:
+            assert ticker.stdin is not None
+            ticker.stdin.write(b"go\n")
+            ticker.stdin.flush()
+        assert [ticker.wait(120) for ticker in tickers] == [0, 0]
+    assert len(list(queue.iterdir())) == 3
+    assert [intent.count for intent in folder.intents()] == [3]
+
+
+def test_a_coordinator_killed_between_intent_and_job_is_made_up_for_once(
+    tmp_path: Path, queue: Path
+) -> None:
+    folder = create(tmp_path, "ppo", "dqn")
+    launcher = SleepingLauncher(queue, 2)
+    folder.publish_intent(Intent(0, "t0k3n", "slots", 2))
+    for _ in range(3):
+        Orchestrator(folder, launcher).tick()
+    assert {view.token for view in launcher.observe().jobs} == {"t0k3n"}
+    assert len(launcher.observe().jobs) == 2
+
+
+def test_a_coordinator_killed_between_job_and_record_is_made_up_for_by_the_record(
+    tmp_path: Path, queue: Path
+) -> None:
+    folder = create(tmp_path, "ppo", "dqn")
+    launcher = SleepingLauncher(queue, 2)
+    folder.publish_intent(Intent(0, "t0k3n", "slots", 2))
+    submission = launcher.submit(folder.intents()[0])
+    Orchestrator(folder, launcher).tick()
+    assert folder.submission(0) == submission
+    assert len(launcher.observe().jobs) == 2
+
+
+def test_slots_that_die_at_once_are_replaced_a_few_times_and_then_the_run_is_paused(
+    tmp_path: Path, queue: Path
+) -> None:
+    folder = create(tmp_path)
+    launcher = SleepingLauncher(queue, 1)
+    ticking = Orchestrator(folder, launcher)
+    for _ in range(3):
+        assert ticking.tick().phase == "running"
+        launcher.cancel([view.job for view in launcher.observe().jobs])
+    assert ticking.tick().phase == "running"
+    assert folder.requested("drain") == {
+        "reason": "3 submissions in a row ended without any progress; see `hpcpod logs`"
+    }
+    ticking.tick()
+    assert ticking.drained
+    assert launcher.observe().jobs == ()
+
+
+def test_pruning_keeps_what_boards_and_unfinished_rounds_need(
+    tmp_path: Path, queue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A round longer than the age at which blobs are pruned, with its replay in segments.
+    agents = {"dqn": {**AGENTS["dqn"], "buffer_size": 10_000}}
+    folder = create(tmp_path, "dqn", agents=agents)
+    birth = first_birth(folder)
+    stops = iter([False, True])
+    with pytest.raises(Stopped):
+        prepare(folder).execute(birth, "here", Watch(lambda: next(stops)))
+    resume = folder.latest_resume(birth.pod, 1)
+    assert resume is not None and resume.segments
+    dust = folder.blobs.put({}, {"nobody": "needs this"})
+    assert needed_blobs(folder) == set(resume.blobs())
+    monkeypatch.setattr(tick, "PRUNE_SECONDS", 0.0)
+    monkeypatch.setattr(tick, "DUST_SECONDS", 0.0)
+    time.sleep(0.05)
+    Orchestrator(folder, SleepingLauncher(queue, 1)).tick()
+    assert not folder.blobs.has(dust)
+    assert all(folder.blobs.has(blob) for blob in resume.blobs())
+    report = train(folder, birth)
+    train(folder, onward(birth, report))
