@@ -84,6 +84,11 @@ class Between:
         return f"between {self.low} and {self.high}"
 
 
+Natural = Annotated[int, AtLeast(0)]
+Count = Annotated[int, AtLeast(1)]
+Positive = Annotated[float, Above(0)]
+
+
 @cache
 def hints(cls: Any) -> dict[str, Any]:
     """The types of a dataclass's fields, with their limits."""
