@@ -24,6 +24,7 @@ from pathlib import Path
 
 SBIN = "/usr/sbin"
 """Where Debian puts the daemons; not in an ordinary user's PATH."""
+CONTROLLER = "slurmctld"
 REQUEUE_SECONDS = 5
 """cred_expire: a requeued job starts again one second after it; less than 5 means 120."""
 
@@ -55,7 +56,7 @@ class SlurmCluster:
         self.options = options
         self.conf = folder / "slurm.conf"
         self.start_seconds = 0.0
-        self._daemons: list[subprocess.Popen[bytes]] = []
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
 
     @classmethod
     @contextmanager
@@ -107,6 +108,34 @@ class SlurmCluster:
         self.run("scancel", "--quiet", "--partition=high", check=False)
         self.wait("the queue to be empty", lambda: not self.run("squeue", "-h").strip(), seconds)
 
+    @property
+    def nodes(self) -> list[str]:
+        """The names of the nodes."""
+        return [f"dgx{number}" for number in range(1, self.options.nodes + 1)]
+
+    def start_daemon(self, name: str) -> None:
+        """Start ``slurmctld``, or the slurmd of a node by the node's name. It need not be up yet."""
+        words = ("slurmctld", "-D") if name == CONTROLLER else ("slurmd", "-D", "-N", name)
+        self._daemons[name] = subprocess.Popen(
+            words,
+            env=self.env(),
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the tests, not for the daemons.
+        )
+
+    def kill_daemon(self, name: str) -> None:
+        """SIGKILL, as when its machine's memory ran out: it saves nothing. Jobs live on."""
+        self._daemons[name].kill()
+        self._daemons[name].wait()
+
+    def set_node(self, node: str, state: str) -> None:
+        """``down``, ``drain`` or ``resume``, as an administrator does it."""
+        reason = () if state == "resume" else ("Reason=test",)
+        self.run("scontrol", "update", f"NodeName={node}", f"State={state}", *reason)
+
     def processes(self) -> list[int]:
         """Every process of this cluster: its daemons, and its jobs by their environment."""
         mark = f"SLURM_CONF={self.conf}".encode()
@@ -119,9 +148,9 @@ class SlurmCluster:
             # No controller, or a job that will not end: the sweep below ends it.
             with suppress(TimeoutError, RuntimeError, subprocess.TimeoutExpired):
                 self.drained(self.options.kill_seconds + 10)
-        for daemon in reversed(self._daemons):
+        for daemon in reversed(self._daemons.values()):
             daemon.terminate()
-        for daemon in reversed(self._daemons):
+        for daemon in reversed(self._daemons.values()):
             _ended(daemon)
         self._daemons.clear()
         deadline = time.monotonic() + 10
@@ -135,29 +164,16 @@ class SlurmCluster:
     def _start(self) -> None:
         began = time.monotonic()
         self._write_files()
-        self._spawn("slurmctld", "-D")
+        self.start_daemon(CONTROLLER)
         self.wait(
             "slurmctld (see log/slurmctld.log)",
             lambda: "is UP" in self.run("scontrol", "ping", check=False),
         )
-        for node in range(1, self.options.nodes + 1):
-            self._spawn("slurmd", "-D", "-N", f"dgx{node}")
+        for node in self.nodes:
+            self.start_daemon(node)
         idle = ("sinfo", "-h", "-N", "-p", "low", "-t", "idle", "-o", "%N")
         self.wait("idle nodes", lambda: len(self.run(*idle).split()) == self.options.nodes)
         self.start_seconds = time.monotonic() - began
-
-    def _spawn(self, *command: str) -> None:
-        self._daemons.append(
-            subprocess.Popen(
-                command,
-                env=self.env(),
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the tests, not for the daemons.
-            )
-        )
 
     def _write_files(self) -> None:
         options, folder = self.options, self.folder
