@@ -25,8 +25,6 @@ from pathlib import Path
 SBIN = "/usr/sbin"
 """Where Debian puts the daemons; not in an ordinary user's PATH."""
 CONTROLLER = "slurmctld"
-REQUEUE_SECONDS = 5
-"""cred_expire: a requeued job starts again one second after it; less than 5 means 120."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,8 @@ class Options:
     cpus: int = 16
     grace_seconds: int = 0
     """GraceTime of the partition ``low``: how long a preempted job may live on."""
+    requeue_seconds: int = 5
+    """cred_expire: a requeued job starts again one second after it; less than 5 means 120."""
     kill_seconds: int = 5
     """KillWait: from SIGTERM to SIGKILL."""
     extra: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ class SlurmCluster:
         return [f"dgx{number}" for number in range(1, self.options.nodes + 1)]
 
     def start_daemon(self, name: str) -> None:
-        """Start ``slurmctld``, or the slurmd of a node by the node's name. It need not be up yet."""
+        """Start ``slurmctld``, or the slurmd of a node by the node's name: it may not be up yet."""
         words = ("slurmctld", "-D") if name == CONTROLLER else ("slurmd", "-D", "-N", name)
         self._daemons[name] = subprocess.Popen(
             words,
@@ -199,7 +199,7 @@ class SlurmCluster:
             f"SlurmUser={user}",
             f"SlurmdUser={user}",
             "AuthType=auth/none",
-            f"AuthInfo=cred_expire={REQUEUE_SECONDS}",
+            f"AuthInfo=cred_expire={options.requeue_seconds}",
             "CredType=cred/none",
             "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny",  # loopback only
             f"StateSaveLocation={folder}/state",

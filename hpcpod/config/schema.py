@@ -93,10 +93,12 @@ class PodsConfig:
     """How many pods the population may hold."""
 
     min: Count = 2
-    """The population never falls below this. In this version it always is ``max``, and a run whose
-    dead can't be replaced has failed: all that ``min`` does is to refuse a smaller ``max``."""
+    """No schedule and no ``hpcpod scale`` leaves fewer pods in training, nor asks for fewer slots
+    (or for fewer than there are places, if those are less)."""
     max: Crowd = 8
-    """Pods in the population; with fewer slots than pods they take turns, fewest steps first."""
+    """Pods in the population, and the most slots at once. With fewer slots than pods they take
+    turns, fewest steps first; when a schedule or ``hpcpod scale`` takes slots away, those with the
+    worst prospects rest until there is room again."""
 
     def __post_init__(self) -> None:
         check_limits(self)

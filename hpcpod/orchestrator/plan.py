@@ -196,6 +196,9 @@ def _submissions(
     for intent in _unrecorded(observed):
         if intent.token in in_queue:
             yield Record(intent.number, in_queue[intent.token])
+            # Somebody submits it right now: the rest of it may not be in the queue yet.
+            seen = sum(job.token == intent.token for job in observed.cluster.jobs)
+            missing -= max(0, intent.count - seen)
         elif intent.kind == "slots":
             announced.append(intent)
     missing = _braked(observed, slots, missing)

@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from hpcpod import plugins
+from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.manual import field_docs, field_manual
-from hpcpod.config.schema import ClusterConfig, RunConfig
+from hpcpod.config.schema import RunConfig
 
 
 def test_the_manual_says_type_default_and_meaning_of_a_field() -> None:

@@ -7,7 +7,7 @@ import yaml
 
 import hpcpod
 from hpcpod.config.building import build
-from hpcpod.config.schema import ClusterConfig
+from hpcpod.config.cluster import ClusterConfig
 from hpcpod.errors import UserError
 from hpcpod.launchers.templates import load, render, template_folder
 
