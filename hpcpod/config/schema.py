@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from hpcpod.config.cluster import ClusterConfig, ResourcesConfig
+from hpcpod.config.cluster import ClusterConfig as ClusterConfig
+from hpcpod.config.cluster import ResourcesConfig as ResourcesConfig
 from hpcpod.config.limits import AtLeast, AtMost, Between, Count, Natural, Positive, check_limits
 from hpcpod.config.space import Value
 
