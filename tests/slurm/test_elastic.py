@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,9 @@ FOUR = "population.pods={min: 1, max: 4}"
 
 
 @pytest.fixture
-def shell(slurm_cluster: SlurmCluster, tmp_path: Path) -> Shell:
-    return Shell(slurm_cluster, tmp_path)
+def shell(slurm_cluster: SlurmCluster, tmp_path: Path) -> Iterator[Shell]:
+    yield Shell(slurm_cluster, tmp_path)
+    slurm_cluster.drained(60)
 
 
 def ask(run: Run, slots: int) -> None:
@@ -57,9 +58,8 @@ def test_a_run_shrinks_by_its_worst_prospects_and_grows_again(shell: Shell) -> N
     assert len(slots_of(shell, "R,PD", "elastic")) == 2
     ask(run, 4)
     shell.cluster.wait("four slots", lambda: len(slots_of(shell, "R", "elastic")) == 4, 120)
-    assert run.board().size is None
+    shell.cluster.wait("all pods awake", lambda: run.board().size is None, 60)
     shell.hpcpod("stop", "elastic")
-    shell.cluster.drained(60)
 
 
 def test_what_waits_is_held_back_by_the_throttle_and_let_go_again(shell: Shell) -> None:
@@ -68,8 +68,8 @@ def test_what_waits_is_held_back_by_the_throttle_and_let_go_again(shell: Shell) 
         "--wrap", "sleep 600",
     ).strip()  # fmt: skip
     config = shell.small("throttled", steps=20_000, rounds=50)
-    # A slot is as large as a node, so that two of four wait.
-    shell.hpcpod("launch", str(config), "--set", FOUR, "--set", "resources.cpus_per_pod=16",
+    # A slot takes a node, but for the coordinator's core: two of four wait.
+    shell.hpcpod("launch", str(config), "--set", FOUR, "--set", "resources.cpus_per_pod=15",
                  "--set", "pod.score_beside=false")  # fmt: skip
     run = shell.run("throttled")
     shell.cluster.wait("two slots", lambda: len(slots_of(shell, "R", "throttled")) == 2, 60)
@@ -91,7 +91,6 @@ def test_what_waits_is_held_back_by_the_throttle_and_let_go_again(shell: Shell) 
     ask(run, 4)
     shell.cluster.wait("four slots", lambda: len(slots_of(shell, "R", "throttled")) == 4, 60)
     shell.hpcpod("stop", "throttled")
-    shell.cluster.drained(60)
 
 
 def test_a_coordinator_that_dies_is_followed_by_the_one_that_waits(shell: Shell) -> None:
@@ -114,7 +113,6 @@ def test_a_coordinator_that_dies_is_followed_by_the_one_that_waits(shell: Shell)
         lambda: len(set(slots_of(shell, "R", "succeeded")) - {left[0]}) == 2, 120,
     )  # fmt: skip
     shell.hpcpod("stop", "succeeded")
-    shell.cluster.drained(60)
 
 
 def test_large_requests_are_split_and_requeued_slots_do_not_wait(
