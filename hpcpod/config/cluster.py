@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
+from hpcpod.config.container import ContainerConfig
 from hpcpod.config.limits import Count, Natural, Positive, check_limits
 from hpcpod.config.schedule import Times
 
@@ -15,6 +18,9 @@ class ResourcesConfig:
 
     gpus_per_pod: Natural = 0
     """GPUs of a slot, over all its nodes; 0 trains on the CPU."""
+    gpu_type: str | None = None
+    """The GPUs' type where a cluster has several, by Slurm's name (``a100``): ``sinfo -o %G`` lists
+    them."""
     cpus_per_pod: Count = 1
     """CPU cores of a slot, over all its nodes, shared out evenly to its ranks, at least one each;
     and a rank's threads that step the environments where a backend has threads."""
@@ -26,6 +32,8 @@ class ResourcesConfig:
 
     def __post_init__(self) -> None:
         check_limits(self)
+        if self.gpu_type is not None and not re.fullmatch(r"[\w.-]+", self.gpu_type):
+            raise ValueError(f"gpu_type must be a word such as a100, got {self.gpu_type!r}")
         if self.pods_per_gpu > 1 and self.gpus_per_pod != 1:
             raise ValueError(
                 f"pods_per_gpu is {self.pods_per_gpu}, which needs gpus_per_pod to be 1,"
@@ -47,6 +55,10 @@ class ClusterConfig:
     """Slurm account to charge."""
     qos: str | None = None
     """Slurm quality of service."""
+    coordinator_partition: str | None = None
+    """Partition of the coordinator, which needs one core and no GPU; null: that of the slots."""
+    gpu_option: Literal["gpus-per-node", "gres"] = "gpus-per-node"
+    """How sbatch is asked for GPUs: some sites want ``--gres=gpu:1``."""
     minutes: Count = 240
     """Time limit of a slot and of the coordinator, in minutes; they requeue themselves before."""
     template: str = "default"
@@ -55,6 +67,16 @@ class ClusterConfig:
     """Further sbatch options of the site: ``{constraint: a100, mem: 16G}``."""
     setup: tuple[str, ...] = ()
     """Shell lines before the Python starts, such as ``module load cuda``."""
+    scratch: str | None = None
+    """A folder on each node's own disk, for temporary files and for what Warp, Triton and CUDA
+    compile: ``/local/scratch``, ``$TMPDIR``; the job's shell replaces variables."""
+    network: str | None = None
+    """Network interface of the ranks' exchanges, where the first one is the wrong one: ``ib0``."""
+    container: ContainerConfig = field(default_factory=ContainerConfig)
+    """The container in which pods train."""
+    site: str | None = None
+    """A file with this site's ``cluster`` and ``resources``, beside the configuration or anywhere;
+    what the configuration has itself counts for more. See slurm_templates/site.example.yaml."""
     max_restarts: Natural = 3
     """Failures in a row after which a slot, or a pod's round, is given up."""
     tick_seconds: Positive | None = None
@@ -80,5 +102,14 @@ class ClusterConfig:
 
     def __post_init__(self) -> None:
         check_limits(self)
+        if self.scratch is not None and (
+            not self.scratch.startswith(("/", "$")) or re.search(r"[\"`\\\s]", self.scratch)
+        ):
+            raise ValueError(
+                "scratch must be an absolute path or begin with a variable, without blanks, quotes"
+                f" and backslashes, got {self.scratch!r}"
+            )
+        if self.network is not None and not re.fullmatch(r"[\w.:@,-]+", self.network):
+            raise ValueError(f"network must name interfaces, such as ib0, got {self.network!r}")
         for times in self.schedule:
             Times.read(times)

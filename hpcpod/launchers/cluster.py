@@ -136,16 +136,18 @@ def own_words(stderr: str) -> str:
     return "; ".join(line.strip() for line in lines if line.strip())
 
 
-def largest_node(listing: str) -> tuple[int, int]:
+def largest_node(listing: str, gpu_type: str | None = None) -> tuple[int, int]:
     """The GPUs of the node that has most of them, and its cores; without GPUs, the most cores.
 
     Args:
         listing: of sinfo by ``NODE_FORMAT``: ``64|gpu:a100:8(S:0-1),shard:32`` or ``16|(null)``.
+        gpu_type: the type of GPUs that count; None: every one.
     """
+    kind = f":{re.escape(gpu_type)}" if gpu_type else ""
     nodes = [(0, 1)]
     for line in listing.splitlines():
         cores, _, resources = line.partition("|")
-        counts = re.findall(r"(?:^|,)gpu(?::[^:,()]+)*?:(\d+)", resources)
+        counts = re.findall(rf"(?:^|,)gpu{kind}(?::[^:,()]+)*?:(\d+)", resources)
         # sinfo says "16+" where nodes of one line differ.
         nodes.append((sum(map(int, counts)), int(re.sub(r"\D", "", cores) or 1)))
     return max(nodes)

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from hpcpod.config.container import module_mounts
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.shape import Shape, ranks_of, shape_of
 from hpcpod.errors import LaunchError
@@ -84,7 +85,9 @@ class SlurmLauncher:
     @cached_property
     def scripts(self) -> Scripts:
         """What makes the texts that are submitted."""
-        return Scripts(self.folder, self.config, self.python, self.run_id, self._shape)
+        return Scripts(
+            self.folder, self.config, self.python, self.run_id, self._shape, tuple(module_mounts())
+        )
 
     @cached_property
     def _shape(self) -> Shape:
@@ -99,7 +102,8 @@ class SlurmLauncher:
         partition = self.config.cluster.partition
         where = ("-p", partition) if partition else ()
         try:
-            gpus, cpus = largest_node(self._ask("sinfo", "-h", "-e", "-o", NODE_FORMAT, *where))
+            listing = self._ask("sinfo", "-h", "-e", "-o", NODE_FORMAT, *where)
+            gpus, cpus = largest_node(listing, self.config.resources.gpu_type)
         except LaunchError:  # no cluster is here; where there is one, sbatch has the last word
             return 1
         shape = shape_of(self.config)

@@ -79,6 +79,8 @@ def main() -> int:
     if options.parent is not None:
         end_group_with(replies)
         die_with_parent(options.parent)
+    elif options.meeting is None:  # between the slot and this stand srun and a container's runner
+        _end_with_orders()
     if options.scorer:
         give_way()
     folder = RunFolder.open(options.run)
@@ -98,10 +100,7 @@ def _serve_as_rank(
         format=f"%(asctime)s rank {place.rank} %(levelname)s %(message)s",
     )  # fmt: skip
     if place.told_by in ("srun", "mpirun"):
-        # What started this rank may be killed, and does not take it along then.
-        with contextlib.suppress(PermissionError):  # it leads a group of its own already
-            os.setpgid(0, 0)
-        end_group_with(sys.stdin.fileno(), ORPHAN_SECONDS, or_with_this=True)
+        _end_with_orders()
     first = place.rank == 0
     writing = os.fdopen(replies if first else os.open(os.devnull, os.O_WRONLY), "w", buffering=1)
     server = Server(folder, options.slot, stop, writing, place, options.meeting)
@@ -109,6 +108,14 @@ def _serve_as_rank(
     # Others may wait for it in vain, and a library's farewell for them: no clean-up from here on.
     sys.stderr.flush()
     os._exit(1 if lost else REQUEUE if stop else 0)
+
+
+def _end_with_orders() -> None:
+    """End when nobody gives orders any more: what has started this process may be killed, and does
+    not take it along then."""
+    with contextlib.suppress(PermissionError):  # it leads a group of its own already
+        os.setpgid(0, 0)
+    end_group_with(sys.stdin.fileno(), ORPHAN_SECONDS, or_with_this=True)
 
 
 class Server:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hpcpod.config.schema import RunConfig
-from hpcpod.config.shape import ranks_of
 from hpcpod.lifetime import ending, killed
+from hpcpod.pod import starting
 from hpcpod.pod.orders import GIVE_UP, STOP
-from hpcpod.pod.starting import command, environment, on_slurm, single
+from hpcpod.pod.starting import command, environment
 from hpcpod.pod.work import Work
 
 CLOSE_SECONDS = 5.0
@@ -44,9 +44,11 @@ class Child:
         Raises:
             LaunchError: what starts ranks is not installed.
         """
-        self._by_srun = on_slurm(config) and ranks_of(config) > 1 and not scorer
         meeting = f"{slot}-{os.urandom(6).hex()}"
-        words = single(run, slot, scorer) if scorer else command(run, slot, config, meeting)
+        words = (
+            starting.scorer(run, slot, config) if scorer else command(run, slot, config, meeting)
+        )
+        self._by_srun = words[0] == "srun"
         self._process = subprocess.Popen(
             words,
             stdin=subprocess.PIPE,

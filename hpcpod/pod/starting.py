@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hpcpod.config.container import Inside, Runner, module_mounts
+from hpcpod.config.prelude import SCRATCH, exported, prelude
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.shape import Shape, shape_of
 from hpcpod.errors import LaunchError
@@ -46,10 +48,11 @@ def command(run: Path, slot: str, config: RunConfig, meeting: str) -> list[str]:
     shape = shape_of(config, _nodes(config))
     if shape.ranks == 1:
         return single(run, slot)
-    words = [*_program(run, slot), "--meeting", meeting]
     mpi = config.pod.fusion.backend == "mpi"
     if on_slurm(config):
-        return [*_srun(shape, config.pod.fusion.mpi if mpi else "none"), *words]
+        srun = _srun(shape, config.pod.fusion.mpi if mpi else "none")
+        return [*_in_container(srun, run, slot, config), "--meeting", meeting]
+    words = [*_program(run, slot), "--meeting", meeting]
     if mpi and shutil.which("mpirun") is None:
         raise LaunchError(
             "pod.fusion.backend is mpi, but there is no mpirun on this machine; install an MPI"
@@ -66,8 +69,40 @@ def single(run: Path, slot: str, scorer: bool = False) -> list[str]:
     return [*_program(run, slot), "--parent", str(os.getpid()), *beside]
 
 
-def _program(run: Path, slot: str) -> list[str]:
-    return [sys.executable, "-u", "-m", "hpcpod.pod", str(run), "--slot", slot]
+def scorer(run: Path, slot: str, config: RunConfig) -> list[str]:
+    """The words that start the process that scores; see ``command``.
+
+    Where a slot runs outside of the container that its ranks are in, this one must get into it, by
+    an srun of its own: on this node, with all of its cores that the job has.
+    """
+    shape = shape_of(config, _nodes(config))
+    if shape.ranks == 1 or config.cluster.container.runtime is None or not on_slurm(config):
+        return single(run, slot, scorer=True)
+    srun = [
+        "srun", "--nodes=1", "--ntasks=1", f"--nodelist={os.environ['SLURMD_NODENAME']}",
+        f"--cpus-per-task={shape.cpus // shape.nodes}", "--overlap", "--mpi=none",
+    ]  # fmt: skip
+    return [*_in_container(srun, run, slot, config), "--scorer"]
+
+
+def _program(run: Path, slot: str, python: Sequence[str] = (sys.executable,)) -> list[str]:
+    return [*python, "-u", "-m", "hpcpod.pod", str(run), "--slot", slot]
+
+
+def _in_container(srun: list[str], run: Path, slot: str, config: RunConfig) -> list[str]:
+    """What a job's step is started by, in the run's container if there is one."""
+    cluster = config.cluster
+    inside = Inside(
+        run=str(run),
+        modules=module_mounts(),
+        scratch=os.environ.get(SCRATCH),
+        variables={*exported(prelude(cluster)), *TUNED, *THREAD_VARIABLES},
+        gpus=config.resources.gpus_per_pod > 0,
+    )
+    runner = Runner.of(cluster.container, inside)
+    if runner is None:
+        return [*srun, *_program(run, slot)]
+    return [*srun, *runner.srun, *runner.prefix, *_program(run, slot, runner.python)]
 
 
 def environment() -> Mapping[str, str]:
