@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from hpcpod.config.loading import from_mapping, load_file
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.shape import ranks_of, shape_of
+from hpcpod.config.site import over_site
 from hpcpod.config.space import AlgorithmSpace, extremes
 from hpcpod.errors import ConfigError, UnusablePlugin, UserError
 from hpcpod.launchers.base import ScriptLauncher, with_scripts
@@ -50,6 +52,7 @@ def read_config(
     cluster: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     set_options: Sequence[str] = (),
+    site: str | Path | None = None,
 ) -> RunConfig:
     """A configuration from wherever it is, with overrides merged in.
 
@@ -60,20 +63,32 @@ def read_config(
         cluster: the launcher, if it is not to be the configuration's.
         overrides: sections and keys to merge in.
         set_options: ``a.b=c`` strings, for a file.
+        site: a site's file, to be laid under a file or a mapping; see ``site_for``.
 
     Raises:
         ConfigError: says every problem.
     """
     changes = dict(overrides or {})
+    loaded: Mapping[str, Any] | RunConfig
     if isinstance(config, (str, Path)):
-        loaded: Mapping[str, Any] | RunConfig = load_file(config, set_options)
+        loaded = load_file(config, set_options, site)
         plugins.look_in([str(Path(config).absolute().parent)])
-    else:
+    elif isinstance(config, RunConfig):
         loaded = config
+    else:
+        loaded = over_site(config, site)
     read = from_mapping(loaded, changes, source=source_of(config))
     if cluster is not None:
         read = replace(read, cluster=replace(read.cluster, launcher=cluster))
     return read
+
+
+def site_for(site: str | Path | None, cluster: str | None) -> str | Path | None:
+    """The site's file for a run: the one that is named, else ``$HPCPOD_SITE``, which is not asked
+    for a run that shall be on this machine (``cluster`` is ``local``)."""
+    if site is not None or cluster == "local":
+        return site
+    return os.environ.get("HPCPOD_SITE") or None
 
 
 def source_of(config: Config) -> str:

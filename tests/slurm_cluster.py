@@ -34,6 +34,11 @@ class Options:
     nodes: int = 4
     gpus: int = 8
     cpus: int = 16
+    gpu_type: str = ""
+    features: str = ""
+    """Of every node, by which ``--constraint`` may ask for it."""
+    memory: int = 64000
+    """Megabytes of a node; nobody is held to them."""
     grace_seconds: int = 0
     """GraceTime of the partition ``low``: how long a preempted job may live on."""
     requeue_seconds: int = 5
@@ -186,12 +191,14 @@ class SlurmCluster:
             # Slurm sets CUDA_VISIBLE_DEVICES only for devices; a link to one will do.
             (folder / "run" / f"gpu{gpu}").symlink_to("/dev/null")
         nodes = f"NodeName=dgx[1-{options.nodes}]"
-        gpus = f"{nodes} Name=gpu File={folder}/run/gpu[0-{options.gpus - 1}]\n"
+        kind = f" Type={options.gpu_type}" if options.gpu_type else ""
+        gpus = f"{nodes} Name=gpu{kind} File={folder}/run/gpu[0-{options.gpus - 1}]\n"
         (folder / "gres.conf").write_text(gpus if options.gpus else "")
         self.conf.write_text(self._conf_text(nodes, _free_ports(options.nodes + 1)))
 
     def _conf_text(self, nodes: str, port: int) -> str:
         options, folder, user, host = self.options, self.folder, _user(), socket.gethostname()
+        gpus = ":".join(filter(None, ("gpu", options.gpu_type, str(options.gpus))))
         lines = [
             "ClusterName=hpcpod",
             f"SlurmctldHost={host}(127.0.0.1)",
@@ -233,8 +240,9 @@ class SlurmCluster:
             f"{nodes} NodeHostname={host} NodeAddr=127.0.0.1"
             f" Port=[{port + 1}-{port + options.nodes}]"
             f" CPUs={options.cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket={options.cpus}"
-            " ThreadsPerCore=1 RealMemory=64000 State=UNKNOWN"
-            + (f" Gres=gpu:{options.gpus}" if options.gpus else ""),
+            f" ThreadsPerCore=1 RealMemory={options.memory} State=UNKNOWN"
+            + (f" Gres={gpus}" if options.gpus else "")
+            + (f" Features={options.features}" if options.features else ""),
             "PartitionName=low Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP"
             f" PriorityTier=1 PreemptMode=REQUEUE GraceTime={options.grace_seconds}",
             "PartitionName=high Nodes=ALL MaxTime=INFINITE DefaultTime=60 State=UP"

@@ -12,6 +12,7 @@ from typing import Any
 
 from hpcpod.commands.output import say
 from hpcpod.commands.steering import follow_here
+from hpcpod.config.schema import RunConfig
 from hpcpod.errors import UserError
 from hpcpod.pod.ranks.place import place_of
 from hpcpod.results import Run, runs_home
@@ -21,7 +22,7 @@ def launch(options: Namespace) -> int:
     """``hpcpod launch``: on this machine it stays until the run ends, on Slurm it returns."""
     from hpcpod import launching, preparing
 
-    config = preparing.read_config(options.config, options.cluster, set_options=options.overrides)
+    config = _read(options, options.cluster)
     resolved = preparing.resolve(config, source=options.config, probe=not options.no_probe)
     if options.dry_run:
         for text in preparing.scripts(config, _runs(options)):
@@ -50,9 +51,7 @@ def render(options: Namespace) -> int:
     """``hpcpod render``: the run folder and its scripts, for a person to submit."""
     from hpcpod import launching, preparing
 
-    config = preparing.read_config(
-        options.config, options.cluster or "slurm", set_options=options.overrides
-    )
+    config = _read(options, options.cluster or "slurm")
     resolved = preparing.resolve(config, source=options.config, probe=not options.no_probe)
     preparing.scripts(config, _runs(options))  # refuses what can't be rendered, before a folder
     folder = launching.create_run(resolved, _runs(options))
@@ -76,7 +75,7 @@ def validate(options: Namespace) -> int:
         return 0
     if options.config is None:
         raise UserError("validate needs a CONFIG file, or --fields for the manual")
-    config = preparing.read_config(options.config, options.cluster, set_options=options.overrides)
+    config = _read(options, options.cluster)
     checked = preparing.check(config, source=options.config, probe=not options.no_probe)
     say(dump_yaml(config).rstrip())
     say()
@@ -143,6 +142,13 @@ def train(options: Namespace) -> int:
             say(f"{point.env_steps:>12} env steps  return {number(point.mean_return):>9}")
         say(f"policy: {to}")
     return 0
+
+
+def _read(options: Namespace, cluster: str | None) -> RunConfig:
+    from hpcpod import preparing
+
+    site = preparing.site_for(options.site, cluster)
+    return preparing.read_config(options.config, cluster, set_options=options.overrides, site=site)
 
 
 def _runs(options: Namespace) -> Path:

@@ -13,34 +13,37 @@ from typing import Any
 
 from hpcpod.config.building import Builder, build, join
 from hpcpod.config.schema import RunConfig
+from hpcpod.config.site import over_site
 from hpcpod.config.space import RANGES, Choice, Range, Value
-from hpcpod.config.yaml_file import NotYaml, dump, parse
+from hpcpod.config.yaml_file import NotYaml, dump, parse, read
 from hpcpod.errors import ConfigError
-from hpcpod.plugins import suggest
 
 _KEY = r'(?:"[^"]+"|[^."]+)'
 """A step of the path in an override; in quotes it may have dots, as an agent's path has."""
 
 
-def load_file(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
+def load_file(
+    path: str | Path, overrides: Sequence[str] = (), site: str | Path | None = None
+) -> RunConfig:
     """The configuration in a YAML file, with ``a.b=c`` overrides; later ones win.
 
+    Args:
+        path: of the file.
+        overrides: ``a.b=c`` each.
+        site: a site's file that is laid under it, instead of its own ``cluster.site``.
+
     Raises:
-        ConfigError: says every problem of the file and of the overrides.
+        ConfigError: says every problem of the file and of the overrides, or of the site's file.
     """
     path = Path(path)
-    text = _read(path)
-    try:
-        data, problems = parse(text)
-    except NotYaml as error:
-        raise ConfigError(str(path), [str(error)]) from error
+    data, problems = read(path)
     if data is None:
         raise ConfigError(
             str(path), ["the file is empty; it needs at least a name and an env.id", *problems]
         )
     if not isinstance(data, dict):
         raise ConfigError(str(path), ["expected 'key: value' lines", *problems])
-    return _built(data, overrides, problems, str(path))
+    return _built(data, overrides, problems, str(path), site)
 
 
 def from_words(data: Mapping[str, Any], overrides: Sequence[str], *, source: str) -> RunConfig:
@@ -58,7 +61,7 @@ def from_mapping(
     *,
     source: str = "the configuration",
 ) -> RunConfig:
-    """The configuration in plain data; a ``RunConfig`` passes through.
+    """The configuration in plain data; a ``RunConfig`` passes through. No site's file is read.
 
     Overrides follow the rule of a JSON merge patch: mappings merge, ``None`` takes a key
     away (its default stands again), whatever else replaces. A range is replaced whole.
@@ -108,12 +111,16 @@ def value_from_plain(data: Any) -> Value:
 
 
 def _built(
-    data: dict[str, Any], overrides: Sequence[str], problems: list[str], source: str
+    data: dict[str, Any],
+    overrides: Sequence[str],
+    problems: list[str],
+    source: str,
+    site: str | Path | None = None,
 ) -> RunConfig:
     """What the data says once the overrides are in it; ``problems`` are those met before."""
     for override in overrides:
         problems += _assign(data, override)
-    config, wrong = build(RunConfig, data)
+    config, wrong = build(RunConfig, over_site(data, site, Path(source).parent))
     if config is None or problems:
         raise ConfigError(source, problems + wrong)
     return config
@@ -129,24 +136,6 @@ def _plain(data: Any) -> Any:
     if isinstance(data, (list, tuple)):
         return [_plain(value) for value in data]
     return data
-
-
-def _read(path: Path) -> str:
-    """The file's text; each way to fail is one sentence."""
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        folder = path.parent
-        names = [f.name for f in folder.iterdir() if f.is_file()] if folder.is_dir() else []
-        near = suggest(path.name, names, likeness=0.85)  # the ending alone makes all alike
-        raise ConfigError(str(path), [f"there is no such file{near}"]) from error
-    except IsADirectoryError as error:
-        raise ConfigError(str(path), ["it is a folder, not a YAML file"]) from error
-    except UnicodeDecodeError as error:
-        said = f"it is not UTF-8 text (byte {error.start}); save it as UTF-8"
-        raise ConfigError(str(path), [said]) from error
-    except OSError as error:
-        raise ConfigError(str(path), [f"it can't be read: {error.strerror}"]) from error
 
 
 def _assign(data: dict[str, Any], override: str) -> list[str]:

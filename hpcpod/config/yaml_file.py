@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from hpcpod.config.building import at, join
 from hpcpod.config.scalars import Plain, Trap
+from hpcpod.errors import ConfigError
+from hpcpod.plugins import suggest
 
 _TAG = "tag:yaml.org,2002:"
 _MORE = "[0-9]*(?:_[0-9]+)*"
@@ -63,6 +66,36 @@ for _pattern, *_ in _PATTERNS:
 
 class NotYaml(ValueError):
     """The text is not YAML; says where, in one sentence."""
+
+
+def read(path: Path) -> tuple[Any, list[str]]:
+    """What ``parse`` gives for a file's text.
+
+    Raises:
+        ConfigError: it can't be read, or is not YAML.
+    """
+    try:
+        return parse(_text(path))
+    except NotYaml as error:
+        raise ConfigError(str(path), [str(error)]) from error
+
+
+def _text(path: Path) -> str:
+    """The file's text; each way to fail is one sentence."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        folder = path.parent
+        names = [f.name for f in folder.iterdir() if f.is_file()] if folder.is_dir() else []
+        near = suggest(path.name, names, likeness=0.85)  # the ending alone makes all alike
+        raise ConfigError(str(path), [f"there is no such file{near}"]) from error
+    except IsADirectoryError as error:
+        raise ConfigError(str(path), ["it is a folder, not a YAML file"]) from error
+    except UnicodeDecodeError as error:
+        said = f"it is not UTF-8 text (byte {error.start}); save it as UTF-8"
+        raise ConfigError(str(path), [said]) from error
+    except OSError as error:
+        raise ConfigError(str(path), [f"it can't be read: {error.strerror}"]) from error
 
 
 def parse(text: str, *, lenient: bool = False) -> tuple[Any, list[str]]:

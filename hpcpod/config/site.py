@@ -1,0 +1,88 @@
+"""A site's own file, written once: ``cluster`` and ``resources`` for all runs there.
+
+It lies under a run's configuration: whatever that says itself counts for more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpcpod.config.building import build
+from hpcpod.config.cluster import ClusterConfig, ResourcesConfig
+from hpcpod.config.scalars import Plain
+from hpcpod.config.yaml_file import read
+from hpcpod.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class SiteConfig:
+    """What a site's file may hold."""
+
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    """Where slots run there."""
+    resources: ResourcesConfig = field(default_factory=ResourcesConfig)
+    """What a pod gets there."""
+
+
+def over_site(
+    data: Mapping[str, Any], site: str | Path | None = None, folder: Path | None = None
+) -> dict[str, Any]:
+    """A configuration's plain data with a site's file under it.
+
+    Args:
+        data: the configuration.
+        site: the site's file, instead of the one in ``cluster.site``.
+        folder: that of the configuration's file; ``cluster.site`` is relative to it.
+
+    Raises:
+        ConfigError: says every problem of the site's file, by its own name.
+    """
+    named = _named(data)
+    if site is not None:
+        path = Path(site).expanduser()
+    elif named is not None:
+        path = (folder or Path()) / Path(named).expanduser()
+    else:
+        return dict(data)
+    merged = _over(read_site(path), data)
+    if isinstance(merged["cluster"], dict):
+        merged["cluster"]["site"] = str(path)
+    return merged
+
+
+def read_site(path: Path) -> dict[str, Any]:
+    """The sections of a site's file, as plain data without a problem.
+
+    Raises:
+        ConfigError: says every problem.
+    """
+    data, problems = read(path)
+    if not isinstance(data, dict):
+        raise ConfigError(str(path), ["expected 'cluster:' and 'resources:' sections", *problems])
+    site, wrong = build(SiteConfig, data)
+    problems += wrong
+    if site is not None and site.cluster.site is not None:
+        problems.append("cluster.site: a site's file can't lie over another one; leave it out")
+    if problems:
+        raise ConfigError(str(path), problems)
+    return {"cluster": {}, **data}
+
+
+def _named(data: Mapping[str, Any]) -> str | None:
+    cluster = data.get("cluster")
+    name = cluster.get("site") if isinstance(cluster, Mapping) else None
+    text = name.text if isinstance(name, Plain) else name
+    return text if isinstance(text, str) else None
+
+
+def _over(base: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    """Mappings merge; whatever else ``data`` has stands, null too."""
+    merged = dict(base)
+    for key, value in data.items():
+        below = merged.get(key)
+        both = isinstance(below, Mapping) and isinstance(value, Mapping)
+        merged[key] = _over(dict(below or {}), value) if both else value
+    return merged
