@@ -14,7 +14,7 @@ from hpcpod.config.schema import EnvConfig, RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.errors import ConfigError, UserError
 from hpcpod.launching import create_run, start
-from hpcpod.preparing import Config, read_config, resolve, resolve_task, source_of
+from hpcpod.preparing import Config, read_config, resolve, resolve_task, site_for, source_of
 from hpcpod.results import Run, open_run, runs_home
 from hpcpod.tournament.mutation import unmutated
 
@@ -32,6 +32,7 @@ def launch(
     *,
     cluster: str | None = None,
     runs: str | Path | None = None,
+    site: str | Path | None = None,
     **overrides: Any,
 ) -> Run:
     """Start a tournament and return at once.
@@ -40,6 +41,8 @@ def launch(
         config: the path of a YAML file, a mapping, or a ``RunConfig``.
         cluster: ``local`` or ``slurm``; overrides ``cluster.launcher``.
         runs: the folder that holds runs; default ``$HPCPOD_RUNS``, else ``runs``.
+        site: a site's file, laid under a file or a mapping; default ``$HPCPOD_SITE``, if it is not
+            for this machine, else its own ``cluster.site``.
         overrides: sections or keys of the configuration, such as ``seed=1`` or
             ``stop={"minutes": 10}``; mappings are merged into what the file says.
 
@@ -50,7 +53,8 @@ def launch(
     Raises:
         UserError: the configuration has problems, the run exists, the scheduler refuses.
     """
-    resolved = resolve(read_config(config, cluster, overrides), source=source_of(config))
+    read = read_config(config, cluster, overrides, site=site_for(site, cluster))
+    resolved = resolve(read, source=source_of(config))
     folder = create_run(resolved, Path(runs) if runs is not None else runs_home())
     start(folder, resolved.config)
     return Run(folder)

@@ -105,6 +105,11 @@ def _placed(verb: argparse.ArgumentParser) -> None:
         "--no-probe", action="store_true",
         help="do not make the environment here first: a login node may be unable to",
     )  # fmt: skip
+    verb.add_argument(
+        "--site", type=Path, metavar="FILE",
+        help="what holds for every run at this site (default: $HPCPOD_SITE, unless --cluster is"
+        " local, or cluster.site)",
+    )  # fmt: skip
     verb.add_argument("--runs", type=Path, metavar="DIR", help="where runs are (default: runs)")
 
 
