@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from hpcpod.errors import Corrupt, StorageError
 from hpcpod.storage.disk import Disk, explained
+from hpcpod.storage.hdf5 import Image, NotOurs, storable
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.quarantine import Quarantine
 
@@ -23,7 +25,6 @@ Arrays = dict[str, NDArray[Any]]
 
 _ARRAYS = "arrays"
 _META = "meta"
-_KINDS = "biufc"
 
 
 class Blobs:
@@ -93,11 +94,11 @@ def encode_blob(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> 
         TypeError: an array holds something other than booleans and numbers.
     """
     image = io.BytesIO()
-    with h5py.File(image, "w") as file:
+    with h5py.File(image, "w", libver="earliest") as file:  # what ``Image`` reads
         group = file.create_group(_ARRAYS)
         for name in sorted(arrays):
             array = np.asarray(arrays[name])
-            if array.dtype.kind not in _KINDS:
+            if not storable(array.dtype):
                 raise TypeError(f"array '{name}' holds {array.dtype}, not booleans or numbers")
             group.create_dataset(_escape(name), data=array, track_times=False)
         text = json.dumps(dict(meta), sort_keys=True)
@@ -112,10 +113,12 @@ def decode_blob(data: bytes, name: str) -> tuple[Arrays, dict[str, Any]]:
         Corrupt: these are not the bytes of a blob.
     """
     try:
-        with h5py.File(io.BytesIO(data), "r") as file:
-            arrays = {unquote(key): np.asarray(item[()]) for key, item in file[_ARRAYS].items()}
-            meta: dict[str, Any] = json.loads(file[_META][()])
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError) as error:
+        image = Image(data)
+        arrays = {unquote(key): array for key, array in image.arrays(_ARRAYS).items()}
+        meta: dict[str, Any] = json.loads(image.text(_META))
+        if not isinstance(meta, dict):
+            raise NotOurs("what it says of itself is no mapping")
+    except (ValueError, IndexError, OverflowError, RecursionError, struct.error) as error:
         raise Corrupt(f"{name} is not a blob of hpcpod: {error}") from error
     return arrays, meta
 
