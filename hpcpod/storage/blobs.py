@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import struct
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpcpod.errors import Corrupt, StorageError
+from hpcpod.storage.beneath import content
 from hpcpod.storage.disk import Disk, explained
 from hpcpod.storage.hdf5 import Image, NotOurs, storable
 from hpcpod.storage.layout import blob_path
@@ -65,13 +67,13 @@ class Blobs:
             StorageError: there is no such blob.
         """
         path = self.path(sha256)
-        data = self._disk.read(path)
+        try:
+            data = self._disk.read_named(path, sha256)
+        except Corrupt as error:
+            self._quarantine.move(path, f"blob {error}")
+            raise Corrupt(f"blob {error}") from error
         if data is None:
             raise StorageError(f"blob {sha256} is missing: there is no {path}")
-        if hashlib.sha256(data).hexdigest() != sha256:
-            reason = f"blob {path} does not match its checksum"
-            self._quarantine.move(path, reason)
-            raise Corrupt(reason)
         return decode_blob(data, str(path))
 
     def has(self, sha256: str) -> bool:
@@ -141,7 +143,9 @@ def read_blob_file(path: Path) -> tuple[Arrays, dict[str, Any]]:
         StorageError: there is no such file.
     """
     with explained("read", path):
-        data = path.read_bytes()
+        data = content(None, path, sys.maxsize)
+    if data is None:
+        raise StorageError(f"can't read {path}: there is no such file")
     return decode_blob(data, str(path))
 
 

@@ -33,6 +33,9 @@ from hpcpod.storage.sealed import seal, seal_of, unseal
 PERIOD = 32
 """Generations from one anchor to the next."""
 
+MOST_BOARD_BYTES = 2**30
+"""Of one generation: a pod takes a few thousand."""
+
 _PER_FOLDER = 256
 _STUB = b'{"emptied":true}\n'
 _BROKEN = ""
@@ -154,12 +157,12 @@ class BoardFile:
         Emptied and damaged ones are left out.
         """
         for number in itertools.count(start) if stop is None else range(start, stop):
-            data = self._disk.read(self.path(number))
-            if data is None:
-                return
-            if data == _STUB:
-                continue
             try:
+                data = self._data(number)
+                if data is None:
+                    return
+                if data == _STUB:
+                    continue
                 payload = unseal(data, self.path(number).name)
             except Corrupt:
                 continue
@@ -188,10 +191,10 @@ class BoardFile:
 
         None if the anchor has been emptied, which happens to old ones only.
         """
-        data = self._disk.read(self.path(number)) or b""
-        if data == _STUB:
-            return None
         try:
+            data = self._data(number) or b""
+            if data == _STUB:
+                return None
             payload = self._payload(number, data)
         except Corrupt as error:
             self._quarantine.copy(self.path(number), str(error))
@@ -210,12 +213,12 @@ class BoardFile:
         start, document = state.number, state.document
         while stop is None or state.number + 1 < stop:
             number = state.number + 1
-            data = self._disk.read(self.path(number))
-            if data is None:
-                break
-            if data == _STUB:
-                return None
             try:
+                data = self._data(number)
+                if data is None:
+                    break
+                if data == _STUB:
+                    return None
                 payload = self._payload(number, data)
                 if "snapshot" in payload:
                     document = payload["snapshot"]
@@ -230,6 +233,9 @@ class BoardFile:
         if state.number == start:
             return state
         return _State(state.number, _sorted(document), state.seal)
+
+    def _data(self, number: int) -> bytes | None:
+        return self._disk.read(self.path(number), MOST_BOARD_BYTES)
 
     def _payload(self, number: int, data: bytes) -> dict[str, Any]:
         path = self.path(number)
@@ -279,7 +285,7 @@ class BoardFile:
 
     def _is_sound(self, number: int) -> bool:
         try:
-            self._payload(number, self._disk.read(self.path(number)) or b"")
+            self._payload(number, self._data(number) or b"")
         except Corrupt:
             return False
         return True

@@ -18,12 +18,16 @@ import contextlib
 import errno
 import os
 import socket
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from hpcpod.errors import RunNotFound, StorageError, UserError
+from hpcpod.errors import Corrupt, RunNotFound, StorageError, UserError
+from hpcpod.storage.beneath import CONTENT, MOST_BYTES, beneath, content, content_of, status
+from hpcpod.storage.refusals import explain as explain
+from hpcpod.storage.refusals import explained as explained
 
 Scheme = Literal["link", "directory"]
 """How a name is published: by a hard link, or by renaming a non-empty folder onto it."""
@@ -32,34 +36,8 @@ TEMPORARY = ".tmp-"
 """How the name of every temporary file starts; nobody reads one, ``prune`` sweeps old ones."""
 
 _T = TypeVar("_T")
-_CONTENT = "content"
 _NO_DIRECTORY_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 _TAKEN = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR}
-_WORDS = {
-    errno.ENOSPC: "its filesystem is full; free some space and try again",
-    errno.EDQUOT: "the disk quota is used up; free some space and try again",
-    errno.EROFS: "its filesystem is mounted read-only",
-    errno.EACCES: "permission is denied",
-    errno.EPERM: "the filesystem does not permit it",
-    errno.ENOTDIR: "a part of this path is a file, not a folder",
-    errno.ENAMETOOLONG: "the name is too long for its filesystem",
-    errno.EIO: "the filesystem reports an input/output error",
-    errno.ESTALE: "the network filesystem has lost the file under our hands",
-}
-
-
-def explain(error: OSError) -> str:
-    """The reason of a refusal, in words."""
-    return _WORDS.get(error.errno or 0) or (error.strerror or str(error))
-
-
-@contextlib.contextmanager
-def explained(action: str, path: Path) -> Iterator[None]:
-    """Turn what the operating system refuses into a ``StorageError`` of one sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"can't {action} {path}: {explain(error)}") from error
 
 
 def unique() -> str:
@@ -70,8 +48,9 @@ def unique() -> str:
 class Disk:
     """Reads and writes of whole files on a filesystem shared by processes that may die.
 
-    Safe for any number of processes on any number of hosts. What a method has returned
-    survives a crash of the machine, unless it says ``durable=False``.
+    Safe for any number of processes on any number of hosts; below ``root`` no symbolic link is
+    followed (see ``beneath``). What a method has returned survives a crash of the machine, unless
+    it says ``durable=False``.
     """
 
     def __init__(self, scheme: Scheme = "link") -> None:
@@ -83,7 +62,9 @@ class Disk:
 
     def write_new(self, path: Path, data: bytes, *, durable: bool = True) -> None:
         """Create a file that must not exist, and fill it."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with beneath(self.root, path) as (name, folder):
+            descriptor = os.open(name, flags, 0o666, dir_fd=folder)
         try:
             rest = memoryview(data)
             while rest:
@@ -95,7 +76,9 @@ class Disk:
 
     def sync(self, folder: Path) -> None:
         """Make the names in a folder survive a crash of the machine."""
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with beneath(self.root, folder) as (name, above):
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (os.O_NOFOLLOW if above else 0)
+            descriptor = os.open(name, flags, dir_fd=above)
         try:
             os.fsync(descriptor)
         except OSError as error:
@@ -106,52 +89,70 @@ class Disk:
 
     def link(self, source: Path, target: Path) -> None:
         """Give a file a second name; fails if that name exists."""
-        os.link(source, target)
+        with beneath(self.root, source) as (old, here), beneath(self.root, target) as (new, there):
+            os.link(old, new, src_dir_fd=here, dst_dir_fd=there, follow_symlinks=False)
 
     def rename(self, source: Path, target: Path) -> None:
         """Move a file or a folder; replaces a file, fails on a folder that isn't empty."""
-        source.rename(target)
+        with beneath(self.root, source) as (old, here), beneath(self.root, target) as (new, there):
+            os.rename(old, new, src_dir_fd=here, dst_dir_fd=there)
 
     def unlink(self, path: Path) -> None:
         """Remove a file."""
-        path.unlink()
+        with beneath(self.root, path) as (name, folder):
+            os.unlink(name, dir_fd=folder)
 
     def mkdir(self, path: Path) -> None:
         """Create a folder."""
-        path.mkdir()
+        with beneath(self.root, path) as (name, folder):
+            os.mkdir(name, dir_fd=folder)
 
     def rmdir(self, path: Path) -> None:
         """Remove an empty folder."""
-        path.rmdir()
+        with beneath(self.root, path) as (name, folder):
+            os.rmdir(name, dir_fd=folder)
 
     def touch(self, path: Path) -> None:
         """Set a file's time to now."""
-        os.utime(path)
+        with beneath(self.root, path) as (name, folder):
+            os.utime(name, dir_fd=folder, follow_symlinks=False)
 
     # Reading.
 
-    def read(self, path: Path) -> bytes | None:
+    def read(self, path: Path, most: int = MOST_BYTES) -> bytes | None:
         """The whole content under a name, published by either scheme; None if there is none.
 
         Raises:
+            Corrupt: it is no file, or has more than ``most`` bytes.
             StorageError: the filesystem refuses.
         """
         with explained("read", path):
-            return self._content(path)
+            return _again({errno.ESTALE}, lambda: content(self.root, path, most))
+
+    def read_named(self, path: Path, sha256: str) -> bytes | None:
+        """The same, of a file of any length with this checksum.
+
+        Raises:
+            Corrupt: it is no file, or has another checksum.
+            StorageError: the filesystem refuses.
+        """
+        with explained("read", path):
+            return _again({errno.ESTALE}, lambda: content_of(self.root, path, sha256))
 
     def exists(self, path: Path) -> bool:
         """Whether the name exists, asked by name and not of a listing that may be old."""
-        return os.path.lexists(path)
+        try:
+            return status(self.root, path) is not None
+        except OSError:
+            return False
 
     def size(self, path: Path) -> int | None:
         """Bytes under a name, published by either scheme; None if there is none."""
         with explained("look at", path):
-            try:
-                if path.is_dir():
-                    path = path / _CONTENT
-                return path.stat().st_size
-            except FileNotFoundError:
-                return None
+            found = status(self.root, path)
+            if found is not None and stat.S_ISDIR(found.st_mode):
+                found = status(self.root, path / CONTENT)
+            return None if found is None else found.st_size
 
     # Writing.
 
@@ -173,10 +174,10 @@ class Disk:
             except OSError:
                 # What is there decides, not the errno: NFS may answer EEXIST, ENOENT or
                 # EIO to a retransmitted request that had succeeded the first time.
-                there = self._content(path)
-                if there is None:
+                same = self._holds(path, data)
+                if same is None:
                     raise
-                if there != data:
+                if not same:
                     return False
             self.sync(path.parent)
             return True
@@ -202,7 +203,7 @@ class Disk:
 
     def overwrite(self, path: Path, data: bytes) -> None:
         """Replace what a published name holds; the name is never free in between."""
-        target = path / _CONTENT if path.is_dir() else path
+        target = path / CONTENT if path.is_dir() else path
 
         def attempt() -> None:
             with self._beside(path.parent, data, durable=False) as temporary:
@@ -242,7 +243,7 @@ class Disk:
         temporary = path.parent / (TEMPORARY + unique())
         try:
             self._in_folder(path.parent, lambda: self.mkdir(temporary))
-            self.write_new(temporary / _CONTENT, data)
+            self.write_new(temporary / CONTENT, data)
             self.sync(temporary)
             self.rename(temporary, path)
         except OSError:
@@ -287,9 +288,14 @@ class Disk:
         else:
             self.unlink(temporary)
 
-    def _content(self, path: Path) -> bytes | None:
-        # Stale: on another host somebody replaced the file between our open and our read.
-        return _again({errno.ESTALE}, lambda: _whole(path))
+    def _holds(self, path: Path, data: bytes) -> bool | None:
+        """Whether a name has this content; None if there is no such name."""
+        try:
+            # Stale: on another host somebody replaced the file between our open and our read.
+            there = _again({errno.ESTALE}, lambda: content(self.root, path, len(data)))
+        except Corrupt:
+            return False
+        return None if there is None else there == data
 
     def _persist(self, action: str, path: Path, attempt: Callable[[], _T]) -> _T:
         # Missing: our temporary file was swept while we were stopped for long.
@@ -315,15 +321,6 @@ def check_writable(path: Path) -> None:
             pass
     except OSError as error:
         raise UserError(f"can't write {path}: {explain(error)}") from error
-
-
-def _whole(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except IsADirectoryError:
-        return _whole(path / _CONTENT)
-    except FileNotFoundError:
-        return None
 
 
 def _again(passing: set[int], attempt: Callable[[], _T], tries: int = 4) -> _T:
@@ -376,9 +373,9 @@ def _links_swap(disk: Disk, first: Path, second: Path, taken: Path) -> bool:
 def _folders_swap(disk: Disk, home: Path) -> bool:
     for name in ("a", "b"):
         disk.mkdir(home / name)
-        disk.write_new(home / name / _CONTENT, name.encode())
+        disk.write_new(home / name / CONTENT, name.encode())
     refused = _refused(lambda: disk.rename(home / "a", home / "b"))
-    return refused and (home / "b" / _CONTENT).read_bytes() == b"b"
+    return refused and (home / "b" / CONTENT).read_bytes() == b"b"
 
 
 def _refused(operation: Callable[[], None]) -> bool:

@@ -38,10 +38,10 @@ class Intents:
         """The next free number for an intent."""
         for number in itertools.count(len(self._known)):
             path = self._intent(number)
-            data = self._disk.read(path)
-            if data is None:
-                return number
             try:
+                data = self._disk.read(path)
+                if data is None:
+                    return number
                 self._known.append(unsealed(Intent, data, path))
             except Corrupt as error:
                 self._quarantine.copy(path, str(error))

@@ -42,11 +42,9 @@ class Quarantine:
         Raises:
             StorageError: the filesystem refuses to be read.
         """
-        data = self._disk.read(path)
-        if data is None:
-            return None
         try:
-            return unsealed(kind, data, path)
+            data = self._disk.read(path)
+            return None if data is None else unsealed(kind, data, path)
         except Corrupt as error:
             self.move(path, str(error))
             return None
@@ -64,12 +62,15 @@ class Quarantine:
         found = []
         for path in sorted(self._folder.glob("*" + _REASON)):
             reason = self._disk.read(path) or b""
-            found.append(Quarantined(path.name[: -len(_REASON)], reason.decode()))
+            found.append(Quarantined(path.name[: -len(_REASON)], reason.decode(errors="replace")))
         return found
 
     def _keep(self, path: Path, reason: str, *, free: bool) -> None:
         try:
-            data = self._disk.read(path)
+            try:
+                data = self._disk.read(path)
+            except Corrupt:  # a link, a pipe, or more than could be kept
+                data = b""
             if data is None:
                 return
             target = self._folder / self._name(path, data)

@@ -131,10 +131,10 @@ class RunFolder:
                 file stays: whoever asks next gets the same answer, and its attempt is over.
         """
         path = self._report(order)
-        data = self.disk.read(path)
-        if data is None:
-            return None
         try:
+            data = self.disk.read(path)
+            if data is None:
+                return None
             report = unsealed(Report, data, path)
             if report.order != order:
                 raise Corrupt(f"{path} is the report of {report.order}")

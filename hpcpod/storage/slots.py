@@ -135,8 +135,8 @@ class Slots:
         return found
 
     def _read_life(self, path: Path) -> Life | None:
-        data = self._disk.read(path)
         try:
+            data = self._disk.read(path)
             return None if data is None else unsealed(Life, data, path)
         except Corrupt:
             return None

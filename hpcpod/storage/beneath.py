@@ -1,0 +1,150 @@
+"""Reaching what lies below a run folder by that way alone, and reading what is a file.
+
+Others of a group may write into a shared run folder. A symbolic link in the place of a name would
+have somebody's process copy its own private files into the run, or write and remove them
+elsewhere; a pipe would stop it for ever; a file without an end would take all memory. So no
+link is followed, nothing but a regular file is read, and no more of it than can be meant.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from hpcpod.errors import Corrupt
+
+CONTENT = "content"
+"""The file in a folder that stands for a published name."""
+
+MOST_BYTES = 64 * 2**20
+"""Of a file that is read whole, if nothing else is said: a report of a hundred thousand episodes
+has a tenth of it."""
+
+_LARGE = 64 * 2**20
+"""Bytes above which a checksum is known before anything is kept."""
+_GRANULE = 2**24
+_FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+_NO_FILE = {errno.ELOOP, errno.ENXIO, errno.EMLINK}
+"""What opening a symbolic link or a socket fails with."""
+
+
+@contextlib.contextmanager
+def beneath(root: Path | None, path: Path) -> Iterator[tuple[str | Path, int | None]]:
+    """A name, and the descriptor of its folder, as ``dir_fd`` of the functions in ``os``.
+
+    What lies directly in ``root`` belongs to the run's owner alone, and may be a link: the blobs
+    may be on another disk. Paths outside of ``root`` are taken as they are.
+
+    Raises:
+        NotADirectoryError: a part of the path is a symbolic link.
+    """
+    inside = () if root is None or not path.is_relative_to(root) else path.relative_to(root).parts
+    if root is None or len(inside) < 2:
+        yield path, None
+        return
+    folder = os.open(root / inside[0], _FOLDER)
+    try:
+        for part in inside[1:-1]:
+            outer, folder = folder, os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(outer)
+        yield inside[-1], folder
+    finally:
+        os.close(folder)
+
+
+def content(root: Path | None, path: Path, most: int = MOST_BYTES) -> bytes | None:
+    """The whole content under a name, published by either scheme; None if there is none.
+
+    Raises:
+        Corrupt: what is there is no regular file, or has more than ``most`` bytes.
+        OSError: the filesystem refuses.
+    """
+    return _read(root, path, most, None)
+
+
+def content_of(root: Path | None, path: Path, sha256: str) -> bytes | None:
+    """The same, of any length, if it has this checksum.
+
+    Raises:
+        Corrupt: it has another one, or is no regular file.
+        OSError: the filesystem refuses.
+    """
+    return _read(root, path, None, sha256)
+
+
+def status(root: Path | None, path: Path) -> os.stat_result | None:
+    """What ``lstat`` says of a name, asked by name and not of a listing; None if there is none.
+
+    Raises:
+        OSError: the filesystem refuses.
+    """
+    try:
+        with beneath(root, path) as (name, folder):
+            return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _read(root: Path | None, path: Path, most: int | None, sha256: str | None) -> bytes | None:
+    with contextlib.ExitStack() as opened:
+        try:
+            name, folder = opened.enter_context(beneath(root, path))
+        except FileNotFoundError:
+            return None
+        for place in (name, CONTENT):
+            found = _open(place, folder, path)
+            if found is None:
+                return None
+            opened.callback(os.close, found)
+            if not stat.S_ISDIR(os.fstat(found).st_mode):
+                return _whole(found, path, most, sha256)
+            folder = found
+    raise Corrupt(f"{path} is a folder, not a file")
+
+
+def _open(name: str | Path, folder: int | None, path: Path) -> int | None:
+    # Without waiting: a pipe has nobody at its other end.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        return os.open(name, flags | (os.O_NOFOLLOW if folder else 0), dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            raise Corrupt(f"{path} is a symbolic link or a socket, not a file") from error
+        raise
+
+
+def _whole(descriptor: int, path: Path, most: int | None, sha256: str | None) -> bytes:
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        raise Corrupt(f"{path} is no regular file")
+    if most is not None and found.st_size > most:
+        raise Corrupt(f"{path} has {found.st_size} bytes, and nothing of its kind over {most}")
+    if sha256 is not None and found.st_size > _LARGE:
+        digest = hashlib.sha256()
+        for part in _parts(descriptor, found.st_size):
+            digest.update(part)
+        if digest.hexdigest() != sha256:
+            raise _mismatch(path)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    data = b"".join(_parts(descriptor, found.st_size))
+    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
+        raise _mismatch(path)
+    return data
+
+
+def _parts(descriptor: int, size: int) -> Iterator[bytes]:
+    """What is in a file, to the end that it had when it was opened."""
+    while size > 0 and (part := os.read(descriptor, min(size, _GRANULE))):
+        size -= len(part)
+        yield part
+
+
+def _mismatch(path: Path) -> Corrupt:
+    return Corrupt(f"{path} does not match its checksum")
