@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 from hpcpod.envs.backends import ATARI, BACKENDS, FAMILIES, GYMNASIUM, Package, is_there
 from hpcpod.errors import UserError
 from hpcpod.launchers.gpus import visible_gpus
-from hpcpod.lifetime import ending
+from hpcpod.lifetime import PYTHON, ending
 
 PATIENCE = 120.0
 """Seconds that gymnasium may take to be imported: from a cold shared filesystem, tens."""
@@ -104,7 +104,7 @@ def registered() -> dict[str, list[str]]:
     """
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "hpcpod.envs.registered"],
+            [*PYTHON, "-m", "hpcpod.envs.registered"],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             capture_output=True, text=True, timeout=PATIENCE, check=False,
         )  # fmt: skip

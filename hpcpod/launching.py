@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import HpcpodError
 from hpcpod.launchers.base import with_scripts
+from hpcpod.lifetime import PYTHON
 from hpcpod.orchestrator.tick import Orchestrator, launcher_of
 from hpcpod.records import Intent
 from hpcpod.storage.run_folder import RunFolder
@@ -86,8 +86,7 @@ def write_scripts(folder: RunFolder, config: RunConfig) -> list[Path]:
     for intent in new_intents(folder, config, launcher.places):
         folder.publish_intent(intent)
         path = folder.path / "scripts" / f"{intent.kind}-{intent.number}.sbatch"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(launcher.script(intent))
+        folder.disk.replace(path, launcher.script(intent).encode())
         paths.append(path)
     return paths
 
@@ -123,7 +122,7 @@ def start_here(folder: RunFolder) -> None:
     with (folder.path / "logs" / "coordinator.log").open("ab") as log:
         process = subprocess.Popen(
             [
-                sys.executable, "-m", "hpcpod.orchestrator", str(folder.path),
+                *PYTHON, "-m", "hpcpod.orchestrator", str(folder.path),
                 "--parent", str(os.getpid()),
             ],
             stdin=subprocess.DEVNULL,

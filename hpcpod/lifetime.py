@@ -13,6 +13,10 @@ PR_SET_PDEATHSIG = 1
 REQUEUE = 75
 """EX_TEMPFAIL: the exit code of what was stopped, and goes on if it is started again."""
 
+PYTHON = (sys.executable, *(("-P",) if sys.version_info >= (3, 11) else ()))
+"""This Python, which looks for modules in no working directory: a group may share that, and whoever
+puts a ``json.py`` there would have its code run. Python 3.10 has no such option."""
+
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """By which a process is told, when it starts, how many threads its libraries may have."""
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from hpcpod.config.resolved import Resolved
 from hpcpod.config.space import Range, Scalar
 from hpcpod.errors import HpcpodError, LaunchError, RunNotFound, StorageError, UserError
 from hpcpod.launchers.admission import lives
@@ -105,7 +104,7 @@ class Run:
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         """The storage behind it."""
-        self._resolved = Resolved.from_document(folder.config)
+        self._resolved = folder.resolved
 
     @property
     def path(self) -> Path:
@@ -152,7 +151,7 @@ class Run:
         slots = {name: s for name, s in self.folder.slots().items() if _at_work(s)}
         state = self._state(board, bool(slots), driven)
         queue: dict[str, int] = {}
-        if state == "waiting" and ask_scheduler and not self.local:
+        if state == "waiting" and ask_scheduler and not self.local and self.folder.owner.mine:
             state, queue = self._ask_scheduler(board)
         end = board.stopped if board.stopped is not None else time.time()
         began = board.began if board.began is not None else end
@@ -271,11 +270,11 @@ class Run:
             drain: let every slot finish the round it is in, then pause: ``hpcpod resume``
                 goes on. Otherwise slots end now and the run is finished.
         """
+        self.folder.owner.require_mine()
         if drain:
             self.drain()
             return self.status()
-        rules = Rules.of(self._resolved.config, self._resolved.algorithms)
-        merge(self.folder, rules, stop="user")
+        merge(self.folder, Rules.of_run(self.folder), stop="user")
         if not self.local:
             launcher = launcher_of(self.folder)
             launcher.cancel([job.job for job in launcher.observe().jobs])
@@ -307,9 +306,19 @@ class Run:
         """Observe, plan, act once, as the coordinator does.
 
         Slots of a local run belong to the process that launched it: there, only the reports
-        are merged.
+        are merged. The same is done of another user's run, with a warning that says so.
+
+        Raises:
+            UserError: the run is another user's, and merging it would run code of theirs.
         """
-        Orchestrator(self.folder, None if self.local else launcher_of(self.folder)).tick()
+        owner = self.folder.owner
+        if not owner.mine:
+            log.warning(
+                "%s belongs to %s: its reports are merged, and nothing else is done",
+                self.name, owner.name,
+            )  # fmt: skip
+        here = self.local or not owner.mine
+        Orchestrator(self.folder, None if here else launcher_of(self.folder)).tick()
         return self.status()
 
     def export(self, to: Path | None = None) -> Path:
@@ -320,6 +329,7 @@ class Run:
         """
         board = self.board()
         if to is None:
+            self.folder.owner.require_mine("writes its best.h5: say where the policy is to go")
             done = export_best(self.folder, board)
         else:
             check_writable(to)

@@ -12,7 +12,6 @@ import pytest
 from rich.console import Console
 
 from hpcpod.cli import main
-from hpcpod.config.resolved import Resolved
 from hpcpod.config.shape import scores_beside
 from hpcpod.display import slots_table
 from hpcpod.records import Report
@@ -150,7 +149,7 @@ def test_what_was_begun_ahead_and_is_not_ordered_is_dropped_without_a_trace(
     slot = SlotProcess(folder)
     until_ahead(slot)
     trainer = process(slot, scorer=False).pid
-    resolved = Resolved.from_document(folder.config)
+    resolved = folder.resolved
     rules = Rules.of(resolved.config, resolved.algorithms)
     merge(folder, rules, lost=[FIRST])  # somebody has taken the slot for dead
     (gates / "1").unlink()
@@ -310,7 +309,7 @@ def test_a_slot_with_a_core_for_it_scores_beside_training(
 ) -> None:
     resources, pod = {"cpus_per_pod": cores}, {"score_beside": wanted}
     folder = create(tmp_path, resources=resources, pod=pod)
-    assert scores_beside(Resolved.from_document(folder.config).config) == beside
+    assert scores_beside(folder.resolved.config) == beside
 
 
 def test_who_looks_sees_both_processes_and_the_scorer_is_the_nicer_one(

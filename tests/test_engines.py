@@ -14,7 +14,6 @@ import gymnasium as gym
 import pytest
 
 from hpcpod.config.loading import from_mapping
-from hpcpod.config.resolved import Resolved
 from hpcpod.envs.make import configured, make_env, reference
 from hpcpod.envs.vec_env import VecEnv
 from hpcpod.errors import EngineDiffers
@@ -56,7 +55,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
 
 def merged(folder: RunFolder, *lost: str) -> Board:
     """The board once a coordinator has seen that these orders' slots are gone."""
-    resolved = Resolved.from_document(folder.config)
+    resolved = folder.resolved
     return merge(folder, Rules.of(resolved.config, resolved.algorithms), lost=lost)
 
 
@@ -306,7 +305,7 @@ def test_the_first_that_asks_decides_until_that_is_forgotten(tmp_path: Path) -> 
 
 def test_what_to_do_about_another_engine_fits_into_the_reason(tmp_path: Path) -> None:
     folder = create(tmp_path)
-    config = Resolved.from_document(folder.config).config
+    config = folder.resolved.config
     packages = "mujoco 3.17.0, mujoco-warp 4.0.0, warp-lang 1.19.0, gymnasium 1.10.1"
     agree_on_engine(folder, config, "panel", f"{packages}, float32, Newton for PGS")
     with pytest.raises(EngineDiffers) as differs:

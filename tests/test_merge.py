@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpcpod.config.resolved import Resolved
 from hpcpod.records import Birth, Board, Checkpoint, Order, Rescore
 from hpcpod.results import Run
 from hpcpod.storage.board import writer_id
@@ -23,7 +22,7 @@ from tests.tournament.world import flat, report
 
 
 def rules_of(folder: RunFolder) -> Rules:
-    resolved = Resolved.from_document(folder.config)
+    resolved = folder.resolved
     return Rules.of(resolved.config, resolved.algorithms)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from hpcpod.config.resolved import Resolved
 from hpcpod.errors import Corrupt
 from hpcpod.pod.signals import StopFlag
 from hpcpod.records import Intent, Order, Owner, Report
@@ -243,7 +242,7 @@ def flip(path: Path) -> None:
 
 def settle(folder: RunFolder, *rounds: int) -> None:
     """Train rounds in this process and merge them."""
-    resolved = Resolved.from_document(folder.config)
+    resolved = folder.resolved
     for _ in rounds:
         folder.publish_report(train(folder, first_birth(folder)))
         merge(folder, Rules.of(resolved.config, resolved.algorithms))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -20,6 +20,24 @@ class Resolved:
 
     config: RunConfig
     algorithms: Mapping[str, AlgorithmSpace]
+
+    def own_code(self) -> list[str]:
+        """What the configuration names that is not built in, as ``env.id: my_pkg.mod:MyEnv``:
+        whoever trains runs it. A word with a colon in it is taken for a path."""
+        mapping = to_mapping(self.config)
+        sections = {name: mapping[name] for name in ("env", "population", "agents", "pod")}
+        named = dict(_paths(sections, ""))
+        if self.config.env.python is not None:
+            named["env.python"] = self.config.env.python
+        for name, space in self.algorithms.items():
+            if ":" in space.agent:
+                named[f"population.algorithms.{name}"] = space.agent
+        return [f"{place}: {path}" for place, path in named.items()]
+
+    def own_rules(self) -> list[str]:
+        """The part of ``own_code`` that merging runs: what judges reports and gives births."""
+        rules = ("population.updater: ", "population.generator: ")
+        return [named for named in self.own_code() if named.startswith(rules)]
 
     def document(self) -> dict[str, Any]:
         """What ``config.json`` holds, with the versions that resolved it."""
@@ -41,12 +59,11 @@ class Resolved:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Resolved:
-        """The inverse of ``document``; the run's own modules can be imported from now on.
+        """The inverse of ``document``.
 
-        A run's plugins may lie beside its configuration. Whoever opens the run, in whatever
-        folder, finds them where they were when it was launched.
+        A run's plugins may lie beside its configuration; ``modules`` in the document says where
+        they were when it was launched.
         """
-        plugins.look_in(document.get("modules", ()))
         algorithms = {
             name: AlgorithmSpace(
                 agent=space["agent"],
@@ -58,6 +75,21 @@ class Resolved:
             for name, space in document["algorithms"].items()
         }
         return cls(from_mapping(document["config"]), algorithms)
+
+
+def _paths(data: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Every text with a colon in plain data, and every such key, with its place."""
+    if isinstance(data, str):
+        if ":" in data:
+            yield place, data
+    elif isinstance(data, Mapping):
+        for key, value in data.items():
+            inside = f"{place}.{key}" if place else str(key)
+            yield from _paths(key, inside)
+            yield from _paths(value, inside)
+    elif isinstance(data, (list, tuple)):
+        for item in data:
+            yield from _paths(item, place)
 
 
 def versions() -> dict[str, str]:

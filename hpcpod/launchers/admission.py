@@ -8,6 +8,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from hpcpod.config.shape import ranks_of
 from hpcpod.errors import UserError
 from hpcpod.launchers.base import ClusterView
 from hpcpod.records import Owner
@@ -24,8 +25,12 @@ STALE_SECONDS = 180.0
 another process have its number."""
 
 
-def identity(slot: str | None = None, job: str | None = None) -> Owner:
-    """Who this process is: what it was told, else its place in Slurm, else its process id."""
+def identity(slot: str | None = None, job: str | None = None, *, guest: bool = False) -> Owner:
+    """Who this process is: what it was told, else its place in Slurm, else its process id.
+
+    A guest, in another user's run, is named as one by hand: that user's scheduler lists its job
+    nowhere, and it would be taken for gone.
+    """
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     host, pid = socket.gethostname(), os.getpid()
     if slot is None:
@@ -33,7 +38,32 @@ def identity(slot: str | None = None, job: str | None = None) -> Owner:
         slot = f"{array}_{task}" if array and task else alone
         if int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:  # slots that share a GPU
             slot = f"{slot}{LANE}{os.environ.get('SLURM_PROCID', '0')}"
+    if guest and not slot.startswith(BY_HAND):
+        slot = BY_HAND + slot
     return Owner(slot, job or array or slot, host, pid)
+
+
+def check_code(folder: RunFolder, token: str | None) -> None:
+    """See that this process may be a slot of a run: its own user's, or a guest in another's.
+
+    A guest trains what is built in, with one process for each pod: ranks meet where the owner's
+    folder says, in which nobody else writes.
+
+    Raises:
+        UserError: it may not.
+    """
+    owner, resolved = folder.owner, folder.resolved
+    owner.require_code(resolved.own_code(), "train")
+    if not owner.mine and token is not None:
+        raise UserError(
+            f"this script is a submission of {owner.name}'s: to work on {folder.path} too, have a"
+            " job of yours run `python -m hpcpod.slot` on it, without --token"
+        )
+    if not owner.mine and ranks_of(resolved.config) > 1:
+        raise UserError(
+            f"the run at {folder.path} belongs to {owner.name}, and its pods have several ranks:"
+            f" only {owner.name}'s slots train it"
+        )
 
 
 def admitted(folder: RunFolder, token: str | None, owner: Owner) -> bool:

@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from hpcpod.config.shape import shape_of
 from hpcpod.errors import LaunchError
 from hpcpod.launchers.base import ClusterView, JobView
 from hpcpod.launchers.gpus import visible_gpus
-from hpcpod.lifetime import REQUEUE, ending
+from hpcpod.lifetime import PYTHON, REQUEUE, ending
 from hpcpod.records import Intent
 
 log = logging.getLogger(__name__)
@@ -88,7 +87,7 @@ class LocalLauncher:
         with path.open("ab") as output:
             popen = subprocess.Popen(
                 [
-                    sys.executable, "-m", "hpcpod.slot", str(self._folder),
+                    *PYTHON, "-m", "hpcpod.slot", str(self._folder),
                     "--token", token, "--slot", slot, "--job", token,
                     "--parent", str(os.getpid()),
                 ],

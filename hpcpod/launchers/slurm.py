@@ -15,7 +15,7 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -24,7 +24,7 @@ from pathlib import Path
 from hpcpod.config.container import module_mounts
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.shape import Shape, ranks_of, shape_of
-from hpcpod.errors import LaunchError
+from hpcpod.errors import LaunchError, StorageError
 from hpcpod.launchers.base import ClusterView
 from hpcpod.launchers.cluster import (
     NODE_FORMAT,
@@ -35,7 +35,9 @@ from hpcpod.launchers.cluster import (
     read_queue,
 )
 from hpcpod.launchers.scripts import Scripts
+from hpcpod.lifetime import PYTHON
 from hpcpod.records import Intent
+from hpcpod.storage.disk import Disk
 
 _KEPT = {"SLURM_CONF", "SLURM_CLUSTERS"}
 _DEFAULTS = {
@@ -63,7 +65,7 @@ class SlurmLauncher:
         """``folder`` is the run folder; ``python`` a shell command, by default this Python."""
         self.folder = folder.absolute()
         self.config = config
-        self.python = python or shlex.quote(sys.executable)
+        self.python = python or shlex.join(PYTHON)
         self.run_id = hashlib.blake2b(os.fsencode(folder.resolve()), digest_size=5).hexdigest()
         self.pauses: Sequence[float] = (1.0, 4.0, 16.0)
         """Seconds before a question is asked again that the controller was too busy for."""
@@ -132,11 +134,14 @@ class SlurmLauncher:
                 f" (Slurm's MaxArraySize): set cluster.slots to at most {limit}"
             )
         (self.folder / "logs").mkdir(exist_ok=True)
-        scripts = self.folder / "scripts"
-        scripts.mkdir(exist_ok=True)
         leaking = sorted(set(os.environ) - set(environment(os.environ, self.config)))
         unset = [word for name in leaking for word in ("-u", name)]
-        return _submit(scripts, text, ["env", *unset, "sbatch"])
+        # Nobody else may touch it before sbatch has read it.
+        with tempfile.TemporaryDirectory(prefix="hpcpod-") as private:
+            job = _submit(Path(private), text, ["env", *unset, "sbatch"])
+        with contextlib.suppress(StorageError):  # a copy for those who look
+            Disk().replace(self.folder / "scripts" / f"{job}.sh", text.encode(), durable=False)
+        return job
 
     def observe(self, patience: float | None = None) -> ClusterView:
         """One squeue: the jobs of this run that are pending or running.

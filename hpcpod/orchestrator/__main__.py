@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hpcpod.config.resolved import Resolved
 from hpcpod.errors import exit_code
 from hpcpod.launchers.admission import admitted, identity
 from hpcpod.lifetime import REQUEUE
@@ -43,7 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _coordinate(run: Path, token: str | None, stop: Callable[[], bool]) -> int:
     folder = RunFolder.open(run)
-    cluster = Resolved.from_document(folder.config).config.cluster
+    folder.owner.require_mine()
+    cluster = folder.resolved.config.cluster
     if cluster.launcher == "local":
         board = drive_here(folder, stop)
         return 0 if board.phase == "finished" or not stop() else REQUEUE

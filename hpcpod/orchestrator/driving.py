@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable
 
-from hpcpod.config.resolved import Resolved
 from hpcpod.errors import LaunchError, StorageError
 from hpcpod.launchers.local import LocalLauncher
 from hpcpod.orchestrator.tick import Orchestrator
@@ -71,11 +70,14 @@ def drive_here(
 
     Raises:
         LaunchError: another process does so already.
+        UserError: the run is another user's.
     """
+    folder.owner.require_mine()
+    folder.owner.require_code((), "train")
     with folder.driver_lock() as alone:
         if alone is False:
             raise LaunchError(f"another process runs the slots of {folder.path} already")
-        config = Resolved.from_document(folder.config).config
+        config = folder.resolved.config
         launcher = LocalLauncher(folder.path, config, on_death)
         interval = config.cluster.tick_interval
         try:

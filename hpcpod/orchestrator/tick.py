@@ -10,7 +10,6 @@ from datetime import datetime
 from pathlib import Path
 
 from hpcpod import plugins
-from hpcpod.config.resolved import Resolved
 from hpcpod.config.schedule import scheduled
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import LaunchError
@@ -57,14 +56,14 @@ DUST_SECONDS = 2 * sum(PAUSES)
 
 
 class Orchestrator:
-    """Ticks one run. Without a launcher it only merges: nothing is submitted or ended."""
+    """Ticks one run. Without a launcher it only merges: nothing is submitted or ended. Nor is it
+    with one where the run is another user's, whose jobs this one does not see."""
 
     def __init__(self, folder: RunFolder, launcher: Launcher | None) -> None:
-        resolved = Resolved.from_document(folder.config)
         self._folder = folder
-        self._launcher = launcher
-        self._config = resolved.config
-        self._rules = Rules.of(resolved.config, resolved.algorithms)
+        self._launcher = launcher if folder.owner.mine else None
+        self._config = folder.resolved.config
+        self._rules = Rules.of_run(folder)
         self._pruned = time.monotonic()
         self._control = 0
         self._before: set[tuple[str, str]] | None = None
@@ -315,5 +314,11 @@ def make_launcher(path: Path, config: RunConfig) -> Launcher:
 
 
 def launcher_of(folder: RunFolder) -> Launcher:
-    """The launcher of a run."""
-    return make_launcher(folder.path, Resolved.from_document(folder.config).config)
+    """The launcher of a run.
+
+    Raises:
+        UserError: the run is another user's; or as ``make_launcher``.
+    """
+    folder.owner.require_mine()
+    folder.owner.require_code((), "submit")
+    return make_launcher(folder.path, folder.resolved.config)

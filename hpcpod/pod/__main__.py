@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from hpcpod import plugins
-from hpcpod.config.resolved import Resolved
 from hpcpod.errors import (
     Corrupt,
     Diverged,
@@ -213,7 +212,8 @@ def prepare(
     folder: RunFolder, place: Place | None = None, meeting: str = "", *, scorer: bool = False
 ) -> Pod:
     """Import what a pod needs, the environment's own module first, and meet the other ranks."""
-    resolved = Resolved.from_document(folder.config)
+    resolved = folder.resolved
+    folder.owner.require_code(resolved.own_code(), "train")
     if resolved.config.env.python is None:
         plugins.load_early(resolved.config.env.id)
 

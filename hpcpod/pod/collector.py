@@ -16,7 +16,7 @@ import torch
 from hpcpod.config.schema import RunConfig
 from hpcpod.envs.processes.memory import nameless_file
 from hpcpod.envs.vec_env import State
-from hpcpod.lifetime import ending
+from hpcpod.lifetime import PYTHON, ending
 from hpcpod.pod.channel import Channel
 from hpcpod.pod.device import device_of
 from hpcpod.pod.starting import TUNED
@@ -55,7 +55,7 @@ class Collector:
         words = {"line": theirs.fileno(), "outgoing": back, "incoming": to, "parent": os.getpid()}
         options = [text for name, number in words.items() for text in (f"--{name}", str(number))]
         self._process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "hpcpod.pod.collect", *options],
+            [*PYTHON, "-u", "-m", "hpcpod.pod.collect", *options],
             stdin=subprocess.DEVNULL,
             pass_fds=(theirs.fileno(), back, to),
             env={**TUNED, **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from hpcpod.config.prelude import SCRATCH, exported, prelude
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.shape import Shape, shape_of
 from hpcpod.errors import LaunchError
-from hpcpod.lifetime import THREAD_VARIABLES
+from hpcpod.lifetime import PYTHON, THREAD_VARIABLES
 
 CALM = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}
 """Threads that wait fall asleep soon. By default they spin on: beside a busy neighbour two of them
@@ -59,7 +58,7 @@ def command(run: Path, slot: str, config: RunConfig, meeting: str) -> list[str]:
             " (Debian: openmpi-bin), or set the backend to gloo"
         )
     by = ["mpirun"] if mpi else []
-    spawn = [sys.executable, "-m", "hpcpod.pod.ranks.spawn", str(shape.ranks)]
+    spawn = [*PYTHON, "-m", "hpcpod.pod.ranks.spawn", str(shape.ranks)]
     return [*spawn, *by, "--", *words]
 
 
@@ -85,7 +84,7 @@ def scorer(run: Path, slot: str, config: RunConfig) -> list[str]:
     return [*_in_container(srun, run, slot, config), "--scorer"]
 
 
-def _program(run: Path, slot: str, python: Sequence[str] = (sys.executable,)) -> list[str]:
+def _program(run: Path, slot: str, python: Sequence[str] = PYTHON) -> list[str]:
     return [*python, "-u", "-m", "hpcpod.pod", str(run), "--slot", slot]
 
 

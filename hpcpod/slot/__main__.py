@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from hpcpod.errors import exit_code
-from hpcpod.launchers.admission import admitted, identity
+from hpcpod.launchers.admission import admitted, check_code, identity
 from hpcpod.lifetime import die_with_parent
 from hpcpod.pod.signals import StopFlag
 from hpcpod.slot.slot import Slot
@@ -36,7 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _serve(options: argparse.Namespace, stop: StopFlag) -> int:
     folder = RunFolder.open(options.run)
-    owner = identity(options.slot, options.job)
+    check_code(folder, options.token)
+    owner = identity(options.slot, options.job, guest=not folder.owner.mine)
     if not admitted(folder, options.token, owner):
         return 0
     log.info("slot %s of job %s on %s", owner.slot, owner.job, owner.host)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from hpcpod.config.resolved import Resolved
 from hpcpod.config.shape import scores_beside
 from hpcpod.errors import Corrupt, StorageError
 from hpcpod.lifetime import REQUEUE
@@ -69,9 +68,8 @@ class Slot:
         self._folder = folder
         self._owner = owner
         self._stop = stop
-        resolved = Resolved.from_document(folder.config)
-        self._config = config = resolved.config
-        self._rules = Rules.of(config, resolved.algorithms)
+        self._config = config = folder.resolved.config
+        self._rules = Rules.of_run(folder)
         here = config.cluster.launcher == "local"
         self._pace = Pace(0.5, 0.5, 15.0) if here else Pace(5.0, 30.0, 60.0)
         self._trainer = self._lane("training")
@@ -189,7 +187,8 @@ class Slot:
         if work.part == "score":
             scored, self._scored = self._scored, None
         if reply.get("kind") == "engine":  # no order can be done here, and no pod is to blame
-            self._folder.request(REFUSED, {"reason": reply["failure"]})
+            if self._folder.owner.mine:
+                self._folder.request(REFUSED, {"reason": reply["failure"]})
             self._failures = self._config.cluster.max_restarts + 1
             return
         if "failure" in reply:

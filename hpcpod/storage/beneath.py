@@ -25,6 +25,9 @@ MOST_BYTES = 64 * 2**20
 """Of a file that is read whole, if nothing else is said: a report of a hundred thousand episodes
 has a tenth of it."""
 
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+"""The bits of a mode by which others than the owner may write."""
+
 _LARGE = 64 * 2**20
 """Bytes above which a checksum is known before anything is kept."""
 _GRANULE = 2**24
@@ -34,7 +37,7 @@ _NO_FILE = {errno.ELOOP, errno.ENXIO, errno.EMLINK}
 
 
 @contextlib.contextmanager
-def beneath(root: Path | None, path: Path) -> Iterator[tuple[str | Path, int | None]]:
+def at(root: Path | None, path: Path) -> Iterator[tuple[str | Path, int | None]]:
     """A name, and the descriptor of its folder, as ``dir_fd`` of the functions in ``os``.
 
     What lies directly in ``root`` belongs to the run's owner alone, and may be a link: the blobs
@@ -84,16 +87,26 @@ def status(root: Path | None, path: Path) -> os.stat_result | None:
         OSError: the filesystem refuses.
     """
     try:
-        with beneath(root, path) as (name, folder):
+        with at(root, path) as (name, folder):
             return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
 
 
+def openness(above: Path | int) -> int:
+    """The bits of a mode that leave something no more open to others than the folder it is in.
+
+    Args:
+        above: the folder's descriptor, or the path of what is to be in it.
+    """
+    folder = os.fstat(above) if isinstance(above, int) else above.parent.stat()
+    return ~(OTHERS_WRITE & ~folder.st_mode)
+
+
 def _read(root: Path | None, path: Path, most: int | None, sha256: str | None) -> bytes | None:
     with contextlib.ExitStack() as opened:
         try:
-            name, folder = opened.enter_context(beneath(root, path))
+            name, folder = opened.enter_context(at(root, path))
         except FileNotFoundError:
             return None
         for place in (name, CONTENT):
@@ -107,11 +120,33 @@ def _read(root: Path | None, path: Path, most: int | None, sha256: str | None) -
     raise Corrupt(f"{path} is a folder, not a file")
 
 
+def read_open(name: str, folder: int, path: Path, most: int) -> tuple[bytes, os.stat_result] | None:
+    """A file in a folder that is open, and what ``fstat`` says of it; None if there is none.
+
+    Args:
+        name: of the file.
+        folder: descriptor of the folder.
+        path: what an error calls the file.
+        most: bytes that it may have.
+
+    Raises:
+        Corrupt: it is no regular file, or has more.
+        OSError: the filesystem refuses.
+    """
+    found = _open(name, folder, path)
+    if found is None:
+        return None
+    try:
+        return _whole(found, path, most, None), os.fstat(found)
+    finally:
+        os.close(found)
+
+
 def _open(name: str | Path, folder: int | None, path: Path) -> int | None:
     # Without waiting: a pipe has nobody at its other end.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        return os.open(name, flags | (os.O_NOFOLLOW if folder else 0), dir_fd=folder)
+        return os.open(name, flags | (0 if folder is None else os.O_NOFOLLOW), dir_fd=folder)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hpcpod.errors import RunExists, StorageError, UserError
 from hpcpod.storage.disk import TEMPORARY, Disk, explain, explained, probe, unique
-from hpcpod.storage.layout import FOLDERS
+from hpcpod.storage.layout import CLOSED, SHARED
 from hpcpod.storage.sealed import seal
 
 FORMAT = 1
@@ -53,8 +53,10 @@ def create_folder(
         _check_free(path)
         with explained("create the run folder", path):
             disk.mkdir(aside)
-            for name in FOLDERS:
+            for name in (*SHARED, *CLOSED):
                 disk.mkdir(aside / name)
+            for folder in (aside, *(aside / name for name in CLOSED)):
+                disk.close(folder)
         disk.scheme = probe(disk, aside / "control")
         document = {**config, "publish": disk.scheme, "format": FORMAT}
         disk.replace(aside / "config.json", seal(document, indent=1))

@@ -21,11 +21,13 @@ import socket
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from hpcpod.errors import Corrupt, RunNotFound, StorageError, UserError
-from hpcpod.storage.beneath import CONTENT, MOST_BYTES, beneath, content, content_of, status
+from hpcpod.storage import beneath
+from hpcpod.storage.beneath import CONTENT, MOST_BYTES
 from hpcpod.storage.refusals import explain as explain
 from hpcpod.storage.refusals import explained as explained
 
@@ -34,6 +36,9 @@ Scheme = Literal["link", "directory"]
 
 TEMPORARY = ".tmp-"
 """How the name of every temporary file starts; nobody reads one, ``prune`` sweeps old ones."""
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_READ_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 _T = TypeVar("_T")
 _NO_DIRECTORY_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
@@ -62,9 +67,9 @@ class Disk:
 
     def write_new(self, path: Path, data: bytes, *, durable: bool = True) -> None:
         """Create a file that must not exist, and fill it."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with beneath(self.root, path) as (name, folder):
-            descriptor = os.open(name, flags, 0o666, dir_fd=folder)
+        with self._at(path) as (name, folder):
+            mode = 0o666 & beneath.openness(path if folder is None else folder)
+            descriptor = os.open(name, _CREATE, mode, dir_fd=folder)
         try:
             rest = memoryview(data)
             while rest:
@@ -76,8 +81,8 @@ class Disk:
 
     def sync(self, folder: Path) -> None:
         """Make the names in a folder survive a crash of the machine."""
-        with beneath(self.root, folder) as (name, above):
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (os.O_NOFOLLOW if above else 0)
+        with self._at(folder) as (name, above):
+            flags = _READ_FOLDER | (0 if above is None else os.O_NOFOLLOW)
             descriptor = os.open(name, flags, dir_fd=above)
         try:
             os.fsync(descriptor)
@@ -89,32 +94,39 @@ class Disk:
 
     def link(self, source: Path, target: Path) -> None:
         """Give a file a second name; fails if that name exists."""
-        with beneath(self.root, source) as (old, here), beneath(self.root, target) as (new, there):
+        with self._at(source) as (old, here), self._at(target) as (new, there):
             os.link(old, new, src_dir_fd=here, dst_dir_fd=there, follow_symlinks=False)
 
     def rename(self, source: Path, target: Path) -> None:
         """Move a file or a folder; replaces a file, fails on a folder that isn't empty."""
-        with beneath(self.root, source) as (old, here), beneath(self.root, target) as (new, there):
+        with self._at(source) as (old, here), self._at(target) as (new, there):
             os.rename(old, new, src_dir_fd=here, dst_dir_fd=there)
 
     def unlink(self, path: Path) -> None:
         """Remove a file."""
-        with beneath(self.root, path) as (name, folder):
+        with self._at(path) as (name, folder):
             os.unlink(name, dir_fd=folder)
 
     def mkdir(self, path: Path) -> None:
         """Create a folder."""
-        with beneath(self.root, path) as (name, folder):
-            os.mkdir(name, dir_fd=folder)
+        with self._at(path) as (name, folder):
+            # In the run folder itself, which is closed, folders may be open.
+            mode = 0o777 if folder is None else 0o777 & beneath.openness(folder)
+            os.mkdir(name, mode, dir_fd=folder)
+
+    def close(self, folder: Path) -> None:
+        """Let nobody but the owner write into a folder, where the filesystem has modes."""
+        with contextlib.suppress(PermissionError):
+            folder.chmod(stat.S_IMODE(folder.stat().st_mode) & ~beneath.OTHERS_WRITE)
 
     def rmdir(self, path: Path) -> None:
         """Remove an empty folder."""
-        with beneath(self.root, path) as (name, folder):
+        with self._at(path) as (name, folder):
             os.rmdir(name, dir_fd=folder)
 
     def touch(self, path: Path) -> None:
         """Set a file's time to now."""
-        with beneath(self.root, path) as (name, folder):
+        with self._at(path) as (name, folder):
             os.utime(name, dir_fd=folder, follow_symlinks=False)
 
     # Reading.
@@ -127,7 +139,7 @@ class Disk:
             StorageError: the filesystem refuses.
         """
         with explained("read", path):
-            return _again({errno.ESTALE}, lambda: content(self.root, path, most))
+            return _again({errno.ESTALE}, lambda: beneath.content(self.root, path, most))
 
     def read_named(self, path: Path, sha256: str) -> bytes | None:
         """The same, of a file of any length with this checksum.
@@ -137,21 +149,21 @@ class Disk:
             StorageError: the filesystem refuses.
         """
         with explained("read", path):
-            return _again({errno.ESTALE}, lambda: content_of(self.root, path, sha256))
+            return _again({errno.ESTALE}, lambda: beneath.content_of(self.root, path, sha256))
 
     def exists(self, path: Path) -> bool:
         """Whether the name exists, asked by name and not of a listing that may be old."""
         try:
-            return status(self.root, path) is not None
+            return beneath.status(self.root, path) is not None
         except OSError:
             return False
 
     def size(self, path: Path) -> int | None:
         """Bytes under a name, published by either scheme; None if there is none."""
         with explained("look at", path):
-            found = status(self.root, path)
+            found = beneath.status(self.root, path)
             if found is not None and stat.S_ISDIR(found.st_mode):
-                found = status(self.root, path / CONTENT)
+                found = beneath.status(self.root, path / CONTENT)
             return None if found is None else found.st_size
 
     # Writing.
@@ -235,6 +247,9 @@ class Disk:
         with explained("remove", temporary):
             self._discard(temporary)
 
+    def _at(self, path: Path) -> AbstractContextManager[tuple[str | Path, int | None]]:
+        return beneath.at(self.root, path)
+
     def _publish_once(self, path: Path, data: bytes) -> None:
         if self.scheme == "link":
             with self._beside(path.parent, data, durable=True) as temporary:
@@ -292,7 +307,7 @@ class Disk:
         """Whether a name has this content; None if there is no such name."""
         try:
             # Stale: on another host somebody replaced the file between our open and our read.
-            there = _again({errno.ESTALE}, lambda: content(self.root, path, len(data)))
+            there = _again({errno.ESTALE}, lambda: beneath.content(self.root, path, len(data)))
         except Corrupt:
             return False
         return None if there is None else there == data

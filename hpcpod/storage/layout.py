@@ -5,19 +5,23 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-FOLDERS = (
+SHARED = (
     "board",
     "reports",
     "claims",
     "blobs",
     "pods",
     "slots",
-    "intents",
-    "control",
+    "lives",
+    "engines",
     "lease",
     "quarantine",
-    "logs",
 )
+"""Folders that all write into who merge or train, as far as the owner's umask lets them."""
+
+CLOSED = ("intents", "control", "logs", "scripts", "rendezvous")
+"""Folders of the owner alone: what is in them is obeyed, submitted or connected to, and the
+scheduler appends to logs whatever lies in their place."""
 
 
 def plain(name: str) -> str:

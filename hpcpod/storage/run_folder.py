@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Collection
 from contextlib import AbstractContextManager
@@ -9,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpcpod import plugins
+from hpcpod.config.resolved import Resolved
 from hpcpod.errors import Corrupt, RunNotFound, StorageError
 from hpcpod.records import Checkpoint, Intent, Owner, Report, encode
 from hpcpod.storage.board import BoardFile, writer_id
@@ -17,6 +20,7 @@ from hpcpod.storage.disk import Disk
 from hpcpod.storage.intents import Intents
 from hpcpod.storage.layout import blob_path, plain, sharded
 from hpcpod.storage.locks import Lease, file_lock, is_held
+from hpcpod.storage.ownership import CONFIG, Ownership, read_config
 from hpcpod.storage.quarantine import Quarantine, Quarantined
 from hpcpod.storage.resumes import Resumes
 from hpcpod.storage.sealed import seal, unseal, unsealed
@@ -44,10 +48,12 @@ class RunFolder:
     what a write raises once the folder was deleted: it is never made again.
     """
 
-    def __init__(self, path: Path, config: dict[str, Any], disk: Disk) -> None:
+    def __init__(self, path: Path, config: dict[str, Any], disk: Disk, owner: Ownership) -> None:
         self.path = path
         self.config = config
         """The resolved configuration of the run, as it was at its creation."""
+        self.owner = owner
+        """Whose run it is."""
         self.disk = disk
         disk.root = path
         self._quarantine = Quarantine(disk, path)
@@ -84,7 +90,8 @@ class RunFolder:
                 file = BoardFile(disk, aside / "board", Quarantine(disk, aside))
                 file.publish(-1, {}, board, writer_id())
 
-        return cls(path, create_folder(path, config, disk, fill), disk)
+        document = create_folder(path, config, disk, fill)
+        return cls(path, document, disk, Ownership(path, os.geteuid()))
 
     @classmethod
     def open(cls, path: str | Path, disk: Disk | None = None) -> RunFolder:
@@ -95,17 +102,31 @@ class RunFolder:
             Corrupt: its configuration is damaged.
         """
         path, disk = Path(path).absolute(), disk or Disk()
-        home = path / "config.json"
-        data = disk.read(home) if path.is_dir() else None
-        if data is None:
-            raise RunNotFound(f"there is no run at {path}: it has no config.json")
-        config = unseal(data, str(home))
-        if config["format"] != FORMAT:
-            raise RunNotFound(
-                f"the run at {path} has layout {config['format']}, this hpcpod reads {FORMAT}"
-            )
+        data, owner = read_config(path)
+        config = unseal(data, str(path / CONFIG))
+        layout = config.get("format") if isinstance(config, dict) else None
+        if layout != FORMAT:
+            raise RunNotFound(f"the run at {path} has layout {layout}, this hpcpod reads {FORMAT}")
         disk.scheme = config["publish"]
-        return cls(path, config, disk)
+        return cls(path, config, disk, owner)
+
+    @cached_property
+    def resolved(self) -> Resolved:
+        """The configuration, typed. Where this process may run the run's code (see ``owner``), its
+        modules can be imported from now on: they are where they were when it was launched.
+
+        Raises:
+            ConfigError: a value in it is none that this hpcpod takes.
+            Corrupt: it was written by another version.
+        """
+        try:
+            resolved = Resolved.from_document(self.config)
+            if self.owner.trusted:
+                plugins.look_in(self.config.get("modules", ()))
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            said = f"{self.path / CONFIG} was written by another version of hpcpod: {error}"
+            raise Corrupt(said) from error
+        return resolved
 
     @cached_property
     def blobs(self) -> Blobs:
@@ -181,7 +202,12 @@ class RunFolder:
     # Intents: a submission counts once; see ``Intents``.
 
     def publish_intent(self, intent: Intent) -> bool:
-        """Announce a submission before it is made; one of those who want its number wins."""
+        """Announce a submission before it is made; one of those who want its number wins.
+
+        Raises:
+            UserError: the run is somebody else's, as for all that follows of intents and requests.
+        """
+        self.owner.require_mine()
         return self._intents.publish(intent)
 
     def intents(self) -> list[Intent]:
@@ -194,6 +220,7 @@ class RunFolder:
 
     def record_submission(self, number: int, job: str) -> str:
         """Say that ``job`` carries out an intent; return the job that does, for ever."""
+        self.owner.require_mine()
         return self._intents.record(number, job)
 
     def submission(self, number: int) -> str | None:
@@ -215,6 +242,7 @@ class RunFolder:
 
     def forget_engines(self) -> None:
         """Let the next one that asks decide anew."""
+        self.owner.require_mine()
         for path in self._engines.glob("*.json"):
             self.disk.remove(path)
 
@@ -226,6 +254,7 @@ class RunFolder:
 
     def request(self, name: str, payload: dict[str, Any] | None = None) -> None:
         """Ask for something, such as ``stop``; asking again changes nothing."""
+        self.owner.require_mine()
         self.disk.publish(self._request(name), seal(payload or {}))
 
     def replace_request(self, name: str, payload: dict[str, Any]) -> None:
@@ -246,6 +275,7 @@ class RunFolder:
 
     def withdraw(self, name: str) -> None:
         """Take a request back, if there is one."""
+        self.owner.require_mine()
         self.disk.remove(self._request(name))
 
     def _request(self, name: str) -> Path:
@@ -306,6 +336,7 @@ class RunFolder:
 
     def retire(self, slot: str, when: When, why: str) -> None:
         """Ask the element of a slot to retire; asking again may only hasten it."""
+        self.owner.require_mine()
         self._slots.retire(slot, when, why)
 
     def retiring(self, slot: str) -> When | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hpcpod import plugins
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace
+from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.generators import Generator
 from hpcpod.tournament.updaters import Updater
 
@@ -33,3 +34,15 @@ class Rules:
         updater = plugins.make(Updater, "updaters", population.updater, population)
         generator = plugins.make(Generator, "generators", population.generator, population)
         return cls(config, algorithms, updater, generator)
+
+    @classmethod
+    def of_run(cls, folder: RunFolder) -> Rules:
+        """The rules of a run that exists.
+
+        Raises:
+            UserError: they are code of another user's own, see ``Ownership.require_code``.
+            UnusablePlugin: no such updater or generator.
+        """
+        resolved = folder.resolved
+        folder.owner.require_code(resolved.own_rules(), "merge")
+        return cls.of(resolved.config, resolved.algorithms)

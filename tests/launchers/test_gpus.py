@@ -11,7 +11,6 @@ import psutil
 import pytest
 
 from hpcpod.cli import main
-from hpcpod.config.resolved import Resolved
 from hpcpod.errors import LaunchError
 from hpcpod.launchers.gpus import visible_gpus
 from hpcpod.launchers.local import LocalLauncher
@@ -77,7 +76,7 @@ def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalL
     folder = create(tmp_path, "ppo", "dqn", resources={"gpus_per_pod": 2})
     for number in range(2):
         folder.publish_intent(Intent(number, f"t{number}", "slots"))
-    starting = LocalLauncher(folder.path, Resolved.from_document(folder.config).config)
+    starting = LocalLauncher(folder.path, folder.resolved.config)
     yield starting
     starting.close()
 
@@ -119,7 +118,7 @@ def test_slots_share_a_gpu_once_each_has_one(
         tmp_path, resources={"gpus_per_pod": 1, "pods_per_gpu": 2}, population={"pods": {"max": 3}}
     )
     folder.publish_intent(Intent(0, "t0", "slots"))
-    starting = LocalLauncher(folder.path, Resolved.from_document(folder.config).config)
+    starting = LocalLauncher(folder.path, folder.resolved.config)
     try:
         assert starting.places == 3
         starting.submit(Intent(0, "t0", "slots", 3))

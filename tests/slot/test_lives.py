@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.config.resolved import Resolved
 from hpcpod.records import Birth, Checkpoint, Report
 from hpcpod.slot.lives import MOST_IN_VAIN, Lives
 from hpcpod.storage.run_folder import RunFolder
@@ -25,7 +24,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 def born(folder: RunFolder) -> Lives:
     """One more life of the slot; as far as the folder tells, the one before was killed."""
-    return Lives(folder, "7_1", Resolved.from_document(folder.config).config)
+    return Lives(folder, "7_1", folder.resolved.config)
 
 
 def order(folder: RunFolder) -> Birth:

@@ -9,7 +9,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -31,7 +30,7 @@ from hpcpod.errors import (
     UnusableWrapper,
     UserError,
 )
-from hpcpod.lifetime import THREAD_VARIABLES, ending
+from hpcpod.lifetime import PYTHON, THREAD_VARIABLES, ending
 
 ASK_SECONDS = 0.2
 """Between two looks whether everybody is still alive, while the work is not done."""
@@ -45,7 +44,7 @@ SLEEP_COMMANDS = 20
 CLOSE_SECONDS = 2.0
 """How long environments may take to close."""
 
-OURS = (sys.executable, "-u", "-m", "hpcpod.envs.processes")
+OURS = (*PYTHON, "-u", "-m", "hpcpod.envs.processes")
 """The program of a process of this Python."""
 
 _KINDS: dict[str | None, type[HpcpodError]] = {

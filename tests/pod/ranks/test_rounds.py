@@ -13,7 +13,6 @@ from typing import Any
 import psutil
 import pytest
 
-from hpcpod.config.resolved import Resolved
 from hpcpod.pod.child import Child, ChildDied
 from hpcpod.pod.work import Work
 from hpcpod.records import Birth, Report, decode
@@ -39,7 +38,7 @@ def small(home: Path, *algorithms: str, ranks: int = 2, **sections: Any) -> RunF
 
 
 def child_of(folder: RunFolder) -> Child:
-    return Child(folder.path, "here", Resolved.from_document(folder.config).config)
+    return Child(folder.path, "here", folder.resolved.config)
 
 
 def converse(child: Child, birth: Birth, stop_after: int | None = None) -> dict[str, Any]:

@@ -1,0 +1,148 @@
+"""Whose run it is: whose code its processes may run, and who submits, retires and cancels.
+
+A run's configuration names code: plugins, folders of modules, lines of shell. In a folder that a
+group shares it is believed where nobody but its owner can have written it, and what it names is
+run by its owner's processes alone. Everybody else looks, and merges what is built in.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcpod.errors import RunNotFound, UserError
+from hpcpod.storage.beneath import MOST_BYTES, OTHERS_WRITE, read_open
+from hpcpod.storage.refusals import explained
+
+CONFIG = "config.json"
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """Who has written a run's configuration, and whether somebody else could have."""
+
+    path: Path
+    """The run folder."""
+    uid: int
+    """Of the owner."""
+    loose: str = ""
+    """What others than the owner may write of what decides which code runs; empty if nothing."""
+
+    @property
+    def mine(self) -> bool:
+        """Whether the run is of the user whose process this is.
+
+        ``squeue --me`` shows nobody else the run's jobs, so nobody else can say which are lost.
+        """
+        return self.uid == os.geteuid()
+
+    @property
+    def trusted(self) -> bool:
+        """Whether this process may run code that the configuration names."""
+        return self.uid in (os.geteuid(), 0) and not self.loose
+
+    @property
+    def name(self) -> str:
+        """The owner's name."""
+        return user_name(self.uid)
+
+    def require_mine(self, what: str = "submits, steers, retires and cancels") -> None:
+        """See that this is the owner's process.
+
+        Args:
+            what: only the owner does, in words.
+
+        Raises:
+            UserError: it is not.
+        """
+        if not self.mine:
+            raise UserError(
+                f"the run at {self.path} belongs to {self.name}, and only {self.name} {what};"
+                " you may look at it, and merge its reports by `hpcpod tick`"
+            )
+
+    def require_code(self, named: Sequence[str], what: str) -> None:
+        """See that this process may do what needs the code that the configuration names.
+
+        Args:
+            named: which of it is not built in, field by field.
+            what: is to be done, as ``merge`` or ``train``.
+
+        Raises:
+            UserError: it is another user's code, or others than its owner could have named it.
+        """
+        if self.trusted:
+            return
+        if self.mine:
+            raise UserError(
+                f"{self.loose} can be written by others than you, and what code the run has your"
+                f" processes execute is written there: look whether it is yours still, then"
+                f" `chmod go-w {self.path} {self.path / CONFIG}`"
+            )
+        if named:
+            raise UserError(
+                f"the run at {self.path} has code of {self.name}'s own ({', '.join(named)}), and"
+                f" to {what} you would run it as you: leave that to {self.name}"
+            )
+
+
+def read_config(path: Path) -> tuple[bytes, Ownership]:
+    """What a run's ``config.json`` holds, and whose it is: of one and the same file.
+
+    Raises:
+        RunNotFound: there is none.
+        Corrupt: it is no file.
+        StorageError: the filesystem refuses.
+    """
+    with explained("read", path / CONFIG):
+        try:
+            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            raise _not_found(path) from None
+        try:
+            found = read_open(CONFIG, folder, path / CONFIG, MOST_BYTES)
+            if found is None:
+                raise _not_found(path)
+            data, config = found
+            return data, Ownership(path, config.st_uid, _loose(path, os.fstat(folder), config))
+        finally:
+            os.close(folder)
+
+
+def user_name(uid: int) -> str:
+    """A user's name, where the machine knows it."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _not_found(path: Path) -> RunNotFound:
+    return RunNotFound(f"there is no run at {path}: it has no {CONFIG}")
+
+
+def _loose(path: Path, folder: os.stat_result, config: os.stat_result) -> str:
+    named = ""
+    if folder.st_mode & OTHERS_WRITE or folder.st_uid not in (config.st_uid, 0):
+        named = str(path)
+    elif config.st_mode & OTHERS_WRITE:
+        named = str(path / CONFIG)
+    return named if named and _keeps_modes(path) else ""
+
+
+def _keeps_modes(path: Path) -> bool:
+    """Whether a mode means anything on this filesystem: some show one and the same for all."""
+    probe = path / f".tmp-mode-{os.urandom(8).hex()}"
+    try:
+        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return True
+    try:
+        return stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077 == 0
+    finally:
+        os.close(descriptor)
+        probe.unlink()
