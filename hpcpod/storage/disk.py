@@ -115,8 +115,8 @@ class Disk:
             os.mkdir(name, mode, dir_fd=folder)
 
     def close(self, folder: Path) -> None:
-        """Let nobody but the owner write into a folder, where the filesystem has modes."""
-        with contextlib.suppress(PermissionError):
+        """Let nobody but the owner write into a folder."""
+        with contextlib.suppress(PermissionError):  # a filesystem without modes
             folder.chmod(stat.S_IMODE(folder.stat().st_mode) & ~beneath.OTHERS_WRITE)
 
     def rmdir(self, path: Path) -> None:
@@ -313,8 +313,7 @@ class Disk:
         return None if there is None else there == data
 
     def _persist(self, action: str, path: Path, attempt: Callable[[], _T]) -> _T:
-        # Missing: our temporary file was swept while we were stopped for long.
-        # Taken: the name was, but what held it is gone already.
+        # Missing: our temporary file was swept. Taken: the name was, but is free again already.
         with explained(action, path):
             return _again({errno.ENOENT, errno.ESTALE, *_TAKEN}, attempt)
 
@@ -396,6 +395,6 @@ def _folders_swap(disk: Disk, home: Path) -> bool:
 def _refused(operation: Callable[[], None]) -> bool:
     try:
         operation()
+        return False
     except OSError as error:
         return error.errno in _TAKEN
-    return False

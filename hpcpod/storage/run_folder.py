@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from hpcpod import plugins
 from hpcpod.config.resolved import Resolved
-from hpcpod.errors import Corrupt, RunNotFound, StorageError
+from hpcpod.errors import Corrupt, RunNotFound
 from hpcpod.records import Checkpoint, Intent, Owner, Report, encode
 from hpcpod.storage.board import BoardFile, writer_id
 from hpcpod.storage.creation import FORMAT, create_folder
 from hpcpod.storage.disk import Disk
+from hpcpod.storage.engines import Engines
 from hpcpod.storage.intents import Intents
 from hpcpod.storage.layout import blob_path, plain, sharded
 from hpcpod.storage.locks import Lease, file_lock, is_held
@@ -61,6 +62,7 @@ class RunFolder:
         self._resumes = Resumes(disk, path / "pods", self._quarantine, self.holds)
         self._slots = Slots(disk, path, self._quarantine)
         self._intents = Intents(disk, path / "intents", self._quarantine)
+        self._engines = Engines(disk, path / "engines", self._quarantine)
         self._lease = Lease(path / "lease" / "coordinator", LEASE_SECONDS)
 
     @classmethod
@@ -227,28 +229,16 @@ class RunFolder:
         """The job that carries out an intent; None while none is recorded."""
         return self._intents.submission(number)
 
-    # Engines: what simulates, for scores that are compared.
+    # Engines: what simulates, for scores that are compared; see ``Engines``.
 
     def agree_on_engine(self, scores: str, engine: str) -> str:
         """The engine that computes all the ``scores`` of a kind: the first one that asked."""
-        path = self._engines / (plain(scores) + ".json")
-        for _ in range(2):
-            agreed = self._quarantine.sound(dict[str, str], path)
-            if agreed is not None:
-                return agreed["engine"]
-            if self.disk.publish(path, seal({"engine": engine})):
-                return engine
-        raise StorageError(f"the engine of {scores} scores can't be recorded")
+        return self._engines.agree(scores, engine)
 
     def forget_engines(self) -> None:
         """Let the next one that asks decide anew."""
         self.owner.require_mine()
-        for path in self._engines.glob("*.json"):
-            self.disk.remove(path)
-
-    @property
-    def _engines(self) -> Path:
-        return self.path / "engines"
+        self._engines.forget()
 
     # Requests: what a person asks of the run.
 
@@ -260,6 +250,7 @@ class RunFolder:
     def replace_request(self, name: str, payload: dict[str, Any]) -> None:
         """Ask for something that may be asked for again with other words; never of a name that
         ``request`` uses."""
+        self.owner.require_mine()
         self.disk.replace(self._request(name), seal(payload))
 
     def control_changed(self) -> int:

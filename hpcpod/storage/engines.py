@@ -1,0 +1,40 @@
+"""What simulates, for scores that are compared: the first one's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hpcpod.errors import StorageError
+from hpcpod.storage.disk import Disk
+from hpcpod.storage.layout import plain
+from hpcpod.storage.quarantine import Quarantine
+from hpcpod.storage.sealed import seal
+
+
+class Engines:
+    """The engines of a run, by the kind of scores that they compute."""
+
+    def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._quarantine = quarantine
+
+    def agree(self, scores: str, engine: str) -> str:
+        """The engine that computes all the ``scores`` of a kind: the first one that asked.
+
+        Raises:
+            StorageError: it can't be recorded.
+        """
+        path = self._folder / (plain(scores) + ".json")
+        for _ in range(2):
+            agreed = self._quarantine.sound(dict[str, str], path)
+            if agreed is not None:
+                return agreed["engine"]
+            if self._disk.publish(path, seal({"engine": engine})):
+                return engine
+        raise StorageError(f"the engine of {scores} scores can't be recorded")
+
+    def forget(self) -> None:
+        """Let the next one that asks decide anew."""
+        for path in self._folder.glob("*.json"):
+            self._disk.remove(path)
