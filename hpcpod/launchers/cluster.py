@@ -1,22 +1,44 @@
-"""What Slurm's commands say, read into plain data: pure functions, no process is started.
+"""What squeue says, read into plain data: pure functions, no process is started.
 
-``squeue -o`` is read, never ``--json``: its schema changes with every release, it ignored
-filters before 24.05, and for 600 jobs it is seventy times as long.
+``squeue -r -O`` with widths of our own is read.
+
+- Never ``--json``: its schema changes with every release, and it ignored filters before 24.05.
+- Not ``-o``, which has no letter for how often a job was requeued.
+- With ``-r``: without it, elements that wait to come back are joined with those that never ran,
+  under the reason of one of them, and the array's throttle is not shown any more. (The option
+  ``--array-unique`` was against that; 23.11 has no such option.)
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import Literal
 
 from hpcpod.launchers.base import ClusterView, JobView
 
-QUEUE_FORMAT = "%i|%T|%r|%k"
-"""Job, state, reason, comment: the comment last, for another's may hold a ``|``."""
+_COLUMNS = {
+    "JobArrayID": 40,
+    "State": 20,
+    "RestartCnt": 8,
+    "TimeUsed": 16,
+    "TimeLeft": 16,
+    "StartTime": 24,
+    "Partition": 64,
+    "NodeList": 96,
+    "Reason": 160,
+    "Comment": 120,
+}
+QUEUE_FORMAT = ",".join(f"{name}:{width}|" for name, width in _COLUMNS.items())
+"""The comment last, for another's may hold a ``|``. Widths cut nothing that decides anything: a
+comment of ours has less than 60 characters. Without them each column has 20."""
 
-NODE_FORMAT = "%c|%G"
-"""Cores and generic resources of a node."""
+TIME_FORMAT = "%s"
+"""SLURM_TIME_FORMAT: seconds since 1970, so that no time zone and no summer time is in between."""
+
+MOST_ELEMENTS = 100_000
+"""Elements that are taken from one line, whatever it says."""
 
 Kind = Literal["slots", "coordinator"]
 
@@ -42,9 +64,12 @@ _ENDED = {
     "REVOKED",
     "TIMEOUT",
 }
-_ARRAY = re.compile(r"(?P<job>\d+)_\[(?P<elements>[^\]%]*)(?:%\d+)?\]?")
-_PLAIN = re.compile(r"\d+(?:_\d+)?")
-_MAX_ARRAY_SIZE = re.compile(r"^MaxArraySize\s*=\s*(\d+)", re.MULTILINE)
+_ARRAY = re.compile(r"(?P<job>\d{1,18})_\[(?P<elements>[^\]%]*)(?:%\d+)?\]?", re.ASCII)
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
+_PLAIN = re.compile(r"\d{1,18}(?:_\d{1,18})?", re.ASCII)
+_DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,3}):)?(\d{1,3}):(\d{2})", re.ASCII)
+_THROTTLE = re.compile(r"\bArrayTaskThrottle=(\d{1,9})\b", re.ASCII)
+_NO_REASON = {"None", "(null)", ""}
 
 
 @dataclass(frozen=True)
@@ -76,21 +101,54 @@ def read_queue(text: str, run: str) -> ClusterView:
 
     Lines of other jobs, headers of multi-cluster sites and torn lines are passed over.
     """
-    jobs = []
+    jobs: list[JobView] = []
     for line in text.splitlines():
-        fields = [field.strip() for field in line.split("|", 3)]
-        if len(fields) != 4:
-            continue
-        identifier, word, reason, comment = fields
-        mark, state = Mark.read(comment), job_state(word)
-        if mark is None or mark.run != run or state is None:
-            continue
-        shown = reason if state == "pending" and reason not in ("None", "(null)") else ""
-        jobs += [
-            JobView(name, name, mark.kind, state, mark.token, shown, name.partition("_")[0])
-            for name in elements(identifier)
-        ]
+        fields = [field.strip() for field in line.split("|", len(_COLUMNS) - 1)]
+        if len(fields) == len(_COLUMNS):
+            jobs += _views(fields, run)
     return ClusterView(tuple(jobs))
+
+
+def _views(fields: list[str], run: str) -> list[JobView]:
+    identifier, word, restarts, used, left, start, partition, nodes, reason, comment = fields
+    # There is one more "|", after the comment.
+    mark, state = Mark.read(comment.removesuffix("|")), job_state(word)
+    if mark is None or mark.run != run or state is None:
+        return []
+    pending = state == "pending"
+    return [
+        JobView(
+            slot=name,
+            job=name,
+            kind=mark.kind,
+            state=state,
+            token=mark.token,
+            reason=reason if pending and reason not in _NO_REASON else "",
+            submission=name.partition("_")[0],
+            node="" if pending else nodes,
+            partition=partition,
+            seconds=0.0 if pending else duration(used) or 0.0,
+            left=duration(left),
+            starts=_moment(start) if pending else None,
+            restarts=_count(restarts),
+        )
+        for name in elements(identifier)
+    ]
+
+
+def duration(text: str) -> float | None:
+    """Seconds of ``9:58``, ``3:59:52`` or ``2-03:59:52``; None for ``UNLIMITED``, ``INVALID``."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def throttle(text: str) -> int | None:
+    """How many elements of an array may run at once, from ``scontrol show job`` of one of them."""
+    match = _THROTTLE.search(text)
+    return int(match[1]) or None if match else None
 
 
 def job_state(word: str) -> Literal["pending", "running"] | None:
@@ -115,19 +173,17 @@ def elements(identifier: str) -> list[str]:
     match = _ARRAY.fullmatch(identifier)
     if match is None:
         return []
-    found = []
+    found: list[str] = []
     for part in match["elements"].split(","):
-        bounds = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
+        bounds = _RANGE.fullmatch(part)
         if bounds:
             first, last, step = bounds[1], bounds[2] or bounds[1], bounds[3] or "1"
-            found += [f"{match['job']}_{n}" for n in range(int(first), int(last) + 1, int(step))]
+            numbers = range(int(first), int(last) + 1, max(1, int(step)))
+            found += [
+                f"{match['job']}_{n}"
+                for n in itertools.islice(numbers, max(0, MOST_ELEMENTS - len(found)))
+            ]
     return found
-
-
-def max_array_size(text: str) -> int | None:
-    """How many elements one array may have, from ``scontrol show config``."""
-    match = _MAX_ARRAY_SIZE.search(text)
-    return int(match[1]) if match else None
 
 
 def own_words(stderr: str) -> str:
@@ -136,18 +192,10 @@ def own_words(stderr: str) -> str:
     return "; ".join(line.strip() for line in lines if line.strip())
 
 
-def largest_node(listing: str, gpu_type: str | None = None) -> tuple[int, int]:
-    """The GPUs of the node that has most of them, and its cores; without GPUs, the most cores.
+def _moment(text: str) -> float | None:
+    """A Unix time, by ``TIME_FORMAT``; None for ``N/A``."""
+    return float(text) if re.fullmatch(r"[0-9]{1,15}", text) else None
 
-    Args:
-        listing: of sinfo by ``NODE_FORMAT``: ``64|gpu:a100:8(S:0-1),shard:32`` or ``16|(null)``.
-        gpu_type: the type of GPUs that count; None: every one.
-    """
-    kind = f":{re.escape(gpu_type)}" if gpu_type else ""
-    nodes = [(0, 1)]
-    for line in listing.splitlines():
-        cores, _, resources = line.partition("|")
-        counts = re.findall(rf"(?:^|,)gpu{kind}(?::[^:,()]+)*?:(\d+)", resources)
-        # sinfo says "16+" where nodes of one line differ.
-        nodes.append((sum(map(int, counts)), int(re.sub(r"\D", "", cores) or 1)))
-    return max(nodes)
+
+def _count(text: str) -> int:
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0

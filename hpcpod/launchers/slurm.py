@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -25,16 +26,13 @@ from hpcpod.config.container import module_mounts
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.shape import Shape, ranks_of, shape_of
 from hpcpod.errors import LaunchError, StorageError
-from hpcpod.launchers.base import ClusterView
-from hpcpod.launchers.cluster import (
-    NODE_FORMAT,
-    QUEUE_FORMAT,
-    largest_node,
-    max_array_size,
-    own_words,
-    read_queue,
-)
+from hpcpod.launchers.accounting import EndedLife, ask_history
+from hpcpod.launchers.base import ClusterView, Limits
+from hpcpod.launchers.cluster import TIME_FORMAT, own_words
+from hpcpod.launchers.nodes import NODE_FORMAT, largest_node, slots_that_fit
+from hpcpod.launchers.observing import ask_idle, ask_queue, ask_throttles
 from hpcpod.launchers.scripts import Scripts
+from hpcpod.launchers.settings import read_limits
 from hpcpod.lifetime import PYTHON
 from hpcpod.records import Intent
 from hpcpod.storage.disk import Disk
@@ -127,7 +125,7 @@ class SlurmLauncher:
         text = self.script(intent)
         if shutil.which("sbatch") is None:
             raise LaunchError(_missing("sbatch"))
-        limit = self._max_array_size
+        limit = self._limits.max_array_size
         if intent.kind == "slots" and limit is not None and intent.count > limit:
             raise LaunchError(
                 f"{intent.count} slots are more than the {limit} that one array may have here"
@@ -144,13 +142,33 @@ class SlurmLauncher:
         return job
 
     def observe(self, patience: float | None = None) -> ClusterView:
-        """One squeue: the jobs of this run that are pending or running.
+        """The jobs of this run that are pending or running: one squeue.
+
+        The patient are also told what only they need: a scontrol for each array that is held
+        back by its throttle, and with ``cluster.waiting`` a sinfo for what is idle. Where one of
+        those fails, that is not known.
 
         Raises:
             LaunchError: there is no squeue, or the controller does not answer.
         """
-        answer = self._ask("squeue", "--me", "-h", "-r", "-o", QUEUE_FORMAT, patience=patience)
-        return read_queue(answer, self.run_id)
+        view = ask_queue(self._ask, self.run_id, patience)
+        if patience is not None:
+            return view
+        partitions = self.config.cluster.partition or os.environ.get("SBATCH_PARTITION")
+        limited = self.config.cluster.waiting is not None
+        idle = ask_idle(self._ask, partitions) if limited else None
+        lanes = self.config.resources.pods_per_gpu
+        return replace(
+            view,
+            throttles=ask_throttles(self._ask, view),
+            idle=idle,
+            room=None if idle is None else slots_that_fit(idle, self._shape, lanes),
+            limits=self._known_limits,
+        )
+
+    def history(self, jobs: Sequence[str]) -> tuple[EndedLife, ...] | None:
+        """The ended lives of these jobs by sacct; None where nobody keeps account of them."""
+        return ask_history(self._ask, jobs)
 
     def cancel(self, jobs: Sequence[str]) -> None:
         """SIGTERM now, SIGKILL after the site's KillWait; none comes back. An array's id is all.
@@ -193,8 +211,16 @@ class SlurmLauncher:
         """Nothing: the jobs are Slurm's."""
 
     @cached_property
-    def _max_array_size(self) -> int | None:
-        return max_array_size(self._ask("scontrol", "show", "config"))
+    def _limits(self) -> Limits:
+        return read_limits(self._ask("scontrol", "show", "config"))
+
+    @property
+    def _known_limits(self) -> Limits | None:
+        try:
+            return self._limits
+        except LaunchError as error:
+            log.debug("what the scheduler allows is not known: %s", error)
+            return None
 
     def _ask(self, *command: str, patience: float | None = None) -> str:
         """What a Slurm command prints.
@@ -207,7 +233,11 @@ class SlurmLauncher:
                 done = subprocess.run(
                     command,
                     # Unlimited: squeue cuts a long array short after 64 characters.
-                    env={**environment(os.environ, self.config), "SLURM_BITSTR_LEN": "0"},
+                    env={
+                        **environment(os.environ, self.config),
+                        "SLURM_BITSTR_LEN": "0",
+                        "SLURM_TIME_FORMAT": TIME_FORMAT,
+                    },
                     capture_output=True,
                     text=True,
                     errors="replace",

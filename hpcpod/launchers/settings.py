@@ -1,0 +1,68 @@
+"""What ``scontrol show config`` says, read into plain data: pure functions."""
+
+from __future__ import annotations
+
+import re
+
+from hpcpod.launchers.base import Limits
+
+DEFAULT_REQUEUE_SECONDS = 120.0
+"""``cred_expire`` where nobody has set it, or set it to less than 5."""
+
+_SETTING = re.compile(r"^(\w+(?:\[\d+\])?)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_NOTHING = {"", "(null)", "N/A", "none"}
+
+
+def read_settings(text: str) -> dict[str, str]:
+    """Each setting by its name, as written; the first of a name counts."""
+    settings: dict[str, str] = {}
+    for name, value in _SETTING.findall(text):
+        settings.setdefault(name, "" if value in _NOTHING else value)
+    return settings
+
+
+def read_limits(text: str) -> Limits:
+    """What is in ``scontrol show config`` that decides how a run may act."""
+    settings = read_settings(text)
+    return Limits(
+        version=settings.get("SLURM_VERSION") or None,
+        max_array_size=_whole(settings.get("MaxArraySize")),
+        max_job_count=_whole(settings.get("MaxJobCount")),
+        preempt_type=settings.get("PreemptType") or None,
+        preempt_mode=settings.get("PreemptMode") or None,
+        requeue_seconds=_requeue_seconds(settings),
+        kill_seconds=_seconds(settings.get("KillWait")),
+        min_job_age=_seconds(settings.get("MinJobAge")),
+    )
+
+
+def option(settings: dict[str, str], setting: str, name: str) -> str | None:
+    """One of the ``name=value`` pairs with commas between them in a setting; "" for a bare name."""
+    for pair in settings.get(setting, "").split(","):
+        key, _, value = pair.partition("=")
+        if key.strip() == name:
+            return value.strip()
+    return None
+
+
+def _requeue_seconds(settings: dict[str, str]) -> float | None:
+    """The delay of a requeued job: one second more than a job's credential is valid."""
+    if not settings:
+        return None
+    delay = _seconds(option(settings, "SchedulerParameters", "requeue_delay"))  # since 25.11
+    if delay is not None:
+        return delay
+    expires = _seconds(option(settings, "AuthInfo", "cred_expire"))
+    if expires is None or expires < 5:
+        expires = DEFAULT_REQUEUE_SECONDS
+    return expires + 1
+
+
+def _whole(text: str | None) -> int | None:
+    match = re.match(r"\d{1,18}(?!\d)", text or "", re.ASCII)
+    return int(match[0]) if match else None
+
+
+def _seconds(text: str | None) -> float | None:
+    whole = _whole(text)
+    return None if whole is None else float(whole)
