@@ -13,7 +13,7 @@ import pytest
 
 from hpcpod.config.loading import load_file
 from hpcpod.config.schema import RunConfig
-from hpcpod.launchers.cluster import largest_node
+from hpcpod.launchers.nodes import largest_node
 from hpcpod.launchers.scripts import Scripts
 from hpcpod.launchers.slurm import SlurmLauncher
 from hpcpod.launchers.templates import template_folder
