@@ -40,12 +40,21 @@ def mlp(
 
 def linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) -> nn.Linear:
     """A layer with orthogonal weights, times ``gain``, and zero biases."""
-    # skip_init: nn.Linear's own initialisation draws from the global generator.
-    layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
+    layer = _Unset(inputs, outputs)
     with torch.no_grad():
         layer.weight.copy_(gain * _orthogonal(outputs, inputs, generator))
         layer.bias.zero_()
     return layer
+
+
+class _Unset(nn.Linear):
+    """A layer without torch's own initialisation, which draws from the global generator.
+
+    ``nn.utils.skip_init`` would import sympy for it: 0.4 s of each start of a training process.
+    """
+
+    def reset_parameters(self) -> None:
+        pass
 
 
 class MLP(nn.Sequential):

@@ -136,7 +136,8 @@ class Server:
         self._replies, self._place, self._meeting = replies, place, meeting
         self._scorer = scorer
         self._orders = Orders()
-        self._pod: Pod | None = None
+        self._prepared: Pod | Exception | None = None
+        """What executes orders, or why there is nothing that does."""
 
     def serve(self) -> bool:
         """Execute orders until there are no more or a stop is asked for.
@@ -144,13 +145,10 @@ class Server:
         Returns:
             Whether this process lost the others that train the pod with it.
         """
+        self._prepare()  # before there is an order: it takes seconds
         while not self._stop and (work := self._orders.next()) is not None:
             try:
-                if self._pod is None:
-                    self._pod = prepare(
-                        self._folder, self._place, self._meeting, scorer=self._scorer
-                    )
-                self._reply(self._execute(self._pod, work))
+                self._reply(self._execute(self._ready(), work))
             except Exception as error:
                 if not isinstance(error, StorageError) or isinstance(error, Corrupt):
                     traceback.print_exc()
@@ -161,6 +159,22 @@ class Server:
             # MPI ends all ranks when one has left, and the first one may still be at work.
             self._orders.wait_for_end()
         return False
+
+    def _prepare(self) -> None:
+        try:
+            self._prepared = prepare(self._folder, self._place, self._meeting, scorer=self._scorer)
+        except Exception as error:  # told with the first order
+            self._prepared = error
+
+    def _ready(self) -> Pod:
+        if self._prepared is None:
+            self._prepare()
+        prepared = self._prepared
+        assert prepared is not None
+        if isinstance(prepared, Exception):
+            self._prepared = None  # the next order tries again
+            raise prepared
+        return prepared
 
     def _reply(self, message: dict[str, Any]) -> None:
         self._replies.write(json.dumps(message) + "\n")

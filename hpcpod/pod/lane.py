@@ -43,6 +43,8 @@ class Lane:
         self._hang_seconds = hang_seconds
         self._grace = grace
         self._child: Child | None = None
+        self._unused = True
+        """The process has had no work yet."""
         self._heard = 0.0
         self._asked: float | None = None
         self._tries = 0
@@ -58,6 +60,11 @@ class Lane:
     def order(self) -> Order | None:
         """The order in its hands."""
         return None if self.work is None else self.work.order
+
+    def warm_up(self) -> None:
+        """Start the process before there is work: what it imports takes seconds."""
+        if self._child is None:
+            self._child, self._unused = self._start(), True
 
     def give(self, work: Work) -> None:
         """Hand it some work; it must have none."""
@@ -135,9 +142,9 @@ class Lane:
         assert self.work is not None
         if self._child is not None and self._child.ended:
             self.close()
-        if self._child is None:
-            self._child = self._start()
-        self._heard = time.monotonic()
+        self.warm_up()
+        assert self._child is not None
+        self._heard, self._unused = time.monotonic(), False
         with contextlib.suppress(ChildDied):  # the next look says so
             self._child.send(self.work)
 
@@ -168,9 +175,12 @@ class Lane:
         return self._child.fileno() if working and self._child is not None else None
 
     def close(self) -> None:
-        """End the process, if there is one, at once if it is at work; wait until it is gone."""
+        """End the process, if there is one, and wait until it is gone.
+
+        At once, if it is at work, or has never been: it may import for seconds yet.
+        """
         if self._child is not None:
-            if self.work is not None:
+            if self.work is not None or self._unused:
                 self._child.kill()
             self._child.close()
             self._child = None

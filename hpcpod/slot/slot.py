@@ -121,6 +121,9 @@ class Slot:
         if self._lives.hopeless:
             log.error(self._lives.hopeless)
             return 1
+        self._heed()
+        if not self._hurries() and "drain" not in self._requests:
+            self._trainer.warm_up()
         self._tell()  # whoever claims must have shown life
         while True:
             self._heed()
