@@ -156,7 +156,8 @@ def test_a_busy_controller_is_asked_again(commands: Path, tmp_path: Path) -> Non
     fake(
         commands, "squeue",
         f"echo >> {tmp_path}/asked; (( $(wc -l < {tmp_path}/asked) > 2 )) &&"
-        f" echo '4_0|RUNNING|None|hpcpod:{launcher.run_id}:slots:5eed' && exit 0\n"
+        f" echo '4_0|RUNNING|0|0:01|59:59|N/A|low|n1|None|hpcpod:{launcher.run_id}:slots:5eed|' &&"
+        " exit 0\n"
         "echo 'slurm_load_jobs error: Socket timed out on send/recv operation' >&2; exit 1",
     )  # fmt: skip
     assert [job.slot for job in launcher.observe().jobs] == ["4_0"]
