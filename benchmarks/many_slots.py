@@ -103,7 +103,8 @@ def measure(options: argparse.Namespace) -> int:
         print(
             f"{slots} slots at once, {board.rounds} rounds of {options.megabytes:g} MB and"
             f" {board.reports} reports in {time.monotonic() - begun:.0f} s; a tick every"
-            f" {options.tick:g} s: the coordinator took {share:.2f} % of a core and {most / 1e6:.0f} MB"
+            f" {options.tick:g} s: the coordinator took {share:.2f} % of a core"
+            f" and {most / 1e6:.0f} MB"
         )
     return 0 if board.stop_reason == "rounds" and slots == options.slots else 1
 
