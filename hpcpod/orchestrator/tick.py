@@ -99,6 +99,8 @@ class Orchestrator:
                 if strict:
                     raise
                 log.warning("%s; it is seen to at a later tick", error)
+        if board.phase == "finished" != observed.board.phase:
+            return self.tick(strict=strict)  # what still waits in the queue is ended
         slots = [job for job in observed.cluster.jobs if job.kind == "slots"]
         self.drained = observed.draining and not slots
         idle = all(isinstance(action, Merge) for action in actions)
