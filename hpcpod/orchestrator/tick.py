@@ -31,6 +31,7 @@ from hpcpod.orchestrator.plan import (
 from hpcpod.orchestrator.sizing import Bounds
 from hpcpod.records import Board, Intent
 from hpcpod.storage.patience import PAUSES
+from hpcpod.storage.progress import fruitful
 from hpcpod.storage.run_folder import REFUSED, RunFolder
 from hpcpod.storage.slots import When
 from hpcpod.tournament.leaderboard import needed_checkpoints, orders
@@ -179,12 +180,12 @@ class Orchestrator:
         ]
         tokens = {job.token for job in cluster.jobs}
         present = frozenset(intent.number for intent in made if intent.token in tokens)
-        fruitful: set[int] = set()
+        useful: set[int] = set()
         if len(present) < len(made):  # else nothing has ended, and nobody needs to look
-            fruitful = self._fruitful(made, submitted)
+            useful = self._fruitful(made, submitted)
         return Brakes(
             refusals=refusals_of(self._folder),
-            failed_starts=failed_starts(made, board.reports, frozenset(fruitful), present),
+            failed_starts=failed_starts(made, board.reports, frozenset(useful), present),
             last_start=made[-1].time if made else 0.0,
             delays=() if here else DELAYS,
         )
@@ -194,7 +195,7 @@ class Orchestrator:
         names = {
             slot.rpartition("_")[0] or slot.rpartition("-")[0] or slot
             for slot, life in self._folder.lives().items()
-            if life.progress or life.in_vain < life.restarts
+            if life.in_vain < life.restarts or fruitful(self._folder, life)
         }
         return {i.number for i in made if names & {submitted[i.number], f"local-{i.number}"}}
 

@@ -11,6 +11,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.config.shape import shape_of
 from hpcpod.errors import StorageError
 from hpcpod.records import Birth, Order
+from hpcpod.storage.progress import fruitful, reached
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import Begun, Life
 
@@ -68,7 +69,8 @@ class Lives:
             return
         begun = Begun(order.pod)
         if isinstance(order, Birth):
-            begun = Begun(order.pod, order.round, self._reached(order.pod, order.round))
+            steps = reached(self._folder, order.pod, order.round)
+            begun = Begun(order.pod, order.round, steps)
         self._life = replace(self._life, orders={**self._life.orders, order.id: begun})
         self.save()
 
@@ -92,17 +94,6 @@ class Lives:
 
     def _in_vain(self, last: Life) -> int:
         """Lives in a row that made no progress. One that found nothing to do does not count."""
-        further = (
-            self._folder.has_report(order)
-            or (begun.round and self._reached(begun.pod, begun.round) > begun.env_steps)
-            for order, begun in last.orders.items()
-        )
-        if last.progress or any(further):
+        if fruitful(self._folder, last):
             return 0
         return last.in_vain + 1 if last.orders else last.in_vain
-
-    def _reached(self, pod: str, number: int) -> int:
-        """Steps of experience that a round can go on from; 0 if it begins at its start."""
-        trained = self._folder.trained(pod, number)
-        found = [self._folder.latest_resume(pod, number), trained and trained.checkpoint]
-        return max((checkpoint.env_steps for checkpoint in found if checkpoint), default=0)
