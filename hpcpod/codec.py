@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -29,8 +29,10 @@ def encode(record: Any) -> Json:
 def decode(cls: type[T], data: Json) -> T:
     """The record that ``encode`` came from.
 
+    Every value is held against its field's type: the file may be another user's.
+
     Raises:
-        TypeError: a field is missing or unknown.
+        TypeError: a field is missing or unknown, or its value is not of its type.
     """
     kind: Any = cls
     record: T = _decoder(kind)(data)
@@ -55,30 +57,98 @@ def _decoder(kind: Any) -> Callable[[Json], Any]:
     if dataclasses.is_dataclass(kind):
         return _record_decoder(kind)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal:
+        return _literal_decoder(arguments)
     if origin in (typing.Union, types.UnionType):
-        members = [a for a in arguments if a is not type(None)]
-        inner = _decoder(members[0]) if len(members) == 1 else _same
-        return _same if inner is _same else lambda data: None if data is None else inner(data)
+        return _union_decoder(arguments)
     if origin is tuple:
-        item = _decoder(arguments[0])
-        return tuple if item is _same else lambda data: tuple(map(item, data))
+        return _tuple_decoder(arguments[0])
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
-        value = _decoder(arguments[1])
-        return dict if value is _same else lambda data: {k: value(v) for k, v in data.items()}
-    return _same
+        return _mapping_decoder(arguments[1])
+    return _scalar_decoder((kind,)) if kind in _SCALARS else _same
+
+
+_SCALARS: Mapping[type, tuple[type, ...]] = {
+    bool: (bool,), int: (int,), float: (float, int, bool), str: (str,), type(None): (type(None),),
+}  # fmt: skip
+"""What JSON has for each type: a number need not be written with a fraction."""
+
+_LARGEST = 2**64
+"""Integers are smaller; one of a thousand digits would be no float."""
+
+
+def _scalar_decoder(kinds: Sequence[type]) -> Callable[[Json], Any]:
+    allowed = {found for kind in kinds for found in _SCALARS[kind]}
+
+    def check(data: Json) -> Any:
+        if type(data) not in allowed or (type(data) is int and abs(data) >= _LARGEST):
+            raise _wrong(data, kinds)
+        return data
+
+    return check
+
+
+def _wrong(data: Json, kinds: Sequence[Any]) -> TypeError:
+    text = repr(data) if isinstance(data, (bool, float, str)) else type(data).__name__
+    names = " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds)
+    return TypeError(f"expected {names}, got {text[:60]}")
+
+
+def _literal_decoder(words: Sequence[Any]) -> Callable[[Json], Any]:
+    def check(data: Json) -> Any:
+        if data not in words or isinstance(data, bool):
+            raise _wrong(data, words)
+        return data
+
+    return check
+
+
+def _union_decoder(members: Sequence[Any]) -> Callable[[Json], Any]:
+    if all(member in _SCALARS for member in members):
+        return _scalar_decoder(members)
+    others = [member for member in members if member is not type(None)]
+    if len(others) > 1:
+        return _same
+    inner, optional = _decoder(others[0]), len(others) < len(members)
+    return lambda data: None if data is None and optional else inner(data)
+
+
+def _tuple_decoder(item: Any) -> Callable[[Json], Any]:
+    inner = _decoder(item)
+
+    def build(data: Json) -> Any:
+        if type(data) is not list:
+            raise _wrong(data, (list,))
+        if inner is not _floats or not all(type(value) is float for value in data):
+            return tuple(map(inner, data))
+        return tuple(data)
+
+    return build
+
+
+def _mapping_decoder(value: Any) -> Callable[[Json], Any]:
+    inner = _decoder(value)
+
+    def build(data: Json) -> Any:
+        if type(data) is not dict:
+            raise _wrong(data, (dict,))
+        return {key: inner(value) for key, value in data.items()}
+
+    return build
 
 
 def _record_decoder(cls: Any) -> Callable[[Json], Any]:
     hints = typing.get_type_hints(cls)
-    decoders = [(f.name, _decoder(hints[f.name])) for f in dataclasses.fields(cls)]
-    plain = {name for name, decoder in decoders if decoder is _same}
-    rich = [(name, decoder) for name, decoder in decoders if name not in plain]
+    decoders = {f.name: _decoder(hints[f.name]) for f in dataclasses.fields(cls)}
 
     def build(data: Json) -> Any:
-        values = dict(data)
-        for name, decoder in rich:
-            if name in values:
-                values[name] = decoder(values[name])
-        return cls(**values)
+        if type(data) is not dict:
+            raise _wrong(data, (cls,))
+        if unknown := data.keys() - decoders.keys():
+            raise TypeError(f"{cls.__name__} has no field {min(unknown)!r}")
+        return cls(**{name: decoders[name](value) for name, value in data.items()})
 
     return build
+
+
+_floats = _decoder(float)

@@ -239,10 +239,13 @@ class BoardFile:
 
     def _payload(self, number: int, data: bytes) -> dict[str, Any]:
         path = self.path(number)
-        payload: dict[str, Any] = unseal(data, str(path))
-        if payload.get("generation") != number:
-            raise Corrupt(f"{path} holds generation {payload.get('generation')}")
-        return payload
+        payload = unseal(data, str(path))
+        if not _is_generation(payload):
+            raise Corrupt(f"{path} is no generation of a board")
+        found: dict[str, Any] = payload
+        if found["generation"] != number:
+            raise Corrupt(f"{path} holds generation {found['generation']}")
+        return found
 
     def _last_anchor(self) -> int | None:
         """The last anchor there is: by the hint, by name, never by a listing."""
@@ -330,6 +333,30 @@ def applied(document: Document, change: dict[str, Any]) -> Document:
     for name, update in change["set"].items():
         result[name] = {**result.get(name, {}), **update}
     return result
+
+
+def _is_generation(payload: Any) -> bool:
+    """Whether a file's content has the form of a generation; what the rows hold is not asked."""
+    if not isinstance(payload, dict) or not isinstance(payload.get("generation"), int):
+        return False
+    if not isinstance(payload.get("writer"), str) or not isinstance(payload.get("time"), float):
+        return False
+    if "snapshot" in payload:
+        return _is_document(payload["snapshot"])
+    drop = payload.get("drop")
+    return (
+        _is_document(payload.get("set"))
+        and isinstance(payload.get("previous"), str)
+        and isinstance(drop, dict)
+        and all(
+            gone is None or (isinstance(gone, list) and all(isinstance(key, str) for key in gone))
+            for gone in drop.values()
+        )
+    )
+
+
+def _is_document(sections: Any) -> bool:
+    return isinstance(sections, dict) and all(isinstance(rows, dict) for rows in sections.values())
 
 
 def _sorted(document: Document) -> Document:

@@ -28,7 +28,7 @@ class Engines:
         path = self._folder / (plain(scores) + ".json")
         for _ in range(2):
             agreed = self._quarantine.sound(dict[str, str], path)
-            if agreed is not None:
+            if agreed is not None and "engine" in agreed:
                 return agreed["engine"]
             if self._disk.publish(path, seal({"engine": engine})):
                 return engine

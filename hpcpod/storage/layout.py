@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
+from hpcpod.errors import Corrupt
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 SHARED = (
     "board",
     "reports",
@@ -28,11 +32,23 @@ def plain(name: str) -> str:
     """The name itself, if it can be a file's name.
 
     Raises:
-        ValueError: it can't: it is empty, hidden, too long, or holds a separator.
+        Corrupt: it can't: it is empty, hidden, too long, or holds a separator. Names of files come
+            out of other files, which somebody else may have written.
     """
     if not name or name.startswith(".") or len(name) > 200 or "/" in name or "\0" in name:
-        raise ValueError(f"{name!r} can't be the name of a file")
+        raise Corrupt(f"{name[:200]!r} can't be the name of a file")
     return name
+
+
+def blob_name(sha256: str) -> str:
+    """The checksum itself, if it is one.
+
+    Raises:
+        Corrupt: it is not.
+    """
+    if not _SHA256.fullmatch(sha256):
+        raise Corrupt(f"{sha256[:200]!r} is no checksum of a blob")
+    return sha256
 
 
 def sharded(folder: Path, name: str, suffix: str = "") -> Path:
@@ -43,4 +59,4 @@ def sharded(folder: Path, name: str, suffix: str = "") -> Path:
 
 def blob_path(folder: Path, sha256: str) -> Path:
     """The place of a blob."""
-    return folder / plain(sha256)[:2] / f"{sha256}.h5"
+    return folder / blob_name(sha256)[:2] / f"{sha256}.h5"

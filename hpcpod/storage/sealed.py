@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hpcpod.errors import Corrupt
-from hpcpod.records import decode
+from hpcpod.records import Checkpoint, Report, decode
+from hpcpod.storage.layout import blob_name, plain
 
 Json = Any
 _T = TypeVar("_T")
@@ -50,7 +51,7 @@ def unseal(data: bytes, name: str) -> Json:
         raise Corrupt(f"{name} does not match its checksum")
     try:
         return json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Corrupt(f"{name} is not JSON: {error}") from error
 
 
@@ -58,10 +59,28 @@ def unsealed(kind: type[_T], data: bytes, path: Path) -> _T:
     """The record in a sealed file's bytes.
 
     Raises:
-        Corrupt: the bytes are not what was sealed, or are no such record.
+        Corrupt: the bytes are not what was sealed, or are no such record, or a name in it could
+            lead out of the run folder.
     """
     payload = unseal(data, str(path))
     try:
-        return decode(kind, payload)
+        record = decode(kind, payload)
+        _check_names(record)
+    except Corrupt as error:
+        raise Corrupt(f"{path}: {error}") from error
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         raise Corrupt(f"{path} was written by another version of hpcpod: {error}") from error
+    return record
+
+
+def _check_names(record: object) -> None:
+    """See that what a record calls others by, and files are called by, are names."""
+    for name in ("slot", "pod", "order"):
+        value = getattr(record, name, "-")
+        plain(value if isinstance(value, str) else "")
+    checkpoint, trained = getattr(record, "checkpoint", None), getattr(record, "trained", None)
+    if isinstance(checkpoint, Checkpoint):
+        for sha256 in checkpoint.blobs():
+            blob_name(sha256)
+    if isinstance(trained, Report):
+        _check_names(trained)

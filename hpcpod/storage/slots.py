@@ -57,6 +57,19 @@ class Life:
     """What this one has begun, by the order's name."""
 
 
+_TEXTS = {"state", "order", "pod", "algorithm", "host", "job"}
+
+
+def _is_status(data: Any) -> bool:
+    """Whether this is what a slot shows: texts under some names, numbers under the others, and
+    the same once more for what it scores."""
+    return isinstance(data, dict) and all(
+        _is_status(value) if name == "scoring"
+        else isinstance(value, str if name in _TEXTS else (int, float))
+        for name, value in data.items()
+    )  # fmt: skip
+
+
 def element(slot: str) -> str:
     """The job's, or array element's, name of a slot, which may be one of several in it."""
     return slot.partition(LANE)[0]
@@ -83,7 +96,8 @@ class Slots:
                 data = self._disk.read(path)
                 if data is not None:
                     status = unseal(data, str(path))
-                    shown[path.stem] = {**status, "mtime": path.stat().st_mtime}
+                    if _is_status(status):
+                        shown[path.stem] = {**status, "mtime": path.lstat().st_mtime}
             except (Corrupt, FileNotFoundError):
                 continue
         return shown
@@ -93,7 +107,7 @@ class Slots:
         path = self._status(slot)
         with explained("look at", path):
             try:
-                return time.time() - path.stat().st_mtime
+                return time.time() - path.lstat().st_mtime
             except FileNotFoundError:
                 return math.inf
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod.errors import Corrupt, RunNotFound, StorageError
-from hpcpod.records import Board, Checkpoint, Report
+from hpcpod.records import Board, Checkpoint, Document, Report
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
@@ -42,7 +42,15 @@ def read_board(folder: RunFolder) -> Board:
     found = folder.board.read()
     if found is None:
         raise StorageError(f"{folder.path} has no board; was its launch interrupted?")
-    return Board.from_document(found[1])
+    return _board_of(folder, found[1])
+
+
+def _board_of(folder: RunFolder, document: Document) -> Board:
+    try:
+        return Board.from_document(document)
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        said = f"the board of {folder.path} is none that this hpcpod wrote: {error}"
+        raise Corrupt(said) from error
 
 
 def merge(
@@ -87,7 +95,7 @@ def _merge(folder: RunFolder, folded: Callable[[Board, list[Report], list[str]],
         if found is None:
             raise StorageError(f"{folder.path} has no board; was its launch interrupted?")
         generation, document = found
-        old = Board.from_document(document)
+        old = _board_of(folder, document)
         reports, broken = pending_reports(folder, old)
         new = folded(old, reports, broken)
         if new == old:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpcpod.errors import RunExists, RunNotFound
+from hpcpod.errors import Corrupt, RunExists, RunNotFound
 from hpcpod.records import Checkpoint, Owner, Report
 from hpcpod.storage import sealed
 from hpcpod.storage.disk import Disk
@@ -174,9 +174,9 @@ def test_thousands_of_reports_stay_a_few_hundred_per_folder(run: RunFolder) -> N
 
 def test_names_that_are_no_file_names_are_refused(run: RunFolder) -> None:
     for name in ("", ".", "..", ".hidden", "a/b", "/etc/passwd", "nul\0", "x" * 300):
-        with pytest.raises(ValueError, match="can't be the name"):
+        with pytest.raises(Corrupt, match="can't be the name"):
             plain(name)
-        with pytest.raises(ValueError, match="can't be the name"):
+        with pytest.raises(Corrupt, match="can't be the name"):
             run.request(name, {})
 
 
