@@ -1,0 +1,65 @@
+"""``python -m tests.chaos --faults 500 --seed 1``: storms on a real Slurm, and what came of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.chaos.faults import Fault, storms
+from tests.chaos.storms import Campaign, Summary
+from tests.chaos.world import SCENES, World
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 1 if a promise was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--faults", type=int, default=500, help="how many must hit (500)")
+    parser.add_argument("--seed", type=int, default=1, help="decides which, and when (1)")
+    parser.add_argument("--scene", choices=[scene.name for scene in SCENES],
+                        help="the runs' kind (default: all in turn)")  # fmt: skip
+    parser.add_argument("--log", type=Path, default=Path("chaos.jsonl"),
+                        help="where each fault is written to (chaos.jsonl)")  # fmt: skip
+    parser.add_argument("--replay", type=Path, help="a log: its faults again, at their moments")
+    parser.add_argument("--keep", type=Path, help="where to copy everything if a promise is broken")
+    options = parser.parse_args(arguments)
+    scenes = tuple(s for s in SCENES if options.scene in (None, s.name))
+    told = read(options.replay) if options.replay is not None else None
+    options.log.write_text("")
+    # Not below a long path: sockets have names too.
+    with tempfile.TemporaryDirectory(prefix="hpcpod-chaos-", dir="/tmp") as home:
+        Path(home).chmod(0o755)
+        with World.started(Path(home)) as world:
+            drawn = told or storms(options.seed, mounted=world.disk.own)
+            summary = Summary(options.seed)
+            try:
+                Campaign(world, drawn, options.log, summary).run(options.faults, scenes)
+            finally:
+                print(summary.text(), flush=True)
+                if options.keep is not None and (summary.violations or sys.exc_info()[0]):
+                    shutil.copytree(home, options.keep, symlinks=True, dirs_exist_ok=True)
+                    slurm = options.keep / "slurm-log"
+                    shutil.copytree(world.cluster.folder / "log", slurm, dirs_exist_ok=True)
+    return 1 if summary.violations else 0
+
+
+def read(log: Path) -> Iterator[list[Fault]]:
+    """The storms that a log tells of."""
+    storm: list[Fault] = []
+    for line in log.read_text().splitlines():
+        record = json.loads(line)
+        fault = Fault(**{name: record[name] for name in Fault.__dataclass_fields__})
+        if storm and fault.storm != storm[0].storm:
+            yield storm
+            storm = []
+        storm.append(fault)
+    if storm:
+        yield storm
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""What must be true once a storm is over, seen from outside."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from hpcpod.records import Board, Checkpoint
+from hpcpod.storage.layout import blob_path
+from tests.chaos.accounting import audit
+from tests.chaos.world import World, parent, words
+
+ORPHAN_SECONDS = 60.0
+"""After a storm: until every process belongs to a job that runs."""
+LIVELY_SECONDS = 180.0
+"""After a storm: until the next report counts, or the run has ended."""
+
+
+def of_the_run(world: World) -> list[str]:
+    """Promises about the run folder, whatever was done to it."""
+    world.observer.look()
+    past = world.observer.past
+    books = audit(past)
+    violations = [*past.complaints, *books.violations, *_gaps(world)]
+    if books.board is not None:
+        violations += _missing_blobs(world, books.board)
+    violations += _tracebacks(world)
+    return violations
+
+
+def _gaps(world: World) -> Iterator[str]:
+    """Generations have every number from 0 on, and each is what it was, or empty, or damaged."""
+    board, seen = world.folder.board, world.observer.past.generations
+    names = sorted((world.path / "board").glob("*/*.json"))
+    numbers = [int(path.stem) for path in names if not path.name.startswith(".")]
+    if numbers != list(range(len(numbers))):
+        yield f"generations are not gapless: {numbers}"
+    for number, generation in enumerate(seen):
+        data = board.path(number).read_bytes()
+        same = data == generation.data or data == b'{"emptied":true}\n'
+        if not same and not generation.damaged:
+            yield f"generation {number} was changed after it was published"
+
+
+def _missing_blobs(world: World, board: Board) -> Iterator[str]:
+    """What the leaderboard and the next rounds need is there, unless a fault took it."""
+    needed = [(f"the entry of {e.pod}", e.checkpoint) for e in board.entries]
+    for pod in board.living:
+        if pod.birth is not None and pod.birth.checkpoint is not None:
+            needed.append((f"the birth {pod.birth.id}", pod.birth.checkpoint))
+    for what, checkpoint in needed:
+        for blob in set(checkpoint.blobs()) - world.observer.past.blobs:
+            path = blob_path(world.path / "blobs", blob)
+            if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != blob:
+                yield f"{what} has lost its blob {blob[:12]}"
+
+
+def _tracebacks(world: World) -> Iterator[str]:
+    """Whatever happens is said in sentences."""
+    for log in [*sorted((world.path / "logs").glob("*.log")), world.home / "by-hand.log"]:
+        text = log.read_text(errors="replace") if log.exists() else ""
+        for match in re.finditer(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*(.*)", text):
+            yield f"{log.name} has a traceback: {match[1]}"
+
+
+def orphans(world: World) -> list[str]:
+    """Processes of the run that belong to no job that runs, or whose slot is gone."""
+    jobs = set(world.cluster.run("squeue", "-h", "-r", "-o", "%A").split())
+    by_hand = {process.pid for process in world.by_hand}
+    found = []
+    for pid in world.cluster.processes():
+        command = words(pid)
+        if not any(word.startswith("hpcpod.") for word in command) or pid in by_hand:
+            continue
+        job = _variable(pid, "SLURM_JOB_ID")
+        if job is not None and (job not in jobs or parent(pid) == 1):
+            found.append(f"process {pid} of job {job} is an orphan: {' '.join(command)[:120]}")
+    return found
+
+
+def _variable(pid: int, name: str) -> str | None:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return None
+    return next((v[len(name) + 1 :] for v in environment.split("\0") if v.startswith(f"{name}=")),
+                None)  # fmt: skip
+
+
+def of_processes(world: World) -> list[str]:
+    """No process is left of what was killed, and never more slots than are wanted."""
+    world.wait("orphans to end", ORPHAN_SECONDS, lambda: not orphans(world))
+    violations = orphans(world)
+    slots = [job for job in world.jobs() if "_" in job]
+    if len(slots) > world.scene.slots:
+        violations.append(f"{len(slots)} slots, {world.scene.slots} are wanted: {slots}")
+    return violations
+
+
+def of_the_end(world: World, board: Board) -> list[str]:
+    """The run ended as it should, its best policy is there, and nothing else of it."""
+    violations = []
+    if board.stop_reason != world.scene.ends:
+        violations.append(f"the run ended for {board.stop_reason}, not {world.scene.ends}:"
+                          f" {board.failure}")  # fmt: skip
+    if world.scene.ends == "target" and not any(s.passed for s in board.confirmed):
+        violations.append("the target is reached, and no score on fresh seeds says so")
+    violations += _lost_best(world, board)
+    if not world.wait("its jobs to end", ORPHAN_SECONDS, lambda: not world.jobs()):
+        violations.append(f"jobs are left of a run that has ended: {world.jobs()}")
+    run = str(world.path)
+    world.wait("its processes to end", 10.0, lambda: not _left(world, run))
+    return violations + [f"left of a run that has ended: {line}" for line in _left(world, run)]
+
+
+def _left(world: World, run: str) -> list[str]:
+    return [" ".join(words(pid)) for pid in world.cluster.processes() if run in words(pid)]
+
+
+def _lost_best(world: World, board: Board) -> list[str]:
+    """``best.h5`` is the best of those whose files no fault has damaged."""
+    try:
+        about = json.loads((world.path / "best.json").read_text())
+        data = (world.path / "best.h5").read_bytes()
+    except OSError as error:
+        return [f"there is no best policy: {error}"]
+    if hashlib.sha256(data).hexdigest() != about["checkpoint"]:
+        return ["best.h5 is not the checkpoint that best.json names"]
+    finals = [s for s in board.confirmed if s.passed or s.purpose == "final" and s.episodes]
+    passed = [s for s in finals if s.passed] or sorted(finals, key=lambda s: -s.low)
+    ranked: list[Checkpoint] = [s.checkpoint for s in passed[:1]]
+    ranked += [entry.checkpoint for entry in board.entries]
+    sound = [c.core for c in ranked if c.core not in world.observer.past.blobs]
+    tolerated = [c.core for c in ranked[: len(ranked) - len(sound)]]
+    if sound and about["checkpoint"] not in {sound[0], *tolerated}:
+        return [f"best.h5 is {about['checkpoint'][:12]}, the best that is whole {sound[0][:12]}"]
+    return []
+
+
+def lively(world: World, reports: int) -> bool:
+    """Whether the run goes on: a report more than there were, or its end."""
+
+    def on() -> bool:
+        board = world.board()
+        return board.phase == "finished" or board.reports > reports
+
+    return world.wait("progress", LIVELY_SECONDS, on)
+
+
+def now() -> float:
+    """Seconds, for durations."""
+    return time.monotonic()
