@@ -1,4 +1,4 @@
-"""``python -m tests.chaos --faults 500 --seed 1``: storms on a real Slurm, and what came of them."""
+"""``python -m tests.chaos --faults 500 --seed 1``: storms on a real Slurm, and what they did."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from pathlib import Path
 from tests.chaos.faults import Fault, storms
 from tests.chaos.storms import Campaign, Summary
 from tests.chaos.world import SCENES, World
+
+LONG = 200
+"""From so many faults on, one of them is a coordinator that sleeps for longer than its lease."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,7 +37,8 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="hpcpod-chaos-", dir="/tmp") as home:
         Path(home).chmod(0o755)
         with World.started(Path(home)) as world:
-            drawn = told or storms(options.seed, mounted=world.disk.own)
+            long = options.faults >= LONG
+            drawn = told or storms(options.seed, mounted=world.disk.own, oversleep=long)
             summary = Summary(options.seed)
             try:
                 Campaign(world, drawn, options.log, summary).run(options.faults, scenes)

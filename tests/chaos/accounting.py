@@ -133,7 +133,10 @@ def _closed(order: Birth | Rescore, old: Board, new: Board, report: Report | Non
         return "open"
     trained = after.trained_steps - before.trained_steps
     if trained or _failed(before, after):
-        answered = report is not None and (report.order, report.attempt) == (order.id, order.attempt)
+        answered = report is not None and (report.order, report.attempt) == (
+            order.id,
+            order.attempt,
+        )
         right = report is not None and trained in (0, report.trained_steps)
         return "counted" if answered and right else "unexplained"
     return "lost"

@@ -65,8 +65,8 @@ KINDS: Mapping[str, Kind] = {
     "drain": Kind(1, (1.0, 4.0)),
 }  # fmt: skip
 
-OVERSLEEP = "stop coordinator beyond its lease"
-"""Placed once into a long run; not drawn, for it takes longer than a storm."""
+OVERSLEEP, OVERSLEPT_SECONDS = "stop coordinator beyond its lease", 100.0
+"""Comes once, into a long run: it lasts for several storms."""
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,16 @@ class Fault:
         return among[self.pick % len(among)] if among else None
 
 
-def storms(seed: int, *, mounted: bool, longest: float = 13.0) -> Iterator[list[Fault]]:
+def storms(
+    seed: int, *, mounted: bool, longest: float = 13.0, oversleep: bool = False
+) -> Iterator[list[Fault]]:
     """Storms of about ten faults without an end, each fault at its moment.
 
     Args:
         seed: decides everything.
         mounted: whether the run's filesystem is one of its own.
-        longest: seconds that a fault may last.
+        longest: seconds that a drawn fault may last.
+        oversleep: have a coordinator stopped for longer than its lease, once.
     """
     kinds = {name: kind for name, kind in KINDS.items() if mounted or not kind.mounted}
     weights = [kind.weight for kind in kinds.values()]
@@ -110,4 +113,6 @@ def storms(seed: int, *, mounted: bool, longest: float = 13.0) -> Iterator[list[
             low, high = kinds[name].seconds
             lasts = round(draw.uniform(min(low, longest), min(high, longest)), 2)
             faults.append(Fault(next(number), storm, at, name, draw.getrandbits(31), lasts))
+        if oversleep and storm == random.Random(seed).randint(2, 9):
+            faults.append(Fault(next(number), storm, 7.0, OVERSLEEP, 0, OVERSLEPT_SECONDS))
         yield faults

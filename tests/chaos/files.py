@@ -191,7 +191,7 @@ def torn_generation(world: World, fault: Fault) -> Hit | None:
     number = len(seen) - 1 - fault.pick % 4
     # Without a sound snapshot before it nothing can be read: that is no promise.
     before = max(1, number - PERIOD) if number % PERIOD == 0 else number - 1
-    if number < 2 or seen[number].damaged or seen[before].damaged and number % PERIOD == 0:
+    if number < 2 or seen[number].damaged or (seen[before].damaged and number % PERIOD == 0):
         return None
     path = world.folder.board.path(number)
     seen[number].damaged = True

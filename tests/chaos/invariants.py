@@ -14,6 +14,13 @@ from hpcpod.storage.layout import blob_path
 from tests.chaos.accounting import audit
 from tests.chaos.world import World, parent, words
 
+TRACEBACK = re.compile(
+    r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*(.+)"
+    r"(?!\n\nThe above exception was the direct cause)$",
+    re.MULTILINE,
+)
+TOLERATED = ("hpcpod.errors.Corrupt", "hpcpod.pod.ranks.communicator.RankLost")
+"""What a training process may say with a traceback: its slot says the sentence."""
 ORPHAN_SECONDS = 60.0
 """After a storm: until every process belongs to a job that runs."""
 LIVELY_SECONDS = 180.0
@@ -25,11 +32,13 @@ def of_the_run(world: World) -> list[str]:
     world.observer.look()
     past = world.observer.past
     books = audit(past)
-    violations = [*past.complaints, *books.violations, *_gaps(world)]
-    if books.board is not None:
-        violations += _missing_blobs(world, books.board)
-    violations += _tracebacks(world)
-    return violations
+    board = books.board if books.board is not None else world.board()
+    return [*past.complaints, *books.violations, *of_files(world, board)]
+
+
+def of_files(world: World, board: Board) -> list[str]:
+    """Promises about files, whatever they say."""
+    return [*_gaps(world), *_missing_blobs(world, board), *_tracebacks(world)]
 
 
 def _gaps(world: World) -> Iterator[str]:
@@ -40,6 +49,8 @@ def _gaps(world: World) -> Iterator[str]:
     if numbers != list(range(len(numbers))):
         yield f"generations are not gapless: {numbers}"
     for number, generation in enumerate(seen):
+        if number not in numbers:
+            continue
         data = board.path(number).read_bytes()
         same = data == generation.data or data == b'{"emptied":true}\n'
         if not same and not generation.damaged:
@@ -49,9 +60,8 @@ def _gaps(world: World) -> Iterator[str]:
 def _missing_blobs(world: World, board: Board) -> Iterator[str]:
     """What the leaderboard and the next rounds need is there, unless a fault took it."""
     needed = [(f"the entry of {e.pod}", e.checkpoint) for e in board.entries]
-    for pod in board.living:
-        if pod.birth is not None and pod.birth.checkpoint is not None:
-            needed.append((f"the birth {pod.birth.id}", pod.birth.checkpoint))
+    births = [pod.birth for pod in board.living if pod.birth is not None]
+    needed += [(f"the birth {b.id}", b.checkpoint) for b in births if b.checkpoint is not None]
     for what, checkpoint in needed:
         for blob in set(checkpoint.blobs()) - world.observer.past.blobs:
             path = blob_path(world.path / "blobs", blob)
@@ -63,8 +73,9 @@ def _tracebacks(world: World) -> Iterator[str]:
     """Whatever happens is said in sentences."""
     for log in [*sorted((world.path / "logs").glob("*.log")), world.home / "by-hand.log"]:
         text = log.read_text(errors="replace") if log.exists() else ""
-        for match in re.finditer(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*(.*)", text):
-            yield f"{log.name} has a traceback: {match[1]}"
+        for match in TRACEBACK.finditer(text):
+            if not match[1].startswith(TOLERATED):
+                yield f"{log.name} has a traceback: {match[1]}"
 
 
 def orphans(world: World) -> list[str]:
@@ -130,7 +141,7 @@ def _lost_best(world: World, board: Board) -> list[str]:
         return [f"there is no best policy: {error}"]
     if hashlib.sha256(data).hexdigest() != about["checkpoint"]:
         return ["best.h5 is not the checkpoint that best.json names"]
-    finals = [s for s in board.confirmed if s.passed or s.purpose == "final" and s.episodes]
+    finals = [s for s in board.confirmed if s.passed or (s.purpose == "final" and s.episodes)]
     passed = [s for s in finals if s.passed] or sorted(finals, key=lambda s: -s.low)
     ranked: list[Checkpoint] = [s.checkpoint for s in passed[:1]]
     ranked += [entry.checkpoint for entry in board.entries]

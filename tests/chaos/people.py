@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-from contextlib import suppress
 
+from tests.chaos import processes
 from tests.chaos.faults import Fault
 from tests.chaos.processes import Hit
 from tests.chaos.world import World
@@ -15,12 +15,36 @@ LOOKS = (["status"], ["status", "--json"], ["leaderboard"], ["logs"])
 def second_coordinator(world: World, fault: Fault) -> Hit | None:
     """Somebody starts a second coordinator at a login node; it is killed, or asked to go."""
     process = world.start_by_hand("hpcpod.orchestrator", str(world.path))
+    world.by_hand.remove(process)
+    world.coordinators.append(process)
 
     def end() -> None:
-        with suppress(ProcessLookupError):
-            process.send_signal((signal.SIGTERM, signal.SIGKILL)[fault.pick % 2])
+        process.send_signal((signal.SIGTERM, signal.SIGKILL)[fault.pick % 2])
+        world.coordinators.remove(process)
+        world.by_hand.append(process)
 
     return Hit(f"process {process.pid}", end)
+
+
+def oversleep(world: World, fault: Fault) -> Hit | None:
+    """Every coordinator is stopped for longer than its lease; somebody starts another, which
+    takes over. They wake up, and do not know."""
+    sleepers = world.processes("orchestrator")
+    if not sleepers:
+        return None
+    for pid in sleepers:
+        processes.send(pid, signal.SIGSTOP)
+    second, held = second_coordinator(world, fault), world.holding()
+    assert second is not None and second.heal is not None
+    end = second.heal
+
+    def wake() -> None:
+        for pid in sleepers:
+            processes.send(pid, signal.SIGCONT)
+        held()
+        end()
+
+    return Hit(f"processes {sleepers}, {second.what}", wake)
 
 
 def ticks(world: World, fault: Fault) -> Hit | None:

@@ -28,7 +28,7 @@ def kill(role: Role) -> Callable[[World, Fault], Hit | None]:
 
     def inject(world: World, fault: Fault) -> Hit | None:
         pid = fault.choice(world.processes(role))
-        return Hit(f"process {pid}") if pid is not None and _signal(pid, signal.SIGKILL) else None
+        return Hit(f"process {pid}") if pid is not None and send(pid, signal.SIGKILL) else None
 
     return inject
 
@@ -38,12 +38,12 @@ def stop(role: Role) -> Callable[[World, Fault], Hit | None]:
 
     def inject(world: World, fault: Fault) -> Hit | None:
         pid = fault.choice(world.processes(role))
-        if pid is None or not _signal(pid, signal.SIGSTOP):
+        if pid is None or not send(pid, signal.SIGSTOP):
             return None
         held = world.holding()
 
         def go_on() -> None:
-            _signal(pid, signal.SIGCONT)
+            send(pid, signal.SIGCONT)
             held()
 
         return Hit(f"process {pid}", go_on)
@@ -68,7 +68,8 @@ def hold_merges(world: World, fault: Fault) -> Hit | None:
     return None
 
 
-def _signal(pid: int, number: int) -> bool:
+def send(pid: int, number: int) -> bool:
+    """Send a signal; whether there was anybody to get it."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import json
-import signal
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.chaos import files, invariants, people, processes, site
-from tests.chaos.faults import KINDS, Fault
+from tests.chaos.faults import KINDS, OVERSLEEP, Fault
 from tests.chaos.processes import Hit
 from tests.chaos.world import SCENES, Scene, World
 
@@ -57,8 +57,12 @@ INJECTIONS: Mapping[str, Injection] = {
     "ticks": people.ticks,
     "looks": people.looks,
     "drain": people.drain,
+    OVERSLEEP: people.oversleep,
 }
-assert INJECTIONS.keys() == KINDS.keys()
+assert INJECTIONS.keys() == {*KINDS, OVERSLEEP}
+
+STORM_SECONDS = 15.0
+"""Faults that last for longer go on through calms."""
 
 PATIENCE_SECONDS = 20.0
 """How long a run without progress is left to itself before a person helps."""
@@ -177,15 +181,16 @@ class Campaign:
             heal()
         time.sleep(max(0.0, moment - time.monotonic()))
 
+    def _end_faults(self, until: float) -> None:
+        """Wait for the end of every fault that is due until then."""
+        dues = [due for due, _, _ in self._heals if due <= until]
+        self._sleep_until(max(dues, default=0.0))
+
     def _calm(self) -> None:
         """All faults end; the run goes on; then everything is checked."""
         world, began = self._world, time.monotonic()
-        if self._heals:
-            self._sleep_until(max(due for due, _, _ in self._heals))
-        for process in list(world.by_hand):  # verbs end by themselves, a coordinator goes on
-            if "hpcpod.orchestrator" in str(process.args):
-                process.send_signal(signal.SIGTERM)
-        world.end_by_hand(signal.SIGCONT)
+        self._end_faults(began + STORM_SECONDS)
+        world.end_by_hand()
         world.wait("slurmctld", 60.0, world.answers)
         world.resume_nodes()
         before = world.board().reports
@@ -220,6 +225,8 @@ class Campaign:
     def _end(self, scene: Scene) -> None:
         """No more faults: the run reaches its end."""
         world = self._world
+        self._end_faults(math.inf)
+        world.end_by_hand()
         self._go_on(lambda: False, 600.0)
         world.observer.close()
         board = world.board()

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -126,7 +125,9 @@ class World:
     path: Path = Path()
     """The run folder."""
     by_hand: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    """What persons at a login node have started, such as a second coordinator."""
+    """What people at a login node have started, and ends by itself or was asked to."""
+    coordinators: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    """Those that people have started."""
     helped: list[str] = field(default_factory=list)
     """Verbs that a person had to type for the run to go on."""
     dead_daemons: set[str] = field(default_factory=set)
@@ -145,7 +146,8 @@ class World:
             try:
                 yield world
             finally:
-                world.end_by_hand(signal.SIGKILL)
+                world.by_hand += world.coordinators
+                world.end_by_hand(0.0)
                 if world._observer is not None:
                     world._observer.close()
 
@@ -215,9 +217,13 @@ class World:
         logs.parent.mkdir(exist_ok=True)
         shutil.move(self.path / "logs", logs)
         (self.path / "logs").symlink_to(logs)
-        self._observer = Observer(self.path)
+        self.watch()
         self.cluster.run("scontrol", "update", "PartitionName=low", "State=UP")
         assert "submitted" in said or "job" in said, said
+
+    def watch(self) -> None:
+        """Begin to look at the run."""
+        self._observer = Observer(self.path)
 
     def hpcpod(self, *words: str, codes: Sequence[int] = (0,)) -> str:
         """Type a verb on the login node; what it printed."""
@@ -240,15 +246,11 @@ class World:
         self.by_hand.append(process)
         return process
 
-    def end_by_hand(self, number: int) -> None:
-        """End what was started by hand."""
-        for process in self.by_hand:
-            if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
-                process.send_signal(number)
+    def end_by_hand(self, seconds: float = 30.0) -> None:
+        """Wait for what was started by hand, but for coordinators; kill what takes longer."""
         for process in self.by_hand:
             with suppress(subprocess.TimeoutExpired):
-                process.wait(30)
+                process.wait(seconds)
             process.kill()
             process.wait()
         self.by_hand.clear()
@@ -260,7 +262,9 @@ class World:
 
     def jobs(self, *options: str) -> list[str]:
         """Elements and jobs of the run in the queue, by their names, sorted."""
-        said = self.cluster.run("squeue", "-h", "-r", "-p", "low", "-o", "%i", *options, check=False)
+        said = self.cluster.run(
+            "squeue", "-h", "-r", "-p", "low", "-o", "%i", *options, check=False
+        )
         return sorted(said.split())
 
     def elements(self) -> list[str]:

@@ -1,14 +1,15 @@
 """A node whose clock is wrong: every Python that finds this on its path reads the time shifted.
 
-``CHAOS_CLOCKS`` names a folder with a file for each node: seconds by which its clock is ahead.
-It is read again while processes run, so a clock may jump under their hands, as after a repair.
+Only jobs have it there. ``CHAOS_CLOCKS`` names a folder with a file for each node: seconds by
+which its clock is ahead. It is read again while processes run, so that a clock may jump under
+their hands, as after a repair.
 """
 
 import os
 import time
 
 _true, _steady = time.time, time.monotonic
-_file = os.path.join(os.environ.get("CHAOS_CLOCKS", ""), os.environ.get("SLURMD_NODENAME", ""))
+_file = f"{os.environ.get('CHAOS_CLOCKS')}/{os.environ.get('SLURMD_NODENAME')}"
 _shift, _read_again = 0.0, 0.0
 
 
