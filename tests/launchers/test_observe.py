@@ -14,7 +14,7 @@ from hpcpod.launchers.base import IdleNode
 from hpcpod.launchers.slurm import SlurmLauncher
 from hpcpod.records import Intent
 from tests.launchers.runs import Lives, run_config, stand_in
-from tests.slurm_cluster import REQUEUE_SECONDS, SlurmCluster
+from tests.slurm_cluster import SlurmCluster
 
 pytestmark = pytest.mark.slurm
 
@@ -74,7 +74,7 @@ def test_requeued_elements_are_told_from_those_that_wait_for_the_first_time(
     assert job.reason in ("BeginTime", "JobArrayTaskLimit")
     assert view.throttles == {array: 2}
     if job.starts is not None:
-        assert abs(job.starts - asked - REQUEUE_SECONDS) < 60  # no time zone in between
+        assert abs(job.starts - asked - Options().requeue_seconds) < 60  # no time zone in between
     cluster.run("scontrol", "update", f"JobId={array}", "ArrayTaskThrottle=0")
     assert launcher.observe().throttles == {}
 
@@ -121,7 +121,7 @@ def test_the_limits_are_those_of_the_cluster(cluster: SlurmCluster, folder: Path
     assert limits.version is not None
     assert limits.version in cluster.run("squeue", "--version")
     assert (limits.max_array_size, limits.max_job_count) == (1001, 10000)
-    assert limits.requeue_seconds == REQUEUE_SECONDS + 1
+    assert limits.requeue_seconds == Options().requeue_seconds + 1
     assert limits.kill_seconds == cluster.options.kill_seconds
 
 
