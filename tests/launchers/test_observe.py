@@ -14,7 +14,7 @@ from hpcpod.launchers.base import IdleNode
 from hpcpod.launchers.slurm import SlurmLauncher
 from hpcpod.records import Intent
 from tests.launchers.runs import Lives, run_config, stand_in
-from tests.slurm_cluster import SlurmCluster
+from tests.slurm_cluster import Options, SlurmCluster
 
 pytestmark = pytest.mark.slurm
 
