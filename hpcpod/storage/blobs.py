@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
-import struct
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +27,8 @@ Arrays = dict[str, NDArray[Any]]
 
 _ARRAYS = "arrays"
 _META = "meta"
+_DAMAGE = (OSError, ValueError, TypeError, KeyError, RuntimeError, AttributeError, RecursionError)
+"""What h5py, numpy and json raise of bytes that are not what they should be."""
 
 
 class Blobs:
@@ -96,7 +98,7 @@ def encode_blob(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> 
         TypeError: an array holds something other than booleans and numbers.
     """
     image = io.BytesIO()
-    with h5py.File(image, "w", libver="earliest") as file:  # what ``Image`` reads
+    with h5py.File(image, "w") as file:
         group = file.create_group(_ARRAYS)
         for name in sorted(arrays):
             array = np.asarray(arrays[name])
@@ -115,12 +117,12 @@ def decode_blob(data: bytes, name: str) -> tuple[Arrays, dict[str, Any]]:
         Corrupt: these are not the bytes of a blob.
     """
     try:
-        image = Image(data)
-        arrays = {unquote(key): array for key, array in image.arrays(_ARRAYS).items()}
-        meta: dict[str, Any] = json.loads(image.text(_META))
+        with contextlib.closing(Image(data)) as image:
+            arrays = {unquote(key): array for key, array in image.arrays(_ARRAYS).items()}
+            meta: dict[str, Any] = json.loads(image.text(_META))
         if not isinstance(meta, dict):
             raise NotOurs("what it says of itself is no mapping")
-    except (ValueError, IndexError, OverflowError, RecursionError, struct.error) as error:
+    except _DAMAGE as error:
         raise Corrupt(f"{name} is not a blob of hpcpod: {error}") from error
     return arrays, meta
 
