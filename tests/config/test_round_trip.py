@@ -10,9 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.loading import dump_yaml, from_mapping, to_mapping
 from hpcpod.config.schema import (
-    ClusterConfig,
     EnvConfig,
     PodsConfig,
     PopulationConfig,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.schema import (
-    ClusterConfig,
     EnvConfig,
     PodsConfig,
     PopulationConfig,
