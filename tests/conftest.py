@@ -40,7 +40,8 @@ def torch_as_it_was() -> Iterator[None]:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory: an empty folder but for a ``good.yaml``."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("HPCPOD_RUNS", raising=False)
+    for name in ("HPCPOD_RUNS", "HPCPOD_SITE"):
+        monkeypatch.delenv(name, raising=False)
     (tmp_path / "good.yaml").write_text(GOOD)
     return tmp_path
 

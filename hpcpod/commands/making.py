@@ -12,6 +12,7 @@ from typing import Any
 
 from hpcpod.commands.output import say
 from hpcpod.commands.steering import follow_here
+from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import UserError
 from hpcpod.pod.ranks.place import place_of
@@ -48,19 +49,42 @@ def _say_how_to_follow(run: Run) -> None:
 
 
 def render(options: Namespace) -> int:
-    """``hpcpod render``: the run folder and its scripts, for a person to submit."""
+    """``hpcpod render``: the run folder and its scripts, for a person to submit; the files of an
+    image for it, or for any."""
     from hpcpod import launching, preparing
+    from hpcpod.config.site import read_site
 
+    if options.config is None:
+        if not options.container:
+            raise UserError("render needs a CONFIG file, or --container for an image's files")
+        site = preparing.site_for(options.site, options.cluster)
+        cluster = read_site(Path(site)).cluster if site is not None else ClusterConfig()
+        _write_container(Path("hpcpod-container"), cluster)
+        return 0
     config = _read(options, options.cluster or "slurm")
     resolved = preparing.resolve(config, source=options.config, probe=not options.no_probe)
     preparing.scripts(config, _runs(options))  # refuses what can't be rendered, before a folder
     folder = launching.create_run(resolved, _runs(options))
     run = Run(folder)
     say(f"run folder: {run.path}")
+    if options.container:
+        _write_container(run.path / "container", config.cluster)
     say("submit it with")
     for path in launching.write_scripts(folder, config):
         say(f"    sbatch {shlex.quote(str(path))}")
     return 0
+
+
+def _write_container(folder: Path, cluster: ClusterConfig) -> None:
+    from hpcpod.launchers.containers import write_container_files
+
+    values = write_container_files(folder, cluster.container, cluster.template)
+    say(f"files of the image: {folder} (its README says more)")
+    say(f"    cd {shlex.quote(str(folder))}")
+    say(f"    docker build -t hpcpod:{values['version']} .")
+    say(f"    enroot import -o {shlex.quote(values['sqsh'])} dockerd://hpcpod:{values['version']}")
+    say("or, without Docker,")
+    say(f"    apptainer build {shlex.quote(values['sif'])} hpcpod.def")
 
 
 def validate(options: Namespace) -> int:

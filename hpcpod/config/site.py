@@ -47,18 +47,23 @@ def over_site(
         path = (folder or Path()) / Path(named).expanduser()
     else:
         return dict(data)
-    merged = _over(read_site(path), data)
+    merged = _over(_sections(path)[1], data)
     if isinstance(merged["cluster"], dict):
         merged["cluster"]["site"] = str(path)
     return merged
 
 
-def read_site(path: Path) -> dict[str, Any]:
-    """The sections of a site's file, as plain data without a problem.
+def read_site(path: Path) -> SiteConfig:
+    """What a site's file says.
 
     Raises:
         ConfigError: says every problem.
     """
+    return _sections(path)[0]
+
+
+def _sections(path: Path) -> tuple[SiteConfig, dict[str, Any]]:
+    """A site's file, and its sections as plain data."""
     data, problems = read(path)
     if not isinstance(data, dict):
         raise ConfigError(str(path), ["expected 'cluster:' and 'resources:' sections", *problems])
@@ -66,9 +71,9 @@ def read_site(path: Path) -> dict[str, Any]:
     problems += wrong
     if site is not None and site.cluster.site is not None:
         problems.append("cluster.site: a site's file can't lie over another one; leave it out")
-    if problems:
+    if problems or site is None:
         raise ConfigError(str(path), problems)
-    return {"cluster": {}, **data}
+    return site, {"cluster": {}, **data}
 
 
 def _named(data: Mapping[str, Any]) -> str | None:

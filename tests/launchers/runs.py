@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from hpcpod.config.cluster import ClusterConfig, ResourcesConfig
 from hpcpod.config.schema import (
-    ClusterConfig,
     EnvConfig,
     PodsConfig,
     PopulationConfig,
-    ResourcesConfig,
     RunConfig,
 )
 from hpcpod.records import Intent

@@ -3,11 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 import hpcpod
-from hpcpod.config.building import build
-from hpcpod.config.cluster import ClusterConfig
 from hpcpod.errors import UserError
 from hpcpod.launchers.templates import load, render, template_folder
 
@@ -52,11 +49,3 @@ def test_the_installed_package_brings_its_templates(
     (package / "slurm_templates").mkdir(parents=True)
     monkeypatch.setattr(hpcpod, "__file__", str(package / "__init__.py"))
     assert template_folder("default") == package / "slurm_templates"
-
-
-def test_the_example_of_a_site_is_a_valid_section() -> None:
-    text = (template_folder("default") / "site.example.yaml").read_text()
-    cluster, problems = build(ClusterConfig, yaml.safe_load(text)["cluster"])
-    assert problems == []
-    assert cluster is not None
-    assert cluster.launcher == "slurm"

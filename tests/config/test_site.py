@@ -1,0 +1,119 @@
+"""A site's file under a run's configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpcpod.config.loading import load_file
+from hpcpod.config.resolved import Resolved
+from hpcpod.config.site import read_site
+from hpcpod.errors import ConfigError
+from hpcpod.launchers.templates import template_folder
+from hpcpod.preparing import read_config, site_for
+
+RUN = "name: a\nenv: {id: CartPole-v1}\ncluster: {minutes: 60, sbatch: {mem: 8G}}\n"
+SITE = """\
+cluster:
+  launcher: slurm
+  partition: gpu
+  minutes: 1440
+  sbatch: {mem: 32G, constraint: ib}
+  container: {runtime: apptainer, image: /images/hpcpod.sif}
+resources: {gpus_per_pod: 1, gpu_type: a100}
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    (tmp_path / "site.yaml").write_text(SITE)
+    path = tmp_path / "run.yaml"
+    path.write_text(RUN)
+    return path
+
+
+def test_a_run_says_what_its_site_does_not_and_counts_for_more(run: Path) -> None:
+    config = load_file(run, ["resources.gpus_per_pod=2"], run.with_name("site.yaml"))
+    cluster = config.cluster
+    assert (cluster.launcher, cluster.partition, cluster.minutes) == ("slurm", "gpu", 60)
+    assert cluster.sbatch == {"mem": "8G", "constraint": "ib"}
+    assert cluster.container.image == "/images/hpcpod.sif"
+    assert (config.resources.gpus_per_pod, config.resources.gpu_type) == (2, "a100")
+    assert cluster.site == str(run.with_name("site.yaml"))
+
+
+def test_null_takes_away_what_the_site_says(run: Path) -> None:
+    words = ["cluster.partition=null", "cluster.container.runtime=null"]
+    cluster = load_file(run, words, run.with_name("site.yaml")).cluster
+    assert (cluster.partition, cluster.container.runtime) == (None, None)
+
+
+def test_a_configuration_names_the_file_beside_it(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")
+    config = load_file(run, ["cluster.site=site.yaml"])
+    assert config.cluster.partition == "gpu"
+    other = tmp_path / "other.yaml"
+    other.write_text("cluster: {partition: other}\n")
+    assert load_file(run, ["cluster.site=site.yaml"], other).cluster.partition == "other"
+
+
+def test_a_run_that_is_made_does_not_depend_on_the_file_any_more(run: Path) -> None:
+    site = run.with_name("site.yaml")
+    document = Resolved(load_file(run, (), site), {}).document()
+    site.unlink()
+    assert Resolved.from_document(document).config.cluster.partition == "gpu"
+
+
+def test_a_mapping_has_a_site_too(run: Path) -> None:
+    data = {"name": "a", "env": {"id": "CartPole-v1"}, "cluster": {"minutes": 5}}
+    config = read_config(data, site=run.with_name("site.yaml"))
+    assert (config.cluster.partition, config.cluster.minutes) == ("gpu", 5)
+
+
+def test_the_environment_names_one_but_not_for_a_run_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HPCPOD_SITE", "/site.yaml")
+    assert site_for(None, None) == site_for(None, "slurm") == "/site.yaml"
+    assert site_for("/mine.yaml", "slurm") == "/mine.yaml"
+    assert site_for(None, "local") is None
+    assert site_for("/mine.yaml", "local") == "/mine.yaml"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("cluster: {partion: gpu}", "cluster.partion: unknown key; did you mean 'partition'?"),
+        ("env: {id: Ant-v5}", "env: unknown key (known: cluster, resources)"),
+        ("cluster: {site: other.yaml}", "cluster.site: a site's file can't lie over another one"),
+        ("cluster: {container: {runtime: pyxis}}", "cluster.container: runtime is pyxis, which"),
+        ("cluster: {container: {runtime: docker}}", "cluster.container.runtime: expected one of"),
+        ("- a", "expected 'cluster:' and 'resources:' sections"),
+        ("resources: {gpu_type: 'a 100'}", "resources: gpu_type must be a word such as a100"),
+        ("cluster:\n\tpartition: gpu", "line 2, column 1: not valid YAML"),
+    ],
+)
+def test_what_is_wrong_with_a_site_is_said_by_its_own_name(
+    run: Path, text: str, problem: str
+) -> None:
+    site = run.with_name("bad.yaml")
+    site.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_file(run, (), site)
+    assert caught.value.source == str(site)
+    assert caught.value.problems[0].startswith(problem)
+
+
+def test_a_site_that_is_not_there_suggests_its_neighbour(run: Path) -> None:
+    with pytest.raises(ConfigError, match=r"did you mean 'site\.yaml'"):
+        load_file(run, (), run.with_name("sites.yaml"))
+
+
+def test_every_site_that_comes_along_is_one() -> None:
+    folder = template_folder("default")
+    files = [folder / "site.example.yaml", *sorted((folder / "sites").iterdir())]
+    assert len(files) == 4
+    assert all(read_site(path).cluster.launcher == "slurm" for path in files)
