@@ -65,8 +65,11 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _config(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("config", metavar="CONFIG", help="a YAML file, such as configs/cartpole.yaml")
+def _config(verb: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    verb.add_argument(
+        "config", metavar="CONFIG", nargs="?" if optional else None,
+        help="a YAML file, such as configs/cartpole.yaml",
+    )  # fmt: skip
     verb.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
         help="override a field, such as stop.minutes=10; may be given again",
@@ -121,8 +124,12 @@ def _add_makers(add: Add) -> None:
         "--dry-run", action="store_true", help="print what would be submitted, and submit nothing"
     )
     verb = add("render", making.render, "make a run and its sbatch scripts, to submit by hand")
-    _config(verb)
+    _config(verb, optional=True)
     _placed(verb)
+    verb.add_argument(
+        "--container", action="store_true",
+        help="write what an image is built from, too; without CONFIG, only that",
+    )  # fmt: skip
     verb = add("validate", making.validate, "check a configuration and print it resolved")
     verb.add_argument("config", metavar="CONFIG", nargs="?", help="a YAML file")
     verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
