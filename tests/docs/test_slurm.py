@@ -1,0 +1,110 @@
+"""The page on clusters, as a reader follows it: its files, its commands in their order."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpcpod.cli import parser
+from hpcpod.config.cluster import ClusterConfig
+from hpcpod.config.loading import load_file
+from hpcpod.config.manual import field_manual
+from hpcpod.config.site import read_site
+from tests.docs.pages import files_of, page
+from tests.slurm.runs import Shell
+from tests.slurm_cluster import Options, SlurmCluster
+
+PAGE = page("slurm.md")
+TEXT = PAGE.read_text(encoding="utf-8")
+CLUSTER = Options(gpu_type="a100", extra=tuple(
+    f"PartitionName={name} Nodes=ALL MaxTime=INFINITE" for name in ("gpu", "cpu")
+))  # fmt: skip
+
+
+def blocks(language: str) -> list[str]:
+    """The text of every block of this language that is no file."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+
+
+def session() -> list[list[str]]:
+    """The words of every command that is typed, in their order."""
+    lines = "".join(blocks("bash")).splitlines()
+    return [shlex.split(line, comments=True) for line in lines if line.strip()]
+
+
+def verbs() -> set[str]:
+    """Those of this hpcpod."""
+    [actions] = [a for a in parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    return set(actions.choices)
+
+
+@pytest.fixture
+def shell(start_slurm: Callable[[Options], SlurmCluster], tmp_path: Path) -> Shell:
+    """The reader's, with the files of the page."""
+    for name, text in files_of(PAGE).items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return Shell(start_slurm(CLUSTER), tmp_path)
+
+
+def test_its_fields_are_fields_of_the_configuration() -> None:
+    known = set(re.findall(r"^([a-z_]+(?:\.[a-z_]+)+)", field_manual(), re.MULTILINE))
+    sections = "|".join({name.partition(".")[0] for name in known})
+    # As a word alone, or with a value.
+    named = set(re.findall(rf"`((?:{sections})(?:\.[a-z_]+)+)(?::[^`]*)?`", TEXT))
+    assert len(named) > 20
+    assert named - known == set()
+
+
+def test_its_parts_of_a_site_are_sections_of_one(tmp_path: Path) -> None:
+    parts = blocks("yaml")
+    assert len(parts) == 4
+    for part in parts:
+        path = tmp_path / "part.yaml"
+        path.write_text(part)
+        assert read_site(path).cluster != ClusterConfig()
+
+
+def test_its_lines_for_other_sites_are_shell() -> None:
+    for block in blocks("sh"):
+        subprocess.run(["bash", "-n"], input=block, text=True, check=True)
+
+
+def test_its_verbs_are_verbs() -> None:
+    named = set(re.findall(r"`hpcpod ([a-z]+)\b", TEXT))
+    assert {words[1] for words in session()} | named <= verbs()
+
+
+def test_the_first_run_needs_no_gpu_over_a_site_that_has_them(tmp_path: Path) -> None:
+    for name, text in files_of(PAGE).items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    config = load_file(tmp_path / "first.yaml", (), tmp_path / "site.yaml")
+    assert (config.resources.gpus_per_pod, config.resources.gpu_type) == (0, None)
+    assert read_site(tmp_path / "site.yaml").resources.gpus_per_pod == 1
+
+
+@pytest.mark.slurm
+@pytest.mark.slow
+def test_a_reader_launches_looks_steers_and_takes_the_policy_home(shell: Shell) -> None:
+    commands = session()
+    names = [words[1] for words in commands]
+    assert names[:3] == ["validate", "launch", "launch"] and "stop" in names
+    for words in commands:
+        if words[1] == "scale":  # by now there is something to look at
+            shell.cluster.wait("a round", lambda: bool(shell.run("first").board().reports), 180)
+        if words[1] == "export":
+            shell.finished("first", 300)
+        assert words[0] == "hpcpod"
+        said = shell.hpcpod(*words[1:])
+        if words[-1] == "--dry-run":
+            assert "#SBATCH --partition=gpu\n" in said and "#SBATCH --partition=cpu\n" in said
+            assert "gpus-per-node" not in said
+            assert not (shell.home / "runs").exists()
+    assert (shell.home / "first.h5").stat().st_size > 1000
+    assert (shell.home / "runs/first/best.h5").exists()
+    assert (shell.home / "hpcpod-container" / "Dockerfile").exists()
