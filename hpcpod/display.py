@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+_CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
+
+
+def visible(text: str) -> str:
+    """A text without what steers a terminal, but for tabs and ends of lines: names and reasons
+    come from files that others may have written."""
+    return text.translate(_CONTROL)
+
+
 def number(value: float) -> str:
     """A score in few characters."""
     return f"{value:.1f}" if abs(value) < 10_000 else f"{value:.4g}"
@@ -72,10 +81,12 @@ def slots_table(status: Status) -> Table:
 
 
 def _slot_row(table: Table, name: str, shown: Mapping[str, Any]) -> None:
+    from rich.text import Text
+
     mean = shown.get("mean_return", math.nan)
+    words = [name, *(str(shown.get(key, "")) for key in ("state", "pod", "algorithm", "round"))]
     table.add_row(
-        name, str(shown.get("state", "")), str(shown.get("pod", "")),
-        str(shown.get("algorithm", "")), str(shown.get("round", "")),
+        *(Text(visible(word)) for word in words),
         "" if math.isnan(mean) else number(mean),
         count(shown["steps_per_second"]) if "steps_per_second" in shown else "",
         count(shown["env_steps"]) if "env_steps" in shown else "",
@@ -105,9 +116,10 @@ def leaderboard_table(board: Board, rows: int | None = None) -> Table:
     for place, entry in enumerate(board.entries[:rows], start=1):
         pod = board.pods[entry.pod]
         table.add_row(
-            str(place), entry.pod, Text(entry.algorithm, no_wrap=True, overflow="ellipsis"),
+            str(place), Text(visible(entry.pod)),
+            Text(visible(entry.algorithm), no_wrap=True, overflow="ellipsis"),
             str(entry.round), f"{number(entry.mean)} ± {number(entry.high - entry.mean)}",
-            str(entry.episodes), origin(pod),
+            str(entry.episodes), Text(visible(origin(pod))),
             "winner" if entry.pod == board.winner else pod.fate,
         )  # fmt: skip
     return table

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from hpcpod.display import events, headline, screen
+from hpcpod.display import events, headline, screen, visible
 from hpcpod.records import Board
 from hpcpod.results import Run
 
@@ -74,6 +74,7 @@ class Live:
 
     def say(self, text: str) -> None:
         """A line above the tables."""
+        text = visible(text)
         if self._rich is not None:
             self._rich.console.print(text, markup=False)
         else:

@@ -7,10 +7,12 @@ import math
 import sys
 from typing import Any
 
+from hpcpod.display import visible
+
 
 def say(text: str = "") -> None:
     """Print a line at once, whatever standard output is."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(visible(text) + "\n")
     sys.stdout.flush()
 
 
