@@ -142,25 +142,32 @@ def _steps_of_rounds(config: RunConfig) -> int | None:
     return config.stop.rounds * config.round.env_steps if config.stop.rounds else None
 
 
-def load_policy(source: str | Path | Run) -> Policy:
+def load_policy(source: str | Path | Run, *, trust: bool = False) -> Policy:
     """The best policy of a run, or the one in a checkpoint file, as a function.
 
     Args:
         source: a ``Run``, a run's folder or name, or a ``.h5`` file.
+        trust: import the class of an agent that is not built in, though the policy is another
+            user's.
 
     Returns:
         A callable on numpy observations; it gives the action for the environment.
 
     Raises:
-        UserError: there is nothing there, or the run has no policy yet.
+        UserError: there is nothing there, or the run has no policy yet, or it is another user's
+            and of an agent that is not built in.
     """
     found = source if isinstance(source, Run) else _file_or_run(source)
+    agents: set[str] | None = None
     if isinstance(found, Run):
+        agents = {space.agent for space in found.folder.resolved.algorithms.values()}
         best = found.best()
         if best is None:
             raise UserError(f"{found.name} has no policy yet: no round was reported")
         found = best.checkpoint
-    policy: Policy = plugins.load("hpcpod.pod.policy:load_policy_file")(found)
+    policy: Policy = plugins.load("hpcpod.pod.policy:load_policy_file")(
+        found, agents=agents, trust=trust
+    )
     return policy
 
 

@@ -39,6 +39,10 @@ episode, seeds, copies, states that can be gone back to), and measures its speed
 made or breaks a promise is one sentence and exit code 2.
 """
 
+MAKERS = ("launch", "render", "validate", "train", "envs")
+"""Verbs that find modules in the working directory. The others are of runs, which say themselves
+where theirs are, and whoever looks may stand in a folder that a group writes into."""
+
 Add = Callable[..., argparse.ArgumentParser]
 
 
@@ -238,7 +242,8 @@ def _add_envs(add: Add) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; return the exit code."""
     options = parser().parse_args(arguments)
-    plugins.look_in([str(Path.cwd())])
+    if options.verb in MAKERS:
+        plugins.look_in([str(Path.cwd())])
     logging.basicConfig(level=logging.WARNING, format="hpcpod: %(message)s")
     try:
         return exit_code(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from hpcpod.envs.vec_env import Box, EnvSpec, State
 from hpcpod.errors import Corrupt, UserError
 from hpcpod.records import encode
 from hpcpod.storage.blobs import read_blob_file
+from hpcpod.storage.ownership import user_name
 
 FORMAT = 2
 
@@ -92,11 +94,19 @@ def _batch(shape: tuple[int, ...]) -> str:
     return f"({', '.join(['batch', *map(str, shape)])})"
 
 
-def load_policy_file(path: Path) -> Policy:
+def load_policy_file(
+    path: Path, *, agents: Collection[str] | None = None, trust: bool = False
+) -> Policy:
     """The policy in a checkpoint's core blob.
 
+    Args:
+        path: of the file.
+        agents: those that it may be of; None: any.
+        trust: import the class that it names, though another user has written it.
+
     Raises:
-        UserError: there is no such file, or it is not a policy of this version.
+        UserError: there is no such file, or it is not a policy of this version, or it is another
+            user's and names code of theirs.
         Corrupt: it is one, but its agent can't be made of it.
     """
     if not path.is_file():
@@ -107,12 +117,21 @@ def load_policy_file(path: Path) -> Policy:
         raise UserError(f"{path} is damaged, or is no policy: give a run or its .h5") from error
     if meta.get("format") != FORMAT:
         raise UserError(f"{path} is no policy that hpcpod {__version__} can read")
-    spec = spec_from_plain(meta["spec"])
-    cls = plugins.resolve("agents", meta["agent"])
+    name = meta.get("agent")
+    if not isinstance(name, str) or (agents is not None and name not in agents):
+        raise UserError(f"{path} is of an agent that its run does not train: {name}")
+    uid = path.stat().st_uid
+    if ":" in name and not trust and uid not in (os.geteuid(), 0):
+        raise UserError(
+            f"{path} is of {user_name(uid)}, and of an agent that is not built in: loading it"
+            f" imports {name}; if you trust that, say load_policy(..., trust=True)"
+        )
+    cls = plugins.resolve("agents", name)
     try:
+        spec = spec_from_plain(meta["spec"])
         agent: Agent = cls(spec, cls.Config(**meta["hyperparameters"]), 0, "cpu")
         agent.load(agent_state(arrays))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError, RuntimeError) as error:
         raise Corrupt(f"{path} does not fit its own description: {error}") from error
     about = {k: v for k, v in meta.items() if k not in ("format", "spec")}
     return Policy(agent, spec, about)
