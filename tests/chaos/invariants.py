@@ -15,8 +15,8 @@ from tests.chaos.accounting import audit
 from tests.chaos.world import World, parent, words
 
 TRACEBACK = re.compile(
-    r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*(.+)"
-    r"(?!\n\nThe above exception was the direct cause)$",
+    r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\S.*)$"
+    r"(?!\n\nThe above exception was the direct cause)",
     re.MULTILINE,
 )
 TOLERATED = ("hpcpod.errors.Corrupt", "hpcpod.pod.ranks.communicator.RankLost")
