@@ -206,6 +206,7 @@ def test_a_sound_run_has_no_violation(world: World) -> None:
 @pytest.mark.slurm
 def test_gaps_changes_lost_blobs_and_tracebacks_are_found(world: World) -> None:
     known, board = world.board(), world.folder.board
+    world.observer.look()
     blob = known.entries[0].checkpoint.core
     head, logs = "Traceback (most recent call last):\n  File x\n    y\n", world.path / "logs"
     (logs / "slot-1.log").write_text(f"{head}KeyError: 'z'\nand on\n")
