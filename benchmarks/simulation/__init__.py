@@ -1,0 +1,1 @@
+"""A synthetic Slurm cluster and the real plan on it: what ``simulate.py`` runs."""

@@ -1,0 +1,186 @@
+"""The real plan in a simulated run: what it is told, and what its actions come to here.
+
+This is the one place that knows both ``hpcpod.orchestrator`` and the simulator. What a run
+folder would hold (intents, recorded jobs, refusals) is held in memory, as ``tick.py`` would
+write and read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from hpcpod.errors import LaunchError
+from hpcpod.orchestrator.brakes import Brakes, Refusals, failed_starts
+from hpcpod.orchestrator.driving import QUIET
+from hpcpod.orchestrator.plan import (
+    Action,
+    Cancel,
+    Merge,
+    Observed,
+    Pause,
+    Record,
+    Release,
+    Retire,
+    Submit,
+    Throttle,
+    plan,
+)
+from hpcpod.orchestrator.sizing import Bounds
+from hpcpod.records import Intent
+from simulation.population import Population
+from simulation.scheduler import Scheduler
+from simulation.trace import HOUR
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a run's configuration says."""
+
+    least: int = 32
+    """``population.pods.min``."""
+    most: int = 2000
+    """``population.pods.max``, and so the slots wanted at once."""
+    limit: float = 4 * 3600.0
+    """``cluster.minutes``, in seconds."""
+    interval: float = 60.0
+    """Seconds between two ticks."""
+    waiting: int | None = None
+    """``cluster.waiting``."""
+    by_day: int | None = None
+    """``cluster.schedule``: slots wanted from Monday to Friday, 8:00 to 18:00; None: ``most``."""
+
+    def scheduled(self, second: float) -> int | None:
+        """What the schedule asks for at a second."""
+        day, hour = divmod(second / HOUR, 24)
+        return self.by_day if day % 7 < 5 and 8 <= hour < 18 else None
+
+
+class Coordinator:
+    """Ticks a simulated run."""
+
+    def __init__(self, scheduler: Scheduler, population: Population, wanted: Wanted) -> None:
+        self._scheduler, self._elements = scheduler, scheduler.elements
+        self._loop = scheduler.loop
+        self._population, self._wanted = population, wanted
+        self._intents: list[Intent] = []
+        self._submitted: dict[int, str] = {}
+        self._refusals = Refusals()
+        self._leaving: set[str] = set()
+        self._pause = wanted.interval
+        self._before: object = None
+        self._tokens = _tokens()
+        self.ticks = 0
+        self.paused = ""
+        """Why the run waits for a person, if it does."""
+
+    def tick(self) -> None:
+        """Observe and plan; act when the answers have come; tick again later."""
+        self.ticks += 1
+        quiet = False
+        try:
+            observed = self.observe()
+        except LaunchError:
+            pass
+        else:
+            actions = plan(observed, partial(next, self._tokens))
+            acting = partial(self._act_all, actions)
+            self._loop.at(self._loop.now + self._scheduler.site.latency, acting)
+            jobs = {(job.job, job.state) for job in observed.cluster.jobs}
+            quiet = jobs == self._before and all(isinstance(each, Merge) for each in actions)
+            self._before = jobs
+        interval = self._wanted.interval
+        self._pause = min(1.5 * self._pause, QUIET * interval) if quiet else interval
+        self._loop.at(self._loop.now + self._pause, self.tick)
+
+    def observe(self) -> Observed:
+        """What ``Orchestrator.observe`` would return now.
+
+        Raises:
+            LaunchError: the scheduler did not answer.
+        """
+        claims = dict(self._population.claims)
+        board = self._population.board
+        cluster = self._elements.squeue()
+        wanted, tokens = self._wanted, {job.token for job in cluster.jobs}
+        self._leaving &= self._elements.live.keys()
+        made = [intent for intent in self._intents if intent.number in self._submitted]
+        present = frozenset(intent.number for intent in made if intent.token in tokens)
+        return Observed(
+            board=board,
+            cluster=cluster,
+            bounds=Bounds(
+                places=wanted.most,
+                least=wanted.least,
+                most=wanted.most,
+                pods=(wanted.least, wanted.most),
+                scheduled=wanted.scheduled(self._loop.now),
+                waiting=wanted.waiting,
+                room=None if wanted.waiting is None else self._elements.sinfo(),
+            ),
+            claims=claims,
+            intents=tuple(self._intents),
+            submitted=dict(self._submitted),
+            leaving=frozenset(self._leaving),
+            brakes=Brakes(
+                refusals=self._refusals,
+                failed_starts=failed_starts(made, board.reports, self._fruitful(), present),
+                last_start=made[-1].time if made else 0.0,
+            ),
+            largest=self._scheduler.site.max_array_size,
+            draining=bool(self.paused),
+            now=self._loop.now,
+        )
+
+    def _fruitful(self) -> frozenset[int]:
+        """Submissions of which a slot has trained something that was kept."""
+        arrays = self._population.fruitful
+        return frozenset(n for n, job in self._submitted.items() if job in arrays)
+
+    def _act_all(self, actions: list[Action]) -> None:
+        for action in actions:
+            try:
+                self._act(action)
+            except LaunchError:
+                continue  # it is seen to at a later tick
+
+    def _act(self, action: Action) -> None:
+        if isinstance(action, Merge):
+            self._population.give_out(action.lost, action.size)
+        elif isinstance(action, Submit):
+            self._submit(action.intent)
+        elif isinstance(action, Record):
+            self._submitted[action.number] = action.job
+        elif isinstance(action, Cancel):
+            self._elements.scancel(action.jobs)
+        elif isinstance(action, Throttle):
+            self._elements.throttle(action.array, action.limit or None)
+        elif isinstance(action, Release):
+            self._elements.release(action.jobs)
+        elif isinstance(action, Retire):
+            self._leaving.update(action.slots)
+            if action.at_once:
+                self._elements.signal(action.slots)
+            else:
+                self._population.retire(action.slots)
+        elif isinstance(action, Pause):
+            self.paused = action.why
+
+    def _submit(self, intent: Intent) -> None:
+        if all(intent.number != each.number for each in reversed(self._intents)):
+            self._intents.append(intent)
+        try:
+            job = self._elements.sbatch(intent.token, intent.count, self._wanted.limit)
+        except LaunchError as error:
+            self._refusals = Refusals(self._refusals.count + 1, self._loop.now, str(error))
+            raise
+        self._refusals = Refusals()
+        self._submitted[intent.number] = job
+
+
+def _tokens() -> Iterator[str]:
+    number = 0
+    while True:
+        number += 1
+        yield f"{number:016x}"

@@ -1,0 +1,43 @@
+"""How long one plan takes, and how that grows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hpcpod.launchers.base import ClusterView
+from hpcpod.orchestrator.plan import Observed, plan
+from simulation.coordinator import Wanted
+from simulation.population import Work
+from simulation.run import Simulation
+from simulation.scheduler import Site
+from simulation.trace import HOUR, Trace
+
+GPUS = 8
+REPEATS = 5
+
+
+def situations(slots: int) -> Iterator[tuple[str, Observed]]:
+    """A run of so many slots and pods after three hours: as it is, and when much is to be done."""
+    trace = Trace(-(-slots // GPUS), GPUS, 0.0, 3 * HOUR)
+    site = Site(errors=0.0, max_jobs=10 * slots)
+    simulation = Simulation(trace, site, Work(), Wanted(least=1, most=slots), "hpcpod")
+    simulation.loop.run(trace.end)
+    assert simulation.coordinator is not None
+    found = simulation.coordinator.observe()
+    jobs = found.cluster.jobs
+    yield "all at work", found
+    yield "a third gone", replace(found, cluster=ClusterView(jobs[: 2 * len(jobs) // 3]))
+    yield "half to go", replace(found, bounds=replace(found.bounds, scale=slots // 2))
+
+
+def seconds(observed: Observed) -> float:
+    """Of one plan, the fastest of several: what a busy machine adds is not the plan's."""
+    taken = []
+    for _ in range(REPEATS):
+        fresh = replace(observed, cluster=ClusterView(observed.cluster.jobs))  # nothing cached
+        begun = time.perf_counter()
+        plan(fresh, lambda: "0" * 16)
+        taken.append(time.perf_counter() - begun)
+    return min(taken)
