@@ -10,13 +10,14 @@ import simulate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation import timing
+from simulation import trace as simulation_trace
 from simulation.bounds import Left
 from simulation.coordinator import Wanted
 from simulation.elements import Elements
 from simulation.grid import Grid, Place
 from simulation.loop import Loop
 from simulation.population import Ledger, Population, Work
-from simulation.run import WAYS, Outcome, Way, run
+from simulation.run import WAYS, Outcome, Simulation, Way, run
 from simulation.scheduler import MODES, Mode, Scheduler, Site
 from simulation.tables import Row, render
 from simulation.trace import DAY, HOUR, Job, Outage, Trace, Workload, draw, rate
@@ -51,7 +52,8 @@ def test_people_submit_by_day_and_on_weekdays() -> None:
     assert rate(5 * DAY) == 0.75 * rate(0.0) == 0.75 * rate(-3 * DAY)
 
 
-def test_a_node_is_not_lost_twice_at_a_time() -> None:
+def test_a_node_is_not_lost_twice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation_trace, "REPAIR", (100 * DAY, 1.0))
     outages = draw(Workload(nodes=5, days=1000.0, load=0.001), seed=1).outages
     assert any(each.drain for each in outages) and not all(each.drain for each in outages)
     until = dict.fromkeys(range(5), -float("inf"))
@@ -157,10 +159,18 @@ def test_a_throttle_stops_nothing_and_holds_back_what_waits() -> None:
     assert states(found)[4:] == [("1_4", "pending", "Resources"), ("1_5", "pending", "Resources")]
     found.throttle("1", 1)
     assert [state for _, state, _ in states(found)].count("running") == 4
-    found.scancel(["1_0", "1_5"])
+    found.scancel(["1_0", "1_1", "1_2"])
     scheduler.loop.run(60.0)
-    assert [name for name, _, _ in states(found)] == ["1_1", "1_2", "1_3", "1_4"]
-    assert scheduler.grid.idle.sum() == 1
+    assert states(found) == [
+        ("1_3", "running", ""),
+        ("1_4", "pending", "JobArrayTaskLimit"),
+        ("1_5", "pending", "JobArrayTaskLimit"),
+    ]
+    found.throttle("1", 2)
+    assert scheduler.grid.idle.sum() == 2
+    found.scancel(["1"])
+    scheduler.loop.run(120.0)
+    assert states(found) == [] and scheduler.grid.idle.sum() == 4
 
 
 def test_what_the_site_does_not_allow_is_refused() -> None:
@@ -173,11 +183,19 @@ def test_what_the_site_does_not_allow_is_refused() -> None:
     assert found.calls["sbatch"] == 3
 
 
-def test_a_controller_that_is_busy_does_not_stop_a_run() -> None:
-    trace = Trace(1, 4, 0.0, 4 * HOUR)
-    wanted = Wanted(least=1, most=4, limit=HOUR)
-    outcome = run(trace, Site(errors=0.5), Work(), wanted)
-    assert outcome.used > 0.8 and not outcome.paused
+def test_a_controller_that_is_busy_neither_stops_nor_doubles_a_run() -> None:
+    # Every ten minutes somebody wants the GPU for one. Half of all commands get no answer, and half
+    # of the submissions that get none were made all the same.
+    jobs = tuple(Job(600.0 * n, 1, 1, 60.0, 60.0) for n in range(1, 144))
+    wanted = Wanted(least=1, most=1, limit=DAY)
+    trace, site = Trace(1, 1, 0.0, DAY, jobs), Site(mode="cancel", errors=0.5)
+    simulation = Simulation(trace, site, Work(), wanted, "hpcpod")
+    for minute in range(24 * 60):
+        simulation.loop.run(60.0 * minute)
+        assert len(simulation.scheduler.elements.live) <= 1
+    outcome = simulation.outcome()
+    assert not outcome.paused
+    assert outcome.calls["sbatch"] > 50
 
 
 def test_situations_for_a_plan_are_what_they_are_called() -> None:

@@ -76,6 +76,28 @@ def test_a_slot_starts_where_its_time_limit_ends_before_the_gpu_is_needed(
     assert list(simulation.population.seats) == ["1_0"]
 
 
+def test_slots_leave_free_what_the_first_of_the_queue_will_need() -> None:
+    # Two of four GPUs are busy until 990, and then somebody wants three: one is left for a slot.
+    jobs = Job(-40.0, 1, 2, 1030.0, 1030.0), Job(-35.0, 1, 3, 50.0, 50.0)
+    wanted = replace(ONE, most=2)
+    simulation = Simulation(Trace(1, 4, -50.0, 2000.0, jobs), SURE, SLOT, wanted, "array")
+    simulation.loop.run(980.0)
+    assert list(simulation.population.seats) == ["1_0"]
+    simulation.loop.run(1040.0)
+    assert list(simulation.population.seats) == ["1_0", "1_1"]
+
+
+def test_a_job_goes_on_after_its_node_has_failed() -> None:
+    loop = Loop()
+    down = trace(1, 1, 200.0, Job(0.0, 1, 1, 100.0, 100.0), outages=(Outage(0, 40.0, 60.0),))
+    scheduler = Scheduler(loop, down, SURE)
+    scheduler.load()
+    loop.run(119.0)
+    assert starts(scheduler) == {0.0: 60.0}
+    loop.run(120.0)
+    assert starts(scheduler) == {} and scheduler.queue == []
+
+
 def test_what_others_leave_is_counted_by_hand() -> None:
     # Four GPUs; two are busy from 100 to 300, and the node is away from 500 to 600.
     job, outage = Job(100.0, 1, 2, 200.0, 200.0), Outage(0, 500.0, 600.0)
@@ -128,6 +150,29 @@ def test_where_preemption_cancels_only_the_coordinator_asks_again() -> None:
     assert again.ledger.trained > 354 and again.calls["sbatch"] == 2
     # The new slot has another name: it takes the order when the plan has given it out again.
     assert again.ledger.lost == 0 and again.reports == 4
+
+
+def test_an_order_of_a_slot_that_is_gone_is_given_out_as_its_next_attempt() -> None:
+    site = replace(SURE, mode="cancel")
+    simulation = Simulation(PREEMPTED, site, SLOT, ONE, "hpcpod")
+    simulation.loop.run(250.0)
+    assert {order: owner.slot for order, owner in simulation.population.claims.items()} == {
+        "p00001-00003-1": "1_0"
+    }
+    simulation.loop.run(350.0)
+    assert {order: owner.slot for order, owner in simulation.population.claims.items()} == {
+        "p00001-00003-2": "2_0"
+    }
+
+
+def test_a_slot_that_is_to_leave_after_its_round_does() -> None:
+    simulation = Simulation(trace(1, 1, 400.0), SURE, SLOT, ONE, "array")
+    simulation.loop.run(50.0)
+    simulation.population.retire(["1_0"])
+    simulation.loop.run(400.0)
+    outcome = simulation.outcome()
+    assert (outcome.reports, outcome.allocated, outcome.ledger.trained) == (1, 110, 100)
+    assert simulation.scheduler.elements.live == {}
 
 
 def test_a_slot_that_does_not_listen_loses_what_it_did_since_its_checkpoint() -> None:
