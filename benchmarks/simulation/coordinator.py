@@ -117,7 +117,7 @@ class Coordinator:
                 pods=(wanted.least, wanted.most),
                 scheduled=wanted.scheduled(self._loop.now),
                 waiting=wanted.waiting,
-                room=None if wanted.waiting is None else self._elements.sinfo(),
+                room=self._room(),
             ),
             claims=claims,
             intents=tuple(self._intents),
@@ -132,6 +132,14 @@ class Coordinator:
             draining=bool(self.paused),
             now=self._loop.now,
         )
+
+    def _room(self) -> int | None:
+        if self._wanted.waiting is None:
+            return None
+        try:
+            return self._elements.sinfo()
+        except LaunchError:
+            return None
 
     def _fruitful(self) -> frozenset[int]:
         """Submissions of which a slot has trained something that was kept."""
@@ -152,6 +160,7 @@ class Coordinator:
             self._submit(action.intent)
         elif isinstance(action, Record):
             self._submitted[action.number] = action.job
+            self._refusals = Refusals()
         elif isinstance(action, Cancel):
             self._elements.scancel(action.jobs)
         elif isinstance(action, Throttle):

@@ -79,9 +79,10 @@ class Elements:
     # What the owner may ask. Each raises LaunchError when there is no answer.
 
     def squeue(self) -> ClusterView:
-        """All that is pending or running."""
+        """All that is pending or running, and by a scontrol each the throttles that hold back."""
         self._ask("squeue")
         parked = [array for array in self._arrays.values() if array.parked]
+        self.calls["scontrol"] += len(parked)
         throttles = {str(array.number): array.throttle or 0 for array in parked}
         return ClusterView(tuple(map(self._view, self.live.values())), throttles)
 
@@ -127,7 +128,8 @@ class Elements:
         self.scheduler.changed()
 
     def release(self, names: Collection[str]) -> None:
-        """Set the StartTime of pending elements to now: one scontrol for all."""
+        """Set the StartTime of pending elements to now: one scontrol for each 500 of them."""
+        self.calls["scontrol"] += (len(names) - 1) // 500
         self._ask("scontrol")
         for name in names:
             element = self.live.get(name)
@@ -283,7 +285,7 @@ class Elements:
             element.fate = "gone" if fate == "gone" else element.fate
             return
         allowed = self.site.grace or self.site.kill_wait
-        seconds = tenant.leaving(element)
+        seconds = tenant.leaving(element, allowed)
         element.fate, element.state, element.view = fate, "leaving", None
         element.leaves = now + min(seconds, allowed)
         killed = seconds > allowed or not tenant.polite

@@ -139,14 +139,14 @@ class Population:
         self.seats[element.name] = seat
         self.loop.at(self.loop.now + self.work.startup, partial(self._claim, seat, seat.step))
 
-    def leaving(self, element: Element) -> float:
-        """Save what was trained."""
+    def leaving(self, element: Element, allowed: float) -> float:
+        """Save what was trained: seconds that it takes, if so many are allowed."""
         seat = self.seats[element.name]
         if not self.polite:
             return 1.0
-        trains = seat.doing == "training"
-        self._turn(seat, "saving")
-        return self.work.save if trains else 1.0
+        seconds = self.work.save if seat.doing == "training" else 1.0
+        self._turn(seat, "saving", killed=seconds > allowed)
+        return seconds
 
     def ended(self, element: Element, killed: bool) -> None:
         """Its processes are gone."""

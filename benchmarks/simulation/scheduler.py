@@ -67,8 +67,8 @@ class Tenant(Protocol):
     def started(self, element: Element) -> None:
         """The element has a GPU from now on."""
 
-    def leaving(self, element: Element) -> float:
-        """It was signalled: seconds that it takes to save its work and end."""
+    def leaving(self, element: Element, allowed: float) -> float:
+        """It was signalled: seconds that it takes to save its work and end, if it is allowed."""
 
     def ended(self, element: Element, killed: bool) -> None:
         """It is gone; ``killed`` before it could save anything."""

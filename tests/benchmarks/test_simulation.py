@@ -183,6 +183,14 @@ def test_a_slot_that_does_not_listen_loses_what_it_did_since_its_checkpoint() ->
     assert outcome.ledger.trained == 230 + 118
 
 
+def test_a_slot_whose_checkpoint_takes_longer_than_the_grace_time_loses_it() -> None:
+    # Signalled at 250, 40 s into its third round, it is killed at 253: 30 of them are saved. It is
+    # back at 253 + 121 = 374.
+    outcome = run(PREEMPTED, replace(SURE, grace=3.0), SLOT, ONE, "array")
+    assert (outcome.ledger.lost, outcome.ledger.saving) == (10, 3)
+    assert outcome.ledger.trained == 230 + (500 - 384)
+
+
 def test_a_node_that_fails_takes_the_work_since_the_last_checkpoint() -> None:
     # Down from 145 to 200: 35 s into the second round. The slot is back at 145 + 121 = 266.
     down = trace(1, 1, 400.0, outages=(Outage(0, 145.0, 200.0),))
