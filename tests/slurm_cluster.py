@@ -39,6 +39,10 @@ class Options:
     """Of every node, by which ``--constraint`` may ask for it."""
     memory: int = 64000
     """Megabytes of a node; nobody is held to them."""
+    preempt_mode: str = "REQUEUE"
+    """What becomes of a preempted job of the partition ``low``: REQUEUE or CANCEL."""
+    user_signal: bool = False
+    """Whether a preempted job gets the signal that it asked for by ``--signal``, not SIGTERM."""
     grace_seconds: int = 0
     """GraceTime of the partition ``low``: how long a preempted job may live on."""
     requeue_seconds: int = 5
@@ -236,6 +240,7 @@ class SlurmCluster:
             "MinJobAge=300",
             "InactiveLimit=0",
             "SlurmdParameters=config_overrides",  # more cores than this machine has
+            *(["SlurmctldParameters=preempt_send_user_signal"] if options.user_signal else []),
             *options.extra,
             f"{nodes} NodeHostname={host} NodeAddr=127.0.0.1"
             f" Port=[{port + 1}-{port + options.nodes}]"
@@ -244,7 +249,8 @@ class SlurmCluster:
             + (f" Gres={gpus}" if options.gpus else "")
             + (f" Features={options.features}" if options.features else ""),
             "PartitionName=low Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP"
-            f" PriorityTier=1 PreemptMode=REQUEUE GraceTime={options.grace_seconds}",
+            f" PriorityTier=1 PreemptMode={options.preempt_mode}"
+            f" GraceTime={options.grace_seconds}",
             "PartitionName=high Nodes=ALL MaxTime=INFINITE DefaultTime=60 State=UP"
             " PriorityTier=10 PreemptMode=OFF",
         ]

@@ -1,0 +1,60 @@
+"""A preempted slot comes back, loses nothing that it had time to save, and disturbs no other."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+from hpcpod.config.schema import PodConfig
+from tests.preemption.cells import DEAF, EVERY, Cell, pairwise
+from tests.preemption.matrix import Outcome, play_all
+from tests.slurm_cluster import SBIN
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+
+CHOSEN = [*pairwise(EVERY), DEAF[0]]
+"""``python -m tests.preemption`` plays all of them."""
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[Cell, Outcome | Exception]:
+    if shutil.which("slurmctld", path=f"{os.environ.get('PATH', os.defpath)}:{SBIN}") is None:
+        required = os.environ.get("CI") or os.environ.get("HPCPOD_REQUIRE_ALL")
+        (pytest.fail if required else pytest.skip)("no slurmctld here")
+    home = tmp_path_factory.mktemp("cells")
+    return {cell: outcome for cell, outcome, _ in play_all(CHOSEN, home, at_once=2)}
+
+
+@pytest.mark.timeout(900)  # the first one waits for all
+@pytest.mark.parametrize("cell", CHOSEN, ids=str)
+def test_a_preempted_slot_goes_on(cell: Cell, outcomes: dict[Cell, Outcome | Exception]) -> None:
+    outcome = outcomes[cell]
+    if isinstance(outcome, Exception):
+        raise outcome
+    assert outcome.saved
+    assert outcome.bystanders
+    if cell.hears:
+        assert outcome.lost_steps == 0
+    else:
+        assert outcome.lost_steps > 0
+    # Where the site requeues, or leaves a slot the time to ask for it, it keeps its name.
+    stays = cell.mode == "REQUEUE" or cell.grace > 0
+    assert (outcome.what, outcome.restarts) == (("requeued", 1) if stays else ("resubmitted", 0))
+
+
+def test_the_selection_is_small_and_every_two_properties_meet() -> None:
+    assert len(CHOSEN) <= 8
+    for one in EVERY:
+        for other in pairwise(EVERY):
+            assert other in EVERY
+        fields = ("mode", "user_signal", "grace", "array", "ranks")
+        for a in fields:
+            for b in fields:
+                wanted = getattr(one, a), getattr(one, b)
+                assert any((getattr(c, a), getattr(c, b)) == wanted for c in CHOSEN)
+
+
+def test_by_default_less_than_a_minute_is_between_two_checkpoints() -> None:
+    assert PodConfig().checkpoint_seconds < 60
