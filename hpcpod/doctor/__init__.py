@@ -1,0 +1,1 @@
+"""What this cluster really does: probes, and what follows from each for a run."""

@@ -1,0 +1,230 @@
+"""The whole examination: the runs' folder, the scheduler, and a small job on two nodes."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from hpcpod.codec import decode
+from hpcpod.config.schema import RunConfig
+from hpcpod.doctor import compute, files, machine, scheduler, site, space, two_nodes
+from hpcpod.doctor.asking import Answer, ask
+from hpcpod.doctor.files import FileFacts, HereFacts, workplace
+from hpcpod.doctor.finding import Finding, hinders
+from hpcpod.doctor.job import JobFacts, ProbeJob
+from hpcpod.doctor.machine import MachineFacts
+from hpcpod.doctor.node import SLOTS
+from hpcpod.doctor.scheduler import ASK_SECONDS, SchedulerFacts, Wanted
+from hpcpod.doctor.space import SpaceFacts
+from hpcpod.errors import StorageError, UserError
+from hpcpod.launchers.cluster import own_words
+from hpcpod.launchers.slurm import SlurmLauncher, environment
+from hpcpod.records import Intent
+
+FILES_SECONDS = 120.0
+"""For a filesystem to answer all that it is asked here."""
+MACHINE_SECONDS = machine.TORCH_SECONDS + 90.0
+
+THIS = "this machine"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be examined."""
+
+    config: RunConfig
+    launcher: str | None
+    """``local``: Slurm is not asked. None: it is, if it is here; else it has to be."""
+    runs: Path
+    """Where runs are to lie."""
+    here: bool
+    """No job: only what can be told from this machine."""
+    patience: float
+    """Seconds for the probe's job to start."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All that was found."""
+
+    runs: str
+    hinders: bool
+    """There is a problem."""
+    findings: tuple[Finding, ...]
+    files: FileFacts
+    space: SpaceFacts
+    scheduler: SchedulerFacts | None
+    machine: MachineFacts | None
+    job: JobFacts | None
+
+
+def examine(asked: Asked, tell: Callable[[str], None]) -> Diagnosis:
+    """Probe everything; what fails is a finding.
+
+    Args:
+        asked: what to look at.
+        tell: is told what is being done, a line each.
+    """
+    runs = asked.runs.absolute()
+    tell(f"trying the filesystem of {runs}")
+    here = _ask_python(HereFacts, ["hpcpod.doctor.files", str(runs)], FILES_SECONDS)
+    if isinstance(here, str):
+        here = HereFacts(
+            FileFacts(str(runs), here), SpaceFacts(str(runs), None, 0.0, None, None, error=here)
+        )
+    with contextlib.ExitStack() as stack:
+        home = None
+        if not here.files.error:
+            with contextlib.suppress(StorageError):
+                home = stack.enter_context(workplace(Path(here.files.folder)))
+        return _Examination(asked, runs, here, home, tell).diagnosis()
+
+
+class _Examination:
+    """One examination, once the runs' filesystem has answered."""
+
+    def __init__(
+        self,
+        asked: Asked,
+        runs: Path,
+        here: HereFacts,
+        home: Path | None,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._asked = asked
+        self._config = asked.config
+        self._runs = runs
+        self._here = here
+        self._home = home
+        self._tell = tell
+        self._launcher = SlurmLauncher(runs / asked.config.name, asked.config)
+        self._findings: list[Finding] = []
+        self._job: JobFacts | None = None
+
+    def diagnosis(self) -> Diagnosis:
+        facts = self._scheduler()
+        slurm = facts is not None and not facts.error
+        if facts is not None and slurm:
+            self._on_slurm(facts)
+        else:
+            self._findings.append(site.absent(facts, self._asked.launcher))
+        found = self._machine(slurm) if self._job is None else None
+        seen = self._job is not None and two_nodes.met(self._job.pairs)
+        self._findings[:0] = [
+            *files.judge(self._here.files),
+            *space.judge(self._here.space, slurm=slurm, seen=seen),
+        ]
+        return Diagnosis(
+            runs=str(self._runs),
+            hinders=hinders(self._findings),
+            findings=tuple(self._findings),
+            files=self._here.files,
+            space=self._here.space,
+            scheduler=facts,
+            machine=found,
+            job=self._job,
+        )
+
+    def _scheduler(self) -> SchedulerFacts | None:
+        """What Slurm says; None if it is not here, or not to be asked."""
+        if self._asked.launcher == "local" or not scheduler.is_installed():
+            return None
+        self._tell("asking Slurm")
+        return scheduler.look(self._ask, self._wanted(1), scheduler.account_name())
+
+    def _on_slurm(self, facts: SchedulerFacts) -> None:
+        nodes, refusal = 1, None
+        try:
+            nodes = self._launcher.shape.nodes
+            script = self._launcher.script(Intent(1, "TOKEN", "slots", self._launcher.places))
+            if self._home is not None:
+                path = self._home / SLOTS
+                path.write_text(script)
+                tried = self._ask(["sbatch", "--test-only", str(path)])
+                refusal = "" if tried.ok else own_words(tried.err)
+        except UserError as error:
+            refusal = str(error)
+        self._findings += site.judge(facts, self._wanted(nodes), refusal)
+        if self._asked.here or self._home is None:
+            why = "--here" if self._asked.here else "nothing can be written for them"
+            found = f"not tried: {why}"
+            then = "locks and names between nodes, and what nodes have, are unknown"
+            self._findings.append(Finding(two_nodes.GROUP, "nodes", "note", found, then))
+            return
+        kinds = _kinds(facts.mpi, self._config.pod.fusion.mpi)
+        job = ProbeJob(
+            launcher=self._launcher,
+            home=self._home,
+            scheme=self._here.files.scheme,
+            kinds=kinds,
+            patience=self._asked.patience,
+            tell=self._tell,
+        )
+        try:
+            self._job = job.facts()
+        except (OSError, UserError) as error:
+            self._job = JobFacts("refused", str(error), 2)
+        gpus = self._config.resources.gpus_per_pod // nodes
+        self._findings += compute.judge(
+            self._job,
+            compute.Asked(self._config, gpus, kinds, refusal or ""),
+            self._here.space,
+            facts.settings,
+        )
+
+    def _wanted(self, nodes: int) -> Wanted:
+        cluster = self._config.cluster
+        return Wanted(
+            partition=cluster.partition or os.environ.get("SBATCH_PARTITION"),
+            account=cluster.account or os.environ.get("SBATCH_ACCOUNT"),
+            qos=cluster.qos or os.environ.get("SBATCH_QOS"),
+            slots=self._launcher.places,
+            minutes=cluster.minutes,
+            nodes=nodes,
+        )
+
+    def _machine(self, slurm: bool) -> MachineFacts | None:
+        """What slots would have here; where there is a Slurm they need not have it."""
+        self._tell("importing torch")
+        found = _ask_python(MachineFacts, ["hpcpod.doctor.machine"], MACHINE_SECONDS)
+        if isinstance(found, str):
+            self._findings.append(Finding(THIS, "Python", "problem", found, "install it anew"))
+            return None
+        gpus = None if slurm else self._config.resources.gpus_per_pod
+        rows = machine.judge(THIS, [found], gpus, more=True)
+        if slurm:
+            rows = [replace(r, verdict="note") if r.verdict == "problem" else r for r in rows]
+        self._findings += rows
+        return found
+
+    def _ask(self, words: Sequence[str]) -> Answer:
+        return ask(words, ASK_SECONDS, environment(os.environ, self._config))
+
+
+def _kinds(known: Sequence[str], wanted: str) -> tuple[str, ...]:
+    """What to try as ``srun --mpi=``: what a run would take first; nothing without mpi4py."""
+    if importlib.util.find_spec("mpi4py") is None:
+        return ()
+    likely = sorted(known, key=lambda kind: (kind != wanted, not kind.startswith("pmi"), kind))
+    return tuple(kind for kind in likely if kind != "none" or wanted == "none")
+
+
+def _ask_python(cls: type[T], module: Sequence[str], seconds: float) -> T | str:
+    """What a module of ours prints when it is run, or why it does not, in one clause."""
+    answer = ask([sys.executable, "-m", *module], seconds)
+    if answer.code is None:
+        return answer.err
+    try:
+        return decode(cls, json.loads(answer.out.splitlines()[-1]))
+    except (ValueError, TypeError, IndexError):
+        last = answer.err.strip().splitlines()[-1:] or [f"exit code {answer.code}"]
+        return f"{module[0]} failed: {last[0]}"

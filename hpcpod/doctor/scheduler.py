@@ -1,0 +1,183 @@
+"""What Slurm says of itself: its limits, its preemption, its ways to start MPI and containers."""
+
+from __future__ import annotations
+
+import math
+import os
+import pwd
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from hpcpod.doctor.asking import Answer
+from hpcpod.launchers.cluster import own_words
+
+GROUP = "scheduler"
+ASK_SECONDS = 30.0
+"""For an answer of a Slurm command."""
+SHORT_KILL = 10.0
+"""Seconds between SIGTERM and SIGKILL that a large checkpoint may need more than."""
+
+Ask = Callable[[Sequence[str]], Answer]
+
+_SETTINGS = (
+    "SLURM_VERSION", "MaxArraySize", "MaxJobCount", "PreemptMode", "PreemptType", "JobRequeue",
+    "KillWait", "SlurmctldParameters", "AuthInfo", "SchedulerParameters", "ScronParameters",
+    "AccountingStorageType", "AccountingStorageEnforce", "ClusterName",
+)  # fmt: skip
+_ASSOC = "account,partition,maxjobs,maxsubmit,defaultqos"
+_QOS = "name,maxjobspu,maxsubmitpu,maxwall,preemptmode,gracetime"
+_DEFAULT_EXPIRY, _LEAST_EXPIRY = 120, 5
+"""cred_expire: what it is by default, and below which that stands in its place."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a run asks of the scheduler."""
+
+    partition: str | None
+    account: str | None
+    qos: str | None
+    slots: int
+    minutes: int
+    nodes: int
+    """Of one slot."""
+
+
+@dataclass(frozen=True)
+class SchedulerFacts:
+    """What Slurm's commands have told."""
+
+    error: str
+    """Why they tell nothing; else empty, and the rest is true."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of ``scontrol show config``, those that matter."""
+    partition: Mapping[str, str] = field(default_factory=dict)
+    """Of ``scontrol show partition``, that of the run, or the default one; empty: none is."""
+    mpi: tuple[str, ...] = ()
+    """What ``srun --mpi=list`` names."""
+    pyxis: bool = False
+    """srun has ``--container-image``."""
+    accounts: tuple[Mapping[str, str], ...] | None = None
+    """This user's associations; None where nobody keeps accounts, or tells."""
+    account: str = ""
+    """The one that is charged where none is named."""
+    qos: tuple[Mapping[str, str], ...] = ()
+    """Every quality of service."""
+
+
+def is_installed() -> bool:
+    """Whether Slurm's commands are on the PATH."""
+    return shutil.which("sbatch") is not None and shutil.which("scontrol") is not None
+
+
+def read_settings(text: str) -> dict[str, str]:
+    """The ``Name = value`` lines of ``scontrol show config``."""
+    found = re.findall(r"^(\w+)[ \t]*=[ \t]*(.*?)[ \t]*$", text, re.MULTILINE)
+    return dict(found)
+
+
+def read_partitions(text: str) -> list[dict[str, str]]:
+    """The partitions of ``scontrol show partition -o``, each with its ``Name=value`` words."""
+    rows = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in text.splitlines()]
+    return [row for row in rows if "PartitionName" in row]
+
+
+def choose(partitions: Sequence[Mapping[str, str]], name: str | None) -> Mapping[str, str]:
+    """The partition of this name, or the default one; empty if there is none.
+
+    Of several names with commas between them, of which Slurm takes one, the first.
+    """
+    names = name.split(",") if name else []
+    for row in partitions:
+        if row["PartitionName"] in names[:1] or (not names and row.get("Default") == "YES"):
+            return row
+    return {}
+
+
+def read_mpi(text: str) -> tuple[str, ...]:
+    """The kinds that ``srun --mpi=list`` names, without the versions of one kind."""
+    kinds = []
+    for line in text.splitlines():
+        words = re.sub(r"^\s*(srun:\s*)?", "", line).strip()
+        if re.fullmatch(r"[a-z][a-z0-9_]*", words) and not re.fullmatch(r"pmix_v\d+", words):
+            kinds.append(words)
+    return tuple(dict.fromkeys(kinds))
+
+
+def read_table(text: str, columns: str) -> tuple[dict[str, str], ...]:
+    """Rows of ``sacctmgr -nP``: fields with a bar between them, under these columns."""
+    names = columns.split(",")
+    rows = [line.split("|") for line in text.splitlines()]
+    return tuple(dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names))
+
+
+def look(ask: Ask, wanted: Wanted, user: str) -> SchedulerFacts:
+    """Ask each command once.
+
+    Args:
+        ask: runs a Slurm command.
+        wanted: by the run.
+        user: whose associations to look up.
+    """
+    config = ask(["scontrol", "show", "config"])
+    if not config.ok:
+        return SchedulerFacts(own_words(config.err) or "scontrol does not answer")
+    settings = read_settings(config.out)
+    kinds = ask(["srun", "--mpi=list"])
+    facts = SchedulerFacts(
+        error="",
+        settings={name: settings[name] for name in _SETTINGS if name in settings},
+        partition=choose(
+            read_partitions(ask(["scontrol", "show", "partition", "-o"]).out), wanted.partition
+        ),
+        mpi=read_mpi(kinds.out + "\n" + kinds.err),
+        pyxis="--container-image" in ask(["srun", "--help"]).out,
+    )
+    if "slurmdbd" not in settings.get("AccountingStorageType", "") or not user:
+        return facts
+    return _with_accounts(facts, ask, user, settings.get("ClusterName", ""))
+
+
+def _with_accounts(facts: SchedulerFacts, ask: Ask, user: str, cluster: str) -> SchedulerFacts:
+    where = ["where", f"user={user}", *([f"cluster={cluster}"] if cluster else [])]
+    accounts = ask(["sacctmgr", "-nP", "show", "assoc", *where, f"format={_ASSOC}"])
+    default = ask(["sacctmgr", "-nP", "show", "user", user, "format=defaultaccount"])
+    qos = ask(["sacctmgr", "-nP", "show", "qos", f"format={_QOS}"])
+    return replace(
+        facts,
+        accounts=read_table(accounts.out, _ASSOC) if accounts.ok else None,
+        account=default.out.strip(),
+        qos=read_table(qos.out, _QOS),
+    )
+
+
+def minutes_of(text: str) -> float:
+    """Slurm's way to write a time limit (``1-02:00:00``, ``30:00``) in minutes; no limit: inf."""
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    if match is None:
+        return math.inf
+    days, *rest = (int(part) if part else 0 for part in match.groups())
+    first, second, third = rest
+    if match[1] or match[4]:  # days-hours:minutes:seconds, hours:minutes:seconds
+        return days * 1440 + first * 60 + second + third / 60
+    return first + second / 60  # minutes:seconds
+
+
+def requeue_delay(settings: Mapping[str, str]) -> int:
+    """Seconds after which a requeued job may start again."""
+    named = re.search(r"(?:^|,)requeue_delay=(\d+)", settings.get("SchedulerParameters", ""))
+    if named:
+        return int(named[1])
+    expiry = re.search(r"(?:^|[,;])cred_expire=(\d+)", settings.get("AuthInfo", ""))
+    seconds = int(expiry[1]) if expiry else _DEFAULT_EXPIRY
+    return (seconds if seconds >= _LEAST_EXPIRY else _DEFAULT_EXPIRY) + 1
+
+
+def account_name() -> str:
+    """Whose associations are looked up: this user's name; empty if there is none."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return ""
