@@ -162,7 +162,9 @@ class ProbeJob:
                 started = now
                 self.tell(f"the probe's job {job} has started")
             if state == "gone":
-                return ("done", "") if self._seen_in_time() else ("broken", self._last_words(job))
+                code = self._exit_code(job)
+                done = code in ("0", "") and self._seen_in_time()
+                return ("done", "") if done else ("broken", self._last_words(code))
             if state == "pending" and _TOO_MANY_NODES.search(reason):
                 return "waiting", reason
             if started is None and now - submitted > self.patience:
@@ -227,10 +229,14 @@ class ProbeJob:
             time.sleep(0.2)
         return True
 
-    def _last_words(self, job: str = "") -> str:
-        """Why it ended without being done, as far as its log, or Slurm, tells."""
-        code = _EXIT.search(self._ask("scontrol", "show", "job", "-o", job).out) if job else None
-        ended = f"it ended with exit code {code[1]}" if code and code[1] != "0" else "it ended"
+    def _exit_code(self, job: str) -> str:
+        """The exit code of a job that has ended; empty where Slurm has forgotten it."""
+        code = _EXIT.search(self._ask("scontrol", "show", "job", "-o", job).out)
+        return code[1] if code else ""
+
+    def _last_words(self, code: str = "") -> str:
+        """Why it ended without being done, as far as its log tells."""
+        ended = f"it ended with exit code {code}" if code not in ("", "0") else "it ended"
         try:
             lines = (self.home / "job.log").read_text(errors="replace").strip().splitlines()
         except OSError:

@@ -15,11 +15,11 @@ from hpcpod.config.loading import from_mapping
 from hpcpod.config.schema import RunConfig
 from hpcpod.doctor.asking import ask
 from hpcpod.doctor.machine import MachineFacts, look
-from hpcpod.doctor.peers import meet
+from hpcpod.doctor.peers import meet, staying
 from hpcpod.doctor.space import SpaceFacts, measure_space
 from hpcpod.launchers.cluster import own_words
 from hpcpod.launchers.slurm import environment
-from hpcpod.storage.disk import Disk, Scheme
+from hpcpod.storage.disk import Scheme
 
 ORDER = "order.json"
 """What the tasks are to do."""
@@ -56,7 +56,7 @@ def main(folder: Path) -> None:
     """Do what the order says, and leave what was seen in the folder."""
     task = int(os.environ.get("SLURM_PROCID", "0"))
     tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", os.environ.get("SLURM_NTASKS", "1")))
-    disk = Disk()
+    disk = staying(folder)
     order = decode(Order, json.loads((folder / ORDER).read_text()))
     if tasks > 1:
         pair = meet(folder / "pair", task, order.scheme, order.seconds)

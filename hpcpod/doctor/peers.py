@@ -16,7 +16,7 @@ from typing import Any
 from hpcpod.doctor.files import fill, keeps
 from hpcpod.doctor.locks import KINDS, trying
 from hpcpod.doctor.machine import boot_id, node_name
-from hpcpod.errors import StorageError
+from hpcpod.errors import HpcpodError
 from hpcpod.storage.disk import Disk, Scheme, explain
 
 HEAR_SECONDS = 60.0
@@ -64,6 +64,13 @@ class PairFacts:
     """The other's folder, which is not empty, refused that one is renamed onto it."""
 
 
+def staying(folder: Path, scheme: Scheme = "link") -> Disk:
+    """A disk that never makes this folder again: the doctor has removed it when it is done."""
+    disk = Disk(scheme)
+    disk.root = folder
+    return disk
+
+
 class Exchange:
     """One side of a conversation by files."""
 
@@ -71,12 +78,12 @@ class Exchange:
         self.folder = folder
         self.task = task
         self.seconds = seconds
-        self._disk = Disk()
+        self.disk = staying(folder)
 
     def say(self, word: str, data: Any = None) -> None:
         """Let the other hear a word, with something in it."""
         path = self.folder / f"{self.task}-{word}.json"
-        self._disk.replace(path, json.dumps([data]).encode(), durable=False)
+        self.disk.replace(path, json.dumps([data]).encode(), durable=False)
 
     def hear(self, word: str, seconds: float | None = None) -> Any:
         """Wait for a word of the other's; what is in it.
@@ -90,7 +97,7 @@ class Exchange:
         while True:
             # A listing opens the folder, and so has NFS ask its server for what is new.
             if path.name in {entry.name for entry in self.folder.iterdir()}:
-                content = self._disk.read(path)
+                content = self.disk.read(path)
                 if content is not None:
                     return json.loads(content)[0]
             if time.monotonic() > deadline:
@@ -133,7 +140,7 @@ def meet(
             facts = replace(facts, **step(exchange))
         if scheme is not None:
             facts = replace(facts, **_publishing(exchange, scheme))
-    except (Unheard, StorageError) as error:
+    except (Unheard, HpcpodError) as error:
         return replace(facts, error=str(error))
     except OSError as error:
         return replace(facts, error=f"{error.filename or folder}: {explain(error)}")
@@ -168,12 +175,12 @@ def _names(exchange: Exchange) -> dict[str, Any]:
         exchange.say("folder")
         exchange.hear("asked")
         began = time.monotonic()
-        Disk().write_new(late, b"here")
+        exchange.disk.write_new(late, b"here")
         if not exchange.hear("found", 2 * exchange.seconds):
             raise Unheard(f"a new name was not seen within {exchange.seconds:g} s")
         return {"seen_after": time.monotonic() - began}
     exchange.hear("folder")
-    disk = Disk()
+    disk = exchange.disk
     found = disk.exists(late)
     exchange.say("asked")
     deadline = time.monotonic() + exchange.seconds
@@ -209,7 +216,8 @@ def _locks(exchange: Exchange) -> dict[str, Any]:
 
 def _publishing(exchange: Exchange, scheme: Scheme) -> dict[str, Any]:
     """Both publish the same names at once: the race on which every promise of a run rests."""
-    disk, folder = Disk(scheme), exchange.folder / "board"
+    folder = exchange.folder / "board"
+    disk = staying(exchange.folder, scheme)
     disk.make_folder(folder)
     names = [str(number) for number in range(NAMES)]
     exchange.say("ready")
@@ -223,7 +231,7 @@ def _publishing(exchange: Exchange, scheme: Scheme) -> dict[str, Any]:
 
 
 def _replacing(exchange: Exchange) -> dict[str, Any]:
-    path, disk = exchange.folder / "changing", Disk()
+    path, disk = exchange.folder / "changing", exchange.disk
     if exchange.task == 0:
         disk.replace(path, _content(0))
         exchange.say("changing")
@@ -254,7 +262,7 @@ def _content(number: int) -> bytes:
 
 
 def _renaming(exchange: Exchange) -> dict[str, Any]:
-    disk, kept = Disk(), exchange.folder / "kept"
+    disk, kept = exchange.disk, exchange.folder / "kept"
     if exchange.task == 0:
         fill(disk, kept)
         exchange.say("filled")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hpcpod import plugins
 from hpcpod.codec import encode
-from hpcpod.storage.disk import Disk
+from hpcpod.doctor.peers import staying
 
 RANKS = 2
 
@@ -34,7 +34,7 @@ def main(folder: Path, kind: str) -> None:
     world = plugins.load("mpi4py.MPI:COMM_WORLD")
     facts = RankFacts(kind, world.Get_size(), world.allreduce(world.Get_rank() + 1))
     task = os.environ.get("SLURM_PROCID", "0")
-    Disk().replace(folder / f"mpi-{kind}-{task}.json", json.dumps(encode(facts)).encode())
+    staying(folder).replace(folder / f"mpi-{kind}-{task}.json", json.dumps(encode(facts)).encode())
 
 
 def works(kind: str, ranks: Sequence[RankFacts]) -> bool:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,17 +40,23 @@ class Said:
         return [(f.group, f.probe) for f in self.findings if f.verdict == "problem"]
 
 
-def doctor(home: Path, *words: str, env: Mapping[str, str] | None = None) -> Said:
+def doctor(
+    home: Path,
+    *words: str,
+    env: Mapping[str, str] | None = None,
+    under: Sequence[str] = (),
+) -> Said:
     """Run ``hpcpod doctor --json`` in a folder; it leaves nothing there.
 
     Args:
         home: the working directory.
         words: further words.
         env: the environment, if not this process's.
+        under: the words of a command that runs it.
     """
     before = sorted(home.iterdir())
     done = subprocess.run(
-        [sys.executable, "-m", "hpcpod", "doctor", "--json", *words],
+        [*under, sys.executable, "-m", "hpcpod", "doctor", "--json", *words],
         cwd=home, env=env, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr
