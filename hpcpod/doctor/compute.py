@@ -147,9 +147,11 @@ def _judge_sbatch(nodes: Sequence[NodeFacts], settings: Mapping[str, str]) -> li
 def _judge_mpi(facts: JobFacts, config: RunConfig, kinds: Sequence[str]) -> Finding:
     fusion, probe = config.pod.fusion, "MPI"
     wanted = fusion.backend == "mpi" and ranks_of(config) > 1
-    if not any(node.machine.mpi4py for node in facts.seen) or not kinds:
+    installed = any(node.machine.mpi4py for node in facts.seen)
+    if not installed or not kinds:
         return Finding(
-            GROUP, probe, "problem" if wanted else "ok", "mpi4py is not installed",
+            GROUP, probe, "problem" if wanted else "ok",
+            "srun names no kinds of it" if installed else "mpi4py is not installed",
             "install it, or set pod.fusion.backend to gloo" if wanted
             else "ranks meet by gloo or NCCL, which need none",
         )  # fmt: skip

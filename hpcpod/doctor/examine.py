@@ -150,7 +150,7 @@ class _Examination:
                 path = self._home / SLOTS
                 path.write_text(script)
                 tried = self._ask(["sbatch", "--test-only", str(path)])
-                refusal = "" if tried.ok else own_words(tried.err)
+                refusal = "" if tried.ok else own_words(tried.err) or "it gives no reason"
         except UserError as error:
             refusal = str(error)
         self._findings += site.judge(facts, self._wanted(nodes), refusal)

@@ -96,7 +96,8 @@ class ProbeJob:
             return self._inside()
         self.tell("submitting a small job of two tasks")
         facts = self._submitted(2)
-        if facts.state == "refused" or _TOO_MANY_NODES.search(facts.why):
+        many = facts.state == "waiting" and _TOO_MANY_NODES.fullmatch(facts.why)
+        if many or facts.state == "refused":
             return replace(self._submitted(1), one_only=facts.why)
         return facts
 

@@ -7,6 +7,7 @@ finding, too.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from dataclasses import dataclass, replace
@@ -98,8 +99,8 @@ class Exchange:
             # A listing opens the folder, and so has NFS ask its server for what is new.
             if path.name in {entry.name for entry in self.folder.iterdir()}:
                 content = self.disk.read(path)
-                if content is not None:
-                    return json.loads(content)[0]
+                with contextlib.suppress(ValueError):  # not all of it is seen yet
+                    return json.loads(content or b"")[0]
             if time.monotonic() > deadline:
                 other = "second" if self.task == 0 else "first"
                 raise Unheard(
@@ -226,8 +227,8 @@ def _publishing(exchange: Exchange, scheme: Scheme) -> dict[str, Any]:
     won = tuple(name for name in names if disk.publish(folder / name, content))
     exchange.say("published")
     exchange.hear("published")
-    read = tuple((disk.read(folder / name) or b"").decode() for name in names)
-    return {"won": won, "read": read}
+    found = [disk.read(folder / name) or b"nothing" for name in names]
+    return {"won": won, "read": tuple(content.decode(errors="replace") for content in found)}
 
 
 def _replacing(exchange: Exchange) -> dict[str, Any]:
@@ -249,7 +250,7 @@ def _replacing(exchange: Exchange) -> dict[str, Any]:
         last = exchange.has_said("changed")
         content = disk.read(path)
         reads += 1
-        torn += content is None or content != _content(int(content[:8] or b"0"))
+        torn += content is None or not _is_whole(content)
         if last:
             break
     exchange.say("looked")
@@ -259,6 +260,11 @@ def _replacing(exchange: Exchange) -> dict[str, Any]:
 def _content(number: int) -> bytes:
     """64 KiB that say in each of their parts which ones they are."""
     return f"{number:08d}".encode() * 8192
+
+
+def _is_whole(content: bytes) -> bool:
+    head = content[:8]
+    return head.isdigit() and content == _content(int(head))
 
 
 def _renaming(exchange: Exchange) -> dict[str, Any]:

@@ -6,11 +6,11 @@ import getpass
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcpod.doctor.asking import Answer, ask
+from hpcpod.doctor.asking import ask
 from hpcpod.doctor.finding import Finding, Verdict
 
 GROUP = "run folder"
@@ -126,7 +126,7 @@ def measure_space(folder: Path) -> SpaceFacts:
         room = os.statvfs(real)
     except OSError as error:
         return SpaceFacts(str(folder), None, 0.0, None, None, error=str(error.strerror))
-    quota, quota_error = _quota(mount, str(real))
+    quota, quota_error = _quota(mount)
     return SpaceFacts(
         folder=str(folder),
         mount=mount,
@@ -137,11 +137,7 @@ def measure_space(folder: Path) -> SpaceFacts:
     )
 
 
-def _quota(
-    mount: Mount | None,
-    path: str,
-    asked: Callable[[list[str], float], Answer] = ask,
-) -> tuple[Quota | None, str]:
+def _quota(mount: Mount | None) -> tuple[Quota | None, str]:
     if mount is None:
         return None, ""
     if mount.type == "lustre" and shutil.which("lfs"):
@@ -150,7 +146,7 @@ def _quota(
         words, names = ["quota", "-wp"], [mount.source, mount.point]
     else:
         return None, ""
-    answer = asked(words, _QUOTA_SECONDS)
+    answer = ask(words, _QUOTA_SECONDS)
     if answer.code is None:
         return None, answer.err
     return read_quota(answer.out, names), ""  # `quota` says by its exit code that one is exceeded

@@ -14,7 +14,7 @@ import pytest
 
 from hpcpod.codec import decode
 from hpcpod.doctor.finding import Finding
-from hpcpod.doctor.locks import summary
+from hpcpod.doctor.locks import KINDS, summary, trying
 from hpcpod.doctor.peers import NAMES, Exchange, PairFacts, Unheard, meet
 from hpcpod.doctor.two_nodes import judge, met
 
@@ -105,6 +105,40 @@ def test_a_clock_that_is_ahead_is_told_within_its_error(tmp_path: Path) -> None:
     found = row(judge([ahead, SECOND]), "clocks")
     assert found.verdict == "problem"
     assert found.found == "b is 100 s ahead of a"
+
+
+def test_a_file_that_is_written_in_place_is_seen_torn(tmp_path: Path) -> None:
+    """The test is task 0, whose filesystem replaces nothing in one step."""
+    other = Exchange(tmp_path, 0)
+    with ThreadPoolExecutor(1) as pool:
+        result = pool.submit(meet, tmp_path, 1, None, 1, 60)
+        other.say("hello")
+        for number in range(5):
+            other.say(f"ping-{number}")
+            other.hear(f"pong-{number}")
+        (tmp_path / "names").mkdir()
+        other.say("folder")
+        other.hear("asked")
+        (tmp_path / "names" / "late").touch()
+        assert other.hear("found")
+        for kind in KINDS:
+            with trying(kind, tmp_path / f"lock-{kind}"):
+                other.say(f"{kind}-held")
+                other.hear(f"{kind}-tried")
+            other.say(f"{kind}-released")
+            other.hear(f"{kind}-again")
+        (tmp_path / "changing").write_bytes(b"00000001" + bytes(100))
+        other.say("changing")
+        other.hear("looking")
+        other.say("changed")
+        other.hear("looked")
+        second = result.result()  # it waits for more, in vain
+    assert second.torn == second.reads > 0
+    findings = judge([FIRST, replace(second, error="")])
+    assert row(findings, "replacing").verdict == "problem"
+    # Two threads of one process: its locks of the older kind are no locks between them.
+    assert row(findings, "locks (fcntl)").found.startswith("a lock that is held is not seen")
+    assert row(findings, "locks (flock)").found == "a lock is seen between nodes"
 
 
 def test_what_is_never_said_is_not_heard(tmp_path: Path) -> None:
