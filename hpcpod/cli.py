@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hpcpod import __version__, env_commands, plugins
+from hpcpod import __version__, doctor_commands, env_commands, plugins
 from hpcpod.commands import looking, making, steering
 from hpcpod.errors import exit_code
 
@@ -39,6 +39,14 @@ episode, seeds, copies, states that can be gone back to), and measures its speed
 made or breaks a promise is one sentence and exit code 2.
 """
 
+DOCTOR = """\
+It tries the filesystem on which runs lie, asks Slurm what its limits are and how it preempts, and
+submits one small job of two tasks, with what a slot would ask for, that tries locks and names
+between two nodes and looks at what a node has. The job is cancelled, and what was written is
+removed, whatever happens. docs/doctor.md has all that it looks at.
+Exit codes: 0 nothing hinders a run, 1 something does.
+"""
+
 MAKERS = ("launch", "render", "validate", "train", "envs")
 """Verbs that find modules in the working directory. The others are of runs, which say themselves
 where theirs are, and whoever looks may stand in a folder that a group writes into."""
@@ -66,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
     _add_lookers(add)
     _add_doers(add)
     _add_envs(add)
+    _add_doctor(add)
     return top
 
 
@@ -237,6 +246,29 @@ def _add_envs(add: Add) -> None:
     verb.add_argument(
         "--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, for scripts"
     )
+
+
+def _add_doctor(add: Add) -> None:
+    verb = add("doctor", doctor_commands.doctor, "what this cluster really does, by trying it")
+    verb.formatter_class = argparse.RawDescriptionHelpFormatter
+    verb.epilog = DOCTOR
+    verb.add_argument(
+        "config", metavar="CONFIG", nargs="?", help="a YAML file: its cluster section is used"
+    )
+    verb.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+        help="override a field, such as cluster.partition=gpu; may be given again",
+    )  # fmt: skip
+    verb.add_argument(
+        "--cluster", metavar="NAME", help="local or slurm; by default slurm where it answers"
+    )
+    verb.add_argument("--runs", type=Path, metavar="DIR", help="where runs are (default: runs)")
+    verb.add_argument("--here", action="store_true", help="submit no job: try this machine alone")
+    verb.add_argument(
+        "--patience", type=_seconds, default=300.0, metavar="S",
+        help="seconds for its job to start, before it is cancelled (default: 300)",
+    )  # fmt: skip
+    _json(verb)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -144,7 +144,7 @@ class _Examination:
     def _on_slurm(self, facts: SchedulerFacts) -> None:
         nodes, refusal = 1, None
         try:
-            nodes = self._launcher.shape.nodes
+            nodes = self._launcher.scripts.shape.nodes
             script = self._launcher.script(Intent(1, "TOKEN", "slots", self._launcher.places))
             if self._home is not None:
                 path = self._home / SLOTS

@@ -24,7 +24,8 @@ from hpcpod.doctor.peers import HEAR_SECONDS, PairFacts
 from hpcpod.doctor.rank import RankFacts
 from hpcpod.doctor.scheduler import ASK_SECONDS
 from hpcpod.launchers.cluster import job_state, own_words
-from hpcpod.launchers.slurm import SlurmLauncher, directive, environment
+from hpcpod.launchers.slurm import SlurmLauncher, environment
+from hpcpod.launchers.scripts import directive
 from hpcpod.launchers.templates import load, render
 from hpcpod.records import Intent
 from hpcpod.storage.disk import Disk, Scheme
@@ -108,7 +109,8 @@ class ProbeJob:
             UserError: a template or an option can't be used as written.
         """
         intent = Intent(0, "doctor", "slots")
-        shape = self.launcher.shape
+        scripts = self.launcher.scripts
+        shape = scripts.shape
         tasks = 2 if nodes == 2 or self.kinds else 1
         options = {
             "comment": "hpcpod:doctor",  # no run's: see Mark
@@ -120,8 +122,7 @@ class ProbeJob:
             "ntasks-per-node": str(tasks // nodes),
             "output": "/dev/null",
             "time": str(MINUTES),
-            **({"gpus-per-node": str(shape.gpus_per_node)} if shape.gpus else {}),
-            **self.launcher.site_options(intent),
+            **scripts.site_options(intent),
         }
         config = self.launcher.config
         values = {
