@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from hpcpod.commands import say, say_json
+from hpcpod.commands.output import say, say_json
 from hpcpod.doctor.finding import Finding, plural
 from hpcpod.results import runs_home
 

@@ -24,8 +24,8 @@ from hpcpod.doctor.peers import HEAR_SECONDS, PairFacts
 from hpcpod.doctor.rank import RankFacts
 from hpcpod.doctor.scheduler import ASK_SECONDS
 from hpcpod.launchers.cluster import job_state, own_words
-from hpcpod.launchers.slurm import SlurmLauncher, environment
 from hpcpod.launchers.scripts import directive
+from hpcpod.launchers.slurm import SlurmLauncher, environment
 from hpcpod.launchers.templates import load, render
 from hpcpod.records import Intent
 from hpcpod.storage.disk import Disk, Scheme
