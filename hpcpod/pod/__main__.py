@@ -40,6 +40,7 @@ from hpcpod.pod.ranks.place import Place, place_of
 from hpcpod.pod.signals import StopFlag
 from hpcpod.pod.work import Work
 from hpcpod.records import Rescore, encode
+from hpcpod.storage.layout import log_name
 from hpcpod.storage.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ BEAT_SECONDS = 1.0
 NICE = 5
 """Niceness of a scorer: a quarter of a core that its trainer wants, too. With more, it would get
 nothing where strangers are busy, and training waits for a score that is a whole round late."""
+
+_APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 ORPHAN_SECONDS = 15.0
 """What a rank may go on for when nobody gives it orders any more."""
@@ -94,6 +97,7 @@ def _serve_as_rank(
     folder: RunFolder, options: argparse.Namespace, stop: StopFlag, replies: int
 ) -> int:
     place = place_of(os.environ)
+    _have_a_log(folder.path / "logs" / log_name(options.slot, place.rank))
     logging.basicConfig(
         level=logging.INFO, force=True,
         format=f"%(asctime)s rank {place.rank} %(levelname)s %(message)s",
@@ -115,6 +119,19 @@ def _end_with_orders() -> None:
     with contextlib.suppress(PermissionError):  # it leads a group of its own already
         os.setpgid(0, 0)
     end_group_with(sys.stdin.fileno(), ORPHAN_SECONDS, or_with_this=True)
+
+
+def _have_a_log(path: Path) -> None:
+    """Send all that this process prints from here on to a file of its own, native code included.
+
+    Where there can be none it stays with the slot's, between the lines of other ranks.
+    """
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(exist_ok=True)
+        log = os.open(path, _APPENDING, 0o666)
+        for standard in (sys.stdout, sys.stderr):
+            os.dup2(log, standard.fileno())
+        os.close(log)
 
 
 class Server:
@@ -147,6 +164,8 @@ class Server:
         """
         self._prepare()  # before there is an order: it takes seconds
         while not self._stop and (work := self._orders.next()) is not None:
+            if self._place is not None:  # else the slot says so, in the same file
+                work.log("begins")
             try:
                 self._reply(self._execute(self._ready(), work))
             except Exception as error:
@@ -155,6 +174,9 @@ class Server:
                 self._reply({"failure": _sentence(error), "kind": _kind(error)})
                 if self._place is not None and not _goes_on(error):
                     return True
+            finally:
+                if self._place is not None:
+                    work.log("ends")
         if self._place is not None and self._place.rank > 0:
             # MPI ends all ranks when one has left, and the first one may still be at work.
             self._orders.wait_for_end()

@@ -70,6 +70,7 @@ class Lane:
         """Hand it some work; it must have none."""
         self.work, self.void, self.progress = work, False, {}
         self._asked, self._tries, self._again = None, 0, None
+        work.log("begins")
         self._send()
 
     def look(self) -> tuple[Work, Reply] | None:
@@ -89,6 +90,7 @@ class Lane:
         if reply is None:
             return None
         self.work = None
+        work.log("ends")
         if reply.get("kind") in BROKEN or ("stopped" in reply and not self.void):
             # Who knows what a simulator that raised is good for: the next order gets a new one.
             self.close()

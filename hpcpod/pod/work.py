@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hpcpod.records import Birth, Checkpoint, Order, Report, Rescore, decode, encode
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,18 @@ class Work:
     claimed: bool = True
     """False for a birth that the board has not ordered yet: until somebody has claimed it,
     nothing is saved of it to go on from."""
+
+    @property
+    def doing(self) -> Literal["training", "scoring"]:
+        """What is done with it, in a word; who does all of it trains first."""
+        scored = isinstance(self.order, Rescore) or self.part == "score"
+        return "scoring" if scored else "training"
+
+    def log(self, what: Literal["begins", "ends"]) -> None:
+        """Say in the log of this process where a piece of work begins and ends: by these lines
+        ``hpcpod logs RUN POD`` finds what was said meanwhile."""
+        ahead = "" if self.claimed else ", ahead of its order"
+        _log.info("%s: %s %s%s", self.order.id, self.doing, what, ahead)
 
     def line(self) -> str:
         """One line of JSON: the inverse of ``parse``."""

@@ -60,3 +60,16 @@ def sharded(folder: Path, name: str, suffix: str = "") -> Path:
 def blob_path(folder: Path, sha256: str) -> Path:
     """The place of a blob."""
     return folder / blob_name(sha256)[:2] / f"{sha256}.h5"
+
+
+def log_name(slot: str, rank: int | None = None) -> str:
+    """The file under ``logs`` that has what a slot says, or one of its pod's several ranks.
+
+    Slots that share a GPU are one element of an array, and have one file.
+
+    Raises:
+        Corrupt: as ``plain``.
+    """
+    element = plain(slot.partition("+")[0])
+    stem = f"slot-{element}" if element[:1].isdigit() else element  # Slurm's names are numbers
+    return f"{stem}.log" if rank is None else f"{stem}-rank{rank}.log"
