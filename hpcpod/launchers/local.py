@@ -65,9 +65,19 @@ class LocalLauncher:
     @property
     def places(self) -> int:
         """What the configuration says, else as many as the cores allow; a slot has its own GPUs."""
-        cores = len(os.sched_getaffinity(0))
-        fitting = max(1, cores // shape_of(self._config).cpus)
-        wanted = min(self._config.cluster.slots or fitting, self._config.population.pods.max)
+        return self._at_once(self._config.cluster.slots or self._fitting)
+
+    @property
+    def most(self) -> int:
+        """What a person may ask for: as many as fit here, or as the configuration says."""
+        return max(self.places, self._at_once(self._fitting))
+
+    @property
+    def _fitting(self) -> int:
+        return max(1, len(os.sched_getaffinity(0)) // shape_of(self._config).cpus)
+
+    def _at_once(self, slots: int) -> int:
+        wanted = min(slots, self._config.population.pods.max)
         return min(wanted, len(self._gpus) // self._each) if self._each else wanted
 
     def submit(self, intent: Intent) -> str:

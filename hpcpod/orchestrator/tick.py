@@ -15,6 +15,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.errors import LaunchError
 from hpcpod.launchers.admission import BY_HAND
 from hpcpod.launchers.base import ClusterView, Launcher, QueueLauncher
+from hpcpod.launchers.local import LocalLauncher
 from hpcpod.orchestrator.brakes import DELAYS, Brakes, Refusals, failed_starts
 from hpcpod.orchestrator.plan import (
     Action,
@@ -116,8 +117,16 @@ class Orchestrator:
         """Whether somebody has asked something of the run since the last tick."""
         return self._folder.control_changed() != self._control
 
-    def observe(self, launcher: Launcher) -> Observed:
-        """Read the run folder, then ask the scheduler once: in this order (see ``alive``)."""
+    def observe(self, launcher: Launcher, patience: float | None = None) -> Observed:
+        """Read the run folder, then ask the scheduler once: in this order (see ``alive``).
+
+        Args:
+            launcher: of the run.
+            patience: as for ``Launcher.observe``.
+
+        Raises:
+            LaunchError: the scheduler does not answer.
+        """
         folder = self._folder
         board = read_board(folder)
         owners = {order.id: folder.claim_owner(order.id) for order in orders(board)}
@@ -128,11 +137,11 @@ class Orchestrator:
         intents = tuple(folder.intents())
         found = {i.number: folder.submission(i.number) for i in intents}
         submitted = {number: job for number, job in found.items() if job is not None}
-        cluster = launcher.observe()
+        cluster = launcher.observe(patience)
         return Observed(
             board=board,
             cluster=cluster,
-            bounds=self._bounds(launcher, cluster),
+            bounds=self.bounds(launcher, cluster),
             claims=claims,
             silence={slot: folder.silence(slot) for slot in strangers},
             intents=intents,
@@ -146,16 +155,19 @@ class Orchestrator:
             now=time.time(),
         )
 
-    def _bounds(self, launcher: Launcher, cluster: ClusterView) -> Bounds:
+    def bounds(self, launcher: Launcher, cluster: ClusterView) -> Bounds:
+        """What the configuration, the launcher and the user say of the number of slots."""
         config = self._config
         lanes = config.resources.pods_per_gpu
         pods = config.population.pods
         places = launcher.places
-        local = config.cluster.launcher == "local"  # a machine has no more than it has
+        local = config.cluster.launcher == "local"
+        # A machine has no more than it has.
+        here = launcher.most if isinstance(launcher, LocalLauncher) else places
         return Bounds(
             places=places,
             least=-(-pods.min // lanes),
-            most=places if local else -(-pods.max // lanes),
+            most=here if local else -(-pods.max // lanes),
             pods=(pods.min, pods.max),
             lanes=1 if local else lanes,
             scale=scale_of(self._folder),
