@@ -7,7 +7,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hpcpod.records import Board, PodState
-from hpcpod.results import Run, Status
+from hpcpod.results import Run
+from hpcpod.run.status import Status
+from hpcpod.run.words import duration, times
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -57,6 +59,59 @@ def queue_line(queue: Mapping[str, int]) -> str:
     total = sum(queue.values())
     reasons = ", ".join(f"{reason} ({slots})" for reason, slots in queue.items())
     return f"{total} slot{'s wait' if total > 1 else ' waits'}: {reasons}"
+
+
+def progress_lines(status: Status) -> Iterator[str]:
+    """Slots, what they have used, and when the run ends: a line each, if there is something."""
+    if status.state != "finished":
+        yield slots_words(status)
+    used = [
+        f"{hours:.{0 if hours >= 100 else 2}f} {name}-hours used"
+        for name, hours in (("GPU", status.gpu_hours), ("core", status.core_hours))
+        if hours >= 0.005
+    ]
+    if status.requeues:
+        used.append(f"requeued {times(status.requeues)}")
+    if used:
+        yield ", ".join(used)
+    if status.state != "finished":
+        ends = [words for words in (_limit_words(status), _target_words(status)) if words]
+        if ends:
+            yield f"ends {'; '.join(ends)}"
+
+
+def slots_words(status: Status) -> str:
+    """How many slots there are, and should be: ``slots: 3 of 4 at work, 1 in the queue``."""
+    wanted = "" if status.slots_wanted is None else f" of {status.slots_wanted}"
+    parts = [f"slots: {status.slots_running}{wanted} at work"]
+    if status.slots_pending:
+        held = f" ({status.slots_held} held back, as wanted)" if status.slots_held else ""
+        parts.append(f"{status.slots_pending} in the queue{held}")
+    if status.coordinators == 0 and status.state in ("running", "finals", "waiting"):
+        parts.append("no coordinator")
+    return ", ".join(parts)
+
+
+def _limit_words(status: Status) -> str:
+    limit = status.forecast
+    if limit is None:
+        return ""
+    span = duration(limit.seconds)
+    sure = limit.limit == "minutes"
+    return f"{'at the latest in' if sure else 'in about'} {span} (stop.{limit.limit})"
+
+
+def _target_words(status: Status) -> str:
+    if status.target is None:
+        return ""
+    if status.best is None or status.distance is None:
+        return f"at the target of {status.target:g}, nobody can tell when"
+    if status.distance == 0:
+        return f"at the target of {status.target:g}, which {status.best.pod} seems to have reached"
+    return (
+        f"at the target of {status.target:g}, nobody can tell when: {status.best.pod}'s lower"
+        f" bound is {number(status.distance)} below it"
+    )
 
 
 def interval(mean: float, low: float, high: float) -> str:
@@ -138,7 +193,10 @@ def screen(run: Run, board: Board) -> RenderableType:
     from rich.text import Text
 
     status = run.status(board)
-    return Group(Text(headline(status)), slots_table(status), leaderboard_table(board, 10))
+    progress = Text("\n".join(progress_lines(status)), style="dim")
+    return Group(
+        Text(headline(status)), progress, slots_table(status), leaderboard_table(board, 10)
+    )
 
 
 def events(old: Board | None, new: Board, run: str) -> Iterator[str]:

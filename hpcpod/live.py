@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from hpcpod.display import events, headline, screen, visible
+from hpcpod.display import events, headline, progress_lines, screen, visible
 from hpcpod.records import Board
 from hpcpod.results import Run
 
@@ -90,4 +90,7 @@ class Live:
             self._rich.update(screen(self._run, board))
         elif time.monotonic() - self._headline_at > PLAIN_SECONDS:
             self._headline_at = time.monotonic()
-            self.say(headline(self._run.status(board)))
+            status = self._run.status(board)
+            self.say(headline(status))
+            if lines := list(progress_lines(status)):
+                self.say(f"  {' | '.join(lines)}")

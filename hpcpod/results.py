@@ -1,4 +1,4 @@
-"""Looking at a run: its status, its leaderboard, its lineages. Nothing here loads torch."""
+"""One run, by its folder: looked at and steered from anywhere. Nothing here loads torch."""
 
 from __future__ import annotations
 
@@ -8,94 +8,31 @@ import math
 import os
 import shlex
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
 
-from hpcpod.config.space import Range, Scalar
-from hpcpod.errors import HpcpodError, LaunchError, RunNotFound, StorageError, UserError
-from hpcpod.launchers.admission import lives
-from hpcpod.orchestrator.tick import RESUMED, Orchestrator, launcher_of
-from hpcpod.records import Board, Confirmed, Entry, PodState
+from hpcpod.config.space import Range
+from hpcpod.errors import HpcpodError, RunNotFound, StorageError, UserError
+from hpcpod.launchers.base import Launcher
+from hpcpod.records import Board, Entry, PodState
+from hpcpod.run import steering
+from hpcpod.run.explaining import why
+from hpcpod.run.seen import RunState, see
+from hpcpod.run.status import Best, Status, best_of, status_of
+from hpcpod.run.target import Target, launcher_here, target_of
 from hpcpod.storage.disk import check_writable
-from hpcpod.storage.layout import blob_path
-from hpcpod.storage.run_folder import REFUSED, RunFolder
-from hpcpod.tournament.leaderboard import leader, lineage
-from hpcpod.tournament.merge import after_merge, export_best, merge, read_board
-from hpcpod.tournament.rules import Rules
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.leaderboard import lineage
+from hpcpod.tournament.merge import after_merge, export_best, read_board
 
 log = logging.getLogger(__name__)
-
-RunState = Literal["running", "finals", "draining", "paused", "waiting", "interrupted", "finished"]
-
-STARTING_SECONDS = 30.0
-"""A new run that nobody drives yet is only starting."""
 
 ENDED: tuple[RunState, ...] = ("finished", "paused", "interrupted")
 """States in which nothing more happens by itself."""
 
 SCHEDULER_SECONDS = 60.0
 """Between two questions to the scheduler, from those who wait."""
-
-QUEUE_SECONDS = 5.0
-"""How long a look at a run waits for the scheduler's answer."""
-
-
-@dataclass(frozen=True)
-class Best:
-    """The winner, or the leader while there is no winner."""
-
-    pod: str
-    algorithm: str
-    round: int
-    mean: float
-    low: float
-    high: float
-    episodes: int
-    fresh: bool
-    """The score is on seeds never used for selection."""
-    checkpoint: Path
-    """A file that ``load_policy`` reads."""
-    hyperparameters: Mapping[str, Scalar]
-
-
-@dataclass(frozen=True)
-class Status:
-    """A run at one moment."""
-
-    run: str
-    path: str
-    state: RunState
-    """``waiting``: nobody works on it now; its slots are queued or starting. ``paused``: it was
-    drained. ``interrupted``: the process that ran it on this machine is gone, or it has no job
-    in the queue. ``hpcpod resume`` goes on with the last two."""
-    stop_reason: str | None
-    failure: str
-    """Empty, or why the run was given up or has paused, in one sentence."""
-    target: float | None
-    best: Best | None
-    slots: Mapping[str, Mapping[str, Any]]
-    """The slots at work, each with what it showed last."""
-    queue: Mapping[str, int]
-    """Slots that wait, by the scheduler's reason; empty unless it was asked."""
-    pods: int
-    """Pods alive."""
-    born: int
-    """Pods ever born."""
-    copies: int
-    """Of these, copies of another."""
-    rounds: int
-    """Rounds finished, over all pods."""
-    env_steps: int
-    """Environment steps trained, over all pods."""
-    attempts: int
-    """Attempts made at the target."""
-    minutes: float
-    """Wall time since the first slot began to work, to the end or to now."""
-    quarantined: int
-    """Damaged files that were set aside."""
 
 
 class Run:
@@ -143,57 +80,29 @@ class Run:
 
         Args:
             board: a board that was read before, to look at; by default the latest.
-            ask_scheduler: if the run waits on a cluster, ask whether, and why.
+            ask_scheduler: of a run on a cluster, what is in the queue, and why it waits.
         """
-        # Before the board is read: a run that ends meanwhile has ended there.
-        driven = not self.local or self.folder.driven() is not False
-        board = board or self.board()
-        slots = {name: s for name, s in self.folder.slots().items() if _at_work(s)}
-        state = self._state(board, bool(slots), driven)
-        queue: dict[str, int] = {}
-        if state == "waiting" and ask_scheduler and not self.local and self.folder.owner.mine:
-            state, queue = self._ask_scheduler(board)
-        end = board.stopped if board.stopped is not None else time.time()
-        began = board.began if board.began is not None else end
-        return Status(
-            run=self.name,
-            path=str(self.path),
-            state=state,
-            stop_reason=board.stop_reason,
-            failure=board.failure or (self._pause_reason() if state == "paused" else ""),
-            target=self._resolved.config.stop.target,
-            best=self.best(board),
-            slots=slots,
-            queue=queue,
-            pods=len(board.living),
-            born=len(board.pods),
-            copies=sum(pod.cause == "copy" for pod in board.pods.values()),
-            rounds=board.rounds,
-            env_steps=board.env_steps,
-            attempts=board.attempts,
-            minutes=(end - began) / 60,
-            quarantined=len(self.folder.quarantined()),
-        )
+        seen = see(self.folder, board, ask=ask_scheduler)
+        return status_of(self.folder, seen, self.target())
 
-    def _state(self, board: Board, at_work: bool, driven: bool) -> RunState:
-        if board.phase == "finished":
-            return "finished"
-        if self.folder.requested("drain") is not None:
-            return "draining" if at_work else "paused"
-        if at_work:
-            return "finals" if board.phase == "finals" else "running"
-        return "waiting" if driven or _starting(board) else "interrupted"
+    def target(self) -> Target:
+        """How many slots the run should have at once, and who says so."""
+        return target_of(self.folder, self._launcher)
 
-    def _ask_scheduler(self, board: Board) -> tuple[RunState, dict[str, int]]:
-        """Whether a run without a slot at work waits, and for what, by the number of its slots."""
-        try:
-            jobs = launcher_of(self.folder).observe(QUEUE_SECONDS).jobs
-        except LaunchError as error:
-            log.warning("why %s waits is not known: %s", self.name, error)
-            return "waiting", {}
-        slots = [job for job in jobs if job.kind == "slots" and job.state == "pending"]
-        reasons = Counter(job.reason or "no reason yet" for job in slots)
-        return ("waiting" if jobs or _starting(board) else "interrupted"), dict(reasons)
+    @cached_property
+    def _launcher(self) -> Launcher | str:
+        return launcher_here(self.folder)  # asks for GPUs: once is enough
+
+    def why(self, pod: str | None = None) -> list[str]:
+        """Why a pod does what it does now, or why the run has the slots that it has.
+
+        Returns:
+            Sentences, with what can be done about it.
+
+        Raises:
+            UserError: the run has no such pod.
+        """
+        return why(self.folder, self.word, pod)
 
     def leaderboard(self, board: Board | None = None) -> tuple[Entry, ...]:
         """The rows, best first."""
@@ -201,24 +110,7 @@ class Run:
 
     def best(self, board: Board | None = None) -> Best | None:
         """The winner, or the leader so far; None before the first report."""
-        board = board or self.board()
-        score = leader(board)
-        if score is None:
-            return None
-        exported = self.path / "best.h5"
-        blob = blob_path(self.path / "blobs", score.checkpoint.core)
-        return Best(
-            pod=score.pod,
-            algorithm=board.pods[score.pod].algorithm,
-            round=score.round,
-            mean=score.mean,
-            low=score.low,
-            high=score.high,
-            episodes=score.episodes,
-            fresh=isinstance(score, Confirmed),
-            checkpoint=exported if board.phase == "finished" and exported.exists() else blob,
-            hyperparameters=dict(board.pods[score.pod].hyperparameters),
-        )
+        return best_of(self.folder, board or self.board())
 
     def lineage(self, pod: str | None = None, board: Board | None = None) -> list[PodState]:
         """The ancestors of a pod, founder first; by default of the best one."""
@@ -270,37 +162,54 @@ class Run:
             drain: let every slot finish the round it is in, then pause: ``hpcpod resume``
                 goes on. Otherwise slots end now and the run is finished.
         """
-        self.folder.owner.require_mine()
         if drain:
             self.drain()
             return self.status()
-        merge(self.folder, Rules.of_run(self.folder), stop="user")
-        if not self.local:
-            launcher = launcher_of(self.folder)
-            launcher.cancel([job.job for job in launcher.observe().jobs])
+        self._warn(steering.end(self.folder), "its slots end by themselves within a minute")
         return self.status()
 
     def drain(self) -> bool:
         """Ask every slot to end after its round; False if that was asked before."""
-        if self.folder.requested("drain") is not None:
-            return False
-        self.folder.request("drain")
-        return True
+        asked = steering.drain(self.folder)
+        self._act()
+        return asked
 
-    def _pause_reason(self) -> str:
-        """Why the coordinator has paused the run; empty if a person did."""
-        reason: str = (self.folder.requested("drain") or {}).get("reason", "")
-        return reason
+    def pause(self) -> Status:
+        """Have every slot checkpoint and leave now, and what waits in the queue too.
+
+        Raises:
+            UserError: the run is finished, or another user's.
+        """
+        steering.pause(self.folder)
+        self._act()
+        return self.status()
 
     def undrain(self) -> bool:
-        """Take the wish to drain back, if there was one; what was submitted before did not fail,
-        it was ended."""
-        paused = self.folder.requested("drain") is not None
-        self.folder.withdraw(RESUMED)
-        self.folder.request(RESUMED, {"intents": self.folder.intent_count()})
-        for request in (REFUSED, "drain"):
-            self.folder.withdraw(request)
-        return paused
+        """Take the wish to pause back, if there was one; nothing is started."""
+        return steering.undrain(self.folder)
+
+    def resume(self) -> list[str]:
+        """Go on with a run that was paused, or whose slots are gone.
+
+        On this machine it trains in processes that end with the calling one.
+
+        Returns:
+            The ids of jobs that were submitted.
+
+        Raises:
+            UserError: it is finished, another process runs it, or the scheduler refuses.
+        """
+        return steering.resume(self.folder)
+
+    def scale(self, slots: int | None) -> Status:
+        """Have so many slots at once from now on; None: as many as the configuration says.
+
+        Raises:
+            UserError: the run is finished, another user's, or can't have as many.
+        """
+        steering.scale(self.folder, slots)
+        self._act()
+        return self.status()
 
     def tick(self) -> Status:
         """Observe, plan, act once, as the coordinator does.
@@ -309,17 +218,18 @@ class Run:
         are merged. The same is done of another user's run, with a warning that says so.
 
         Raises:
+            LaunchError: the scheduler can't be asked from here.
             UserError: the run is another user's, and merging it would run code of theirs.
         """
-        owner = self.folder.owner
-        if not owner.mine:
-            log.warning(
-                "%s belongs to %s: its reports are merged, and nothing else is done",
-                self.name, owner.name,
-            )  # fmt: skip
-        here = self.local or not owner.mine
-        Orchestrator(self.folder, None if here else launcher_of(self.folder)).tick()
+        steering.tick(self.folder)
         return self.status()
+
+    def _act(self) -> None:
+        self._warn(steering.act(self.folder), "whoever coordinates the run does it")
+
+    def _warn(self, why: str, then: str) -> None:
+        if why:
+            log.warning("%s: asked for, but not done from here, %s; %s", self.name, then, why)
 
     def export(self, to: Path | None = None) -> Path:
         """Write the best policy so far to a file; by default ``best.h5`` in the run folder.
@@ -342,19 +252,15 @@ class Run:
         return f"Run({str(self.path)!r})"
 
 
-def _starting(board: Board) -> bool:
-    return time.time() - board.started < STARTING_SECONDS
-
-
-def _at_work(status: Mapping[str, Any]) -> bool:
-    """Whether a slot's last word is from a slot that still lives, as far as can be seen here."""
-    silence = time.time() - status["mtime"]
-    return lives(status.get("host", ""), status.get("pid", 0), silence)
-
-
 def runs_home() -> Path:
     """Where runs are: ``$HPCPOD_RUNS``, else ``runs`` in the working directory."""
     return Path(os.environ.get("HPCPOD_RUNS", "runs"))
+
+
+def only_run() -> Run | None:
+    """The run under ``runs/``, if there is just one."""
+    found = sorted(runs_home().glob("*/config.json"))
+    return open_run(found[0].parent) if len(found) == 1 else None
 
 
 def open_run(path: str | Path) -> Run:

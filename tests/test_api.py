@@ -11,8 +11,9 @@ import pytest
 import torch
 
 import hpcpod
-from hpcpod import launching, results
+from hpcpod import launching
 from hpcpod.errors import ConfigError, HpcpodError, RunExists, RunNotFound, UserError
+from hpcpod.run import seen
 from tests.small_runs import wait_for
 
 TINY = {
@@ -56,7 +57,7 @@ def test_wait_ends_when_the_coordinator_was_killed(
 ) -> None:
     run = hpcpod.launch(TINY, runs=tmp_path, stop={"rounds": 100_000})
     wait_for("a report", lambda: run.board().reports > 0)
-    monkeypatch.setattr(results, "STARTING_SECONDS", 0.0)
+    monkeypatch.setattr(seen, "STARTING_SECONDS", 0.0)
     assert run.status().state in ("running", "waiting")
     launching._BACKGROUND[-1].kill()
     with pytest.raises(HpcpodError, match="nobody runs tiny"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import time
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod import results
 from hpcpod.cli import main
 from hpcpod.display import queue_line
 from hpcpod.errors import HpcpodError, LaunchError
@@ -19,7 +17,9 @@ from hpcpod.launchers.base import ClusterView, JobView
 from hpcpod.orchestrator.driving import drive
 from hpcpod.orchestrator.tick import RESUMED, Orchestrator
 from hpcpod.records import Board, Intent, Owner
-from hpcpod.results import STARTING_SECONDS, Run
+from hpcpod.results import Run
+from hpcpod.run import seen
+from hpcpod.run.seen import STARTING_SECONDS
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import read_board
@@ -78,7 +78,7 @@ def test_a_local_run_that_nobody_drives_is_interrupted_but_not_while_it_starts(
 def test_nobody_waits_for_a_run_that_nobody_drives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results, "STARTING_SECONDS", 0.0)
+    monkeypatch.setattr(seen, "STARTING_SECONDS", 0.0)
     run = Run(create(tmp_path))
     with pytest.raises(HpcpodError, match=r"nobody runs small; `hpcpod resume .*small`"):
         run.wait(timeout=60)
@@ -89,7 +89,7 @@ def test_nobody_waits_for_a_run_that_nobody_drives(
 def test_watching_and_looking_at_an_interrupted_run_say_how_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(results, "STARTING_SECONDS", 0.0)
+    monkeypatch.setattr(seen, "STARTING_SECONDS", 0.0)
     path = str(create(tmp_path).path)
     assert main(["watch", path]) == 75
     assert f"go on with: hpcpod resume {path}" in capsys.readouterr().out
@@ -210,11 +210,13 @@ def test_a_run_that_waits_on_a_cluster_says_why_when_asked(
             JobView("8", "8", "coordinator", "pending", "t", "Dependency"),
         )
 
-    monkeypatch.setattr(results, "launcher_of", lambda folder: Full())
+    monkeypatch.setattr(seen, "launcher_of", lambda folder: Full())
     assert run.status().queue == {}
     assert run.status(ask_scheduler=True).queue == {"Resources": 1, "Priority": 2}
     run.folder.write_slot("7_3", {"host": "elsewhere", "pid": 1})
-    assert run.status(ask_scheduler=True).queue == {}
+    status = run.status(ask_scheduler=True)
+    assert (status.state, status.queue) == ("running", {"Resources": 1, "Priority": 2})
+    assert (status.slots_running, status.slots_pending, status.coordinators) == (1, 3, 1)
 
 
 def test_a_run_without_a_job_on_its_cluster_is_interrupted_and_nobody_waits_for_it(
@@ -222,11 +224,11 @@ def test_a_run_without_a_job_on_its_cluster_is_interrupted_and_nobody_waits_for_
 ) -> None:
     run = slurm_run(tmp_path)
     empty = Empty()
-    monkeypatch.setattr(results, "launcher_of", lambda folder: empty)
+    monkeypatch.setattr(seen, "launcher_of", lambda folder: empty)
     assert run.status(ask_scheduler=True).state == "waiting"
     assert run.status(old(run)).state == "waiting"
     assert run.status(old(run), ask_scheduler=True).state == "interrupted"
-    monkeypatch.setattr(results, "STARTING_SECONDS", 0.0)
+    monkeypatch.setattr(seen, "STARTING_SECONDS", 0.0)
     with pytest.raises(HpcpodError, match="nobody runs small; `hpcpod resume"):
         run.wait(timeout=60)
     empty.jobs = (JobView("8", "8", "coordinator", "pending", "t", "Resources"),)
@@ -246,19 +248,19 @@ def test_a_queue_in_one_line(queue: dict[str, int], line: str) -> None:
 
 
 def test_a_scheduler_that_does_not_answer_keeps_nobody_from_looking(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = slurm_run(tmp_path)
     (tmp_path / "bin").mkdir()
     fake(tmp_path / "bin", "squeue", "exec sleep 60")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    monkeypatch.setattr(results, "QUEUE_SECONDS", 0.2)
-    caplog.set_level(logging.WARNING)
+    monkeypatch.setattr(seen, "QUEUE_SECONDS", 0.2)
     began = time.monotonic()
     status = run.status(ask_scheduler=True)
     assert time.monotonic() - began < 30
     assert (status.state, status.queue) == ("waiting", {})
-    assert "why small waits is not known: squeue did not answer within 0.2 s" in caplog.text
+    assert status.unknown == "squeue did not answer within 0.2 s"
+    assert (status.slots_pending, status.coordinators) == (None, None)
 
 
 def test_an_old_request_to_resume_is_replaced(tmp_path: Path) -> None:

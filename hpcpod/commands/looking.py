@@ -7,16 +7,21 @@ import time
 from argparse import Namespace
 from pathlib import Path
 
+from hpcpod.commands.naming import is_pod, run_and
 from hpcpod.commands.output import say, say_json
 from hpcpod.errors import HpcpodError, UserError
+from hpcpod.launchers.local import tail
 from hpcpod.lifetime import REQUEUE
 from hpcpod.records import Board, encode
-from hpcpod.results import ENDED, Run, Status, open_run, runs_home
+from hpcpod.results import ENDED, Run, open_run, runs_home
+from hpcpod.run.logs import PodLogs
+from hpcpod.run.status import Status
+from hpcpod.run.words import times
 
 
 def status(options: Namespace) -> int:
     """``hpcpod status``: one run, or all of them in a line each."""
-    from hpcpod.display import headline, queue_line
+    from hpcpod.display import headline, progress_lines, queue_line
 
     if options.run is None:
         found = sorted(path.parent for path in runs_home().glob("*/config.json"))
@@ -33,15 +38,22 @@ def status(options: Namespace) -> int:
         return 0
     say(headline(now))
     say_outcome(now)
+    for line in progress_lines(now):
+        say(line)
     for name, slot in now.slots.items():
         beside = f", scoring {slot['scoring']['order']}" if "scoring" in slot else ""
-        say(f"slot {name}: {slot.get('state')} {slot.get('order', '')}{beside}")
+        again = f", requeued {times(slot['restarts'])}" if slot["restarts"] else ""
+        say(f"slot {name}: {slot.get('state')} {slot.get('order', '')}{beside}{again}")
     if now.queue:
         say(queue_line(now.queue))
+    elif now.unknown:
+        say(f"what waits in the queue can't be told here: {now.unknown}")
     elif now.state == "waiting":
         say("nobody works on it now: its slots are starting")
-    elif now.state == "interrupted":
+    if now.state == "interrupted":
         say(f"nobody runs it; go on with: hpcpod resume {run.word}")
+    elif now.queue or now.coordinators == 0:
+        say(f"what to do about it: hpcpod why {run.word}")
     if now.quarantined:
         say(f"{now.quarantined} damaged files were set aside in {run.path / 'quarantine'}")
     return 0
@@ -136,21 +148,59 @@ def conclude(run: Run) -> int:
     return 1 if fruitless or board.stop_reason == "failed" else 0
 
 
-def logs(options: Namespace) -> int:
-    """``hpcpod logs``: the ends of log files."""
-    from hpcpod.launchers.local import tail
+def why(options: Namespace) -> int:
+    """``hpcpod why``: of a pod, or of the whole run."""
+    words = [word for word in (options.run, options.pod) if word is not None]
+    run, pod = run_and(words, is_pod)
+    sentences = run.why(pod)
+    if options.json:
+        say_json({"run": run.name, "pod": pod, "why": sentences})
+    else:
+        say("\n".join(sentences))
+    return 0
 
-    folder = open_run(options.run).path / "logs"
-    files = _logs(folder, options.name)
+
+def logs(options: Namespace) -> int:
+    """``hpcpod logs``: the ends of log files, or what they say of a pod."""
+    words = [word for word in (options.run, options.name) if word is not None]
+    run, name = run_and(words, is_pod)
+    if name is not None and is_pod(name):
+        return _pod_logs(run, name, options)
+    if options.rank is not None:
+        raise UserError(f"--rank is about a pod: hpcpod logs {run.word} POD --rank {options.rank}")
+    return _all_logs(run, name or "", options)
+
+
+def _pod_logs(run: Run, pod: str, options: Namespace) -> int:
+    logs = PodLogs(run.folder, pod, options.rank)
+    ends = logs.last(options.lines)
+    for path, lines in ends:
+        say(f"==> {path}")
+        say("\n".join(lines))
+    if not ends and not options.follow:
+        raise UserError(f"no log says anything of {pod}: {logs.nobody()}")
+    if options.follow:
+        last = ends[-1][0] if ends else None
+        for path, line in logs.follow(0.5 if run.local else 2.0):
+            if path != last:
+                say(f"==> {path}")
+                last = path
+            say(line)
+    return 0
+
+
+def _all_logs(run: Run, name: str, options: Namespace) -> int:
+    folder = run.path / "logs"
+    files = _logs(folder, name)
     if not files:
-        raise UserError(f"no log in {folder} has '{options.name}' in its name")
+        raise UserError(f"no log in {folder} has '{name}' in its name")
     places = {path: path.stat().st_size for path in files}
     for path in files:
         say(f"==> {path}")
         say(tail(path, options.lines))
     while options.follow:
         time.sleep(0.5)
-        for path in _logs(folder, options.name):
+        for path in _logs(folder, name):
             places[path] = _say_rest(path, places.get(path, 0))
     return 0
 

@@ -6,10 +6,13 @@ import signal
 from argparse import Namespace
 
 from hpcpod.commands.looking import conclude
+from hpcpod.commands.naming import run_and
 from hpcpod.commands.output import say, say_json
 from hpcpod.errors import UserError
 from hpcpod.records import encode
 from hpcpod.results import Run, open_run
+from hpcpod.run.steering import require_resumable
+from hpcpod.run.words import many
 
 
 def follow_here(run: Run) -> int:
@@ -43,26 +46,66 @@ def stop(options: Namespace) -> int:
     say(f"{run.name}: {now.state}" + (f" ({now.stop_reason})" if now.stop_reason else ""))
     if now.state == "finished" and now.best is not None:
         say(f"policy: {now.best.checkpoint}")
+    if now.state != "finished":
+        say(f"go on with: hpcpod resume {run.word}")
+    return 0
+
+
+def pause(options: Namespace) -> int:
+    """``hpcpod pause``."""
+    run = open_run(options.run)
+    now = run.pause()
+    leaving = f"; {many(len(now.slots), 'slot')} still to checkpoint and leave" if now.slots else ""
+    say(f"{run.name}: {now.state}{leaving}")
+    say(f"go on with: hpcpod resume {run.word}")
     return 0
 
 
 def resume(options: Namespace) -> int:
     """``hpcpod resume``: here it stays until the run ends, on Slurm it submits."""
     run = open_run(options.run)
-    if run.board().phase == "finished":
-        raise UserError(f"{run.name} is finished: there is nothing to resume")
-    if run.local and run.folder.driven():
-        raise UserError(f"another process runs {run.name} already; see `hpcpod status`")
+    require_resumable(run.folder)
     if options.any_engine:
         run.folder.forget_engines()
-    run.undrain()
     if run.local:
+        run.undrain()
         return follow_here(run)
-    from hpcpod import launching
-
-    jobs = launching.submit_missing(run.folder)
+    jobs = run.resume()
     say(f"{run.name}: submitted {' and '.join(jobs) or 'nothing: its jobs are in the queue'}")
     return 0
+
+
+def scale(options: Namespace) -> int:
+    """``hpcpod scale``: the number of slots at once, told or changed."""
+    from hpcpod.display import slots_words
+
+    run, word = run_and([w for w in (options.run, options.slots) if w is not None], _is_amount)
+    before = run.target()
+    if word is None:
+        now = run.status(ask_scheduler=True)
+        wanted = "unknown here" if before.slots is None else before.slots
+        say(f"{run.name}: {wanted} slots at once, {before.why}; {slots_words(now)}")
+        return 0
+    if not _is_amount(word):
+        raise UserError(
+            f"expected a number of slots, at least 1, or {AUTO}, got '{word}';"
+            f" `hpcpod pause {run.word}` leaves none at work"
+        )
+    now = run.scale(None if word == AUTO else int(word))
+    after = run.target()
+    was = "unknown" if before.slots is None else before.slots
+    say(f"{run.name}: slots at once were {was}, will be {after.slots} ({after.why})")
+    if now.state in ("paused", "draining", "interrupted"):
+        say(f"it is {now.state}; go on with: hpcpod resume {run.word}")
+    return 0
+
+
+AUTO = "auto"
+"""The word for as many slots as the configuration says."""
+
+
+def _is_amount(word: str) -> bool:
+    return word == AUTO or (word.isdecimal() and int(word) > 0)
 
 
 def tick(options: Namespace) -> int:

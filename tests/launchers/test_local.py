@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from hpcpod import results
 from hpcpod.results import Run, open_run
+from hpcpod.run import seen
 from tests.slots import ROOT
 from tests.small_runs import FAULTS, SLOW, mapping, wait_for
 
@@ -118,7 +118,7 @@ def test_a_run_ends_with_its_winner_and_leaves_no_process(shell: Shell) -> None:
 def test_a_killed_launcher_leaves_no_process_and_its_run_is_resumed_in_mid_round(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results, "STARTING_SECONDS", 0.0)
+    monkeypatch.setattr(seen, "STARTING_SECONDS", 0.0)
     launched = shell.launch(**LONG, stop={"rounds": 1})
     shell.until_in_mid_round(launched)
     launched.kill()

@@ -1,0 +1,79 @@
+"""What ``--help`` of each verb ends with: how it is used."""
+
+EXAMPLES = {
+    "launch": """\
+Examples:
+  hpcpod launch configs/cartpole.yaml
+  hpcpod launch configs/cartpole.yaml --cluster slurm --set cluster.partition=gpu --dry-run
+""",
+    "render": """\
+Example:
+  hpcpod render configs/cartpole.yaml --cluster slurm    then sbatch what it prints
+""",
+    "validate": """\
+Examples:
+  hpcpod validate configs/cartpole.yaml --set stop.minutes=30
+  hpcpod validate --fields | less
+""",
+    "train": """\
+Example:
+  hpcpod train configs/cartpole.yaml --env-steps 50000 --save-to cartpole.h5
+""",
+    "status": """\
+Examples:
+  hpcpod status                   every run in a line
+  hpcpod status cartpole          slots, requeues, hours used, when it ends
+  hpcpod status cartpole --json | jq .forecast
+""",
+    "watch": """\
+Example:
+  hpcpod watch cartpole           Ctrl-C ends the watching, not the run
+""",
+    "leaderboard": """\
+Example:
+  hpcpod leaderboard cartpole --json | jq '.entries[0]'
+""",
+    "why": """\
+Examples:
+  hpcpod why cartpole             why it has fewer slots than it wants, or does not go on
+  hpcpod why cartpole p0003       what that pod does or waits for, and what you can do
+  hpcpod why p0003                where runs/ has one run
+""",
+    "logs": """\
+Examples:
+  hpcpod logs cartpole            the end of every log
+  hpcpod logs cartpole coordinator -n 50
+  hpcpod logs cartpole p0003 -f   what is said of that pod, from slot to slot
+  hpcpod logs ant p0001 --rank 2  of a pod of several ranks, what one of them says
+""",
+    "scale": """\
+Examples:
+  hpcpod scale cartpole           how many slots there should be at once, and who says so
+  hpcpod scale cartpole 8         from now on, between population.pods.min and pods.max
+  hpcpod scale cartpole auto      as the configuration says, again
+""",
+    "pause": """\
+Example:
+  hpcpod pause cartpole           slots checkpoint and leave now; `hpcpod stop --drain` lets
+                                  them finish their round first
+  hpcpod resume cartpole          goes on where they were
+""",
+    "stop": """\
+Examples:
+  hpcpod stop cartpole            for good; best.h5 is its best policy
+  hpcpod stop cartpole --drain    for now: `hpcpod resume cartpole` goes on
+""",
+    "resume": """\
+Example:
+  hpcpod resume cartpole
+""",
+    "tick": """\
+Example:
+  */5 * * * * hpcpod tick /scratch/me/runs/cartpole    in a scrontab, instead of a coordinator
+""",
+    "export": """\
+Example:
+  hpcpod export cartpole cartpole.h5
+  python -c 'import hpcpod; policy = hpcpod.load_policy("cartpole.h5")'
+""",
+}

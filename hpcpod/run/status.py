@@ -1,0 +1,171 @@
+"""Where a run stands, as data: what ``hpcpod status`` prints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcpod.config.space import Scalar
+from hpcpod.records import Board, Confirmed
+from hpcpod.run.forecast import Forecast, forecast, used
+from hpcpod.run.seen import RunState, Seen
+from hpcpod.run.target import Target
+from hpcpod.storage.layout import blob_path
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.leaderboard import leader
+
+HELD = "JobArrayTaskLimit"
+"""The scheduler's reason for what a throttle holds back."""
+
+
+@dataclass(frozen=True)
+class Best:
+    """The winner, or the leader while there is no winner."""
+
+    pod: str
+    algorithm: str
+    round: int
+    mean: float
+    low: float
+    high: float
+    episodes: int
+    fresh: bool
+    """The score is on seeds never used for selection."""
+    checkpoint: Path
+    """A file that ``load_policy`` reads."""
+    hyperparameters: Mapping[str, Scalar]
+
+
+@dataclass(frozen=True)
+class Status:
+    """A run at one moment."""
+
+    run: str
+    path: str
+    state: RunState
+    """``waiting``: nobody works on it now; its slots are queued or starting. ``paused``: it was
+    drained. ``interrupted``: the process that ran it on this machine is gone, or it has no job
+    in the queue. ``hpcpod resume`` goes on with the last two."""
+    stop_reason: str | None
+    failure: str
+    """Empty, or why the run was given up or has paused, in one sentence."""
+    target: float | None
+    distance: float | None
+    """What the leader's lower confidence bound lacks of the target; None without one of them."""
+    best: Best | None
+    slots: Mapping[str, Mapping[str, Any]]
+    """The slots at work, each with what it showed last and its ``restarts``."""
+    queue: Mapping[str, int]
+    """Slots that wait, by the scheduler's reason; empty unless it was asked."""
+    unknown: str
+    """Why the scheduler could not be asked, in one sentence; empty if it was, or need not be."""
+    slots_wanted: int | None
+    """None where that can't be told, or no more are."""
+    slots_running: int
+    slots_pending: int | None
+    """None where the scheduler was not asked."""
+    slots_held: int | None
+    """Of these, those that their array's throttle holds back: no more are wanted."""
+    coordinators: int | None
+    """Jobs of the coordinator in the queue; None where the scheduler was not asked."""
+    requeues: int
+    """How often the scheduler has started slots again."""
+    forecast: Forecast | None
+    """The limit that ends the run, if its target does not; None if no limit can be told."""
+    gpu_hours: float
+    """That slots had so far, at work or not."""
+    core_hours: float
+    pods: int
+    """Pods alive."""
+    born: int
+    """Pods ever born."""
+    copies: int
+    """Of these, copies of another."""
+    rounds: int
+    """Rounds finished, over all pods."""
+    env_steps: int
+    """Environment steps trained, over all pods."""
+    attempts: int
+    """Attempts made at the target."""
+    minutes: float
+    """Wall time since the first slot began to work, to the end or to now."""
+    quarantined: int
+    """Damaged files that were set aside."""
+
+
+def status_of(folder: RunFolder, seen: Seen, target: Target) -> Status:
+    """The status of a run, of what was seen of it."""
+    board, config, asked = seen.board, seen.config, seen.view is not None
+    end = board.stopped if board.stopped is not None else seen.now
+    began = board.began if board.began is not None else end
+    used_up = used(seen.lives)
+    pending = seen.waiting
+    ended = seen.state in ("finished", "paused", "draining")
+    return Status(
+        run=config.name,
+        path=str(folder.path),
+        state=seen.state,
+        stop_reason=board.stop_reason,
+        failure=board.failure or (seen.pause_reason if seen.state == "paused" else ""),
+        target=config.stop.target,
+        distance=_distance(board, config.stop.target),
+        best=best_of(folder, board),
+        slots={
+            name: {**shown, "restarts": seen.lives[name].restarts if name in seen.lives else 0}
+            for name, shown in seen.slots.items()
+        },
+        queue=dict(Counter(job.reason or "no reason yet" for job in pending)),
+        unknown=seen.unknown,
+        slots_wanted=None if ended else target.slots,
+        slots_running=seen.running,
+        slots_pending=len(pending) if asked else None,
+        slots_held=sum(job.reason == HELD for job in pending) if asked else None,
+        coordinators=len(seen.coordinators) if asked else None,
+        requeues=used_up.requeues,
+        forecast=forecast(
+            board,
+            config.stop,
+            slot_seconds=used_up.slot_seconds,
+            at_work=len(seen.slots),
+            now=seen.now,
+        ),
+        gpu_hours=used_up.gpu_hours,
+        core_hours=used_up.core_hours,
+        pods=len(board.living),
+        born=len(board.pods),
+        copies=sum(pod.cause == "copy" for pod in board.pods.values()),
+        rounds=board.rounds,
+        env_steps=board.env_steps,
+        attempts=board.attempts,
+        minutes=(end - began) / 60,
+        quarantined=len(folder.quarantined()),
+    )
+
+
+def best_of(folder: RunFolder, board: Board) -> Best | None:
+    """The winner, or the leader so far; None before the first report."""
+    score = leader(board)
+    if score is None:
+        return None
+    exported = folder.path / "best.h5"
+    blob = blob_path(folder.path / "blobs", score.checkpoint.core)
+    return Best(
+        pod=score.pod,
+        algorithm=board.pods[score.pod].algorithm,
+        round=score.round,
+        mean=score.mean,
+        low=score.low,
+        high=score.high,
+        episodes=score.episodes,
+        fresh=isinstance(score, Confirmed),
+        checkpoint=exported if board.phase == "finished" and exported.exists() else blob,
+        hyperparameters=dict(board.pods[score.pod].hyperparameters),
+    )
+
+
+def _distance(board: Board, target: float | None) -> float | None:
+    score = leader(board)
+    return None if target is None or score is None else max(0.0, target - score.low)

@@ -1,0 +1,54 @@
+"""How many slots a run should have at once, and who says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpcpod.config.schema import RunConfig
+from hpcpod.errors import UserError
+from hpcpod.launchers.base import ClusterView, Launcher
+from hpcpod.orchestrator.sizing import Bounds
+from hpcpod.orchestrator.tick import Orchestrator, launcher_of
+from hpcpod.storage.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Target:
+    """Slots wanted at once."""
+
+    slots: int | None
+    """None where it can't be told: another machine runs them."""
+    why: str
+    """Who says so, or why it can't be told, in a clause."""
+    least: int = 1
+    """Fewest that may be asked for."""
+    most: int = 1_000_000
+    """Most that may be."""
+
+
+def launcher_here(folder: RunFolder) -> Launcher | str:
+    """The run's launcher, or why there can be none on this machine for this user."""
+    try:
+        return launcher_of(folder)
+    except UserError as error:
+        return str(error)
+
+
+def target_of(folder: RunFolder, launcher: Launcher | str) -> Target:
+    """The slots that a run should have."""
+    if isinstance(launcher, str):
+        return Target(None, launcher)
+    bounds = Orchestrator(folder, launcher).bounds(launcher, ClusterView())
+    return Target(bounds.target, _why(folder.resolved.config, bounds), bounds.least, bounds.most)
+
+
+def _why(config: RunConfig, bounds: Bounds) -> str:
+    if bounds.scale is not None:
+        return "a person asked for as many (`hpcpod scale`)"
+    if bounds.scheduled is not None:
+        return "cluster.schedule says so for this hour"
+    if bounds.target == config.cluster.slots:
+        return "cluster.slots says so"
+    if config.cluster.launcher == "local" and bounds.target < config.population.pods.max:
+        return "as many fit on this machine"
+    return "as many as population.pods.max has work for"
