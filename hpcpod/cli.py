@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hpcpod import __version__, doctor_commands, env_commands, plugins
 from hpcpod.commands import looking, making, steering
+from hpcpod.commands.examples import EXAMPLES
 from hpcpod.errors import exit_code
 
 EPILOG = """\
@@ -66,7 +67,10 @@ def parser() -> argparse.ArgumentParser:
     verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
 
     def add(name: str, command: object, text: str) -> argparse.ArgumentParser:
-        verb = verbs.add_parser(name, help=text, description=text)
+        verb = verbs.add_parser(
+            name, help=text, description=text, epilog=EXAMPLES.get(name),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
         verb.set_defaults(command=command)
         return verb
 
@@ -100,6 +104,12 @@ def _json(verb: argparse.ArgumentParser) -> None:
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number, at least 1, got '{text}'")
+    return int(text)
+
+
+def _rank(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a rank's number, from 0, got '{text}'")
     return int(text)
 
 
@@ -169,14 +179,33 @@ def _add_lookers(add: Add) -> None:
     )  # fmt: skip
     _run(verb)
     _json(verb)
-    verb = add("logs", looking.logs, "the end of the logs of a run's slots and coordinator")
-    _run(verb)
-    verb.add_argument("name", metavar="NAME", nargs="?", default="", help="part of a log's name")
+    verb = add("why", looking.why, "why a run or a pod waits, and what you can do about it")
+    verb.add_argument("run", metavar="RUN", help="a run, or a pod of the only run there is")
+    verb.add_argument("pod", metavar="POD", nargs="?", help="a pod's name, such as p0003")
+    _json(verb)
+    verb = add("logs", looking.logs, "what slots and coordinator say, or what is said of a pod")
+    verb.add_argument("run", metavar="RUN", help="a run, or a pod of the only run there is")
+    verb.add_argument(
+        "name", metavar="POD", nargs="?", help="a pod's name, or a part of a log's name"
+    )
     verb.add_argument("-n", "--lines", type=_count, default=20, help="lines of each (default: 20)")
-    verb.add_argument("-f", "--follow", action="store_true", help="go on as they grow")
+    verb.add_argument(
+        "-f", "--follow", action="store_true",
+        help="go on as they grow; of a pod, through requeues and in whatever slot it is",
+    )  # fmt: skip
+    verb.add_argument(
+        "--rank", type=_rank, metavar="R", help="of a pod of several ranks, this one's log"
+    )
 
 
 def _add_doers(add: Add) -> None:
+    verb = add("scale", steering.scale, "have more slots at once, or fewer")
+    verb.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
+    verb.add_argument(
+        "slots", metavar="N", nargs="?", help="slots at once, or auto; without it they are told"
+    )
+    verb = add("pause", steering.pause, "have every slot checkpoint and leave now")
+    _run(verb)
     verb = add("stop", steering.stop, "end a run and keep its best policy")
     _run(verb)
     verb.add_argument(
