@@ -105,7 +105,7 @@ def test_a_scheduler_that_is_not_there_leaves_nothing(
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     said = refusal(capsys, "launch", "good.yaml", "--cluster", "slurm")
-    assert "there is no sbatch on this machine" in said
+    assert "there is no squeue on this machine" in said
     assert not (home / "runs" / "small").exists()
 
 
