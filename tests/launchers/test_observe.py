@@ -23,6 +23,9 @@ pytestmark = pytest.mark.slurm
 def cluster(slurm_cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
     for name in ("SLURM_CONF", "PATH"):
         monkeypatch.setenv(name, slurm_cluster.env()[name])
+    idle = ("sinfo", "-h", "-N", "-p", "low", "-t", "idle", "-o", "%N")
+    nodes = slurm_cluster.options.nodes
+    slurm_cluster.wait("idle nodes", lambda: len(slurm_cluster.run(*idle).split()) == nodes)
     yield slurm_cluster
     slurm_cluster.drained()
 
