@@ -40,17 +40,16 @@ def largest_node(listing: str, gpu_type: str | None = None) -> tuple[int, int]:
         listing: of sinfo by ``NODE_FORMAT``: ``64|gpu:a100:8(S:0-1),shard:32`` or ``16|(null)``.
         gpu_type: the type of GPUs that count; None: every one.
     """
-    kind = f":{re.escape(gpu_type)}" if gpu_type else ""
     nodes = [(0, 1)]
     for line in listing.splitlines():
         cores, _, resources = line.partition("|")
-        counts = re.findall(rf"(?:^|,)gpu{kind}(?::[^:,()]+)*?:(\d+)", resources)
         # sinfo says "16+" where nodes of one line differ.
-        nodes.append((sum(map(int, counts)), int(re.sub(r"\D", "", cores) or 1)))
+        count = _number(cores.strip().removesuffix("+")) or 1
+        nodes.append((gpus(resources, gpu_type), count))
     return max(nodes)
 
 
-def read_idle(listing: str, partitions: Sequence[str] = ()) -> Idle:
+def read_idle(listing: str, partitions: Sequence[str] = (), gpu_type: str | None = None) -> Idle:
     """What nobody uses on the nodes of these partitions.
 
     Counted are nodes in the states ``idle`` and ``mix`` of a partition that is up, also those that
@@ -59,6 +58,7 @@ def read_idle(listing: str, partitions: Sequence[str] = ()) -> Idle:
     Args:
         listing: of sinfo by ``IDLE_FORMAT``; a node has a line for each of its partitions.
         partitions: their names; none are those that Slurm has by default, marked with ``*``.
+        gpu_type: the type of GPUs that count; None: every one.
     """
     rows = [row for row in map(_row, listing.splitlines()) if row]
     names = {name.strip() for name in partitions}
@@ -68,7 +68,8 @@ def read_idle(listing: str, partitions: Sequence[str] = ()) -> Idle:
     for name, partition, available, state, cpus, has, uses in rows:
         asked = not names.isdisjoint((partition, partition.rstrip("*")))
         if asked and available.lower() == "up" and _starts_jobs(state):
-            free = max(0, gpus(has) - gpus(uses) - _shared_gpus(uses))
+            used = gpus(uses, gpu_type) + _shared_gpus(uses)
+            free = max(0, gpus(has, gpu_type) - used)
             nodes[name] = IdleNode(name, free, _idle_cpus(cpus))
     return Idle(tuple(nodes.values()))
 
@@ -99,13 +100,17 @@ def slots_that_fit(idle: Idle, shape: Shape, lanes: int = 1) -> int:
     return fewest
 
 
-def gpus(resources: str) -> int:
-    """How many GPUs of whatever type, in any of Slurm's ways to say it.
+def gpus(resources: str, gpu_type: str | None = None) -> int:
+    """How many GPUs of a type, or of whatever type, in any of Slurm's ways to say it.
 
     ``gpu:8``, ``gpu:a100:8(S:0-1)``, ``gpu:a100:2(IDX:0-1),gpu:v100:1(IDX:2)``,
     ``gpu:(null):0(IDX:N/A)``, ``gres/gpu=4``; ``shard`` and ``mps`` are shares of the same GPUs.
     """
-    return sum(count for name, count in _resources(resources) if name == "gpu")
+    return sum(
+        count
+        for name, kind, count in _resources(resources)
+        if name == "gpu" and gpu_type in (None, kind)
+    )
 
 
 def _row(line: str) -> list[str] | None:
@@ -129,11 +134,13 @@ def _idle_cpus(states: str) -> int:
     return _number(counts[1]) if len(counts) == 4 else 0
 
 
-def _resources(text: str) -> Iterator[tuple[str, int]]:
+def _resources(text: str) -> Iterator[tuple[str, str, int]]:
+    """The name, the type and the number of each."""
     bare = re.sub(r"\([^()]*\)", "", text.replace("(null)", ""))
     for item in bare.split(","):
         name, *rest = re.split("[:=]", item.strip())
-        yield name.removeprefix("gres/"), _number(rest[-1]) if rest else int(bool(name))
+        kind = rest[0] if len(rest) > 1 else ""
+        yield name.removeprefix("gres/"), kind, _number(rest[-1]) if rest else int(bool(name))
 
 
 def _shared_gpus(used: str) -> int:

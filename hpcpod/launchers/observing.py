@@ -65,13 +65,18 @@ def ask_throttles(ask: Ask, view: ClusterView) -> dict[str, int]:
     return found
 
 
-def ask_idle(ask: Ask, partitions: str | None) -> Idle | None:
-    """What nobody uses on the nodes of these partitions, names with commas between them; None
-    where nobody can say."""
+def ask_idle(ask: Ask, partitions: str | None, gpu_type: str | None) -> Idle | None:
+    """What nobody uses: one sinfo; None where nobody can say.
+
+    Args:
+        ask: how.
+        partitions: names with commas between them; None: the cluster's default.
+        gpu_type: the type of GPUs that count; None: every one.
+    """
     where = ("-p", partitions) if partitions else ()
     try:
         listing = ask("sinfo", "-h", "-N", "-O", IDLE_FORMAT, *where, patience=HINT_SECONDS)
     except LaunchError as error:
         log.debug("what is idle is not known: %s", error)
         return None
-    return read_idle(listing, partitions.split(",") if partitions else ())
+    return read_idle(listing, partitions.split(",") if partitions else (), gpu_type)

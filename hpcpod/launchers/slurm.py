@@ -156,13 +156,15 @@ class SlurmLauncher:
             return view
         partitions = self.config.cluster.partition or os.environ.get("SBATCH_PARTITION")
         limited = self.config.cluster.waiting is not None
-        idle = ask_idle(self._ask, partitions) if limited else None
-        lanes = self.config.resources.pods_per_gpu
+        resources = self.config.resources
+        idle = ask_idle(self._ask, partitions, resources.gpu_type) if limited else None
         return replace(
             view,
             throttles=ask_throttles(self._ask, view),
             idle=idle,
-            room=None if idle is None else slots_that_fit(idle, self._shape, lanes),
+            room=None
+            if idle is None
+            else slots_that_fit(idle, self._shape, resources.pods_per_gpu),
             limits=self._known_limits,
         )
 

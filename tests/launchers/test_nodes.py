@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 
 import pytest
@@ -37,6 +38,15 @@ from hpcpod.launchers.nodes import gpus, largest_node, read_idle, slots_that_fit
 )
 def test_gpus_in_every_spelling(resources: str, count: int) -> None:
     assert gpus(resources) == count
+
+
+def test_gpus_of_one_type() -> None:
+    text = "gpu:a100:4(S:0),gpu:h100:2(S:1),gpu:1,shard:a100:32"
+    assert gpus(text) == 7
+    assert (gpus(text, "a100"), gpus(text, "h100"), gpus(text, "v100")) == (4, 2, 0)
+    listing = row(has="gpu:a100:4,gpu:h100:4", used="gpu:a100:3(IDX:0-2),gpu:h100:1(IDX:4)")
+    assert read_idle(listing, (), "h100").nodes == (IdleNode("n1", 3, 64),)
+    assert largest_node("64|gpu:a100:8\n96|gpu:h100:4\n", "h100") == (4, 96)
 
 
 def row(
@@ -160,14 +170,16 @@ def test_an_element_over_several_nodes_has_a_share_on_each() -> None:
 @given(st.lists(st.integers(0, 3), max_size=4), st.integers(1, 3))
 def test_as_many_elements_as_can_be_laid_out(rooms: list[int], nodes: int) -> None:
     shape = Shape(ranks=nodes, nodes=nodes, cpus_per_rank=1, gpus=nodes)
-    assert slots_that_fit(idle(*((room, room) for room in rooms)), shape) == laid(rooms, nodes)
+    fitting = slots_that_fit(idle(*((room, room) for room in rooms)), shape)
+    assert fitting == laid(tuple(sorted(rooms)), nodes)
 
 
-def laid(rooms: list[int], nodes: int) -> int:
+@cache
+def laid(rooms: tuple[int, ...], nodes: int) -> int:
     """By trying every choice of nodes for the next element."""
     best = 0
     for choice in product((0, 1), repeat=len(rooms)):
         left = [room - taken for room, taken in zip(rooms, choice, strict=True)]
         if sum(choice) == nodes and min(left) >= 0:
-            best = max(best, 1 + laid(left, nodes))
+            best = max(best, 1 + laid(tuple(sorted(left)), nodes))
     return best

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.slurm
 def cluster(slurm_cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
     for name in ("SLURM_CONF", "PATH"):
         monkeypatch.setenv(name, slurm_cluster.env()[name])
-    idle = ("sinfo", "-h", "-N", "-p", "low", "-t", "idle", "-o", "%N")
-    nodes = slurm_cluster.options.nodes
-    slurm_cluster.wait("idle nodes", lambda: len(slurm_cluster.run(*idle).split()) == nodes)
+    # -t idle takes "idle*" too: a node that was drained does not answer for a moment.
+    states = ("sinfo", "-h", "-N", "-p", "low", "-o", "%t")
+    slurm_cluster.wait("idle nodes", lambda: set(slurm_cluster.run(*states).split()) == {"idle"})
     yield slurm_cluster
     slurm_cluster.drained()
 
@@ -83,7 +83,7 @@ def test_requeued_elements_are_told_from_those_that_wait_for_the_first_time(
 
 
 def test_what_is_idle_is_what_slurm_has_left(cluster: SlurmCluster, folder: Path) -> None:
-    config = run_config(partition="low", cpus=5, gpus=1)
+    config = run_config(partition="low", cpus=5, gpus=1, waiting=1)
     launcher = SlurmLauncher(folder, config, stand_in(folder))
     before = launcher.observe()
     assert before.idle is not None
@@ -105,7 +105,7 @@ def test_what_is_idle_is_what_slurm_has_left(cluster: SlurmCluster, folder: Path
 
 
 def test_as_many_start_at_once_as_there_is_room_for(cluster: SlurmCluster, folder: Path) -> None:
-    config = run_config(partition="low", cpus=6, gpus=3)
+    config = run_config(partition="low", cpus=6, gpus=3, waiting=1)
     launcher = SlurmLauncher(folder, config, stand_in(folder))
     room = launcher.observe().room
     assert room == 4 * 2  # by GPUs
@@ -128,8 +128,17 @@ def test_the_limits_are_those_of_the_cluster(cluster: SlurmCluster, folder: Path
     assert limits.kill_seconds == cluster.options.kill_seconds
 
 
+def test_where_any_number_may_wait_nobody_asks_what_is_idle(
+    cluster: SlurmCluster, folder: Path
+) -> None:
+    view = SlurmLauncher(folder, run_config(partition="low")).observe()
+    assert (view.idle, view.room) == (None, None)
+    assert view.limits is not None
+
+
 def test_who_only_looks_asks_for_the_jobs_alone(cluster: SlurmCluster, folder: Path) -> None:
-    launcher = SlurmLauncher(folder, run_config(partition="low"), stand_in(folder))
+    config = run_config(partition="low", waiting=1)
+    launcher = SlurmLauncher(folder, config, stand_in(folder))
     start(cluster, launcher, 1)
     view = launcher.observe(patience=30.0)
     assert len(view.jobs) == 1
@@ -139,7 +148,7 @@ def test_who_only_looks_asks_for_the_jobs_alone(cluster: SlurmCluster, folder: P
 def test_without_the_hints_the_jobs_are_seen(
     cluster: SlurmCluster, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config, python = run_config(partition="low"), stand_in(folder)
+    config, python = run_config(partition="low", waiting=1), stand_in(folder)
     start(cluster, SlurmLauncher(folder, config, python), 1)
     only = folder / "bin"
     only.mkdir()
