@@ -123,6 +123,14 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _site(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--site", type=Path, metavar="FILE",
+        help="what holds for every run at this site (default: $HPCPOD_SITE, unless --cluster is"
+        " local, or cluster.site)",
+    )  # fmt: skip
+
+
 def _placed(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--cluster", metavar="NAME", help="local or slurm: overrides cluster.launcher"
@@ -131,11 +139,7 @@ def _placed(verb: argparse.ArgumentParser) -> None:
         "--no-probe", action="store_true",
         help="do not make the environment here first: a login node may be unable to",
     )  # fmt: skip
-    verb.add_argument(
-        "--site", type=Path, metavar="FILE",
-        help="what holds for every run at this site (default: $HPCPOD_SITE, unless --cluster is"
-        " local, or cluster.site)",
-    )  # fmt: skip
+    _site(verb)
     verb.add_argument("--runs", type=Path, metavar="DIR", help="where runs are (default: runs)")
 
 
@@ -291,6 +295,7 @@ def _add_doctor(add: Add) -> None:
     verb.add_argument(
         "--cluster", metavar="NAME", help="local or slurm; by default slurm where it answers"
     )
+    _site(verb)
     verb.add_argument("--runs", type=Path, metavar="DIR", help="where runs are (default: runs)")
     verb.add_argument("--here", action="store_true", help="submit no job: try this machine alone")
     verb.add_argument(

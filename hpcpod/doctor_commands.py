@@ -51,12 +51,13 @@ def doctor(options: Namespace) -> int:
 
 def _config(options: Namespace) -> RunConfig:
     from hpcpod.config.loading import from_words
-    from hpcpod.preparing import read_config
+    from hpcpod.preparing import read_config, site_for
 
+    site = site_for(options.site, options.cluster)
     if options.config is not None:
-        return read_config(options.config, set_options=options.overrides)
+        return read_config(options.config, set_options=options.overrides, site=site)
     nothing = {"name": "doctor", "env": {"id": "CartPole-v1"}}
-    return from_words(nothing, options.overrides, source="the configuration")
+    return from_words(nothing, options.overrides, source="the configuration", site=site)
 
 
 def _tell(text: str) -> None:

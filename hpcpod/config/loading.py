@@ -46,13 +46,19 @@ def load_file(
     return _built(data, overrides, problems, str(path), site)
 
 
-def from_words(data: Mapping[str, Any], overrides: Sequence[str], *, source: str) -> RunConfig:
-    """The configuration in plain data, with ``a.b=c`` overrides as ``load_file`` has.
+def from_words(
+    data: Mapping[str, Any],
+    overrides: Sequence[str],
+    *,
+    source: str,
+    site: str | Path | None = None,
+) -> RunConfig:
+    """The configuration in plain data, with overrides and a site's file as ``load_file`` has.
 
     Raises:
         ConfigError: says every problem.
     """
-    return _built(_plain(data), overrides, [], source)
+    return _built(_plain(data), overrides, [], source, site)
 
 
 def from_mapping(

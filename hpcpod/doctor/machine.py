@@ -278,7 +278,7 @@ def _judge_user(group: str, machine: MachineFacts) -> Finding:
 def _judge_containers(group: str, machine: MachineFacts) -> Finding:
     found = ", ".join(machine.containers) or "no runtime on the PATH"
     return Finding(
-        group, "containers", "ok", found, "none is needed; a template of yours may use one"
+        group, "containers", "ok", found, "none is needed; cluster.container may use one"
     )
 
 

@@ -260,6 +260,6 @@ def _judge_pyxis(facts: SchedulerFacts) -> Finding:
     if facts.pyxis:
         return Finding(
             GROUP, "containers", "ok", "srun has --container-image (pyxis)",
-            "a template of yours may use it (slurm_templates/README.md)",
+            "cluster.container may use it (docs/slurm.md)",
         )  # fmt: skip
     return Finding(GROUP, "containers", "ok", "srun has no --container-image", "none is needed")

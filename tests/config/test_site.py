@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from hpcpod.cli import main
 from hpcpod.config.loading import load_file
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.site import read_site
 from hpcpod.errors import ConfigError
 from hpcpod.launchers.templates import template_folder
 from hpcpod.preparing import read_config, site_for
+from tests.command_line import refusal
 
 RUN = "name: a\nenv: {id: CartPole-v1}\ncluster: {minutes: 60, sbatch: {mem: 8G}}\n"
 SITE = """\
@@ -117,3 +119,15 @@ def test_every_site_that_comes_along_is_one() -> None:
     files = [folder / "site.example.yaml", *sorted((folder / "sites").iterdir())]
     assert len(files) == 4
     assert all(read_site(path).cluster.launcher == "slurm" for path in files)
+
+
+def test_a_bad_site_is_one_sentence_of_every_verb_that_takes_one(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "bad.yaml").write_text("cluster: {partition: [a]}\n")
+    said = "hpcpod: bad.yaml has 1 problem\n  cluster.partition: expected str, got a list\n"
+    for verb in ("validate", "launch", "render", "doctor"):
+        assert refusal(capsys, verb, "good.yaml", "--site", "bad.yaml") == said
+    monkeypatch.setenv("HPCPOD_SITE", "bad.yaml")
+    assert refusal(capsys, "launch", "good.yaml", "--cluster", "slurm") == said
+    assert main(["validate", "good.yaml", "--cluster", "local", "--no-probe"]) == 0
