@@ -271,6 +271,14 @@ def open_run(path: str | Path) -> Run:
     """
     direct, named = Path(path), runs_home() / path
     for folder in (direct, named):
-        if (folder / "config.json").exists():
+        if _is_there(folder / "config.json"):
             return Run(RunFolder.open(folder))
     raise RunNotFound(f"there is no run at {direct}, and none named so in {runs_home()}/")
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is such a file, or nobody says: then opening it does."""
+    try:
+        return path.exists()
+    except OSError:
+        return True

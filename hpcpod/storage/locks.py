@@ -57,7 +57,8 @@ def is_held(path: Path) -> bool | None:
     instant, so whoever takes it for good should try for longer than that.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # somebody's pipe
+        descriptor = os.open(path, flags)
     except FileNotFoundError:
         return False
     except OSError:

@@ -95,6 +95,7 @@ def read_config(path: Path) -> tuple[bytes, Ownership]:
 
     Raises:
         RunNotFound: there is none.
+        UserError: this user may not look into the folder.
         Corrupt: it is no file.
         StorageError: the filesystem refuses.
     """
@@ -103,6 +104,8 @@ def read_config(path: Path) -> tuple[bytes, Ownership]:
             folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
             raise _not_found(path) from None
+        except PermissionError:
+            raise UserError(f"you may not look into {path}: ask whose run it is") from None
         try:
             found = read_open(CONFIG, folder, path / CONFIG, MOST_BYTES)
             if found is None:
