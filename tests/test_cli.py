@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -284,11 +285,16 @@ def test_help_of_every_verb_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended.value.code == 0
     said = capsys.readouterr().out
     assert "hpcpod launch configs/cartpole.yaml --cluster slurm" in said
-    for verb in ("launch", "status", "leaderboard", "stop", "validate", "render", "train"):
+    listed = re.search(r"^ +VERB\n(.*?)^\S", said, re.MULTILINE | re.DOTALL)
+    assert listed is not None
+    verbs = re.findall(r"^    (\w+)", listed[1], re.MULTILINE)
+    assert {"launch", "scale", "pause", "resume", "stop", "why", "logs", "status"} <= set(verbs)
+    for verb in verbs:
         with pytest.raises(SystemExit) as ended:
             main([verb, "--help"])
         assert ended.value.code == 0
-        assert verb in capsys.readouterr().out
+        shown = capsys.readouterr().out
+        assert re.search(rf"^  .*\bhpcpod {verb}\b", shown, re.MULTILINE), shown
 
 
 def test_a_reader_that_goes_away_is_no_error(finished_run: Path) -> None:
