@@ -42,8 +42,10 @@ _SEEN_SECONDS = 10.0
 _TOO_MANY_NODES = re.compile(r"PartitionNodeLimit|(?:QOS|Assoc)\w*Node\w*|BadConstraints")
 """Reasons for waiting that one node less may cure."""
 _EXIT = re.compile(r"\bExitCode=(\d+):")
-_TELLING = re.compile(r"^(?!srun: ).*(?:[Ee]rror|fatal|not found|denied|No such|Killed)")
-"""Lines of a log that say why; srun's own only say that."""
+_TELLING = re.compile(
+    r"^(?!srun: |slurmstepd\S*: ).*(?:[Ee]rror|fatal|not found|denied|No such|Killed)"
+)
+"""Lines of a log that say why; Slurm's own only say that."""
 
 Tell = Callable[[str], None]
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from hpcpod.codec import decode, encode
 from hpcpod.config.loading import from_mapping
 from hpcpod.config.schema import RunConfig
 from hpcpod.doctor.asking import ask
-from hpcpod.doctor.machine import MachineFacts, look
+from hpcpod.doctor.machine import MachineFacts, look, node_name
 from hpcpod.doctor.peers import meet, staying
 from hpcpod.doctor.space import SpaceFacts, measure_space
 from hpcpod.launchers.cluster import own_words
@@ -57,7 +57,10 @@ def main(folder: Path) -> None:
     task = int(os.environ.get("SLURM_PROCID", "0"))
     tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", os.environ.get("SLURM_NTASKS", "1")))
     disk = staying(folder)
-    order = decode(Order, json.loads((folder / ORDER).read_text()))
+    text = disk.read(folder / ORDER)
+    if text is None:
+        sys.exit(f"error: {node_name()} does not see {folder}")
+    order = decode(Order, json.loads(text))
     if tasks > 1:
         pair = meet(folder / "pair", task, order.scheme, order.seconds)
         disk.replace(folder / f"pair-{task}.json", json.dumps(encode(pair)).encode())

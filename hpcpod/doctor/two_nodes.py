@@ -111,7 +111,7 @@ def _judge_renaming(second: PairFacts) -> Finding:
 
 
 def _judge_race(first: PairFacts, second: PairFacts) -> list[Finding]:
-    if not first.read:
+    if not (first.read and second.read):
         return []
     twice = set(first.won) & set(second.won)
     never = {str(number) for number in range(NAMES)} - set(first.won) - set(second.won)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -134,6 +136,25 @@ def test_an_interrupted_doctor_leaves_no_job_and_no_file(
     assert out == ""
     assert "Traceback" not in err
     assert list(home.iterdir()) == before
+
+
+def both_are_idle(cluster: SlurmCluster) -> bool:
+    return cluster.run("sinfo", "-h", "-p", "low", "-o", "%D %t").split() == ["2", "idle"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount something over a folder")
+def test_a_node_that_does_not_see_the_runs_is_named(home: Path) -> None:
+    with SlurmCluster.started(Options(nodes=2, gpus=0)) as cluster:
+        cluster._daemons[-1].kill()
+        cluster._daemons.pop().wait()
+        hidden = f"mount -t tmpfs tmpfs {shlex.quote(str(home))} && exec slurmd -D -N dgx2"
+        cluster._spawn("unshare", "--mount", "sh", "-c", hidden)
+        cluster.wait("dgx2 to be back", lambda: both_are_idle(cluster))
+        said = on(cluster, home)
+    assert said.problems() == [("compute node", "probe's job")]
+    row = said.row("compute node", "probe's job")
+    assert row.found.startswith("it ended; its log says: error: dgx2 does not see ")
+    assert "see this folder" in row.then
 
 
 def test_what_sbatch_refuses_is_told_in_its_words(cluster: SlurmCluster, home: Path) -> None:
