@@ -145,10 +145,9 @@ def both_are_idle(cluster: SlurmCluster) -> bool:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount something over a folder")
 def test_a_node_that_does_not_see_the_runs_is_named(home: Path) -> None:
     with SlurmCluster.started(Options(nodes=2, gpus=0)) as cluster:
-        cluster._daemons[-1].kill()
-        cluster._daemons.pop().wait()
-        hidden = f"mount -t tmpfs tmpfs {shlex.quote(str(home))} && exec slurmd -D -N dgx2"
-        cluster._spawn("unshare", "--mount", "sh", "-c", hidden)
+        cluster.kill_daemon("dgx2")
+        hidden = f'mount -t tmpfs tmpfs {shlex.quote(str(home))} && exec "$@"'
+        cluster.start_daemon("dgx2", ("unshare", "--mount", "sh", "-c", hidden, "sh"))
         cluster.wait("dgx2 to be back", lambda: both_are_idle(cluster))
         said = on(cluster, home)
     assert said.problems() == [("compute node", "probe's job")]
