@@ -223,7 +223,17 @@ class Scripts:
 
 
 def directive(name: str, value: str) -> str:
-    """An option of sbatch as a line of a script."""
+    """An option of sbatch as a line of a script.
+
+    Raises:
+        UserError: it would not be one line.
+    """
+    if not value.isprintable() or "\\" in value:
+        # The rest of it would be a line of the script, which the shell runs.
+        raise UserError(
+            f"cluster: what sbatch's --{name} is to be, {value!r}, has a newline, a backslash or"
+            " another character in it that can't be printed: take it out"
+        )
     return f"#SBATCH --{name}={shlex.quote(value)}" if value else f"#SBATCH --{name}"
 
 

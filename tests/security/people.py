@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from hpcpod.lifetime import PYTHON
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -45,7 +47,8 @@ class Person:
     def hpcpod(self, *words: str, cwd: Path, code: int = 0) -> str:
         """A verb of the command line."""
         main = "import sys; from hpcpod.cli import main; sys.exit(main(sys.argv[1:]))"
-        return self.run(self.python, "-c", main, *words, cwd=cwd, code=code)
+        # As the installed command, which finds no module in the working directory.
+        return self.run(self.python, *PYTHON[1:], "-c", main, *words, cwd=cwd, code=code)
 
     def does(self, text: str, *words: str, cwd: Path, umask: int = 0o002, code: int = 0) -> str:
         """A program of theirs, with ``RunFolder`` and more at hand."""

@@ -176,8 +176,8 @@ def test_a_generation_of_another_form_is_damage(run: RunFolder, payload: Any) ->
 
 
 def test_a_slot_that_shows_something_else_is_not_shown(run: RunFolder) -> None:
-    shown: list[Any] = [None, [], {"state": 3}, {"env_steps": "many"}, {"scoring": 3}]
-    for status in shown:
+    others: list[Any] = [None, [], {"state": 3}, {"env_steps": "many"}, {"scoring": 3}]
+    for status in others:
         run.disk.replace(run.path / "slots" / "s.json", seal(status))
         assert run.slots() == {}
     run.write_slot("s", {"state": "training", "env_steps": 3, "scoring": {"pod": "p"}})
