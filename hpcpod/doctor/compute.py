@@ -55,8 +55,8 @@ def judge(
     machines = [node.machine for node in facts.seen]
     findings += machine.judge(GROUP, machines, asked.gpus if facts.own or not asked.gpus else None)
     findings.append(_judge_filesystem(facts.seen[0], here))
-    if not asked.refused:
-        findings += _judge_sbatch(facts.seen, settings)
+    if facts.submit is not None and not asked.refused:
+        findings.append(_judge_sbatch(facts.submit.refused, settings))
     findings.append(_judge_mpi(facts, asked.config, asked.kinds))
     return findings
 
@@ -122,26 +122,18 @@ def _judge_filesystem(node: NodeFacts, here: SpaceFacts) -> Finding:
     return Finding(GROUP, probe, "ok", found, "as here")
 
 
-def _judge_sbatch(nodes: Sequence[NodeFacts], settings: Mapping[str, str]) -> list[Finding]:
-    refusals = [node.sbatch for node in nodes if node.sbatch is not None]
-    if not refusals:
-        return []
-    if refusals[0] == "":
-        return [
-            Finding(
-                GROUP, "sbatch", "ok", "it takes a slot's script there",
-                "the coordinator is a job, and submits slots itself",
-            )
-        ]  # fmt: skip
+def _judge_sbatch(refused: str, settings: Mapping[str, str]) -> Finding:
+    if refused == "":
+        return Finding(
+            GROUP, "sbatch", "ok", "it takes a slot's script there",
+            "the coordinator is a job, and submits slots itself",
+        )  # fmt: skip
     scrontab = "enable" in settings.get("ScronParameters", "")
     who = "scrontab, which is on here," if scrontab else "a person or cron on the login node"
-    return [
-        Finding(
-            GROUP, "sbatch", "problem", f"nodes may not submit: {refusals[0]}",
-            f"the coordinator can't replace slots: have {who} call `hpcpod tick RUN` every few"
-            " minutes",
-        )
-    ]  # fmt: skip
+    return Finding(
+        GROUP, "sbatch", "problem", f"nodes may not submit: {refused}",
+        f"the coordinator can't replace slots: have {who} call `hpcpod tick RUN` every few minutes",
+    )  # fmt: skip
 
 
 def _judge_mpi(facts: JobFacts, config: RunConfig, kinds: Sequence[str]) -> Finding:

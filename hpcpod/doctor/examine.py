@@ -14,17 +14,15 @@ from typing import TypeVar
 
 from hpcpod.codec import decode
 from hpcpod.config.schema import RunConfig
-from hpcpod.doctor import compute, files, machine, scheduler, site, space, two_nodes
+from hpcpod.doctor import compute, files, machine, scheduler, site, space, submitting, two_nodes
 from hpcpod.doctor.asking import Answer, ask
 from hpcpod.doctor.files import FileFacts, HereFacts, workplace
 from hpcpod.doctor.finding import Finding, hinders
 from hpcpod.doctor.job import JobFacts, ProbeJob
 from hpcpod.doctor.machine import MachineFacts
-from hpcpod.doctor.node import SLOTS
 from hpcpod.doctor.scheduler import ASK_SECONDS, SchedulerFacts, Wanted
 from hpcpod.doctor.space import SpaceFacts
 from hpcpod.errors import StorageError, UserError
-from hpcpod.launchers.cluster import own_words
 from hpcpod.launchers.slurm import SlurmLauncher, environment
 from hpcpod.records import Intent
 
@@ -147,10 +145,9 @@ class _Examination:
             nodes = self._launcher.scripts.shape.nodes
             script = self._launcher.script(Intent(1, "TOKEN", "slots", self._launcher.places))
             if self._home is not None:
-                path = self._home / SLOTS
+                path = self._home / submitting.SLOTS
                 path.write_text(script)
-                tried = self._ask(["sbatch", "--test-only", str(path)])
-                refusal = "" if tried.ok else own_words(tried.err) or "it gives no reason"
+                refusal = submitting.refusal(path, environment(os.environ, self._config))
         except UserError as error:
             refusal = str(error)
         self._findings += site.judge(facts, self._wanted(nodes), refusal)

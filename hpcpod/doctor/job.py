@@ -18,11 +18,13 @@ from typing import TypeVar
 import hpcpod
 from hpcpod.codec import decode, encode
 from hpcpod.config.loading import to_mapping
+from hpcpod.doctor import submitting
 from hpcpod.doctor.asking import Answer, ask
 from hpcpod.doctor.node import ORDER, NodeFacts, Order
-from hpcpod.doctor.peers import HEAR_SECONDS, PairFacts
+from hpcpod.doctor.peers import PairFacts
 from hpcpod.doctor.rank import RankFacts
 from hpcpod.doctor.scheduler import ASK_SECONDS
+from hpcpod.doctor.submitting import SubmitFacts
 from hpcpod.launchers.cluster import job_state, own_words
 from hpcpod.launchers.scripts import directive
 from hpcpod.launchers.slurm import SlurmLauncher, environment
@@ -66,6 +68,7 @@ class JobFacts:
     pairs: tuple[PairFacts, ...] = ()
     seen: tuple[NodeFacts, ...] = ()
     ranks: tuple[RankFacts, ...] = ()
+    submit: SubmitFacts | None = None
     own: bool = True
     """It was submitted with what a slot asks for; else it is the job that the doctor is in."""
 
@@ -93,8 +96,9 @@ class ProbeJob:
             UserError: the configuration can't be put into a script.
         """
         (self.home / "pair").mkdir()
-        order = Order(self.scheme, HEAR_SECONDS, to_mapping(self.launcher.config))
-        Disk().replace(self.home / ORDER, json.dumps(encode(order)).encode())
+        disk, config = Disk(), to_mapping(self.launcher.config)
+        disk.replace(self.home / ORDER, json.dumps(encode(Order(self.scheme))).encode())
+        disk.replace(self.home / submitting.CONFIG, json.dumps(config).encode())
         if nodes_here() >= 2:
             return self._inside()
         self.tell("submitting a small job of two tasks")
@@ -257,6 +261,7 @@ class ProbeJob:
             pairs=tuple(_read(PairFacts, self.home, "pair-*.json")),
             seen=tuple(_read(NodeFacts, self.home, "node-*.json")),
             ranks=tuple(_read(RankFacts, self.home, "mpi-*.json")),
+            submit=submitting.read(self.home),
         )
 
     def _ask(self, *words: str) -> Answer:

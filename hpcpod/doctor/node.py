@@ -5,28 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hpcpod.codec import decode, encode
-from hpcpod.config.loading import from_mapping
-from hpcpod.config.schema import RunConfig
-from hpcpod.doctor.asking import ask
 from hpcpod.doctor.machine import MachineFacts, look, node_name
-from hpcpod.doctor.peers import meet, staying
+from hpcpod.doctor.peers import HEAR_SECONDS, meet, staying
 from hpcpod.doctor.space import SpaceFacts, measure_space
-from hpcpod.launchers.cluster import own_words
-from hpcpod.launchers.slurm import environment
 from hpcpod.storage.disk import Scheme
 
 ORDER = "order.json"
 """What the tasks are to do."""
-SLOTS = "slots.sbatch"
-"""A script that a coordinator would submit from a node."""
-
-_SBATCH_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -35,10 +24,8 @@ class Order:
 
     scheme: Scheme | None
     """How a run would publish names; None if it can't."""
-    seconds: float
+    seconds: float = HEAR_SECONDS
     """To wait for each word of the other task's."""
-    config: Mapping[str, Any]
-    """The configuration: it says what a Slurm command may see of the environment."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +34,7 @@ class NodeFacts:
 
     machine: MachineFacts
     space: SpaceFacts
-    """Of the folder in which the runs are."""
-    sbatch: str | None
-    """Why sbatch does not take a slot's script there; empty if it does; None: not tried."""
+    """Of the filesystem on which the runs are."""
 
 
 def main(folder: Path) -> None:
@@ -64,17 +49,8 @@ def main(folder: Path) -> None:
     if tasks > 1:
         pair = meet(folder / "pair", task, order.scheme, order.seconds)
         disk.replace(folder / f"pair-{task}.json", json.dumps(encode(pair)).encode())
-    sbatch = _sbatch(folder / SLOTS, from_mapping(order.config)) if task == 0 else None
-    facts = NodeFacts(look(), measure_space(folder.parent), sbatch)
+    facts = NodeFacts(look(), measure_space(folder))
     disk.replace(folder / f"node-{task}.json", json.dumps(encode(facts)).encode())
-
-
-def _sbatch(script: Path, config: RunConfig) -> str | None:
-    if not script.exists():
-        return None
-    outer = environment(os.environ, config)
-    answer = ask(["sbatch", "--test-only", str(script)], _SBATCH_SECONDS, outer)
-    return "" if answer.ok else own_words(answer.err) or "it gives no reason"
 
 
 if __name__ == "__main__":

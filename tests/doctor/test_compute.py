@@ -16,6 +16,7 @@ from hpcpod.doctor.machine import MachineFacts, Scratch, Torch
 from hpcpod.doctor.node import NodeFacts
 from hpcpod.doctor.rank import RankFacts
 from hpcpod.doctor.space import Mount, SpaceFacts
+from hpcpod.doctor.submitting import SubmitFacts
 
 CUDA = Torch("", 3.0, "2.9.0", "12.8", 4)
 MACHINE = MachineFacts(
@@ -23,10 +24,10 @@ MACHINE = MachineFacts(
     "0,1,2,3", 4, True, ("apptainer",), (Scratch("/tmp", "xfs", 1e11),),
 )  # fmt: skip
 SPACE = SpaceFacts("/x", Mount("/x", "lustre", "srv:/x", "rw,flock"), 1e12, None, None)
-NODE = NodeFacts(MACHINE, SPACE, "")
+NODE = NodeFacts(MACHINE, SPACE)
 MET = tuple(RankFacts("pmix", 2, 3) for _ in range(2))
 ALONE = tuple(RankFacts("pmi2", 1, 1) for _ in range(2))
-DONE = JobFacts("done", "", 2, seen=(NODE,), ranks=(*MET, *ALONE))
+DONE = JobFacts("done", "", 2, seen=(NODE,), ranks=(*MET, *ALONE), submit=SubmitFacts(""))
 
 
 def asked(pod: dict[str, object] | None = None, refused: str = "") -> compute.Asked:
@@ -116,7 +117,7 @@ def test_a_job_that_is_not_done_says_why(state: str, why: str, verdict: str) -> 
 
 
 def test_nodes_that_may_not_submit_name_who_ticks() -> None:
-    facts = replace(DONE, seen=(replace(NODE, sbatch="Access denied"),))
+    facts = replace(DONE, submit=SubmitFacts("Access denied"))
     found = row(compute.judge(facts, asked(), SPACE, {}), "sbatch")
     assert (found.verdict, "Access denied" in found.found) == ("problem", True)
     assert "on the login node" in found.then
