@@ -131,12 +131,12 @@ class Scripts:
             "nodes": "1",
             "ntasks": "1",
             "open-mode": "append",
-            "requeue": "",
             # Slurm may send it a minute early: short jobs must not get it at their start.
             "signal": f"USR2@{min(90, 15 * cluster.minutes)}",
             "time": str(cluster.minutes),
         }
         if intent.kind == "slots":
+            options["requeue"] = ""
             options["job-name"] = self.config.name
             options["array"] = f"0-{intent.count - 1}"
             options["output"] = f"{self._logs}/slot-%A_%a.log"
@@ -151,6 +151,8 @@ class Scripts:
         else:
             options["job-name"] = f"{self.config.name}-coordinator-{self.run_id}"
             options["dependency"] = "singleton"  # of one name and user, one runs at a time
+            # A requeued one would wait for two minutes, and its successor for it.
+            options["no-requeue"] = ""
             options["output"] = f"{self._logs}/coordinator-%j.log"
         return {**options, **self.site_options(intent)}
 

@@ -33,7 +33,9 @@ class Outcome:
     away_seconds: float
     """From its last training step before to its first one after."""
     bystanders: bool
-    """Whether the array's other elements went on as the same processes."""
+    """Whether the array's other elements went on as the same processes, and asked Slurm nothing."""
+    calls: tuple[str, ...]
+    """The commands of Slurm's that the slot has called: its batch script does, at its end."""
 
 
 def play(cell: Cell, home: Path) -> Outcome:
@@ -65,9 +67,10 @@ def play(cell: Cell, home: Path) -> Outcome:
             back_seconds=again[0] - scene.started(slot),
             away_seconds=again[0] - took[-1],
             bystanders=all(
-                scene.slots().get(other) == pid and _lives(pid)
+                scene.slots().get(other) == pid and _lives(pid) and not scene.calls(other)
                 for other, pid in before.items() if other != victim
             ),
+            calls=tuple(scene.calls(victim)),
         )  # fmt: skip
         scene.stop()
     return outcome

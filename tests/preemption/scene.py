@@ -36,8 +36,17 @@ cluster:
   minutes: {minutes}
   tick_seconds: 1
   slots: {slots}
+  setup: ['export PATH="{notes}/bin:$PATH"']
   sbatch: {{exclusive: ""}}
 """
+
+COUNTED = """\
+#!/bin/sh
+echo "${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}${{SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}}" \
+    $(basename "$0") >> '{notes}/calls'
+exec {real} "$@"
+"""
+"""Stands before a command of Slurm's and notes which job has called it."""
 
 
 class Scene:
@@ -48,7 +57,11 @@ class Scene:
     ) -> None:
         self.shell, self.name, self.array, self.ranks = shell, name, array, ranks
         self.notes = shell.home / f"{name}-notes"
-        self.notes.mkdir(parents=True)
+        (self.notes / "bin").mkdir(parents=True)
+        for command in ("squeue", "scontrol", "sbatch", "sinfo", "sacct", "scancel"):
+            path = self.notes / "bin" / command
+            path.write_text(COUNTED.format(notes=self.notes, real=f"/usr/bin/{command}"))
+            path.chmod(0o755)
         self._config = shell.home / f"{name}.yaml"
         self._config.write_text(
             CONFIG.format(
@@ -122,6 +135,12 @@ class Scene:
         """When each step of one life of a slot was taken, by all its ranks: Unix times, sorted."""
         return steps_of(self.notes, slot, restarts)
 
+    def calls(self, slot: str) -> list[str]:
+        """The commands of Slurm's that a slot, or its batch script, has called."""
+        path = self.notes / "calls"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line.split()[1] for line in lines if line.split()[0] == slot]
+
     def lives(self) -> list[tuple[str, int]]:
         """The slots that have trained, with their restarts."""
         parts = [path.name.split("-") for path in self.notes.glob("steps-*")]
@@ -132,11 +151,24 @@ class Scene:
         said = re.findall(rf"{pod}-00001-\d+ goes on at (\d+) env", self.shell.logs(self.name))
         return int(said[-1]) if said else 0
 
+    def nodes(self, job: str) -> list[str]:
+        """The nodes on which a job runs."""
+        names = self.shell.cluster.run("squeue", "-h", "-r", "-j", job, "-o", "%N").strip()
+        return self.shell.cluster.run("scontrol", "show", "hostnames", names).split()
+
     def evict(self, slot: str) -> None:
         """Preempt a slot, for a second."""
-        names = self.shell.cluster.run("squeue", "-h", "-r", "-j", slot, "-o", "%N").strip()
-        node = self.shell.cluster.run("scontrol", "show", "hostnames", names).split()[-1]
-        vip = ("-p", "high", "-w", node, "--exclusive", "-o", "/dev/null", "--wrap", "sleep 1")
+        vip = (
+            "-p",
+            "high",
+            "-w",
+            self.nodes(slot)[-1],
+            "--exclusive",
+            "-o",
+            "/dev/null",
+            "--wrap",
+            "sleep 1",
+        )
         self.shell.cluster.run("sbatch", *vip)
 
     def described(self, slot: str) -> str:
@@ -158,6 +190,10 @@ class Scene:
     def coordinators(self, state: str) -> list[str]:
         """Jobs of this run's coordinators in a state of Slurm's, such as ``R``."""
         return self._jobs(":coordinator:", "-t", state)
+
+    def leads(self, job: str) -> bool:
+        """Whether that job is the coordinator that runs, and no other does."""
+        return self.coordinators("R") == [job]
 
     def stop(self) -> None:
         """End the run, and wait for the end of its jobs."""
