@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from hpcpod.records import Owner
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board
-from tests.slots import SlotProcess
+from tests.slots import SlotProcess, gone
 from tests.small_runs import SLOW, create
 
 BESIDE: dict[str, Any] = {**SLOW, "pod": {**SLOW["pod"], "score_beside": True}}
@@ -85,3 +86,14 @@ def test_lanes_of_an_element_that_retires_all_leave_and_others_stay(tmp_path: Pa
     assert lane.end() == 0, lane.log
     other.process.send_signal(signal.SIGTERM)
     assert other.end() == 75, other.log
+
+
+def test_the_training_process_is_there_before_there_is_something_to_do(tmp_path: Path) -> None:
+    folder = create(tmp_path, **SLOW)
+    assert folder.claim(ORDER, Owner("another", "job"))
+    slot = SlotProcess(folder)
+    child = slot.child().pid
+    assert "order" not in slot.status()
+    slot.process.send_signal(signal.SIGTERM)
+    assert slot.end() == 75, slot.log
+    assert gone(child)
