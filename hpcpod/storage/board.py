@@ -8,8 +8,10 @@ which reading starts.
 **What damage costs.** A generation whose bytes are not what was published is read as one
 that changed nothing, and so are its successors up to the next snapshot, since the chain of
 checksums is broken there. That needs no repair in place, hence no lock: it follows from the
-files alone, is the same for every reader, and ends with the next publication, which is a
-snapshot. What the lost generations had merged is still in ``reports/``, and is merged again.
+files alone, and ends with the next snapshot: who finds the damage publishes one, and so does a
+writer that had read the generation before it was damaged, if that is the latest. (If not, its
+deltas are passed over by those who came later, up to the next anchor or somebody's snapshot.)
+What the lost generations had merged is still in ``reports/``, and is merged again.
 Only a board whose every reachable snapshot is damaged can't be read.
 """
 
@@ -115,6 +117,9 @@ class BoardFile:
         previous = seen.seal if seen else _BROKEN
         head = {"generation": number, "writer": writer, "time": time.time()}
         whole = previous == _BROKEN or number < 2 or number % PERIOD == 0
+        # A machine that crashes may tear a generation that others have read: a delta to it would
+        # be passed over by all who come later.
+        whole = whole or self._seal_on_disk(base) != previous
         change: dict[str, Any] = {"snapshot": new} if whole else difference(old, new)
         data = seal({**head, "previous": previous, **change})
         if not self._disk.publish(self.path(number), data):
@@ -287,11 +292,16 @@ class BoardFile:
         return self._disk.size(self.path(number)) == len(_STUB)
 
     def _is_sound(self, number: int) -> bool:
+        return self._seal_on_disk(number) != _BROKEN
+
+    def _seal_on_disk(self, number: int) -> str:
+        """A generation's checksum as its file is now."""
+        data = self._data(number) or b""
         try:
-            self._payload(number, self._data(number) or b"")
+            self._payload(number, data)
         except Corrupt:
-            return False
-        return True
+            return _BROKEN
+        return seal_of(data)
 
 
 _identity: tuple[int, str] = (0, "")

@@ -197,6 +197,17 @@ def test_a_damaged_generation_costs_itself_and_its_chain_only(
     assert rows(run) == rows(fresh), "one that had read the board before the damage agrees"
 
 
+@pytest.mark.parametrize("damaged", [1, 2, 20, 32, 33])
+def test_who_had_read_a_generation_before_it_was_torn_goes_on_for_everyone(
+    run: RunFolder, damaged: int
+) -> None:
+    grow(run, damaged)
+    tear(run.board.path(damaged))
+    grow(run, damaged + 5)  # this one still knows what the torn one said
+    assert rows(RunFolder.open(run.path)) == (damaged + 5, list(range(damaged + 6)))
+    assert rows(run) == rows(RunFolder.open(run.path))
+
+
 def test_readers_of_damage_far_behind_agree_with_those_who_saw_it_whole(run: RunFolder) -> None:
     grow(run, 40)
     flip(run.board.path(36))
