@@ -220,6 +220,7 @@ class Campaign:
             paused = world.folder.requested("drain") is not None
             verb = "tick" if world.jobs() and not paused else "resume"
             self.summary.helped[verb] += 1
+            self._say(f"  no report for {PATIENCE_SECONDS:.0f} s: {verb}; queue: {world.queue()}")
             world.hpcpod(verb, str(world.path), codes=(0, 1, 2))
 
     def _end(self, scene: Scene) -> None:

@@ -267,6 +267,11 @@ class World:
         )
         return sorted(said.split())
 
+    def queue(self) -> str:
+        """What the scheduler has of the run, and why it waits."""
+        said = self.cluster.run("squeue", "-h", "-r", "-o", "%i %T %r", check=False)
+        return ", ".join(said.splitlines())
+
     def elements(self) -> list[str]:
         """Running slots, as the scheduler sees them."""
         return [job for job in self.jobs("-t", "RUNNING") if "_" in job]
