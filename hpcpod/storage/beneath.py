@@ -31,6 +31,8 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _LARGE = 64 * 2**20
 """Bytes above which a checksum is known before anything is kept."""
 _GRANULE = 2**24
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_READ_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 _NO_FILE = {errno.ELOOP, errno.ENXIO, errno.EMLINK}
 """What opening a symbolic link or a socket fails with."""
@@ -93,14 +95,47 @@ def status(root: Path | None, path: Path) -> os.stat_result | None:
         return None
 
 
-def openness(above: Path | int) -> int:
-    """The bits of a mode that leave something no more open to others than the folder it is in.
+def create(root: Path | None, path: Path) -> int:
+    """Create a file that must not exist; its descriptor, to write to.
 
-    Args:
-        above: the folder's descriptor, or the path of what is to be in it.
+    The group may do with it what it may do with the folder it is in, if that is below ``root``,
+    whatever the umask: a member with a stricter one would lock the others out of a run, and what
+    is in a folder of the owner's alone is the owner's alone.
     """
-    folder = os.fstat(above) if isinstance(above, int) else above.parent.stat()
-    return ~(OTHERS_WRITE & ~folder.st_mode)
+    with at(root, path) as (name, folder):
+        closed = _closed(path.parent.stat() if folder is None else os.fstat(folder))
+        descriptor = os.open(name, _CREATE, 0o666 & ~closed, dir_fd=folder)
+        _share(descriptor, folder, 0o060)
+        return descriptor
+
+
+def make_folder(root: Path | None, path: Path) -> None:
+    """Create a folder; as ``create`` does, but right in ``root``, which is the owner's alone,
+    folders may be open."""
+    with at(root, path) as (name, folder):
+        if folder is None:
+            path.mkdir()
+            return
+        os.mkdir(name, 0o777 & ~_closed(os.fstat(folder)), dir_fd=folder)
+        made = os.open(name, _READ_FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            _share(made, folder, 0o070)
+        finally:
+            os.close(made)
+
+
+def _closed(folder: os.stat_result) -> int:
+    """The bits of a mode by which others could write, where they can't write into the folder."""
+    return OTHERS_WRITE & ~folder.st_mode
+
+
+def _share(made: int, folder: int | None, bits: int) -> None:
+    if folder is None:
+        return
+    mode, group = os.fstat(made).st_mode, os.fstat(folder).st_mode & bits
+    if group & ~mode:
+        with contextlib.suppress(PermissionError):  # a filesystem without modes
+            os.fchmod(made, stat.S_IMODE(mode) | group)
 
 
 def _read(root: Path | None, path: Path, most: int | None, sha256: str | None) -> bytes | None:

@@ -37,7 +37,6 @@ Scheme = Literal["link", "directory"]
 TEMPORARY = ".tmp-"
 """How the name of every temporary file starts; nobody reads one, ``prune`` sweeps old ones."""
 
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _READ_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 _T = TypeVar("_T")
@@ -67,9 +66,7 @@ class Disk:
 
     def write_new(self, path: Path, data: bytes, *, durable: bool = True) -> None:
         """Create a file that must not exist, and fill it."""
-        with self._at(path) as (name, folder):
-            mode = 0o666 & beneath.openness(path if folder is None else folder)
-            descriptor = os.open(name, _CREATE, mode, dir_fd=folder)
+        descriptor = beneath.create(self.root, path)
         try:
             rest = memoryview(data)
             while rest:
@@ -109,10 +106,7 @@ class Disk:
 
     def mkdir(self, path: Path) -> None:
         """Create a folder."""
-        with self._at(path) as (name, folder):
-            # In the run folder itself, which is closed, folders may be open.
-            mode = 0o777 if folder is None else 0o777 & beneath.openness(folder)
-            os.mkdir(name, mode, dir_fd=folder)
+        beneath.make_folder(self.root, path)
 
     def close(self, folder: Path) -> None:
         """Let nobody but the owner write into a folder."""

@@ -31,10 +31,11 @@ def file_lock(path: Path, timeout: float) -> Iterator[bool | None]:
     from filelock import FileLock, Timeout
 
     # Without a soft lock in its place: a node that dies with one would block all for ever.
-    lock = FileLock(path, fallback_to_soft=False)
     held: bool | None = False
     try:
-        path.parent.stat()  # filelock would make it, and so bring a deleted run back
+        # filelock would make the folder, and so bring a deleted run back.
+        mode = 0o600 | path.parent.stat().st_mode & 0o060
+        lock = FileLock(path, mode=mode, fallback_to_soft=False)
         lock.acquire(timeout=timeout, poll_interval=0.02)
         held = True
     except Timeout:

@@ -48,7 +48,8 @@ def test_a_group_may_write_what_it_merges_and_nothing_that_is_obeyed(
     assert [mode(path.parent) for path in boards] == [0o2775]
 
 
-def test_what_is_written_later_is_as_open_as_its_folder(run: Path, ann: Person) -> None:
+@pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
+def test_what_is_written_later_is_as_open_as_its_folder(run: Path, ann: Person, umask: int) -> None:
     text = """
 folder = RunFolder.open(sys.argv[1])
 owner = Owner("1_0", "1", "here", 1)
@@ -64,7 +65,7 @@ folder.publish_intent(Intent(0, "a", "slots"))
 with folder.merge_lock(), folder.coordinator_lease():
     pass
 """
-    ann.does(text, str(run), cwd=run.parent)
+    ann.does(text, str(run), cwd=run.parent, umask=umask)
     for path in run.rglob("*"):
         top = path.relative_to(run).parts[0]
         if path.name != "coordinator":  # filelock lets nobody else write a lease
@@ -89,7 +90,7 @@ def test_everybody_looks_and_only_the_owner_acts(
 ) -> None:
     home = run.parent.parent
     for person in (ann, bob, carol):
-        assert person.hpcpod("status", "shared", cwd=home).startswith("shared: waiting")
+        assert person.hpcpod("status", "shared", cwd=home).startswith("shared: ")
         assert "leaderboard" in person.hpcpod("leaderboard", "shared", cwd=home)
     before = sorted(path for path in run.rglob("*"))
     for verb in (["stop"], ["stop", "--drain"], ["resume"]):
