@@ -64,7 +64,7 @@ def _is_status(data: Any) -> bool:
     """Whether this is what a slot shows: texts under some names, numbers under the others, and
     the same once more for what it scores."""
     return isinstance(data, dict) and all(
-        _is_status(value) if name == "scoring"
+        _is_status(value) and "order" in value if name == "scoring"
         else isinstance(value, str if name in _TEXTS else (int, float))
         for name, value in data.items()
     )  # fmt: skip

@@ -176,11 +176,11 @@ def test_a_generation_of_another_form_is_damage(run: RunFolder, payload: Any) ->
 
 
 def test_a_slot_that_shows_something_else_is_not_shown(run: RunFolder) -> None:
-    others: list[Any] = [None, [], {"state": 3}, {"env_steps": "many"}, {"scoring": 3}]
+    others: list[Any] = [None, [], {"state": 3}, {"env_steps": "many"}, {"scoring": 3}, {"scoring": {}}]
     for status in others:
         run.disk.replace(run.path / "slots" / "s.json", seal(status))
         assert run.slots() == {}
-    run.write_slot("s", {"state": "training", "env_steps": 3, "scoring": {"pod": "p"}})
+    run.write_slot("s", {"state": "training", "env_steps": 3, "scoring": {"order": "o"}})
     assert run.slots()["s"]["env_steps"] == 3
 
 
