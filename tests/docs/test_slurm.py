@@ -80,6 +80,16 @@ def test_its_verbs_are_verbs() -> None:
     assert {words[1] for words in session()} | named <= verbs()
 
 
+def test_the_messages_among_its_symptoms_are_said_by_hpcpod() -> None:
+    source = "\n".join(path.read_text() for path in (PAGE.parents[1] / "hpcpod").rglob("*.py"))
+    source = re.sub(r'"\n\s+f?"', "", source)  # one string over several lines
+    rows = re.findall(r"^\| ([^|]*`[^|]*) \|", TEXT.partition("## Symptoms")[2], re.MULTILINE)
+    quoted = [quote for row in rows for quote in re.findall(r"`([^`]+)`", row)]
+    own = [q for q in quoted if not q.startswith(("sbatch refused", "No module", "status"))]
+    assert len(own) >= 5
+    assert [q for q in own if q.removesuffix(" ...").removesuffix(" TOKEN") not in source] == []
+
+
 def test_the_first_run_needs_no_gpu_over_a_site_that_has_them(tmp_path: Path) -> None:
     for name, text in files_of(PAGE).items():
         (tmp_path / name).write_text(text, encoding="utf-8")
