@@ -81,6 +81,9 @@ def test_four_ranks_over_two_nodes_train(backend: str, start: Callable[[Options]
         assert words in text
     best = shell.run("spread").best()
     assert best is not None
+    said = shell.hpcpod("logs", "spread", "p0001", "--rank", "3", "-n", "1000")
+    assert " rank 3 INFO p0001-00001-1: training begins" in said
+    assert " rank 0 " not in said
 
 
 @pytest.mark.parametrize(

@@ -105,11 +105,12 @@ def test_a_preempted_slot_is_counted_and_followed(shell: Shell) -> None:
     launched(shell, "counted", pods=1)
     whole = ("-p", "high", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 300")
     shell.cluster.run("sbatch", *whole)
-    shell.cluster.wait("it to wait", lambda: shell.status("counted")["slots_pending"] == 1, 60)
+    shell.cluster.wait("it to wait", lambda: any("_0" in job for job in shell.jobs("-t", "PD")), 60)
+    assert shell.status("counted")["slots_pending"] == 1
     said = shell.hpcpod("why", "counted", "p0001")
     assert re.search(r"was taken by slot \d+_0 on \S+, which was requeued", said), said
     shell.cluster.run("scancel", "--partition=high")
-    shell.cluster.wait("its return", lambda: shell.status("counted")["requeues"] == 1, 120)
+    shell.cluster.wait("its return", lambda: shell.run("counted").status().requeues == 1, 120)
     shell.cluster.wait("it at work", lambda: "env_steps" in first_slot(shell, "counted"), 60)
     status = shell.status("counted")
     assert [slot["restarts"] for slot in status["slots"].values()] == [1]
