@@ -46,6 +46,9 @@ submits one small job of two tasks, with what a slot would ask for, that tries l
 between two nodes and looks at what a node has. The job is cancelled, and what was written is
 removed, whatever happens. docs/doctor.md has all that it looks at.
 Exit codes: 0 nothing hinders a run, 1 something does.
+Examples:
+  hpcpod doctor my.yaml --set cluster.partition=gpu
+  hpcpod doctor --here --json
 """
 
 MAKERS = ("launch", "render", "validate", "train", "envs")
