@@ -33,6 +33,8 @@ class Observed:
     silence: Mapping[str, float] = field(default_factory=dict)
     """Seconds for which an owner that no scheduler knows has shown nothing, by its slot."""
     intents: tuple[Intent, ...] = ()
+    numbered: int = 0
+    """Numbers below this one are taken, also where an intent can't be read any more."""
     submitted: Mapping[int, str] = field(default_factory=dict)
     """The job that counts for an intent, by the intent's number."""
     leaving: frozenset[str] = frozenset()
@@ -261,7 +263,8 @@ def _coordinator(observed: Observed, new: NewIntent) -> Iterator[Action]:
 
 
 def _new_intents(observed: Observed, token: Callable[[], str]) -> NewIntent:
-    numbers = itertools.count(max((i.number + 1 for i in observed.intents), default=0))
+    readable = max((i.number + 1 for i in observed.intents), default=0)
+    numbers = itertools.count(max(observed.numbered, readable))
     reports, now, target = observed.board.reports, observed.now, observed.bounds.target
 
     def new(kind: Literal["slots", "coordinator"], count: int) -> Intent:

@@ -134,7 +134,8 @@ class Orchestrator:
         # Slots that no scheduler knows: by hand, and those of another driver of a local run.
         here = self._config.cluster.launcher == "local"
         strangers = [o.slot for o in claims.values() if here or o.slot.startswith(BY_HAND)]
-        intents = tuple(folder.intents())
+        # First: the number of an intent that comes meanwhile must not be passed over.
+        numbered, intents = folder.intent_count(), tuple(folder.intents())
         found = {i.number: folder.submission(i.number) for i in intents}
         submitted = {number: job for number, job in found.items() if job is not None}
         cluster = launcher.observe(patience)
@@ -145,6 +146,7 @@ class Orchestrator:
             claims=claims,
             silence={slot: folder.silence(slot) for slot in strangers},
             intents=intents,
+            numbered=numbered,
             submitted=submitted,
             leaving=frozenset(folder.retirees()),
             brakes=self._brakes(board, cluster, intents, submitted),

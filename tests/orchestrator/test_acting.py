@@ -21,6 +21,7 @@ from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.round import Watch
 from hpcpod.records import Intent
+from hpcpod.storage.run_folder import RunFolder
 from tests.pod.rounds import first_birth, onward, train
 from tests.slots import ROOT
 from tests.small_runs import AGENTS, create
@@ -133,6 +134,20 @@ def test_a_coordinator_killed_between_job_and_record_is_made_up_for_by_the_recor
     submission = launcher.submit(folder.intents()[0])
     Orchestrator(folder, launcher).tick()
     assert folder.submission(0) == submission
+    assert len(launcher.observe().jobs) == 2
+
+
+def test_a_torn_intent_does_not_keep_the_next_from_being_submitted(
+    tmp_path: Path, queue: Path
+) -> None:
+    folder = create(tmp_path, "ppo", "dqn")
+    launcher = SleepingLauncher(queue, 2)
+    Orchestrator(folder, launcher).tick()
+    launcher.cancel([view.job for view in launcher.observe().jobs])
+    (folder.path / "intents" / "000000.json").write_bytes(b"torn")
+    folder = RunFolder.open(folder.path)
+    Orchestrator(folder, launcher).tick()
+    assert [intent.number for intent in folder.intents()] == [1]
     assert len(launcher.observe().jobs) == 2
 
 

@@ -59,6 +59,11 @@ def test_with_every_place_taken_nothing_is_submitted() -> None:
     assert planned(observed(jobs, [intent(0, 3)], [0])) == [Merge()]
 
 
+def test_the_number_of_an_intent_that_is_damaged_is_not_taken_again() -> None:
+    damaged = observed([], [intent(0, 3)], [0], numbered=3, on=board(reports=7))
+    assert planned(damaged)[0] == new(3, 3, 7)
+
+
 def test_more_than_an_array_holds_is_split() -> None:
     bounds = Bounds(places=7, pods=(1, 9))
     actions = planned(observed(on=board(9), bounds=bounds, largest=3))
