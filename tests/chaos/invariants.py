@@ -7,12 +7,11 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from hpcpod.records import Board, Checkpoint
 from hpcpod.storage.layout import blob_path
 from tests.chaos.accounting import audit
-from tests.chaos.world import World, parent, words
+from tests.chaos.world import World, parent, variable, words
 
 TRACEBACK = re.compile(
     r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\S.*)$"
@@ -87,19 +86,10 @@ def orphans(world: World) -> list[str]:
         command = words(pid)
         if not any(word.startswith("hpcpod.") for word in command) or pid in by_hand:
             continue
-        job = _variable(pid, "SLURM_JOB_ID")
+        job = variable(pid, "SLURM_JOB_ID")
         if job is not None and (job not in jobs or parent(pid) == 1):
             found.append(f"process {pid} of job {job} is an orphan: {' '.join(command)[:120]}")
     return found
-
-
-def _variable(pid: int, name: str) -> str | None:
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
-    except OSError:
-        return None
-    return next((v[len(name) + 1 :] for v in environment.split("\0") if v.startswith(f"{name}=")),
-                None)  # fmt: skip
 
 
 def of_processes(world: World) -> list[str]:

@@ -45,7 +45,7 @@ def node(state: str) -> Callable[[World, Fault], Hit | None]:
         if not told(world, "scontrol", "update", f"NodeName={name}", f"State={state}",
                     "Reason=chaos"):  # fmt: skip
             return None
-        return Hit(name, lambda: world.resume_nodes())
+        return Hit(name, lambda: world.repair())
 
     return inject
 
@@ -105,6 +105,7 @@ def suspend(world: World, fault: Fault) -> Hit | None:
 
     def go_on() -> None:
         told(world, "scontrol", "resume", hit.what)
+        world.go_on(hit.what)
         held()
 
     return Hit(hit.what, go_on)

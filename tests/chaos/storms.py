@@ -192,7 +192,7 @@ class Campaign:
         self._end_faults(began + STORM_SECONDS)
         world.end_by_hand()
         world.wait("slurmctld", 60.0, world.answers)
-        world.resume_nodes()
+        world.repair()
         before = world.board().reports
         self._go_on(lambda: world.board().reports > before, invariants.LIVELY_SECONDS)
         violations = [*invariants.of_the_run(world), *invariants.of_processes(world)]
@@ -216,7 +216,7 @@ class Campaign:
             if time.monotonic() > end:
                 self._complain([f"no progress within {seconds:.0f} s: {world.status()}"])
                 return
-            world.resume_nodes()
+            world.repair()
             paused = world.folder.requested("drain") is not None
             verb = "tick" if world.jobs() and not paused else "resume"
             self.summary.helped[verb] += 1

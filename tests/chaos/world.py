@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -177,8 +178,9 @@ class World:
         """Whether slurmctld does."""
         return "is UP" in self.cluster.run("scontrol", "ping", check=False)
 
-    def resume_nodes(self) -> None:
-        """Put every node to work that is not; one whose slurmd is away comes back with it."""
+    def repair(self) -> None:
+        """What an administrator does after a storm: nodes that don't work are put to work, and
+        what is suspended goes on, also where a controller that died has forgotten that it is."""
         if not self.controller_up:
             return
         away = self.cluster.run(
@@ -187,6 +189,18 @@ class World:
         for node in away.split():
             with suppress(RuntimeError, subprocess.TimeoutExpired):
                 self.cluster.set_node(node, "resume")
+        for job in self.jobs("-t", "SUSPENDED"):
+            self.cluster.run("scontrol", "resume", job, check=False)
+
+    def go_on(self, element: str) -> None:
+        """SIGCONT to all processes of an array's element."""
+        array, _, task = element.partition("_")
+        for pid in self.cluster.processes():
+            if (array, task) == (
+                variable(pid, "SLURM_ARRAY_JOB_ID"), variable(pid, "SLURM_ARRAY_TASK_ID"),
+            ):  # fmt: skip
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
     @property
     def clocks(self) -> Path:
@@ -313,6 +327,16 @@ def parent(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
         return 0
+
+
+def variable(pid: int, name: str) -> str | None:
+    """A variable of a process's environment; None if it has none, or is gone."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return None
+    found = (v for v in environment.split("\0") if v.startswith(f"{name}="))
+    return next((v.partition("=")[2] for v in found), None)
 
 
 def _runs(command: list[str], module: str) -> bool:
