@@ -176,7 +176,14 @@ def test_a_generation_of_another_form_is_damage(run: RunFolder, payload: Any) ->
 
 
 def test_a_slot_that_shows_something_else_is_not_shown(run: RunFolder) -> None:
-    others: list[Any] = [None, [], {"state": 3}, {"env_steps": "many"}, {"scoring": 3}, {"scoring": {}}]
+    others: list[Any] = [
+        None,
+        [],
+        {"state": 3},
+        {"env_steps": "many"},
+        {"scoring": 3},
+        {"scoring": {}},
+    ]
     for status in others:
         run.disk.replace(run.path / "slots" / "s.json", seal(status))
         assert run.slots() == {}
