@@ -17,7 +17,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,11 +122,16 @@ class SlurmCluster:
         """The names of the nodes."""
         return [f"dgx{number}" for number in range(1, self.options.nodes + 1)]
 
-    def start_daemon(self, name: str, within: Sequence[str] = ()) -> None:
-        """Start ``slurmctld``, or the slurmd of a node by the node's name: it may not be up yet."""
+    def start_daemon(self, name: str, *under: str) -> None:
+        """Start ``slurmctld``, or the slurmd of a node by the node's name: it may not be up yet.
+
+        Args:
+            name: whose.
+            under: the words of a command that runs it.
+        """
         words = ("slurmctld", "-D") if name == CONTROLLER else ("slurmd", "-D", "-N", name)
         self._daemons[name] = subprocess.Popen(
-            [*within, *words],
+            (*under, *words),
             env=self.env(),
             cwd=self.folder,
             stdin=subprocess.DEVNULL,

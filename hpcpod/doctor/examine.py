@@ -6,7 +6,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from hpcpod.doctor.scheduler import ASK_SECONDS, SchedulerFacts, Wanted
 from hpcpod.doctor.space import SpaceFacts
 from hpcpod.errors import StorageError, UserError
 from hpcpod.launchers.slurm import SlurmLauncher, environment
+from hpcpod.lifetime import PYTHON
 from hpcpod.records import Intent
 
 FILES_SECONDS = 120.0
@@ -217,7 +217,7 @@ def _kinds(known: Sequence[str], wanted: str) -> tuple[str, ...]:
 
 def _ask_python(cls: type[T], module: Sequence[str], seconds: float) -> T | str:
     """What a module of ours prints when it is run, or why it does not, in one clause."""
-    answer = ask([sys.executable, "-m", *module], seconds)
+    answer = ask([*PYTHON, "-m", *module], seconds)
     if answer.code is None:
         return answer.err
     try:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hpcpod.doctor.asking import ask
 from hpcpod.doctor.finding import Finding, Verdict
+from hpcpod.lifetime import PYTHON
 from hpcpod.storage.disk import explain
 
 KINDS = ("flock", "fcntl")
@@ -70,7 +71,7 @@ def between_processes(kind: str, path: Path, seconds: float = 20.0) -> str:
 
 
 def _another(kind: str, path: Path, seconds: float) -> str:
-    answer = ask([sys.executable, "-m", "hpcpod.doctor.locks", kind, str(path)], seconds)
+    answer = ask([*PYTHON, "-m", "hpcpod.doctor.locks", kind, str(path)], seconds)
     return answer.out.strip() if answer.ok else f"refused: {answer.err.strip() or 'no answer'}"
 
 

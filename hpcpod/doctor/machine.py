@@ -23,7 +23,7 @@ from hpcpod.codec import encode
 from hpcpod.doctor.asking import ask
 from hpcpod.doctor.finding import Finding, Verdict
 from hpcpod.doctor.space import TOO_LITTLE, mount_of, size
-from hpcpod.lifetime import ending
+from hpcpod.lifetime import PYTHON, ending
 
 TORCH_SECONDS = 180.0
 """For importing torch: from a cold shared filesystem it takes minutes."""
@@ -131,7 +131,7 @@ def _user() -> str:
 
 def _torch() -> Torch:
     began = time.monotonic()
-    answer = ask([sys.executable, "-c", _TORCH], TORCH_SECONDS)
+    answer = ask([*PYTHON, "-c", _TORCH], TORCH_SECONDS)
     seconds = time.monotonic() - began
     if answer.ok:
         version, cuda, gpus = json.loads(answer.out.splitlines()[-1])

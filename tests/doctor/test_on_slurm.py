@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.doctor.diagnoses import Said, doctor
+from tests.slurm.containers import make_image, needed, runtime
 from tests.slurm_cluster import Options, SlurmCluster
 
 pytestmark = pytest.mark.slurm
@@ -146,8 +148,10 @@ def both_are_idle(cluster: SlurmCluster) -> bool:
 def test_a_node_that_does_not_see_the_runs_is_named(home: Path) -> None:
     with SlurmCluster.started(Options(nodes=2, gpus=0)) as cluster:
         cluster.kill_daemon("dgx2")
-        hidden = f'mount -t tmpfs tmpfs {shlex.quote(str(home))} && exec "$@"'
-        cluster.start_daemon("dgx2", ("unshare", "--mount", "sh", "-c", hidden, "sh"))
+        mount = f"mount -t tmpfs tmpfs {shlex.quote(str(home))}"
+        cluster.start_daemon(
+            "dgx2", "unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh"
+        )
         cluster.wait("dgx2 to be back", lambda: both_are_idle(cluster))
         said = on(cluster, home)
     assert said.problems() == [("compute node", "probe's job")]
@@ -170,6 +174,25 @@ def test_without_a_job_only_this_machine_is_looked_at(cluster: SlurmCluster, hom
     assert said.groups() == ["run folder", "scheduler", "two nodes", "this machine"]
     assert said.row("two nodes", "nodes").found == "not tried: --here"
     assert "submitting" not in said.err
+
+
+@pytest.mark.parametrize("name", ["apptainer", "pyxis"])
+def test_with_a_container_its_python_is_looked_at_and_sbatch_outside_of_it(
+    cluster: SlurmCluster, home: Path, name: str
+) -> None:
+    real = name == "apptainer" and shutil.which("apptainer")
+    container = {
+        "runtime": name, "image": str(make_image(home / "image.sqsh")), "python": "/opt/python",
+        "mounts": needed(), "options": ["--userns", "--no-home"] if real else [],
+    }  # fmt: skip
+    setup = [*runtime(name, home / "bin"), "export OMPI_MCA_btl=self,tcp"]
+    site = {"cluster": {"launcher": "slurm", "setup": setup, "container": container}}
+    (home / "site.yaml").write_text(yaml.safe_dump(site))
+    said = doctor(home, "--site", "site.yaml", env=cluster.env())
+    assert said.problems() == []
+    assert "each has one publisher" in said.row("two nodes", "publishing").found
+    assert said.row("compute node", "torch").verdict == "ok"
+    assert said.row("compute node", "sbatch").found == "it takes a slot's script there"
 
 
 def test_inside_a_job_of_two_nodes_its_own_are_tried_whatever_the_folder_s_name(
