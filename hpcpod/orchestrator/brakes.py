@@ -60,8 +60,9 @@ class Brakes:
 
     def _left(self, failures: int, since: float) -> float:
         delay = self.delays[min(failures, len(self.delays) - 1)] if self.delays else 0.0
-        # A clock that was set back must not make the delay longer.
-        return min(max(0.0, delay - since), delay)
+        # By the clock of another node, or one that was set back, it is still to come: for as long
+        # as that is so every tick would wait anew, hours perhaps.
+        return max(0.0, delay - since) if since >= 0 else 0.0
 
 
 def failed_starts(
