@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -124,3 +126,17 @@ def test_a_round_that_the_finals_have_made_void_is_not_trained_to_its_end(tmp_pa
     board = read_board(folder)
     assert (board.phase, board.stop_reason) == ("finished", "minutes")
     assert folder.read_report("p0001-00002-1") is None
+
+
+def test_a_clock_that_is_hours_ahead_does_not_spend_the_run_s_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = create(tmp_path, stop={"minutes": 10, "rounds": None})
+    began = merge(folder, rules_of(folder), at_work=True).began
+    assert began is not None
+    true = time.time
+    monkeypatch.setattr(time, "time", lambda: true() + 3 * 3600)  # this node's
+    assert merge(folder, rules_of(folder)).phase == "running"
+    board = replace(read_board(folder), began=began - 601)  # the disk's own: ten minutes are over
+    publish(folder, lambda _: board)
+    assert merge(folder, rules_of(folder)).stop_reason == "minutes"

@@ -6,6 +6,7 @@ compare-and-swap, so a crash in the middle, or two mergers at once, lose and dou
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import time
@@ -77,7 +78,7 @@ def merge(
     """
 
     def folded(old: Board, reports: list[Report], broken: list[str]) -> Board:
-        now = time.time()
+        now = _now(folder, rules)
         old = begin(old, now) if at_work else old
         gone = {*lost, *broken}
         return fold(old, reports, rules, now=now, lost=gone, stop=stop, size=size)
@@ -86,6 +87,15 @@ def merge(
         board = _merge(folder, folded)
     after_merge(folder, board)
     return board
+
+
+def _now(folder: RunFolder, rules: Rules) -> float:
+    """Unix time in seconds. Where it can end the run, by the clock of the disk, which is the same
+    for all: on a node whose own is hours ahead the first merge would spend ``stop.minutes``."""
+    if rules.config.stop.minutes is not None:
+        with contextlib.suppress(StorageError):  # read-only: nothing can be published either
+            return folder.disk_time()
+    return time.time()
 
 
 def _merge(folder: RunFolder, folded: Callable[[Board, list[Report], list[str]], Board]) -> Board:
