@@ -217,8 +217,10 @@ class Campaign:
                 self._complain([f"no progress within {seconds:.0f} s: {world.status()}"])
                 return
             world.repair()
+            # Without slots the run waits, a minute or more: what it asked for last came to nothing.
+            at_work = any("_" in job for job in world.jobs())
             paused = world.folder.requested("drain") is not None
-            verb = "tick" if world.jobs() and not paused else "resume"
+            verb = "tick" if at_work and not paused else "resume"
             self.summary.helped[verb] += 1
             self._say(f"  no report for {PATIENCE_SECONDS:.0f} s: {verb}; queue: {world.queue()}")
             world.hpcpod(verb, str(world.path), codes=(0, 1, 2))

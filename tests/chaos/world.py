@@ -66,7 +66,7 @@ class Scene:
     steps: int = 6000
     algorithms: str = "{ppo: 1, dqn: 1}"
     agents: str = f"{{ppo: {PPO}, dqn: {DQN}}}"
-    stop: str = "{rounds: 40, finalists: 2, confirm_episodes: 8}"
+    stop: str = "{rounds: 40, minutes: 60, finalists: 2, confirm_episodes: 8}"
     ends: str = "rounds"
     """The reason for which it must end."""
 
@@ -74,12 +74,12 @@ class Scene:
 SCENES = (
     Scene(
         "target", algorithms="{ppo: 1}", agents=f"{{ppo: {SLOW}}}", ends="target",
-        stop="{target: 250, confirm_episodes: 16, alpha: 0.2}",
+        stop="{target: 250, minutes: 60, confirm_episodes: 16, alpha: 0.2}",
     ),
     Scene("rounds"),
     Scene(
         "ranks", pods=2, slots=2, ranks=2, algorithms="{ppo: 1}", agents=f"{{ppo: {PPO}}}",
-        stop="{rounds: 60, finalists: 1, confirm_episodes: 8}",
+        stop="{rounds: 60, minutes: 60, finalists: 1, confirm_episodes: 8}",
     ),
 )  # fmt: skip
 
