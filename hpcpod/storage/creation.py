@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -49,10 +50,11 @@ def create_folder(
     aside = path.parent / (_ASIDE + unique())
     try:
         disk.make_folder(path.parent)
-        _sweep(disk, path.parent)
+        _sweep(path.parent)
         _check_free(path)
         with explained("create the run folder", path):
             disk.mkdir(aside)
+            disk.root = aside
             for name in (*SHARED, *CLOSED):
                 disk.mkdir(aside / name)
             for folder in (aside, *(aside / name for name in CLOSED)):
@@ -98,12 +100,15 @@ def _check_free(path: Path) -> None:
         raise RunExists(f"there is a run, or something else, at {path} already")
 
 
-def _sweep(disk: Disk, parent: Path) -> None:
-    """Remove what a creation that was killed has left here."""
+def _sweep(parent: Path) -> None:
+    """Remove what a creation of ours that was killed has left here."""
     for path in parent.glob(_ASIDE + "*"):
-        with contextlib.suppress(OSError, StorageError):
-            if path.stat().st_mtime < time.time() - _FORGOTTEN_SECONDS:
-                disk.discard(path)
+        with contextlib.suppress(OSError):
+            found = path.lstat()
+            old = found.st_mtime < time.time() - _FORGOTTEN_SECONDS
+            if old and found.st_uid == os.geteuid():
+                # Others may put links into it meanwhile: this follows none.
+                shutil.rmtree(path)
 
 
 def _is_empty_folder(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -188,6 +189,23 @@ def test_a_run_in_the_place_of_another_is_not_obeyed(run: Path, ann: Person, bob
     assert "code of user 65522's own (env.id: tests.faulty_envs:Slow)" in said
     said = ann.run(ann.python, "-m", "hpcpod.orchestrator", str(run), cwd=run.parent, code=2)
     assert "belongs to user 65522" in said
+
+
+def test_what_another_has_left_beside_runs_is_not_swept(
+    runs: Path, ann: Person, bob: Person
+) -> None:
+    ann.does("Path('own').mkdir(); Path('own/x').touch(); Path('.tmp-run-mine').mkdir()", cwd=runs)
+    text = """
+Path(".tmp-run-his").mkdir()
+Path(".tmp-run-his/link").symlink_to(Path("own").absolute())
+Path(".tmp-run-link").symlink_to(Path("own").absolute())
+"""
+    bob.does(text, cwd=runs)
+    for name in ("mine", "his", "link"):
+        os.utime(runs / f".tmp-run-{name}", (0, 0), follow_symlinks=False)
+    ann.does(CREATE, str(runs), "new", cwd=runs)
+    assert (runs / "own" / "x").exists()
+    assert sorted(path.name for path in runs.glob(".tmp-*")) == [".tmp-run-his", ".tmp-run-link"]
 
 
 @pytest.mark.slow
