@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import shutil
 import sys
 import tempfile
@@ -33,6 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
     scenes = tuple(s for s in SCENES if options.scene in (None, s.name))
     told = read(options.replay) if options.replay is not None else None
     options.log.write_text("")
+    # Whoever looks on meets all the damage there is: that is no news here.
+    logging.getLogger("hpcpod").setLevel(logging.ERROR)
     # Not below a long path: sockets have names too.
     with tempfile.TemporaryDirectory(prefix="hpcpod-chaos-", dir="/tmp") as home:
         Path(home).chmod(0o755)
