@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from collections.abc import Iterator
 
 from hpcpod.records import Board, Checkpoint
@@ -94,12 +93,15 @@ def orphans(world: World) -> list[str]:
 
 def of_processes(world: World) -> list[str]:
     """No process is left of what was killed, and never more slots than are wanted."""
-    world.wait("orphans to end", ORPHAN_SECONDS, lambda: not orphans(world))
-    violations = orphans(world)
+    world.wait("those to end that must", ORPHAN_SECONDS, lambda: not _too_many(world))
+    return _too_many(world)
+
+
+def _too_many(world: World) -> list[str]:
     slots = [job for job in world.jobs() if "_" in job]
-    if len(slots) > world.scene.slots:
-        violations.append(f"{len(slots)} slots, {world.scene.slots} are wanted: {slots}")
-    return violations
+    if len(slots) <= world.scene.slots:
+        return orphans(world)
+    return [*orphans(world), f"{len(slots)} slots, {world.scene.slots} are wanted: {slots}"]
 
 
 def of_the_end(world: World, board: Board) -> list[str]:
@@ -140,18 +142,3 @@ def _lost_best(world: World, board: Board) -> list[str]:
     if sound and about["checkpoint"] not in {sound[0], *tolerated}:
         return [f"best.h5 is {about['checkpoint'][:12]}, the best that is whole {sound[0][:12]}"]
     return []
-
-
-def lively(world: World, reports: int) -> bool:
-    """Whether the run goes on: a report more than there were, or its end."""
-
-    def on() -> bool:
-        board = world.board()
-        return board.phase == "finished" or board.reports > reports
-
-    return world.wait("progress", LIVELY_SECONDS, on)
-
-
-def now() -> float:
-    """Seconds, for durations."""
-    return time.monotonic()

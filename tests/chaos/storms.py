@@ -124,25 +124,28 @@ class Campaign:
         began = time.monotonic()
         try:
             for number, scene in enumerate(itertools.cycle(scenes)):
-                self._disturb(scene, number, faults)
-                if self.summary.injected >= faults:
+                goes_on = self._disturb(scene, number, faults)
+                if not goes_on or self.summary.injected >= faults:
                     break
         finally:
             self.summary.seconds = time.monotonic() - began
         return self.summary
 
-    def _disturb(self, scene: Scene, number: int, faults: int) -> None:
+    def _disturb(self, scene: Scene, number: int, faults: int) -> bool:
+        """One run, from its launch to its end; whether there are storms left for another."""
         world, summary = self._world, self.summary
         world.launch(scene, f"{scene.name}-{number}", summary.seed + number)
         self._say(f"run {number}: {scene.name}")
         world.wait("a report", 120.0, lambda: world.board().reports > 0)
+        storm: list[Fault] | None = []
         while summary.injected < faults and world.board().phase != "finished":
             storm = next(self._storms, None)
-            if storm is None:
+            if storm is None:  # of a replayed log
                 break
             self._storm(storm)
             self._calm()
         self._end(scene)
+        return storm is not None
 
     def _storm(self, faults: list[Fault]) -> None:
         """Every fault at its moment, and its end at its own."""
