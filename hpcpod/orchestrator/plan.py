@@ -117,6 +117,9 @@ class Retire:
     why: str
 
 
+LAUNCH_FAILED = "launch failed requeued held"
+"""Why Slurm holds a job that a broken node could not start: for ever, if nobody does anything."""
+
 NewIntent = Callable[[Literal["slots", "coordinator"], int], Intent]
 
 Action = Merge | Record | Submit | Pause | Cancel | Throttle | Release | Retire
@@ -124,6 +127,19 @@ Action = Merge | Record | Submit | Pause | Cancel | Throttle | Release | Retire
 
 def plan(observed: Observed, token: Callable[[], str]) -> list[Action]:
     """What to do now. Pure but for ``token``, which names a new intent."""
+    stuck = [job for job in observed.cluster.jobs if _launch_failed(job)]
+    jobs = tuple(job for job in observed.cluster.jobs if not _launch_failed(job))
+    observed = replace(observed, cluster=replace(observed.cluster, jobs=jobs))
+    return [*_cancel(stuck, "a node could not start them, and Slurm holds them"),
+            *_planned(observed, token)]  # fmt: skip
+
+
+def _launch_failed(job: JobView) -> bool:
+    return job.state == "pending" and job.reason.replace("_", " ").lower() == LAUNCH_FAILED
+
+
+def _planned(observed: Observed, token: Callable[[], str]) -> list[Action]:
+    """The plan for all jobs that may still come to something."""
     jobs = observed.cluster.jobs
     slots = [job for job in jobs if job.kind == "slots"]
     waiting = [job for job in jobs if job.state == "pending"]

@@ -182,6 +182,21 @@ def test_requeued_slots_are_released() -> None:
     assert actions == [Release(("job0_1",)), Merge()]
 
 
+def test_what_a_broken_node_could_not_start_is_replaced() -> None:
+    """Slurm holds it, and it would count as waiting: a run without a coordinator for ever."""
+    held = "launch failed requeued held"
+    jobs = [coordinator(1, "pending"), job(0), job(0, 1, "pending"), job(0, 2)]
+    jobs[0], jobs[2] = (
+        replace(jobs[0], reason=held),
+        replace(jobs[2], reason=held.replace(" ", "_")),
+    )
+    intents = [intent(0, 3), intent(1, kind="coordinator")]
+    cancel, submit, slots, merge = planned(observed(jobs, intents, [0, 1], coordinated=True))
+    assert isinstance(cancel, Cancel) and cancel.jobs == ("job1_0", "job0_1")
+    assert isinstance(submit, Submit) and submit.intent.kind == "coordinator"
+    assert slots == new(3, 1) and merge == Merge()
+
+
 def test_a_backlog_of_one() -> None:
     waits = observed([job(0, 0, "pending")], [intent(0, 1)], [0])
     assert planned(waits) == [Merge()]
