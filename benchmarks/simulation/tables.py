@@ -43,6 +43,7 @@ def render(rows: Sequence[Row]) -> str:
                 ("to so many slots", lambda r: r.outcome.bound.seconds / HOUR, ",.0f", ""),
                 ("trained", lambda r: r.outcome.ledger.trained / HOUR, ",.0f", ""),
                 ("of the bound", lambda r: 100 * r.outcome.used, ".1f", " %"),
+                ("held, of the bound", _held, ".1f", " %"),
                 ("rounds", lambda r: float(r.outcome.reports), ",.0f", ""),
                 ("GPU free to training, median", lambda r: r.outcome.delay(50), ",.0f", " s"),
                 ("p95", lambda r: r.outcome.delay(95), ",.0f", " s"),
@@ -70,6 +71,10 @@ def render(rows: Sequence[Row]) -> str:
         "\n".join(paused),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _held(row: Row) -> float:
+    return 100 * row.outcome.allocated / max(row.outcome.bound.seconds, 1.0)
 
 
 def _wasted(row: Row) -> float:
