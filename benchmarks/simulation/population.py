@@ -124,7 +124,11 @@ class Population:
 
     @property
     def board(self) -> Board:
-        """The board as a merge at this moment would leave it."""
+        """The board as a merge at this moment would leave it.
+
+        For as long as nothing happens: the next one has the same mapping of pods, for a copy of
+        thousands at each tick would take longer than the plan.
+        """
         states = self._board.pods
         assert isinstance(states, dict)
         for name in self._changed:
@@ -205,6 +209,7 @@ class Population:
             self._turn(seat, "waiting")
             self._waiting.append(seat)
             return
+        # A GPU that was idle before second 0 says nothing of how soon one is found.
         if seat.doing == "starting" and seat.element.free_since >= 0:
             self.delays.append(self.loop.now - seat.element.free_since)
         self._turn(seat, "training", pod)

@@ -94,8 +94,6 @@ class Scheduler:
         self.loop, self.site, self.tenant = loop, site, tenant
         self.grid: Grid[Element] = Grid(trace.nodes, trace.gpus)
         self.elements = Elements(self)
-        self.busy = 0.0
-        """GPU-seconds of other users since second 0."""
         self.watch: Callable[[], None] = lambda: None
         """Called after each change of who has which GPU."""
         self.queue: list[Other] = []
@@ -167,12 +165,10 @@ class Scheduler:
             self.changed()
 
     def _release(self, other: Other) -> None:
-        now = self.loop.now
-        self.busy += len(other.places) * max(0.0, now - max(other.began, 0.0))
         del self.running[other]
         for node, _ in other.places:
             self._residents[node].pop(other, None)
-        self.grid.give_back(other.places, now)
+        self.grid.give_back(other.places, self.loop.now)
 
     def _lose(self, outage: Outage) -> None:
         """A node is drained, or fails: then its jobs are requeued, and go on where they were."""
