@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -91,15 +92,17 @@ def _table(
     lines = [["preemption", "way", *(name for name, _, _, _ in columns)]]
     lines.append(["---"] * len(lines[0]))
     for (mode, way), rows in groups.items():
-        cells = [_range(map(number, rows), form) + unit for _, number, form, unit in columns]
+        cells = [_cell(map(number, rows), form, unit) for _, number, form, unit in columns]
         lines.append([mode.upper(), way, *cells])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _range(values: Iterable[float], form: str) -> str:
-    """``12 [10, 14]``: the mean, and the lowest and the highest, if there are several."""
-    values = list(values)
+def _cell(values: Iterable[float], form: str, unit: str) -> str:
+    """``12 [10, 14] s``: the mean, and the lowest and the highest, if there are several."""
+    values = [value for value in values if not math.isnan(value)]
+    if not values:
+        return "none"
     mean = format(statistics.fmean(values), form)
     if len(values) == 1:
-        return mean
-    return f"{mean} [{format(min(values), form)}, {format(max(values), form)}]"
+        return mean + unit
+    return f"{mean} [{format(min(values), form)}, {format(max(values), form)}]{unit}"

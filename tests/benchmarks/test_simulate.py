@@ -219,7 +219,7 @@ def test_the_tables_by_hand() -> None:
     assert "| CANCEL | hpcpod | 200 | 100 | 80 | 80.0 % | 80.1 % | 7 | 20 s | 29 s |" in told
     assert "| CANCEL | hpcpod | 4 | 0.08 % | 1 | 2 | 0 | 0 |" in told
     assert "| CANCEL | hpcpod | 60.0 | 0.0 | 0.0 | 0.0 | 0.0 | 0 |" in told
-    assert "| CANCEL | array | 200 | 100 | 0 | 0.0 % | 0.0 % | 0 | nan s | nan s |" in told
+    assert "| CANCEL | array | 200 | 100 | 0 | 0.0 % | 0.0 % | 0 | none | none |" in told
     assert told.endswith("cancel, array, seed 2: paused: it was refused")
     both = render([Row(1, "cancel", "array", outcome), Row(2, "cancel", "array", paused)])
     assert "| 40 [0, 80] | 40.0 [0.0, 80.0] % | 40.0 [0.0, 80.1] % |" in both
