@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import time
 from collections.abc import Sequence
@@ -49,6 +50,9 @@ SCALE = "scale"
 
 REFUSALS = "refusals"
 """What the scheduler has refused since it last took something: ``Refusals``, as JSON."""
+
+SOON_SECONDS = 300.0
+"""The coordinator's pauses grow no longer than this while a slot has less time left."""
 
 PRUNE_SECONDS = 600.0
 """Between two sweeps for checkpoints that nothing needs any more."""
@@ -107,7 +111,7 @@ class Orchestrator:
         self.drained = observed.draining and not slots
         idle = all(isinstance(action, Merge) for action in actions)
         jobs = {(job.job, str(job.state)) for job in observed.cluster.jobs}
-        self.quiet = idle and self._before == jobs
+        self.quiet = idle and self._before == jobs and not _some_come_back(observed)
         self._before = jobs
         self._prune()
         self._control = self._folder.control_changed()
@@ -265,6 +269,12 @@ class Orchestrator:
         if time.monotonic() - self._pruned > PRUNE_SECONDS:
             self._pruned = time.monotonic()
             self._folder.prune(needed_blobs(self._folder), DUST_SECONDS)
+
+
+def _some_come_back(observed: Observed) -> bool:
+    """Whether slots reach their time limit soon: then they wait to be let back."""
+    lefts = [job.left for job in observed.cluster.jobs if job.left is not None]
+    return min(lefts, default=math.inf) < SOON_SECONDS
 
 
 def _has_reported_since(observed: Observed) -> bool:
