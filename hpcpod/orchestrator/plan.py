@@ -12,12 +12,15 @@ from hpcpod.launchers.base import ClusterView, JobView
 from hpcpod.orchestrator.brakes import Brakes
 from hpcpod.orchestrator.sizing import Bounds, Chooser, Fit, fit
 from hpcpod.records import Board, Intent, Owner
+from hpcpod.storage.slots import element
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.prospects import asleep
 
 COORDINATORS = 30
 """Coordinators submitted within ``COORDINATOR_SECONDS``, after which no more are for a while."""
 COORDINATOR_SECONDS = 600.0
+THROTTLED = "JobArrayTaskLimit"
+"""The scheduler's reason for elements that their array's throttle holds back."""
 
 
 @dataclass(frozen=True)
@@ -146,11 +149,7 @@ def _planned(observed: Observed, token: Callable[[], str]) -> list[Action]:
     if observed.board.phase == "finished":
         successors = [job for job in waiting if job.kind == "coordinator"]
         return [Merge(), *_cancel([*slots, *successors], "the run has ended")]
-    gone = tuple(
-        order
-        for order, owner in observed.claims.items()
-        if not alive(owner, observed.cluster, observed.silence)
-    )
+    gone = _given_up(observed)
     if observed.draining:
         return [Merge(gone), *_cancel(waiting, "the run is draining")]
     doubles = _doubles(observed, slots)
@@ -170,6 +169,17 @@ def _planned(observed: Observed, token: Callable[[], str]) -> list[Action]:
         Merge(gone, size),
         *_pause(observed, slots, fitting.missing),
     ]
+
+
+def _given_up(observed: Observed) -> tuple[str, ...]:
+    """Orders whose slots are gone, or come back nobody knows when: while a throttle of ours holds
+    one back, those that run would leave what it had in hand alone."""
+    held = {job.slot for job in observed.cluster.jobs if job.reason == THROTTLED}
+    return tuple(
+        order
+        for order, owner in observed.claims.items()
+        if element(owner.slot) in held or not alive(owner, observed.cluster, observed.silence)
+    )
 
 
 def _wanted(observed: Observed) -> tuple[int | None, int]:
