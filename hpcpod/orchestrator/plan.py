@@ -231,7 +231,8 @@ def _submissions(
             announced.append(intent)
     missing = _braked(observed, slots, missing)
     for intent in announced:
-        if intent.count <= missing:
+        # One that is larger than an array may be was announced when nobody could say so.
+        if intent.count <= min(missing, observed.largest or missing):
             yield Submit(intent)
             missing -= intent.count
     while missing > 0:

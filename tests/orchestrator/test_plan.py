@@ -81,6 +81,12 @@ def test_an_unrecorded_intent_that_is_not_in_the_queue_is_submitted_itself() -> 
     assert planned(observed([], [unwanted], on=board(0))) == [Merge()]
 
 
+def test_an_announced_intent_that_no_array_can_hold_is_passed_over() -> None:
+    bounds = Bounds(places=3, pods=(1, 4))
+    what = observed([], [intent(0, 3)], bounds=bounds, largest=2)
+    assert planned(what) == [new(1, 2), new(2, 1), Merge()]
+
+
 def test_the_slots_of_a_duplicate_submission_are_cancelled_and_do_not_count() -> None:
     winners = [job(0, i) for i in range(3)]
     doubles = [job(0, i, submission="late") for i in range(3)]
