@@ -98,12 +98,17 @@ class Orchestrator:
             self._folder.withdraw(REFUSED)
         board = observed.board
         actions = plan(observed, lambda: secrets.token_hex(8))
+        refused = False
         for action in actions:
+            array = isinstance(action, Submit) and action.intent.kind == "slots"
+            if refused and array:
+                continue  # what is split over several arrays is refused once
             try:
                 board = self._act(action, self._launcher) or board
             except LaunchError as error:
                 if strict:
                     raise
+                refused = refused or array
                 log.warning("%s; it is seen to at a later tick", error)
         if board.phase == "finished" != observed.board.phase:
             return self.tick(strict=strict)  # what still waits in the queue is ended

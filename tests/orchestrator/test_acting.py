@@ -14,9 +14,10 @@ from subprocess import PIPE
 
 import pytest
 
-from hpcpod.launchers.base import ClusterView, JobView
+from hpcpod.errors import LaunchError
+from hpcpod.launchers.base import ClusterView, JobView, Limits
 from hpcpod.orchestrator import tick
-from hpcpod.orchestrator.tick import Orchestrator, needed_blobs
+from hpcpod.orchestrator.tick import Orchestrator, needed_blobs, refusals_of
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.round import Watch
@@ -167,6 +168,24 @@ def test_slots_that_die_at_once_are_replaced_a_few_times_and_then_the_run_is_pau
     ticking.tick()
     assert ticking.drained
     assert launcher.observe().jobs == ()
+
+
+class RefusingLauncher(SleepingLauncher):
+    """A scheduler of small arrays that takes nothing now."""
+
+    def submit(self, intent: Intent) -> str:
+        raise LaunchError("sbatch refused: Socket timed out")
+
+    def observe(self, patience: float | None = None) -> ClusterView:
+        return ClusterView(limits=Limits(max_array_size=1))
+
+
+def test_a_request_that_is_split_is_refused_once_a_tick(tmp_path: Path, queue: Path) -> None:
+    folder = create(tmp_path, population={"pods": {"min": 1, "max": 12}})
+    Orchestrator(folder, RefusingLauncher(queue, 12)).tick()
+    assert refusals_of(folder).count == 1
+    assert len(folder.intents()) == 1
+    assert folder.requested("drain") is None
 
 
 def test_pruning_keeps_what_boards_and_unfinished_rounds_need(
