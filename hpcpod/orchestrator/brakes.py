@@ -76,10 +76,10 @@ def failed_starts(
         fruitful: numbers of those of which a slot has saved something.
         present: numbers of those that still have a slot in the queue.
     """
-    count = 0
+    gone: set[float] = set()  # what was split over several arrays at one time counts once
     for intent in reversed(intents):
         if intent.number in fruitful or intent.reports != reports:
             break
         if intent.number not in present:
-            count += 1
-    return count
+            gone.add(intent.time)
+    return len(gone)

@@ -322,10 +322,12 @@ def test_ten_refusals_or_three_failed_starts_pause_the_run() -> None:
 
 
 def test_a_failed_start_is_a_submission_that_is_gone_and_brought_nothing() -> None:
-    made = [intent(n, reports=5) for n in range(4)]
+    made = [intent(n, reports=5, time=60.0 * n) for n in range(4)]
     none: frozenset[int] = frozenset()
     assert failed_starts(made, 5, none, none) == 4
     assert failed_starts(made, 6, none, none) == 0  # a report has come since
     assert failed_starts(made, 5, frozenset({1}), none) == 2
     assert failed_starts(made, 5, none, frozenset({3})) == 3
     assert failed_starts([], 0, none, none) == 0
+    split = [replace(each, time=60.0) for each in made[1:]]  # by MaxArraySize
+    assert failed_starts([made[0], *split], 5, none, none) == 2
