@@ -203,12 +203,13 @@ class Orchestrator:
         ]
         tokens = {job.token for job in cluster.jobs}
         present = frozenset(intent.number for intent in made if intent.token in tokens)
-        useful: set[int] = set()
-        if len(present) < len(made):  # else nothing has ended, and nobody needs to look
-            useful = self._fruitful(made, submitted)
+        failed = failed_starts(made, board.reports, frozenset(), present)
+        if failed:  # else nobody needs to look into thousands of files
+            useful = frozenset(self._fruitful(made, submitted))
+            failed = failed_starts(made, board.reports, useful, present)
         return Brakes(
             refusals=refusals_of(self._folder),
-            failed_starts=failed_starts(made, board.reports, frozenset(useful), present),
+            failed_starts=failed,
             last_start=made[-1].time if made else 0.0,
             delays=() if here else DELAYS,
         )

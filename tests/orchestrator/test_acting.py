@@ -23,6 +23,7 @@ from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.round import Watch
 from hpcpod.records import Intent
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.slots import Life
 from tests.pod.rounds import first_birth, onward, train
 from tests.slots import ROOT
 from tests.small_runs import AGENTS, create
@@ -168,6 +169,24 @@ def test_slots_that_die_at_once_are_replaced_a_few_times_and_then_the_run_is_pau
     ticking.tick()
     assert ticking.drained
     assert launcher.observe().jobs == ()
+
+
+def test_slots_that_have_ended_are_not_looked_into_once_a_report_has_come_since(
+    tmp_path: Path, queue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, launcher = create(tmp_path), SleepingLauncher(queue, 1)
+    looked: list[RunFolder] = []
+
+    def lives(self: RunFolder) -> dict[str, Life]:
+        looked.append(self)
+        return {}
+
+    monkeypatch.setattr(RunFolder, "lives", lives)
+    for number, reports in enumerate((7, 0)):  # of none that are on the board
+        folder.publish_intent(Intent(number, f"t{number}", "slots", reports=reports))
+        folder.record_submission(number, f"ended{number}")
+        brakes = Orchestrator(folder, launcher).observe(launcher).brakes
+        assert (len(looked), brakes.failed_starts) == (number, number)
 
 
 class RefusingLauncher(SleepingLauncher):
