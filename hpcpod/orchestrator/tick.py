@@ -93,6 +93,8 @@ class Orchestrator:
         """
         if self._launcher is None:
             return merge(self._folder, self._rules)
+        # First: what is asked meanwhile is seen to next, and a tick that fails is not asked for.
+        self._control = self._folder.control_changed()
         observed = self.observe(self._launcher)
         if observed.refused and _has_reported_since(observed):  # who still refuses says so again
             self._folder.withdraw(REFUSED)
@@ -119,7 +121,6 @@ class Orchestrator:
         self.quiet = idle and self._before == jobs and not _some_come_back(observed)
         self._before = jobs
         self._prune()
-        self._control = self._folder.control_changed()
         return board
 
     def asked(self) -> bool:

@@ -17,7 +17,7 @@ import pytest
 from hpcpod.errors import LaunchError
 from hpcpod.launchers.base import ClusterView, JobView, Limits
 from hpcpod.orchestrator import tick
-from hpcpod.orchestrator.tick import Orchestrator, needed_blobs, refusals_of
+from hpcpod.orchestrator.tick import SCALE, Orchestrator, needed_blobs, refusals_of
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.round import Watch
@@ -187,6 +187,33 @@ def test_slots_that_have_ended_are_not_looked_into_once_a_report_has_come_since(
         folder.record_submission(number, f"ended{number}")
         brakes = Orchestrator(folder, launcher).observe(launcher).brakes
         assert (len(looked), brakes.failed_starts) == (number, number)
+
+
+class AskedMeanwhile(SleepingLauncher):
+    """A scheduler while whose answer is waited for somebody asks something of the run."""
+
+    folder: RunFolder
+    answers = True
+
+    def observe(self, patience: float | None = None) -> ClusterView:
+        if not self.answers:
+            raise LaunchError("squeue failed")
+        self.folder.replace_request(SCALE, {"slots": 1})
+        return super().observe(patience)
+
+
+def test_what_is_asked_during_a_tick_is_seen_and_a_failed_tick_is_not_asked_for_again(
+    tmp_path: Path, queue: Path
+) -> None:
+    launcher = AskedMeanwhile(queue, 1)
+    launcher.folder = create(tmp_path)
+    ticking = Orchestrator(launcher.folder, launcher)
+    ticking.tick()
+    assert ticking.asked()
+    launcher.answers = False
+    with pytest.raises(LaunchError):
+        ticking.tick()
+    assert not ticking.asked()
 
 
 class RefusingLauncher(SleepingLauncher):
