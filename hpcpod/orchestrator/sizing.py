@@ -100,7 +100,7 @@ def fit(
     arrays: dict[str, list[JobView]] = {}
     for job in waiting:
         arrays.setdefault(job.submission, []).append(job)
-    for array, elements in sorted(arrays.items()):
+    for array, elements in sorted(arrays.items(), key=_age):
         allowed = min(len(elements), spare)
         spare -= allowed
         limit = 0 if allowed == len(elements) else kept[array] + allowed
@@ -115,6 +115,12 @@ def fit(
         retire=tuple(job for job, at_once in going if at_once),
         retire_later=tuple(job for job, at_once in going if not at_once),
     )
+
+
+def _age(array: tuple[str, list[JobView]]) -> tuple[int, str]:
+    """Orders arrays by age: the priority of the oldest has grown most."""
+    number = array[0]
+    return len(number), number
 
 
 class Chooser:

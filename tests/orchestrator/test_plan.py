@@ -186,6 +186,12 @@ def test_an_array_of_which_nothing_may_run_is_cancelled_for_no_throttle_is_zero(
     assert Cancel(("job1_0", "job1_1"), "no more than 2 are wanted now") in planned(what)
 
 
+def test_of_two_arrays_that_wait_the_older_one_stays() -> None:
+    jobs = [job(n, i, "pending", number) for n, number in enumerate(("99", "100")) for i in (0, 1)]
+    what = replace(six(2), cluster=ClusterView(tuple(jobs)), claims={}, submitted={})
+    assert Cancel(("100_0", "100_1"), "no more than 2 are wanted now") in planned(what)
+
+
 def test_who_has_been_told_to_leave_is_not_told_again_and_does_not_count() -> None:
     what = replace(six(4), leaving=frozenset({"job0_0", "job0_2"}))
     assert not [a for a in planned(what) if isinstance(a, Retire)]
