@@ -123,7 +123,8 @@ class LocalLauncher:
             tuple(
                 JobView(slot, slot, "slots", "running", process.token, "", process.token)
                 for slot, process in self._processes.items()
-            )
+            ),
+            room=max(0, self.most - len(self._processes)),
         )
 
     def cancel(self, jobs: Sequence[str]) -> None:

@@ -170,21 +170,21 @@ class Orchestrator:
     def bounds(self, launcher: Launcher, cluster: ClusterView) -> Bounds:
         """What the configuration, the launcher and the user say of the number of slots."""
         config = self._config
-        lanes = config.resources.pods_per_gpu
         pods = config.population.pods
         places = launcher.places
         local = config.cluster.launcher == "local"
-        # A machine has no more than it has.
-        here = launcher.most if isinstance(launcher, LocalLauncher) else places
+        lanes = 1 if local else config.resources.pods_per_gpu
+        # A machine has no more than it has, and what is to leave has its part until it is gone.
+        here = launcher.most if isinstance(launcher, LocalLauncher) else None
         return Bounds(
             places=places,
-            least=-(-pods.min // lanes),
-            most=here if local else -(-pods.max // lanes),
+            least=min(-(-pods.min // lanes), places),
+            most=(here or places) if local else -(-pods.max // lanes),
             pods=(pods.min, pods.max),
-            lanes=1 if local else lanes,
+            lanes=lanes,
             scale=scale_of(self._folder),
             scheduled=scheduled(config.cluster.schedule, datetime.now().astimezone()),
-            waiting=config.cluster.waiting,
+            waiting=config.cluster.waiting if here is None else 0,
             room=cluster.room,
         )
 

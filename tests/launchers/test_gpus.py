@@ -15,6 +15,8 @@ from hpcpod.errors import LaunchError
 from hpcpod.launchers.gpus import visible_gpus
 from hpcpod.launchers.local import LocalLauncher
 from hpcpod.orchestrator.driving import drive_here
+from hpcpod.orchestrator.plan import Submit, plan
+from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.records import Intent
 from hpcpod.results import Run
 from hpcpod.storage.run_folder import RunFolder
@@ -107,6 +109,27 @@ def test_every_slot_has_gpus_of_its_own_and_a_dead_one_s_are_given_to_the_next(
     assert [job.slot for job in launcher.observe().jobs] == ["local-0-1"]
     launcher.submit(Intent(1, "t1", "slots", 1))
     assert devices()["local-1-0"][1] == "7,3"
+
+
+def test_a_slot_that_is_to_leave_has_its_gpus_until_it_is_gone(
+    launcher: LocalLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
+    (config,) = tmp_path.glob("**/config.json")
+    folder = RunFolder.open(config.parent)
+    launcher.submit(Intent(0, "t0", "slots", 2))
+    process, _ = devices()["local-0-0"]
+    process.suspend()
+    folder.retire("local-0-0", "now", "a person asked")
+
+    def asked_for() -> int:
+        actions = plan(Orchestrator(folder, launcher).observe(launcher), lambda: "new")
+        return sum(a.intent.count for a in actions if isinstance(a, Submit))
+
+    assert asked_for() == 0  # it would have no GPU, and so see all of them
+    process.kill()
+    process.wait(60)
+    assert asked_for() == 1
 
 
 def test_slots_share_a_gpu_once_each_has_one(
