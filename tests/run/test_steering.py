@@ -86,6 +86,12 @@ def test_a_finished_run_is_not_steered(
         assert said == f"hpcpod: looked-at is finished: there is nothing to {verb[0]}\n"
 
 
+def test_where_fewer_slots_fit_than_pods_min_as_few_may_be_asked_for(tmp_path: Path) -> None:
+    pods: dict[str, Any] = {"population": {"pods": {"min": 4, "max": 4}}}
+    run = Run(create(tmp_path, cluster={"slots": 1}, **pods))
+    assert (run.target().least, run.target().slots) == (1, 1)
+
+
 def test_a_run_here_is_paused_scaled_and_gone_on_with_from_python(tmp_path: Path) -> None:
     most = min(2, len(os.sched_getaffinity(0)))
     config = mapping("ppo", "dqn", **SLOW, stop={"rounds": 100}, cluster={"slots": 1})
