@@ -9,6 +9,7 @@ from typing import Literal
 
 from hpcpod.launchers.admission import alive
 from hpcpod.launchers.base import ClusterView, JobView
+from hpcpod.launchers.reasons import explain
 from hpcpod.orchestrator.brakes import Brakes
 from hpcpod.orchestrator.sizing import Bounds, Chooser, Fit, fit
 from hpcpod.records import Board, Intent, Owner
@@ -172,9 +173,11 @@ def _planned(observed: Observed, token: Callable[[], str]) -> list[Action]:
 
 
 def _given_up(observed: Observed) -> tuple[str, ...]:
-    """Orders whose slots are gone, or come back nobody knows when: while a throttle of ours holds
-    one back, those that run would leave what it had in hand alone."""
-    held = {job.slot for job in observed.cluster.jobs if job.reason == THROTTLED}
+    """Orders whose slots are gone, or come back nobody knows when: while a throttle of ours, or the
+    scheduler, holds one back, those that run would leave what it had in hand alone."""
+    jobs = observed.cluster.jobs
+    reasons = {r for r in {job.reason for job in jobs} if r == THROTTLED or explain(r).hopeless}
+    held = {job.slot for job in jobs if job.reason in reasons}
     return tuple(
         order
         for order, owner in observed.claims.items()
