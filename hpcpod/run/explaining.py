@@ -176,7 +176,10 @@ def _submissions(facts: Facts) -> Iterator[str]:
         yield f"{_last(brakes.failed_starts)} ended without any progress; {logs}"
         for job, life in sorted(facts.ended.items())[:3]:
             yield f"slot {job} ended {_how(life)}"
-    if brakes.wait(now) > 0:
+    if brakes.pause():
+        if facts.seen.drain is None:
+            yield f"no more are made until a person has looked: `hpcpod resume {facts.run}` goes on"
+    elif brakes.wait(now) > 0:
         yield f"the next one is made in {duration(brakes.wait(now))} at the earliest"
 
 

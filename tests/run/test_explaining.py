@@ -200,6 +200,9 @@ def test_a_braked_run_says_when_it_tries_again() -> None:
     assert "the scheduler refused the last 2 submissions: invalid partition" in said
     assert "the last submission ended without any progress" in said
     assert "the next one is made in 14 min at the earliest" in said
+    given_up = run(seen(), brakes=Brakes(Refusals(10, NOW, "invalid partition")))
+    assert "no more are made until a person has looked: `hpcpod resume" in given_up
+    assert "the next one is made" not in given_up
 
 
 def test_hopeless_reasons_say_so_and_more_slots_than_work_are_explained() -> None:
