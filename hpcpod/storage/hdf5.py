@@ -59,7 +59,7 @@ class Image:
 
     def _dataset(self, group: h5py.Group, name: str) -> h5py.Dataset:
         dataset = self._at(group, name)
-        if not isinstance(dataset, h5py.Dataset) or dataset.shape is None:
+        if not isinstance(dataset, h5py.Dataset):
             raise NotOurs(f"'{name}' is no array")
         created = dataset.id.get_create_plist()
         if created.get_nfilters():
@@ -68,6 +68,9 @@ class Image:
             raise NotOurs("an array in it does not lie in one piece")
         if created.get_external_count():
             raise NotOurs("it has data in another file")
+        # Not before: to tell how large a virtual array is, the library opens whatever it names.
+        if dataset.shape is None:
+            raise NotOurs(f"'{name}' is no array")
         # Several names may stand for the same bytes, and each gets a copy.
         self._given += dataset.nbytes
         if self._given > self._size:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -148,6 +151,29 @@ def test_what_a_blob_says_of_itself_is_a_mapping(meta: str) -> None:
         file.create_dataset("meta", data=np.bytes_(meta + " "), track_times=False)
     with pytest.raises(Corrupt, match="is not a blob"):
         decode_blob(image.getvalue(), "x")
+
+
+def test_a_file_that_a_virtual_array_names_is_not_opened(tmp_path: Path) -> None:
+    """A pipe without a writer: whoever opened it would wait for ever."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def fill(file: h5py.File, group: h5py.Group) -> None:
+        layout = h5py.VirtualLayout((4,), "f4", maxshape=(None,))
+        source = h5py.VirtualSource(str(pipe), "x", (4,), "f4", maxshape=(None,))
+        layout[: h5py.h5s.UNLIMITED] = source[: h5py.h5s.UNLIMITED]
+        group.create_virtual_dataset("x", layout)
+
+    # In a process of its own: inside of HDF5's library no signal and no timeout is heard.
+    bomb = tmp_path / "bomb.h5"
+    bomb.write_bytes(written(fill, libver="latest"))
+    program = (
+        "import sys; from pathlib import Path; from hpcpod.storage.blobs import read_blob_file;"
+        " read_blob_file(Path(sys.argv[1]))"
+    )
+    command = [sys.executable, "-c", program, str(bomb)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "does not lie in one piece" in said.stderr
 
 
 def test_a_type_that_can_t_be_read_again_is_not_written() -> None:
