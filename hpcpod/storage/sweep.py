@@ -16,7 +16,9 @@ def sweep(disk: Disk, root: Path, keep: frozenset[str], before: float) -> int:
     Safe beside writers: one whose temporary file is swept while it is stopped writes it anew.
     """
     removed = 0
-    for folder, folders, files in os.walk(root):
+    # The owner may have a folder of the run on another disk; deeper down no link is followed.
+    linked = [path for path in root.glob("*") if path.is_symlink() and path.is_dir()]
+    for folder, folders, files in (found for top in (root, *linked) for found in os.walk(top)):
         temporary = [name for name in folders if name.startswith(TEMPORARY)]
         folders[:] = [name for name in folders if not name.startswith(TEMPORARY)]
         dust = temporary + [name for name in files if name.startswith(TEMPORARY)]

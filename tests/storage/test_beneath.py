@@ -111,6 +111,9 @@ def test_the_owner_may_have_the_blobs_on_another_disk(run: RunFolder, tmp_path: 
     (run.path / "blobs").symlink_to(elsewhere)
     sha256 = run.blobs.put({"x": np.arange(3)}, {})
     assert run.blobs.get(sha256)[0]["x"].tolist() == [0, 1, 2]
+    other = run.blobs.put({"x": np.arange(4)}, {})
+    assert run.prune([other], -1.0) == 1
+    assert (run.blobs.has(sha256), run.blobs.has(other)) == (False, True)
 
 
 def test_a_file_that_is_too_long_to_be_meant_takes_no_memory(run: RunFolder) -> None:
