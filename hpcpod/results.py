@@ -257,10 +257,16 @@ def runs_home() -> Path:
     return Path(os.environ.get("HPCPOD_RUNS", "runs"))
 
 
+def runs_here() -> list[Path]:
+    """The folders of all runs under ``runs/``, by name; not those that are being made, nor the
+    doctor's."""
+    return sorted(path.parent for path in runs_home().glob("[!.]*/config.json"))
+
+
 def only_run() -> Run | None:
     """The run under ``runs/``, if there is just one."""
-    found = sorted(runs_home().glob("*/config.json"))
-    return open_run(found[0].parent) if len(found) == 1 else None
+    found = runs_here()
+    return open_run(found[0]) if len(found) == 1 else None
 
 
 def open_run(path: str | Path) -> Run:

@@ -199,9 +199,17 @@ def test_looking_at_no_run_is_a_sentence(home: Path, capsys: pytest.CaptureFixtu
 def test_status_without_a_run_lists_all(
     finished_run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    doctor = finished_run.with_name(".tmp-doctor-1")
+    doctor.mkdir()
+    (doctor / "config.json").write_text("{}")
     monkeypatch.setenv("HPCPOD_RUNS", str(finished_run.parent))
-    assert main(["status"]) == 0
-    assert finished_run.name in capsys.readouterr().out
+    try:
+        assert main(["status"]) == 0
+        said = capsys.readouterr()
+        assert finished_run.name in said.out
+        assert said.err == ""
+    finally:
+        shutil.rmtree(doctor)
 
 
 def test_a_finished_run_is_not_resumed(

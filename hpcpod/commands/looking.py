@@ -13,7 +13,7 @@ from hpcpod.errors import HpcpodError, UserError
 from hpcpod.launchers.local import tail
 from hpcpod.lifetime import REQUEUE
 from hpcpod.records import Board, encode
-from hpcpod.results import ENDED, Run, open_run, runs_home
+from hpcpod.results import ENDED, Run, open_run, runs_here, runs_home
 from hpcpod.run.logs import PodLogs
 from hpcpod.run.status import Status
 from hpcpod.run.words import times
@@ -24,8 +24,7 @@ def status(options: Namespace) -> int:
     from hpcpod.display import headline, progress_lines, queue_line
 
     if options.run is None:
-        found = sorted(path.parent for path in runs_home().glob("*/config.json"))
-        statuses = [status for path in found for status in _readable(path)]
+        statuses = [status for path in runs_here() for status in _readable(path)]
         if options.json:
             say_json([encode(status) for status in statuses])
         else:
