@@ -42,15 +42,24 @@ def over_site(
     """
     named = _named(data)
     if site is not None:
-        path = Path(site).expanduser()
+        path = expanded(site)
     elif named is not None:
-        path = (folder or Path()) / Path(named).expanduser()
+        path = (folder or Path()) / expanded(named)
     else:
         return dict(data)
     merged = _over(_sections(path)[1], data)
     if isinstance(merged["cluster"], dict):
         merged["cluster"]["site"] = str(path)
     return merged
+
+
+def expanded(path: str | Path) -> Path:
+    """A path with a home folder in the place of its ``~``; of somebody unknown it stays, and names
+    nothing that is there."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
 
 
 def read_site(path: Path) -> SiteConfig:

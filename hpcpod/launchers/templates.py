@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import hpcpod
+from hpcpod.config.site import expanded
 from hpcpod.errors import UserError
 from hpcpod.plugins import suggest
 
@@ -29,7 +30,7 @@ def template_folder(name_or_path: str) -> Path:
         # In an installed wheel the folder is in the package, in a checkout beside it.
         candidates = [package / "slurm_templates", package.parent / "slurm_templates"]
     else:
-        candidates = [Path(name_or_path).expanduser()]
+        candidates = [expanded(name_or_path)]
     for folder in candidates:
         if folder.is_dir():
             return folder

@@ -10,7 +10,7 @@ from hpcpod.cli import main
 from hpcpod.config.loading import load_file
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.site import read_site
-from hpcpod.errors import ConfigError
+from hpcpod.errors import ConfigError, UserError
 from hpcpod.launchers.templates import template_folder
 from hpcpod.preparing import read_config, site_for
 from tests.command_line import refusal
@@ -112,6 +112,15 @@ def test_what_is_wrong_with_a_site_is_said_by_its_own_name(
 def test_a_site_that_is_not_there_suggests_its_neighbour(run: Path) -> None:
     with pytest.raises(ConfigError, match=r"did you mean 'site\.yaml'"):
         load_file(run, (), run.with_name("sites.yaml"))
+
+
+def test_somebody_unknown_has_no_home(run: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no such file"):
+        load_file(run, (), "~nobody-of-this-name/site.yaml")
+    with pytest.raises(ConfigError, match="there is no such file"):
+        load_file(run, ["cluster.site=~nobody-of-this-name/site.yaml"])
+    with pytest.raises(UserError, match="there is no folder ~nobody-of-this-name"):
+        template_folder("~nobody-of-this-name/templates")
 
 
 def test_every_site_that_comes_along_is_one() -> None:
