@@ -19,6 +19,9 @@ from hpcpod.storage.sealed import seal, unseal, unsealed
 LANE = "+"
 """Stands between the name of an array's element and the number of one of its slots."""
 
+_MOST = 2**53
+"""No number that a slot shows is as large; somebody else may have written what is reckoned with."""
+
 When = Literal["now", "round"]
 """When a slot is to retire: at once, with a checkpoint, or after the round in hand."""
 
@@ -66,6 +69,7 @@ def _is_status(data: Any) -> bool:
     return isinstance(data, dict) and all(
         _is_status(value) and "order" in value if name == "scoring"
         else isinstance(value, str if name in _TEXTS else (int, float))
+        and not (isinstance(value, int) and abs(value) >= _MOST)
         for name, value in data.items()
     )  # fmt: skip
 
@@ -151,9 +155,11 @@ class Slots:
     def _read_life(self, path: Path) -> Life | None:
         try:
             data = self._disk.read(path)
-            return None if data is None else unsealed(Life, data, path)
+            life = None if data is None else unsealed(Life, data, path)
         except Corrupt:
             return None
+        numbers = () if life is None else (life.seconds, life.gpus, life.cpus)
+        return life if all(0 <= number < _MOST for number in numbers) else None
 
     def _status(self, slot: str) -> Path:
         return self._root / "slots" / (plain(slot) + ".json")

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+import pytest
+
+from hpcpod.records import encode
+from hpcpod.storage.layout import sharded
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.sealed import seal
 from hpcpod.storage.slots import Begun, Life
 
 LIFE = Life(3, 1, False, 61.5, 0.5, 4, 1.7e9, {"p1-00001-1": Begun("p1", 1, 512)})
@@ -49,3 +55,18 @@ def test_lives_are_kept_by_slot_and_a_torn_one_is_passed_over(run: RunFolder) ->
     assert run.life("7_3") is None
     assert list(run.lives()) == ["7_4+1"]
     assert run.quarantined() == []
+
+
+@pytest.mark.parametrize("number", [math.inf, math.nan, -1.0, 1e300])
+@pytest.mark.parametrize("name", ["seconds", "gpus"])
+def test_numbers_that_no_life_has_are_not_reckoned_with(
+    run: RunFolder, name: str, number: float
+) -> None:
+    path = sharded(run.path / "lives", "7_3", ".json")
+    run.disk.replace(path, seal({**encode(LIFE), name: number}))
+    assert run.lives() == {}
+
+
+def test_a_whole_number_that_is_no_float_is_not_shown(run: RunFolder) -> None:
+    run.write_slot("7_3", {"state": "training", "order": "o-1", "env_steps": 10**400})
+    assert run.slots() == {}
