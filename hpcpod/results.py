@@ -245,6 +245,8 @@ class Run:
             check_writable(to)
             done = export_best(self.folder, board, to.absolute())
         if done is None:
+            if board.entries:
+                raise UserError(f"{self.name} has no policy: all that led it are damaged or gone")
             raise UserError(f"{self.name} has no policy yet: no round was reported")
         return to or self.path / "best.h5"
 

@@ -192,7 +192,8 @@ def _all_logs(run: Run, name: str, options: Namespace) -> int:
     folder = run.path / "logs"
     files = _logs(folder, name)
     if not files:
-        raise UserError(f"no log in {folder} has '{name}' in its name")
+        none = f"no log in {folder} has '{name}' in its name" if name else f"no log in {folder} yet"
+        raise UserError(none)
     places = {path: path.stat().st_size for path in files}
     for path in files:
         say(f"==> {path}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from argparse import Namespace
 
@@ -83,8 +84,12 @@ def scale(options: Namespace) -> int:
     before = run.target()
     if word is None:
         now = run.status(ask_scheduler=True)
-        wanted = "unknown here" if before.slots is None else before.slots
-        say(f"{run.name}: {wanted} slots at once, {before.why}; {slots_words(now)}")
+        wanted = (
+            f"how many slots are wanted can't be told here ({before.why})"
+            if before.slots is None
+            else f"{before.slots} slots at once, {before.why}"
+        )
+        say(f"{run.name}: {wanted}; {slots_words(now)}")
         return 0
     if not _is_amount(word):
         raise UserError(
@@ -105,7 +110,7 @@ AUTO = "auto"
 
 
 def _is_amount(word: str) -> bool:
-    return word == AUTO or (word.isdecimal() and int(word) > 0)
+    return word == AUTO or re.fullmatch(r"0*[1-9][0-9]{0,8}", word) is not None
 
 
 def tick(options: Namespace) -> int:

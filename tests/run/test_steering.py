@@ -54,6 +54,7 @@ def test_scaling_says_what_was_and_will_be(run: Run, capsys: pytest.CaptureFixtu
         ("0", "expected a number of slots, at least 1, or auto, got '0'; `hpcpod pause"),
         ("-2", "expected a number of slots, at least 1, or auto, got '-2'"),
         ("many", "expected a number of slots, at least 1, or auto, got 'many'"),
+        ("9" * 5000, "expected a number of slots, at least 1, or auto, got '999"),
     ],
 )
 def test_a_number_of_slots_that_cannot_be_is_a_sentence(
@@ -134,6 +135,7 @@ def test_why_of_what_is_not_there_is_a_sentence(
     assert "small has no pod p0099; it has p0001 to p0005" in refusal(
         capsys, "why", "small", "p0099"
     )
+    assert refusal(capsys, "logs", "small").endswith("small/logs yet\n")
     assert main(["why", "p0002"]) == 0  # of the only run there is
     assert "round 1 waits for a slot" in capsys.readouterr().out
     create(home / "runs" / "another")

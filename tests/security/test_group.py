@@ -98,6 +98,8 @@ def test_everybody_looks_and_only_the_owner_acts(
         said = bob.hpcpod(*verb, "shared", cwd=home, code=2)
         assert "belongs to user 65521, and only user 65521 submits, steers, retires" in said
         assert len(said.splitlines()) == 1
+    said = bob.hpcpod("scale", "shared", cwd=home)
+    assert said.startswith("shared: how many slots are wanted can't be told here (the run at ")
     said = bob.run(bob.python, "-m", "hpcpod.orchestrator", str(run), cwd=home, code=2)
     assert "belongs to user 65521" in said
     said = bob.hpcpod("export", "shared", cwd=home, code=2)
