@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 import shutil
@@ -141,7 +140,7 @@ def _quota(mount: Mount | None) -> tuple[Quota | None, str]:
     if mount is None:
         return None, ""
     if mount.type == "lustre" and shutil.which("lfs"):
-        words, names = ["lfs", "quota", "-q", "-u", getpass.getuser(), mount.point], [mount.point]
+        words, names = ["lfs", "quota", "-q", "-u", str(os.getuid()), mount.point], [mount.point]
     elif shutil.which("quota"):
         words, names = ["quota", "-wp"], [mount.source, mount.point]
     else:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpcpod.doctor import space
 from hpcpod.doctor.finding import Finding
 from hpcpod.doctor.space import Mount, Quota, SpaceFacts, judge, measure_space, mount_of, read_quota
 
@@ -82,6 +83,19 @@ def test_a_quota_is_read_from_the_row_of_its_filesystem(
     text: str, name: str, quota: Quota | None
 ) -> None:
     assert read_quota(text, [name]) == quota
+
+
+def test_a_quota_is_asked_for_by_the_user_s_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many compute nodes know no name for it."""
+    command = tmp_path / "lfs"
+    command.write_text('#!/bin/sh\n[ "$4" = "$(id -u)" ] && echo /scratch 1 0 2 - 3 0 4 -\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    lustre = Mount("/scratch", "lustre", "srv:/work", "rw,flock")
+    monkeypatch.setattr(space, "mount_of", lambda text, path: lustre)
+    assert measure_space(tmp_path).quota == Quota(1024, 2048, 3, 4)
 
 
 @given(st.text(), st.text())
