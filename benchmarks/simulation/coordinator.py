@@ -7,6 +7,7 @@ write and read it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,7 @@ from hpcpod.orchestrator.plan import (
     plan,
 )
 from hpcpod.orchestrator.sizing import Bounds
+from hpcpod.orchestrator.tick import SOON_SECONDS
 from hpcpod.records import Intent
 from simulation.population import Population
 from simulation.scheduler import Scheduler
@@ -88,11 +90,17 @@ class Coordinator:
             acting = partial(self._act_all, actions)
             self._loop.at(self._loop.now + self._scheduler.site.latency, acting)
             jobs = {(job.job, job.state) for job in observed.cluster.jobs}
-            quiet = jobs == self._before and all(isinstance(each, Merge) for each in actions)
+            idle = all(isinstance(action, Merge) for action in actions)
+            quiet = idle and jobs == self._before and self._next_end() >= SOON_SECONDS
             self._before = jobs
         interval = self._wanted.interval
         self._pause = min(1.5 * self._pause, QUIET * interval) if quiet else interval
         self._loop.at(self._loop.now + self._pause, self.tick)
+
+    def _next_end(self) -> float:
+        """Seconds until the first of the running slots comes to its time limit."""
+        started = [seat.element.started for seat in self._population.seats.values()]
+        return min(started, default=math.inf) + self._wanted.limit - self._loop.now
 
     def observe(self) -> Observed:
         """What ``Orchestrator.observe`` would return now.

@@ -144,6 +144,14 @@ def test_the_coordinator_has_it_start_at_once() -> None:
     assert outcome.reports == 4
 
 
+def test_the_coordinator_is_awake_when_slots_reach_their_time_limit() -> None:
+    # Nothing has happened for half an hour, so it looks each 100 s; with 300 s left, each 20 again.
+    # Told at 1,910, gone at 1,915, the slot is let back at a tick within 20 s, and takes 10.
+    outcome = run(trace(1, 1, 1990.0), SURE, SLOT, replace(ONE, limit=2000.0))
+    assert outcome.ticks < 50
+    assert len(outcome.delays) == 2 and outcome.delays[1] <= 20.0 + 10.0
+
+
 def test_where_preemption_cancels_only_the_coordinator_asks_again() -> None:
     assert one("array", "cancel").ledger.trained == 240
     again = one("hpcpod", "cancel")
