@@ -62,7 +62,9 @@ KINDS: Mapping[str, Kind] = {
     "second coordinator": Kind(2, (2.0, 8.0)),
     "ticks": Kind(2),
     "looks": Kind(3),
-    "drain": Kind(1, (1.0, 4.0)),
+    "drain": Kind(0.7, (1.0, 4.0)),
+    "pause": Kind(0.7, (1.0, 4.0)),
+    "scale": Kind(2, (1.0, 6.0)),
 }  # fmt: skip
 
 OVERSLEEP, OVERSLEPT_SECONDS = "stop coordinator beyond its lease", 100.0

@@ -1,8 +1,9 @@
-"""Faults of people: a second coordinator, many ticks at once, looks at a bad moment, a pause."""
+"""Faults of people: a second coordinator, many ticks at once, looks at a bad moment, pauses."""
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 
 from tests.chaos import processes
 from tests.chaos.faults import Fault
@@ -50,24 +51,39 @@ def oversleep(world: World, fault: Fault) -> Hit | None:
 def ticks(world: World, fault: Fault) -> Hit | None:
     """Three people tick at once."""
     for _ in range(3):
-        world.start_by_hand("hpcpod", "tick", str(world.path))
+        _type(world, "tick")
     return Hit("three ticks")
 
 
 def looks(world: World, fault: Fault) -> Hit | None:
     """Somebody looks."""
     verb, *options = fault.choice(LOOKS)
-    world.start_by_hand("hpcpod", verb, str(world.path), *options)
+    _type(world, verb, *options)
     return Hit(verb)
 
 
-def drain(world: World, fault: Fault) -> Hit | None:
-    """Somebody has the run pause, and go on."""
+def pause(*verb: str) -> Callable[[World, Fault], Hit | None]:
+    """Somebody has the run pause by this verb, and go on."""
+
+    def inject(world: World, fault: Fault) -> Hit | None:
+        if world.disk.read_only:
+            return None
+        name, *options = verb
+        _type(world, name, *options)
+        return Hit(name, lambda: _type(world, "resume"))
+
+    return inject
+
+
+def scale(world: World, fault: Fault) -> Hit | None:
+    """Somebody wants fewer slots, and then as many as there were."""
     if world.disk.read_only:
         return None
-    world.start_by_hand("hpcpod", "stop", "--drain", str(world.path))
+    slots = world.scene.slots
+    fewer = 1 + fault.pick % (slots - 1)
+    _type(world, "scale", str(fewer))
+    return Hit(f"{fewer} slots", lambda: _type(world, "scale", str(slots)))
 
-    def resume() -> None:
-        world.start_by_hand("hpcpod", "resume", str(world.path))
 
-    return Hit("a pause", resume)
+def _type(world: World, verb: str, *options: str) -> None:
+    world.start_by_hand("hpcpod", verb, str(world.path), *options)

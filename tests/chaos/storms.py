@@ -56,7 +56,9 @@ INJECTIONS: Mapping[str, Injection] = {
     "second coordinator": people.second_coordinator,
     "ticks": people.ticks,
     "looks": people.looks,
-    "drain": people.drain,
+    "drain": people.pause("stop", "--drain"),
+    "pause": people.pause("pause"),
+    "scale": people.scale,
     OVERSLEEP: people.oversleep,
 }
 assert INJECTIONS.keys() == {*KINDS, OVERSLEEP}

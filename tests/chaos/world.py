@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -180,9 +181,14 @@ class World:
 
     def repair(self) -> None:
         """What an administrator does after a storm: nodes that don't work are put to work, and
-        what is suspended goes on, also where a controller that died has forgotten that it is."""
+        what is suspended goes on, also where a controller that died has forgotten that it is.
+
+        One that dies while it starts a job calls that running for ever after, for all that anybody
+        sees: until a slurmd registers again, which by itself it does after half an hour.
+        """
         if not self.controller_up:
             return
+        self.cluster.run("scontrol", "reconfigure", check=False)
         away = self.cluster.run(
             "sinfo", "-h", "-N", "-p", "low", "-t", "down,drain,fail", "-o", "%N", check=False
         )
@@ -276,10 +282,11 @@ class World:
 
     def jobs(self, *options: str) -> list[str]:
         """Elements and jobs of the run in the queue, by their names, sorted."""
-        said = self.cluster.run(
-            "squeue", "-h", "-r", "-p", "low", "-o", "%i", *options, check=False
-        )
-        return sorted(said.split())
+        said = self.cluster.run("squeue", "-h", "-r", "-o", "%i %j", *options, check=False)
+        jobs = (line.split(" ", 1) for line in said.splitlines())
+        # Not an earlier run's: a controller that is killed may forget that a job was cancelled.
+        ours = re.compile(re.escape(self.path.name) + "(-coordinator-.*)?")
+        return sorted(job for job, name in jobs if ours.fullmatch(name))
 
     def queue(self) -> str:
         """What the scheduler has of the run, and why it waits."""
