@@ -213,6 +213,7 @@ class Campaign:
     def _go_on(self, true: Callable[[], bool], seconds: float) -> None:
         """Wait until something is true of the run, or it has ended; help it where it needs that."""
         world, end = self._world, time.monotonic() + seconds
+        reports = world.board().reports
 
         def reached() -> bool:
             return world.board().phase == "finished" or true()
@@ -221,6 +222,9 @@ class Campaign:
             if time.monotonic() > end:
                 self._complain([f"no progress within {seconds:.0f} s: {world.status()}"])
                 return
+            before, reports = reports, world.board().reports
+            if reports != before:
+                continue
             world.repair()
             # Without slots the run waits, a minute or more: what it asked for last came to nothing.
             at_work = any("_" in job for job in world.jobs())
