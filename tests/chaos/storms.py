@@ -220,7 +220,7 @@ class Campaign:
 
         while not world.wait("progress", PATIENCE_SECONDS, reached):
             if time.monotonic() > end:
-                self._complain([f"no progress within {seconds:.0f} s: {world.status()}"])
+                self._complain([f"no progress within {seconds:.0f} s; queue: {world.queue()}"])
                 return
             before, reports = reports, world.board().reports
             if reports != before:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -304,11 +303,6 @@ class World:
         ours = {pid for pid, command in found.items() if _runs(command, module)}
         # The watcher of a process is its child, and has its words.
         return sorted(pid for pid in ours if parent(pid) not in ours)
-
-    def status(self) -> dict[str, object]:
-        """What ``status --json`` says."""
-        status: dict[str, object] = json.loads(self.hpcpod("status", str(self.path), "--json"))
-        return status
 
     def wait(self, what: str, seconds: float, true: Callable[[], bool]) -> bool:
         """Poll until ``true()`` says so; False when it took longer."""
