@@ -111,7 +111,8 @@ def read_config(path: Path) -> tuple[bytes, Ownership]:
             if found is None:
                 raise _not_found(path)
             data, config = found
-            return data, Ownership(path, config.st_uid, _loose(path, os.fstat(folder), config))
+            loose = _loose(path, os.fstat(folder), config)
+            return data, Ownership(path, _owner(path, config.st_uid), loose)
         finally:
             os.close(folder)
 
@@ -137,15 +138,30 @@ def _loose(path: Path, folder: os.stat_result, config: os.stat_result) -> str:
     return named if named and _keeps_modes(path) else ""
 
 
+def _owner(path: Path, uid: int) -> int:
+    """Who the user of a file is. All that this process makes may have another number than its
+    user's: a server that squashes root, or knows nobody by name, shows ``nobody``."""
+    if uid == os.geteuid():
+        return uid
+    made = _made_in(path)
+    return os.geteuid() if made is not None and made.st_uid == uid else uid
+
+
 def _keeps_modes(path: Path) -> bool:
     """Whether a mode means anything on this filesystem: some show one and the same for all."""
-    probe = path / f".tmp-mode-{os.urandom(8).hex()}"
+    made = _made_in(path)
+    return made is None or stat.S_IMODE(made.st_mode) & 0o077 == 0
+
+
+def _made_in(path: Path) -> os.stat_result | None:
+    """What a file is that this process makes in a folder, for itself; None if it can't."""
+    probe = path / f".tmp-probe-{os.urandom(8).hex()}"
     try:
         descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError:
-        return True
+        return None
     try:
-        return stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077 == 0
+        return os.fstat(descriptor)
     finally:
         os.close(descriptor)
         probe.unlink()

@@ -52,6 +52,20 @@ def test_a_relative_path_stays_the_same_place(
     assert RunFolder.open(tmp_path / "runs" / "a").requested("stop") == {}
 
 
+def test_a_server_that_shows_another_number_for_all_of_a_user_s_takes_no_run_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As NFS does that squashes root, or knows no names: here it is the user's own that differs."""
+    RunFolder.create(tmp_path / "run", {})
+    monkeypatch.setattr(os, "geteuid", lambda: 65521)
+    run = RunFolder.open(tmp_path / "run")
+    assert (run.owner.mine, run.owner.trusted) == (True, True)
+    run.request("stop")
+    assert not list(run.path.glob(".tmp-*"))
+    (run.path / "config.json").chmod(0o664)
+    assert not RunFolder.open(run.path).owner.trusted
+
+
 def test_a_run_is_created_once(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", {"seed": 1})
     for _ in range(2):
