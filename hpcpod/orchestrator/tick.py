@@ -25,6 +25,7 @@ from hpcpod.orchestrator.plan import (
     Observed,
     Pause,
     Record,
+    Release,
     Retire,
     Submit,
     Throttle,
@@ -100,18 +101,7 @@ class Orchestrator:
             self._folder.withdraw(REFUSED)
         board = observed.board
         actions = plan(observed, lambda: secrets.token_hex(8))
-        refused = False
-        for action in actions:
-            array = isinstance(action, Submit) and action.intent.kind == "slots"
-            if refused and array:
-                continue  # what is split over several arrays is refused once
-            try:
-                board = self._act(action, self._launcher) or board
-            except LaunchError as error:
-                if strict:
-                    raise
-                refused = refused or array
-                log.warning("%s; it is seen to at a later tick", error)
+        board = self._carry_out(actions, self._launcher, board, strict)
         if board.phase == "finished" != observed.board.phase:
             return self.tick(strict=strict)  # what still waits in the queue is ended
         slots = [job for job in observed.cluster.jobs if job.kind == "slots"]
@@ -121,6 +111,28 @@ class Orchestrator:
         self.quiet = idle and self._before == jobs and not _some_come_back(observed)
         self._before = jobs
         self._prune()
+        return board
+
+    def _carry_out(
+        self, actions: Sequence[Action], launcher: Launcher, board: Board, strict: bool
+    ) -> Board:
+        """Act; the board after it, by default this one."""
+        refused = beaten = False
+        for action in actions:
+            try:
+                if not isinstance(action, Submit):
+                    board = self._act(action, launcher) or board
+                elif action.intent.kind == "coordinator":
+                    beaten = not self._submit(action, launcher) or beaten
+                # What is split over several arrays is refused once. And where another coordinator
+                # was faster, this plan is for a queue that is no more.
+                elif not (refused or beaten):
+                    beaten = not self._submit(action, launcher)
+            except LaunchError as error:
+                if strict:
+                    raise
+                refused = refused or (isinstance(action, Submit) and action.intent.kind == "slots")
+                log.warning("%s; it is seen to at a later tick", error)
         return board
 
     def asked(self) -> bool:
@@ -242,13 +254,11 @@ class Orchestrator:
             launcher.cancel(action.jobs)
         elif isinstance(action, Retire):
             self._retire(action, launcher)
-        elif isinstance(action, Submit):
-            self._submit(action, launcher)
         elif isinstance(launcher, QueueLauncher):
             if isinstance(action, Throttle):
                 log.info("array %s: %s may run at once", action.array, action.limit or "all")
                 launcher.throttle(action.array, action.limit)
-            else:
+            elif isinstance(action, Release):
                 launcher.release(action.jobs)
         return None
 
@@ -260,17 +270,19 @@ class Orchestrator:
         if action.at_once and isinstance(launcher, QueueLauncher):
             launcher.signal(action.slots)
 
-    def _submit(self, action: Submit, launcher: Launcher) -> None:
+    def _submit(self, action: Submit, launcher: Launcher) -> bool:
+        """Submit; False if another coordinator was faster."""
         try:
-            submit(self._folder, launcher, action.intent)
+            job = submit(self._folder, launcher, action.intent)
         except LaunchError as error:
             if action.intent.kind == "slots":
                 before = refusals_of(self._folder)
                 now = {"count": before.count + 1, "last": time.time(), "why": str(error)}
                 self._folder.replace_request(REFUSALS, now)
             raise
-        if action.intent.kind == "slots":
+        if job is not None and action.intent.kind == "slots":
             self._folder.withdraw(REFUSALS)
+        return job is not None
 
     def _prune(self) -> None:
         if time.monotonic() - self._pruned > PRUNE_SECONDS:

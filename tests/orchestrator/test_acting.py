@@ -216,6 +216,26 @@ def test_what_is_asked_during_a_tick_is_seen_and_a_failed_tick_is_not_asked_for_
     assert not ticking.asked()
 
 
+class AnotherCoordinator(SleepingLauncher):
+    """A scheduler while whose answer is waited for somebody else announces slots."""
+
+    folder: RunFolder
+
+    def observe(self, patience: float | None = None) -> ClusterView:
+        self.folder.publish_intent(Intent(0, "0ther", "slots", 1))
+        return super().observe(patience)
+
+
+def test_who_was_beaten_to_a_submission_submits_no_slots_beside_it(
+    tmp_path: Path, queue: Path
+) -> None:
+    launcher = AnotherCoordinator(queue, 1)
+    launcher.folder = create(tmp_path, cluster={"launcher": "slurm"})
+    Orchestrator(launcher.folder, launcher).tick()  # a coordinator, then slots
+    assert [intent.token for intent in launcher.folder.intents()] == ["0ther"]
+    assert launcher.observe().jobs == ()
+
+
 class RefusingLauncher(SleepingLauncher):
     """A scheduler of small arrays that takes nothing now."""
 
