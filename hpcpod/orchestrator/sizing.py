@@ -66,7 +66,7 @@ class Fit:
     throttles: Mapping[str, int] | None = None
     """New limits of arrays: how many of each may run at once, 0 for all."""
     superfluous: tuple[JobView, ...] = ()
-    """Waiting slots that no throttle holds back: an array's can't be 0."""
+    """Waiting slots that no throttle holds back, for an array's can't be 0; or that are to leave."""
     retire: tuple[JobView, ...] = ()
     """Running slots that should go at once: worst prospects first."""
     retire_later: tuple[JobView, ...] = ()
@@ -90,13 +90,14 @@ def fit(
         choose: who goes first.
     """
     running = [job for job in slots if job.state == "running" and job.slot not in leaving]
-    waiting = [job for job in slots if job.state == "pending"]
+    waiting = [job for job in slots if job.state == "pending" and job.slot not in leaving]
     kept = Counter(job.submission for job in running)
     going = choose.first_to_go(running, max(0, len(running) - wanted))
     kept.subtract(job.submission for job, _ in going)
     spare = wanted - sum(kept.values())
     throttles: dict[str, int] = {}
-    superfluous: list[JobView] = []
+    # Those that were requeued before they had left would start to do so.
+    superfluous = [job for job in slots if job.state == "pending" and job.slot in leaving]
     arrays: dict[str, list[JobView]] = {}
     for job in waiting:
         arrays.setdefault(job.submission, []).append(job)

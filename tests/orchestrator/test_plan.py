@@ -202,6 +202,14 @@ def test_who_has_been_told_to_leave_is_not_told_again_and_does_not_count() -> No
     assert planned(grown)[0] == new(1, 2, target=6)
 
 
+def test_who_is_to_leave_and_came_back_to_the_queue_is_cancelled_and_does_not_count() -> None:
+    jobs = [*SIX[1:5], job(0, 0, "pending", restarts=1)]
+    what = replace(six(5), cluster=ClusterView(tuple(jobs)), leaving=frozenset({"job0_0"}))
+    cancel, submit, *_ = planned(what)
+    assert cancel == Cancel(("job0_0",), "no more than 5 are wanted now")
+    assert submit == new(1, 1, target=5)
+
+
 def test_requeued_slots_are_released() -> None:
     back = job(0, 1, "pending", restarts=1, reason="BeginTime")
     others = [job(0), job(0, 2, "pending", reason="BeginTime")]  # that one is for the user to say
