@@ -120,9 +120,11 @@ class Slots:
         self._disk.remove(self._status(slot))
 
     def retire(self, slot: str, when: When, why: str) -> None:
-        """Ask the element of a slot to retire; asking again may only hasten it."""
+        """Ask the element of a slot to retire; asking again may only hasten it. May be lost when
+        this machine crashes: whoever plans next asks again."""
         if self.retiring(slot) != "now":
-            self._disk.replace(self._marker(slot), seal({"when": when, "why": why}))
+            data = seal({"when": when, "why": why})
+            self._disk.replace(self._marker(slot), data, durable=False)  # thousands, of a tick
 
     def retiring(self, slot: str) -> When | None:
         """When the element of a slot is to retire; None if nobody asks for it."""
