@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -111,13 +112,15 @@ class Runner:
         """
         if config.runtime is None or config.image is None:
             return None
-        if _BREAKS_MOUNT.search(inside.run):
+        # First: the run's path may lead by a link in a home, which runtimes mount, to another disk.
+        real = os.path.realpath(inside.run)
+        if _BREAKS_MOUNT.search(inside.run + real):
             raise UserError(
                 f"the run folder {inside.run} has a character in its path that the list of a"
                 " container's mounts can't hold (a colon, a comma, a quote, '$' or a backslash):"
                 " choose another"
             )
-        mounts = _outermost([inside.run, *inside.modules])
+        mounts = _outermost([real, inside.run, *inside.modules])
         mounts += [*config.mounts, *([inside.scratch] if inside.scratch else [])]
         if config.runtime == "pyxis":
             return cls(_pyxis(config, inside, mounts), (), _named(config.python))

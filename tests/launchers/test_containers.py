@@ -53,6 +53,20 @@ def test_the_runner_of_apptainer_is_a_command_behind_srun() -> None:
     )
 
 
+def test_a_run_behind_a_link_is_mounted_where_it_is_too_and_first(tmp_path: Path) -> None:
+    """Else the link of a home that the runtime mounts leads nowhere in the container."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "scratch" / "ant").mkdir(parents=True)
+    (tmp_path / "home" / "runs").symlink_to(tmp_path / "scratch")
+    code, run = str(tmp_path / "home"), str(tmp_path / "home" / "runs" / "ant")
+    real = f"{tmp_path.resolve()}/scratch/ant"
+    for modules, last in (((), run), ((code,), code)):
+        runner = Runner.of(APPTAINER, Inside(run, modules))
+        assert runner is not None
+        assert runner.prefix[2:4] == (f"--bind={real}", f"--bind={last}")
+        assert f"--pwd={run}" in runner.prefix
+
+
 def test_without_a_runtime_there_is_no_runner() -> None:
     assert Runner.of(ContainerConfig(image="/images/hpcpod.sif"), INSIDE) is None
 
