@@ -143,7 +143,8 @@ class _Examination:
         nodes, refusal = 1, None
         try:
             nodes = self._launcher.scripts.shape.nodes
-            script = self._launcher.script(Intent(1, "TOKEN", "slots", self._launcher.places))
+            count = site.in_one_array(facts.settings, self._launcher.places)
+            script = self._launcher.script(Intent(1, "TOKEN", "slots", count))
             if self._home is not None:
                 path = self._home / submitting.SLOTS
                 path.write_text(script)

@@ -116,14 +116,16 @@ def _judge_script(refused: str | None) -> Finding | None:
 
 
 def _judge_array(settings: Mapping[str, str], wanted: Wanted) -> Finding:
+    found = f"MaxArraySize is {settings.get('MaxArraySize', 'unknown')}"
+    arrays = math.ceil(wanted.slots / in_one_array(settings, wanted.slots))
+    several = "one array" if arrays == 1 else f"{arrays} arrays"
+    return Finding(GROUP, "array size", "ok", found, f"{plural(wanted.slots, 'slot')} in {several}")
+
+
+def in_one_array(settings: Mapping[str, str], slots: int) -> int:
+    """How many of so many slots a run asks for by one array."""
     most = settings.get("MaxArraySize", "")
-    found = f"MaxArraySize is {most or 'unknown'}"
-    if most.isdecimal() and wanted.slots > int(most):
-        return Finding(
-            GROUP, "array size", "problem", found,
-            f"the run wants {wanted.slots} slots: set cluster.slots to at most {most}",
-        )  # fmt: skip
-    return Finding(GROUP, "array size", "ok", found, f"{plural(wanted.slots, 'slot')} in one array")
+    return min(slots, int(most)) if most.isdecimal() and int(most) > 0 else slots
 
 
 def _judge_jobs(settings: Mapping[str, str], wanted: Wanted) -> Finding:

@@ -21,7 +21,7 @@ from hpcpod.doctor.scheduler import (
     read_table,
     requeue_delay,
 )
-from hpcpod.doctor.site import judge, preempt_mode
+from hpcpod.doctor.site import in_one_array, judge, preempt_mode
 
 CONFIG = """\
 Configuration data as of 2026-01-02T03:04:05
@@ -146,10 +146,17 @@ def test_nothing_is_wrong_with_a_usual_cluster() -> None:
     assert {finding.verdict for finding in judge(KEPT, WANTED, "")} == {"ok"}
 
 
+def test_slots_that_one_array_can_not_have_are_asked_for_by_several() -> None:
+    for slots, then in ((1001, "1001 slots in one array"), (1002, "1002 slots in 2 arrays")):
+        found = row(judge(KEPT, replace(WANTED, slots=slots), None), "array size")
+        assert (found.verdict, found.then) == ("ok", then)
+    assert in_one_array(KEPT.settings, 1002) == 1001
+    assert in_one_array({}, 1002) == 1002
+
+
 @pytest.mark.parametrize(
     ("wanted", "probe", "then"),
     [
-        ({"slots": 1002}, "array size", "cluster.slots to at most 1001"),
         ({"slots": 20000}, "jobs", "the run wants 20000"),
         ({"minutes": 1441}, "partition", "cluster.minutes to at most 1440"),
         ({"partition": "far"}, "partition", "cluster.partition to another"),
