@@ -39,7 +39,8 @@ def target_of(folder: RunFolder, launcher: Launcher | str) -> Target:
     if isinstance(launcher, str):
         return Target(None, launcher)
     bounds = Orchestrator(folder, launcher).bounds(launcher, ClusterView())
-    return Target(bounds.target, _why(folder.resolved.config, bounds), bounds.least, bounds.most)
+    least = min(bounds.least, bounds.places)  # a run may have fewer slots than pods
+    return Target(bounds.target, _why(folder.resolved.config, bounds), least, bounds.most)
 
 
 def _why(config: RunConfig, bounds: Bounds) -> str:

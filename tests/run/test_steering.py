@@ -65,6 +65,17 @@ def test_a_number_of_slots_that_cannot_be_is_a_sentence(
 
 
 @pytest.mark.usefixtures("nowhere")
+def test_a_run_may_be_scaled_to_the_few_slots_that_it_has(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pods: dict[str, Any] = {"population": {"pods": {"min": 2, "max": 5}}}
+    create(home / "runs", cluster={"launcher": "slurm", "slots": 1}, **pods)
+    assert main(["scale", "small", "3"]) == 0
+    assert main(["scale", "small", "1"]) == 0
+    assert "were 3, will be 1" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("nowhere")
 def test_pausing_is_asked_for_also_where_nothing_can_be_submitted(
     run: Run, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
