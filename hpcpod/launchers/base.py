@@ -10,6 +10,9 @@ from typing import Literal, Protocol, runtime_checkable
 from hpcpod.errors import UserError
 from hpcpod.records import Intent
 
+THROTTLED = "JobArrayTaskLimit"
+"""The scheduler's reason for elements that their array's throttle holds back."""
+
 
 @dataclass(frozen=True)
 class JobView:

@@ -6,7 +6,7 @@ import logging
 from typing import Protocol
 
 from hpcpod.errors import LaunchError
-from hpcpod.launchers.base import ClusterView, Idle
+from hpcpod.launchers.base import THROTTLED, ClusterView, Idle
 from hpcpod.launchers.cluster import QUEUE_FORMAT, read_queue, throttle
 from hpcpod.launchers.nodes import IDLE_FORMAT, read_idle
 
@@ -50,7 +50,7 @@ def ask_throttles(ask: Ask, view: ClusterView) -> dict[str, int]:
     """
     waiting: dict[str, str] = {}
     for job in view.jobs:
-        if (job.kind, job.state, job.reason) == ("slots", "pending", "JobArrayTaskLimit"):
+        if (job.kind, job.state, job.reason) == ("slots", "pending", THROTTLED):
             waiting.setdefault(job.submission, job.job)
     found = {}
     for array, element in list(waiting.items())[:MOST_ARRAYS]:

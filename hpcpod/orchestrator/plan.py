@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from hpcpod.launchers.admission import alive
-from hpcpod.launchers.base import ClusterView, JobView
+from hpcpod.launchers.base import THROTTLED, ClusterView, JobView
 from hpcpod.launchers.reasons import explain
 from hpcpod.orchestrator.brakes import Brakes
 from hpcpod.orchestrator.sizing import Bounds, Chooser, Fit, fit
@@ -20,8 +20,6 @@ from hpcpod.tournament.prospects import asleep
 COORDINATORS = 30
 """Coordinators submitted within ``COORDINATOR_SECONDS``, after which no more are for a while."""
 COORDINATOR_SECONDS = 600.0
-THROTTLED = "JobArrayTaskLimit"
-"""The scheduler's reason for elements that their array's throttle holds back."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod.config.space import Scalar
+from hpcpod.launchers.base import THROTTLED
 from hpcpod.records import Board, Confirmed
 from hpcpod.run.forecast import Forecast, forecast, used
 from hpcpod.run.seen import RunState, Seen
@@ -16,9 +17,6 @@ from hpcpod.run.target import Target
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import leader
-
-HELD = "JobArrayTaskLimit"
-"""The scheduler's reason for what a throttle holds back."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +120,7 @@ def status_of(folder: RunFolder, seen: Seen, target: Target) -> Status:
         slots_wanted=None if ended else target.slots,
         slots_running=seen.running,
         slots_pending=len(pending) if asked else None,
-        slots_held=sum(job.reason == HELD for job in pending) if asked else None,
+        slots_held=sum(job.reason == THROTTLED for job in pending) if asked else None,
         coordinators=len(seen.coordinators) if asked else None,
         requeues=used_up.requeues,
         forecast=forecast(
