@@ -66,7 +66,7 @@ class Fit:
     throttles: Mapping[str, int] | None = None
     """New limits of arrays: how many of each may run at once, 0 for all."""
     superfluous: tuple[JobView, ...] = ()
-    """Waiting slots that no throttle holds back, for an array's can't be 0; or that are to leave."""
+    """Waiting slots that are to leave, or that no throttle holds back: an array's can't be 0."""
     retire: tuple[JobView, ...] = ()
     """Running slots that should go at once: worst prospects first."""
     retire_later: tuple[JobView, ...] = ()
