@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -119,8 +120,9 @@ class Retire:
     why: str
 
 
-LAUNCH_FAILED = "launch failed requeued held"
-"""Why Slurm holds a job that a broken node could not start: for ever, if nobody does anything."""
+LAUNCH_FAILED = re.compile(r".*[ _]requeued[ _]held|JobHoldMaxRequeue", re.IGNORECASE)
+"""Why Slurm holds a job that a broken node could not start: for ever, if nobody does anything.
+``launch failed requeued held`` is the usual one."""
 
 NewIntent = Callable[[Literal["slots", "coordinator"], int], Intent]
 
@@ -137,7 +139,7 @@ def plan(observed: Observed, token: Callable[[], str]) -> list[Action]:
 
 
 def _launch_failed(job: JobView) -> bool:
-    return job.state == "pending" and job.reason.replace("_", " ").lower() == LAUNCH_FAILED
+    return job.state == "pending" and LAUNCH_FAILED.fullmatch(job.reason) is not None
 
 
 def _planned(observed: Observed, token: Callable[[], str]) -> list[Action]:

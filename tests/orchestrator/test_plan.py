@@ -217,9 +217,16 @@ def test_requeued_slots_are_released() -> None:
     assert actions == [Release(("job0_1",)), Merge()]
 
 
-def test_what_a_broken_node_could_not_start_is_replaced() -> None:
+@pytest.mark.parametrize(
+    "held",
+    [
+        "launch failed requeued held",
+        "launch failure limit exceeded requeued held",
+        "JobHoldMaxRequeue",
+    ],
+)
+def test_what_a_broken_node_could_not_start_is_replaced(held: str) -> None:
     """Slurm holds it, and it would count as waiting: a run without a coordinator for ever."""
-    held = "launch failed requeued held"
     jobs = [coordinator(1, "pending"), job(0), job(0, 1, "pending"), job(0, 2)]
     jobs[0], jobs[2] = (
         replace(jobs[0], reason=held),
