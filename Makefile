@@ -33,8 +33,8 @@ types: .venv/.test ## Types (mypy --strict)
 floors: .venv/.test ## Imports only go down (import-linter)
 	@$(BIN)/lint-imports
 
-tests: .venv/.test ## The tests alone (pytest); PYTEST="-k name" passes options
-	@$(BIN)/python -m pytest $(PYTEST)
+tests: .venv/.test ## The tests alone (pytest); PYTEST="-n 0 -k name" passes options
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST)
 
 format: .venv/.test ## Format the code
 	@$(BIN)/ruff check --quiet --fix-only . ; $(BIN)/ruff format .
