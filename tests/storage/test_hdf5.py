@@ -126,9 +126,9 @@ def test_flipped_bytes_are_a_blob_or_corrupt(edits: list[tuple[int, int]]) -> No
 
 
 def test_a_byte_of_the_structure_may_be_anything() -> None:
-    """Every seventh of all that is not an array's content: nothing but ``Corrupt`` comes of it."""
+    """Every 31st of all: nothing but ``Corrupt`` comes of it."""
     refused = 0
-    for place in range(0, len(SOUND), 7):
+    for place in range(0, len(SOUND), 31):
         for byte in (0x01, 0xFF, SOUND[place] ^ 0x80):
             try:
                 decode_blob(patched(place, bytes([byte])), "x")
