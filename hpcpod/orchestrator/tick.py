@@ -106,7 +106,8 @@ class Orchestrator:
             return self.tick(strict=strict)  # what still waits in the queue is ended
         slots = [job for job in observed.cluster.jobs if job.kind == "slots"]
         self.drained = observed.draining and not slots
-        idle = all(isinstance(action, Merge) for action in actions)
+        # A throttle that holds nobody back yet can't be seen, and is set again.
+        idle = all(isinstance(action, (Merge, Throttle)) for action in actions)
         jobs = {(job.job, str(job.state)) for job in observed.cluster.jobs}
         self.quiet = idle and self._before == jobs and not _some_come_back(observed)
         self._before = jobs

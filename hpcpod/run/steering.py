@@ -30,6 +30,7 @@ def scale(folder: RunFolder, slots: int | None) -> None:
     require_going(folder, "scale")
     if slots is None:
         folder.withdraw(SCALE)
+        _forgive(folder)
         return
     target = target_of(folder, launcher_here(folder))
     if not target.least <= slots <= target.most:
@@ -39,6 +40,7 @@ def scale(folder: RunFolder, slots: int | None) -> None:
             f" {target.most}: population.pods.min and pods.max of its configuration{here}"
         )
     folder.replace_request(SCALE, {"slots": slots})
+    _forgive(folder)
 
 
 def pause(folder: RunFolder) -> None:
@@ -74,10 +76,15 @@ def undrain(folder: RunFolder) -> bool:
     """
     folder.owner.require_mine()
     paused = folder.requested("drain") is not None
-    folder.replace_request(RESUMED, {"intents": folder.intent_count()})
+    _forgive(folder)
     for request in (REFUSED, REFUSALS, "drain"):
         folder.withdraw(request)
     return paused
+
+
+def _forgive(folder: RunFolder) -> None:
+    """What was submitted before did not fail, should it be gone: a person has changed the run."""
+    folder.replace_request(RESUMED, {"intents": folder.intent_count()})
 
 
 def resume(folder: RunFolder) -> list[str]:

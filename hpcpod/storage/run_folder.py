@@ -248,10 +248,12 @@ class RunFolder:
         self.disk.publish(self._request(name), seal(payload or {}))
 
     def replace_request(self, name: str, payload: dict[str, Any]) -> None:
-        """Ask for something that may be asked for again with other words; never of a name that
-        ``request`` uses."""
+        """Ask for something in other words than before, if it was asked for."""
         self.owner.require_mine()
-        self.disk.replace(self._request(name), seal(payload))
+        path = self._request(name)
+        if path.is_dir():  # as a name is published where hard links fail
+            self.disk.remove(path)
+        self.disk.replace(path, seal(payload))
 
     def control_changed(self) -> int:
         """A number that changes with every request that comes or goes; 0 without any."""

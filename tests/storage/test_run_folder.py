@@ -222,3 +222,16 @@ def test_looking_at_a_run_loads_neither_numpy_nor_h5py(run: RunFolder) -> None:
 def test_a_run_may_have_its_first_board_from_the_start(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", {}, board={"rows": {"a": 1}})
     assert RunFolder.open(run.path).board.read() == (0, {"rows": {"a": 1}})
+
+
+def test_what_was_asked_for_once_may_be_asked_for_in_other_words(run: RunFolder) -> None:
+    run.request("drain")
+    before = run.control_changed()
+    run.request("drain", {"now": True})  # asking again changes nothing
+    assert run.requested("drain") == {}
+    for payload in ({"now": True}, {"now": False}):
+        run.replace_request("drain", payload)
+        assert run.requested("drain") == payload
+    assert run.control_changed() != before
+    run.withdraw("drain")
+    assert run.requested("drain") is None
