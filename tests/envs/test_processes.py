@@ -65,9 +65,10 @@ def assert_equal(once: list[Step], again: list[Step]) -> int:
 
 
 def family(env_or_pid: int | None = None) -> list[psutil.Process]:
-    """A process's descendants that have not ended; this process's by default."""
+    """A process's descendants, but a test cluster's, that live; this process's by default."""
     try:
-        found = psutil.Process(env_or_pid).children(recursive=True)
+        own = [c for c in psutil.Process(env_or_pid).children() if "slurm" not in c.name()]
+        found = [each for child in own for each in (child, *child.children(recursive=True))]
         return [each for each in found if each.status() != psutil.STATUS_ZOMBIE]
     except psutil.NoSuchProcess:
         return []
@@ -327,8 +328,7 @@ def test_environments_that_do_not_close_are_not_waited_for() -> None:
 
 
 def test_a_process_that_hangs_can_be_interrupted(tmp_path: Path) -> None:
-    class Impatient(Exception):
-        pass
+    class Impatient(Exception): ...
 
     def interrupt(*_: object) -> None:
         raise Impatient
