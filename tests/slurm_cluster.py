@@ -148,7 +148,8 @@ class SlurmCluster:
     def set_node(self, node: str, state: str) -> None:
         """``down``, ``drain`` or ``resume``, as an administrator does it."""
         reason = () if state == "resume" else ("Reason=test",)
-        self.run("scontrol", "update", f"NodeName={node}", f"State={state}", *reason)
+        words = ("scontrol", "update", f"NodeName={node}", f"State={state}", *reason)
+        self.run(*words, check=state != "resume")  # it may have come back by itself
 
     def processes(self) -> list[int]:
         """Every process of this cluster: its daemons, and its jobs by their environment."""

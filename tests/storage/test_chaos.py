@@ -191,10 +191,11 @@ def test_a_reader_never_sees_half_of_a_file_that_is_replaced(run: RunFolder) -> 
         for steps in itertools.count(1):
             segments = tuple(Segment(n, n + 1, core) for n in range(steps % 7 * 200))
             mine.save_resume("p1", 1, 0, Checkpoint(core, steps, steps, segments))
-            mine.write_slot("1_1", {"steps": steps, "filler": "x" * (steps % 5 * 5000)})
+            filler = "x" * (steps % 5 * 5000)
+            mine.write_slot("1_1", {"state": "idle", "env_steps": steps, "filler": filler})
 
     run.save_resume("p1", 1, 0, Checkpoint(core, 0))
-    run.write_slot("1_1", {"steps": 0})
+    run.write_slot("1_1", {"state": "idle", "env_steps": 0})
     pid = start(save)
     steps = shown = reads = 0
     until = time.monotonic() + 2
@@ -203,8 +204,8 @@ def test_a_reader_never_sees_half_of_a_file_that_is_replaced(run: RunFolder) -> 
         assert found is not None
         assert found.env_steps >= steps
         slots = run.slots()
-        assert slots["1_1"]["steps"] >= shown
-        steps, shown = found.env_steps, slots["1_1"]["steps"]
+        assert slots["1_1"]["env_steps"] >= shown
+        steps, shown = found.env_steps, slots["1_1"]["env_steps"]
         reads += 1
     os.kill(pid, signal.SIGKILL)
     finish(pid)
