@@ -192,7 +192,7 @@ def test_a_reader_never_sees_half_of_a_file_that_is_replaced(run: RunFolder) -> 
             segments = tuple(Segment(n, n + 1, core) for n in range(steps % 7 * 200))
             mine.save_resume("p1", 1, 0, Checkpoint(core, steps, steps, segments))
             filler = "x" * (steps % 5 * 5000)
-            mine.write_slot("1_1", {"state": "idle", "env_steps": steps, "filler": filler})
+            mine.write_slot("1_1", {"state": "idle", "env_steps": steps, "host": filler})
 
     run.save_resume("p1", 1, 0, Checkpoint(core, 0))
     run.write_slot("1_1", {"state": "idle", "env_steps": 0})
