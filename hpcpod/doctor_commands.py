@@ -12,8 +12,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from hpcpod.commands.output import say, say_json
-from hpcpod.doctor.finding import Finding, plural
+from hpcpod.doctor.finding import Finding
 from hpcpod.results import runs_home
+from hpcpod.run.words import many
 
 if TYPE_CHECKING:
     from hpcpod.config.schema import RunConfig
@@ -108,4 +109,4 @@ def _verdict(problems: Sequence[Finding]) -> str:
     if not problems:
         return "nothing hinders a run"
     named = ", ".join(f"{finding.group}: {finding.probe}" for finding in problems)
-    return f"{plural(len(problems), 'problem')} ({named})"
+    return f"{many(len(problems), 'problem')} ({named})"

@@ -137,7 +137,7 @@ class _Examination:
         if self._asked.launcher == "local" or not scheduler.is_installed():
             return None
         self._tell("asking Slurm")
-        return scheduler.look(self._ask, self._wanted(1), scheduler.account_name())
+        return scheduler.look(self._ask, self._wanted(1), machine.user_name())
 
     def _on_slurm(self, facts: SchedulerFacts) -> None:
         nodes, refusal = 1, None

@@ -28,8 +28,3 @@ class Finding:
 def hinders(findings: Iterable[Finding]) -> bool:
     """Whether one of them is in the way of a run."""
     return any(finding.verdict == "problem" for finding in findings)
-
-
-def plural(count: int, word: str) -> str:
-    """``1 node``, ``2 nodes``."""
-    return f"{count} {word}{'' if count == 1 else 's'}"

@@ -98,7 +98,7 @@ def look() -> MachineFacts:
         python=sys.executable,
         version=platform.python_version(),
         hpcpod=hpcpod.__version__,
-        user=_user(),
+        user=user_name(),
         uid=os.getuid(),
         torch=_torch(),
         visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
@@ -122,7 +122,8 @@ def boot_id() -> str:
         return ""
 
 
-def _user() -> str:
+def user_name() -> str:
+    """This user's name; empty if the machine knows none."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import pwd
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from hpcpod.doctor.asking import Answer
 from hpcpod.launchers.cluster import own_words
+from hpcpod.launchers.settings import read_settings
 
 GROUP = "scheduler"
 ASK_SECONDS = 30.0
@@ -28,8 +27,6 @@ _SETTINGS = (
 )  # fmt: skip
 _ASSOC = "account,partition,maxjobs,maxsubmit,defaultqos"
 _QOS = "name,maxjobspu,maxsubmitpu,maxwall,preemptmode,gracetime"
-_DEFAULT_EXPIRY, _LEAST_EXPIRY = 120, 5
-"""cred_expire: what it is by default, and below which that stands in its place."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +67,6 @@ class SchedulerFacts:
 def is_installed() -> bool:
     """Whether Slurm's commands are on the PATH."""
     return shutil.which("sbatch") is not None and shutil.which("scontrol") is not None
-
-
-def read_settings(text: str) -> dict[str, str]:
-    """The ``Name = value`` lines of ``scontrol show config``."""
-    found = re.findall(r"^(\w+)[ \t]*=[ \t]*(.*?)[ \t]*$", text, re.MULTILINE)
-    return dict(found)
 
 
 def read_partitions(text: str) -> list[dict[str, str]]:
@@ -128,7 +119,7 @@ def look(ask: Ask, wanted: Wanted, user: str) -> SchedulerFacts:
     kinds = ask(["srun", "--mpi=list"])
     facts = SchedulerFacts(
         error="",
-        settings={name: settings[name] for name in _SETTINGS if name in settings},
+        settings={name: settings[name] for name in _SETTINGS if settings.get(name)},
         partition=choose(
             read_partitions(ask(["scontrol", "show", "partition", "-o"]).out), wanted.partition
         ),
@@ -163,21 +154,3 @@ def minutes_of(text: str) -> float:
     if match[1] or match[4]:  # days-hours:minutes:seconds, hours:minutes:seconds
         return days * 1440 + first * 60 + second + third / 60
     return first + second / 60  # minutes:seconds
-
-
-def requeue_delay(settings: Mapping[str, str]) -> int:
-    """Seconds after which a requeued job may start again."""
-    named = re.search(r"(?:^|,)requeue_delay=(\d+)", settings.get("SchedulerParameters", ""))
-    if named:
-        return int(named[1])
-    expiry = re.search(r"(?:^|[,;])cred_expire=(\d+)", settings.get("AuthInfo", ""))
-    seconds = int(expiry[1]) if expiry else _DEFAULT_EXPIRY
-    return (seconds if seconds >= _LEAST_EXPIRY else _DEFAULT_EXPIRY) + 1
-
-
-def account_name() -> str:
-    """Whose associations are looked up: this user's name; empty if there is none."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return ""

@@ -6,15 +6,16 @@ import math
 import re
 from collections.abc import Mapping
 
-from hpcpod.doctor.finding import Finding, Verdict, plural
+from hpcpod.doctor.finding import Finding, Verdict
 from hpcpod.doctor.scheduler import (
     GROUP,
     SHORT_KILL,
     SchedulerFacts,
     Wanted,
     minutes_of,
-    requeue_delay,
 )
+from hpcpod.launchers.settings import requeue_seconds
+from hpcpod.run.words import many
 
 
 def judge(facts: SchedulerFacts, wanted: Wanted, refused: str | None) -> list[Finding]:
@@ -92,7 +93,7 @@ def _judge_partition(partition: Mapping[str, str], wanted: Wanted) -> Finding:
     most = partition.get("MaxNodes", "UNLIMITED")
     if most.isdecimal() and int(most) < wanted.nodes:
         return Finding(
-            GROUP, probe, "problem", f"{found}, at most {plural(int(most), 'node')} for a job",
+            GROUP, probe, "problem", f"{found}, at most {many(int(most), 'node')} for a job",
             f"a slot asks for {wanted.nodes}: set resources.nodes_per_pod or gpus_per_pod lower",
         )  # fmt: skip
     return Finding(
@@ -119,7 +120,7 @@ def _judge_array(settings: Mapping[str, str], wanted: Wanted) -> Finding:
     found = f"MaxArraySize is {settings.get('MaxArraySize', 'unknown')}"
     arrays = math.ceil(wanted.slots / in_one_array(settings, wanted.slots))
     several = "one array" if arrays == 1 else f"{arrays} arrays"
-    return Finding(GROUP, "array size", "ok", found, f"{plural(wanted.slots, 'slot')} in {several}")
+    return Finding(GROUP, "array size", "ok", found, f"{many(wanted.slots, 'slot')} in {several}")
 
 
 def in_one_array(settings: Mapping[str, str], slots: int) -> int:
@@ -179,7 +180,7 @@ def _judge_limits(submit: int | None, running: int | None, wall: float, wanted: 
     if submit is not None and wanted.slots + 1 > submit:
         verdict = "problem"
         then = (
-            f"sbatch would refuse {plural(wanted.slots, 'slot')} and a coordinator: set"
+            f"sbatch would refuse {many(wanted.slots, 'slot')} and a coordinator: set"
             f" cluster.slots to at most {max(1, submit - 1)}"
         )
     elif wall < wanted.minutes:
@@ -250,10 +251,10 @@ def _judge_grace(facts: SchedulerFacts) -> Finding:
 
 
 def _judge_delay(settings: Mapping[str, str]) -> Finding:
-    delay = requeue_delay(settings)
+    delay = requeue_seconds(settings)
     return Finding(
         GROUP, "requeue delay", "ok" if delay <= 30 else "note",
-        f"a requeued job may start again after {delay} s",
+        f"a requeued job may start again after {delay:g} s",
         "" if delay <= 30 else "a slot that comes back waits for so long first",
     )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from hpcpod.launchers.base import Limits
 
@@ -30,13 +31,13 @@ def read_limits(text: str) -> Limits:
         max_job_count=_whole(settings.get("MaxJobCount")),
         preempt_type=settings.get("PreemptType") or None,
         preempt_mode=settings.get("PreemptMode") or None,
-        requeue_seconds=_requeue_seconds(settings),
+        requeue_seconds=requeue_seconds(settings) if settings else None,
         kill_seconds=_seconds(settings.get("KillWait")),
         min_job_age=_seconds(settings.get("MinJobAge")),
     )
 
 
-def option(settings: dict[str, str], setting: str, name: str) -> str | None:
+def option(settings: Mapping[str, str], setting: str, name: str) -> str | None:
     """One of the ``name=value`` pairs with commas between them in a setting; "" for a bare name."""
     for pair in settings.get(setting, "").split(","):
         key, _, value = pair.partition("=")
@@ -45,10 +46,8 @@ def option(settings: dict[str, str], setting: str, name: str) -> str | None:
     return None
 
 
-def _requeue_seconds(settings: dict[str, str]) -> float | None:
+def requeue_seconds(settings: Mapping[str, str]) -> float:
     """The delay of a requeued job: one second more than a job's credential is valid."""
-    if not settings:
-        return None
     delay = _seconds(option(settings, "SchedulerParameters", "requeue_delay"))  # since 25.11
     if delay is not None:
         return delay

@@ -17,11 +17,10 @@ from hpcpod.doctor.scheduler import (
     minutes_of,
     read_mpi,
     read_partitions,
-    read_settings,
     read_table,
-    requeue_delay,
 )
 from hpcpod.doctor.site import in_one_array, judge, preempt_mode
+from hpcpod.launchers.settings import read_settings, requeue_seconds
 
 CONFIG = """\
 Configuration data as of 2026-01-02T03:04:05
@@ -139,7 +138,7 @@ def test_time_limits_are_read_in_all_their_forms(text: str, minutes: float) -> N
     ],
 )
 def test_the_delay_before_a_requeued_job_starts(settings: dict[str, str], seconds: int) -> None:
-    assert requeue_delay(settings) == seconds
+    assert requeue_seconds(settings) == seconds
 
 
 def test_nothing_is_wrong_with_a_usual_cluster() -> None:
