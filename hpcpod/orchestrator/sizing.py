@@ -42,10 +42,11 @@ class Bounds:
     def target(self) -> int:
         """Slots wanted at once: the user's word, else the schedule's, else ``places``."""
         asked = self.scale if self.scale is not None else self.scheduled
-        return min(max(self.places if asked is None else asked, self._least), self.most)
+        return min(max(self.places if asked is None else asked, self.fewest), self.most)
 
     @property
-    def _least(self) -> int:
+    def fewest(self) -> int:
+        """``least``, but for a run with fewer places than that."""
         return min(self.least, self.places)
 
     @property

@@ -53,7 +53,7 @@ REFUSALS = "refusals"
 """What the scheduler has refused since it last took something: ``Refusals``, as JSON."""
 
 SOON_SECONDS = 300.0
-"""The coordinator's pauses grow no longer than this while a slot has less time left."""
+"""While a slot has less time left than this, the coordinator's pauses do not grow."""
 
 PRUNE_SECONDS = 600.0
 """Between two sweeps for checkpoints that nothing needs any more."""
@@ -191,7 +191,7 @@ class Orchestrator:
         here = launcher.most if isinstance(launcher, LocalLauncher) else None
         return Bounds(
             places=places,
-            least=min(-(-pods.min // lanes), places),
+            least=-(-pods.min // lanes),
             most=(here or places) if local else -(-pods.max // lanes),
             pods=(pods.min, pods.max),
             lanes=lanes,

@@ -39,8 +39,8 @@ def target_of(folder: RunFolder, launcher: Launcher | str) -> Target:
     if isinstance(launcher, str):
         return Target(None, launcher)
     bounds = Orchestrator(folder, launcher).bounds(launcher, ClusterView())
-    least = min(bounds.least, bounds.places)  # a run may have fewer slots than pods
-    return Target(bounds.target, _why(folder.resolved.config, bounds), least, bounds.most)
+    why = _why(folder.resolved.config, bounds)
+    return Target(bounds.target, why, bounds.fewest, bounds.most)
 
 
 def _why(config: RunConfig, bounds: Bounds) -> str:
