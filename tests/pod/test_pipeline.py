@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
@@ -321,7 +321,13 @@ def test_environments_are_only_made_where_they_are_stepped(tmp_path: Path) -> No
 
 def crews(process: psutil.Process) -> int:
     """Processes in which it steps environments."""
-    return sum("hpcpod.envs.processes" in child.cmdline() for child in process.children())
+    return sum(steps_environments(child) for child in process.children())
+
+
+def steps_environments(child: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):  # it ended meanwhile; a zombie has no command line
+        return "hpcpod.envs.processes" in child.cmdline()
+    return False
 
 
 def test_what_the_actor_counted_goes_to_the_learner_whose_weights_stay() -> None:
