@@ -9,12 +9,14 @@ import secrets
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import HpcpodError
-from hpcpod.launchers.base import with_scripts
+from hpcpod.launchers.base import array_sizes, with_scripts
 from hpcpod.lifetime import PYTHON
 from hpcpod.orchestrator.tick import Orchestrator, launcher_of
 from hpcpod.records import Intent
@@ -83,7 +85,9 @@ def write_scripts(folder: RunFolder, config: RunConfig) -> list[Path]:
     """
     launcher = with_scripts(launcher_of(folder), config.cluster.launcher)
     paths = []
-    for intent in new_intents(folder, config, launcher.places):
+    for intent in _new_intents(
+        folder, config, array_sizes(launcher.places, launcher.largest_array())
+    ):
         folder.publish_intent(intent)
         path = folder.path / "scripts" / f"{intent.kind}-{intent.number}.sbatch"
         folder.disk.replace(path, launcher.script(intent).encode())
@@ -104,16 +108,15 @@ def submit_missing(folder: RunFolder) -> list[str]:
     return [job for job in jobs if job is not None]
 
 
-def new_intents(folder: RunFolder, config: RunConfig, slots: int) -> list[Intent]:
-    """The next submissions of a run: its coordinator, if it has one, and an array of slots."""
-    number, now = folder.intent_count(), time.time()
-    coordinator = Intent(number, secrets.token_hex(8), "coordinator", time=now)
-    ahead = [coordinator] if config.cluster.coordinator else []
-    reports = read_board(folder).reports
-    array = Intent(
-        number + len(ahead), secrets.token_hex(8), "slots", slots, reports, now, target=slots
-    )
-    return [*ahead, array]
+def _new_intents(folder: RunFolder, config: RunConfig, sizes: Sequence[int]) -> list[Intent]:
+    """The next submissions of a run: its coordinator, if it has one, and arrays of slots."""
+    now, reports, target = time.time(), read_board(folder).reports, sum(sizes)
+    ahead = [Intent(0, "", "coordinator", time=now)] if config.cluster.coordinator else []
+    arrays = [Intent(0, "", "slots", size, reports, now, target) for size in sizes]
+    return [
+        replace(intent, number=number, token=secrets.token_hex(8))
+        for number, intent in enumerate([*ahead, *arrays], folder.intent_count())
+    ]
 
 
 def start_here(folder: RunFolder) -> None:

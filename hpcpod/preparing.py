@@ -17,7 +17,7 @@ from hpcpod.config.shape import ranks_of, shape_of
 from hpcpod.config.site import over_site
 from hpcpod.config.space import AlgorithmSpace, extremes
 from hpcpod.errors import ConfigError, UnusablePlugin, UserError
-from hpcpod.launchers.base import ScriptLauncher, with_scripts
+from hpcpod.launchers.base import ScriptLauncher, array_sizes, with_scripts
 from hpcpod.orchestrator.tick import make_launcher
 from hpcpod.records import Intent
 from hpcpod.tournament.census import quotas
@@ -153,7 +153,8 @@ def scripts(config: RunConfig, runs: Path) -> list[str]:
     """The batch scripts of a run as ``launch`` would submit them; nothing is made.
 
     Returns:
-        The coordinator's and the slots'.
+        The coordinator's and the slots', of which one array may not hold all; of arrays of one
+        size the first.
 
     Raises:
         UnusablePlugin: the launcher.
@@ -161,8 +162,9 @@ def scripts(config: RunConfig, runs: Path) -> list[str]:
     """
     launcher = make_launcher((runs / config.name).absolute(), config)
     submitting = with_scripts(launcher, config.cluster.launcher)
-    kinds = Intent(0, "TOKEN", "coordinator"), Intent(1, "TOKEN", "slots", submitting.places)
-    return [submitting.script(intent) for intent in kinds]
+    sizes = dict.fromkeys(array_sizes(submitting.places, submitting.largest_array()))
+    slots = [Intent(1, "TOKEN", "slots", size) for size in sizes]
+    return [submitting.script(intent) for intent in (Intent(0, "TOKEN", "coordinator"), *slots)]
 
 
 def _task(

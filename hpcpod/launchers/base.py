@@ -193,6 +193,16 @@ class ScriptLauncher(Launcher, Protocol):
         """
         ...
 
+    def largest_array(self) -> int | None:
+        """Elements that one submission may have; None: any number, or nobody can say."""
+        ...
+
+
+def array_sizes(slots: int, largest: int | None) -> list[int]:
+    """Into how large submissions so many slots are split."""
+    whole, rest = divmod(slots, largest or slots)
+    return [largest or slots] * whole + [rest] * (rest > 0)
+
 
 def with_scripts(launcher: Launcher, name: str) -> ScriptLauncher:
     """The launcher itself, which the configuration calls by this name.

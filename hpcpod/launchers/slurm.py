@@ -7,7 +7,6 @@ used: a job is a plain command, and what became of it is in the run folder and i
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import logging
 import os
@@ -36,6 +35,7 @@ from hpcpod.launchers.settings import read_limits
 from hpcpod.lifetime import PYTHON
 from hpcpod.records import Intent
 from hpcpod.storage.disk import Disk
+from hpcpod.storage.identity import run_id
 
 _KEPT = {"SLURM_CONF", "SLURM_CLUSTERS"}
 _DEFAULTS = {
@@ -55,8 +55,8 @@ log = logging.getLogger(__name__)
 class SlurmLauncher:
     """Runs the slots of one run as array jobs, and its coordinator as a job of its own.
 
-    A job is recognised by its comment, ``hpcpod:<run id>:<kind>:<token>``; the run id is a
-    hash of the run folder's path, so that a copy of a folder never ends the original's jobs.
+    A job is recognised by its comment, ``hpcpod:<run id>:<kind>:<token>``; see
+    ``run_id``.
     """
 
     def __init__(self, folder: Path, config: RunConfig, python: str | None = None) -> None:
@@ -64,7 +64,7 @@ class SlurmLauncher:
         self.folder = folder.absolute()
         self.config = config
         self.python = python or shlex.join(PYTHON)
-        self.run_id = hashlib.blake2b(os.fsencode(folder.resolve()), digest_size=5).hexdigest()
+        self.run_id = run_id(folder)
         self.pauses: Sequence[float] = (1.0, 4.0, 16.0)
         """Seconds before a question is asked again that the controller was too busy for."""
 
@@ -81,6 +81,11 @@ class SlurmLauncher:
             UserError: the template or ``cluster.sbatch`` can't be used as written.
         """
         return self.scripts.text(intent)
+
+    def largest_array(self) -> int | None:
+        """Elements that one array may have; None where Slurm can't be asked."""
+        limits = self._known_limits
+        return None if limits is None else limits.max_array_size
 
     @cached_property
     def scripts(self) -> Scripts:

@@ -39,8 +39,8 @@ def create_folder(
     """Create a run folder and return its configuration document.
 
     It is built beside its place, where ``fill`` may put more into it, and renamed into it. The
-    document says, besides ``config``, the ``format`` and how names are published on this
-    filesystem.
+    document says, besides ``config``, the ``format``, how names are published on this
+    filesystem, and where it was made.
 
     Raises:
         RunExists: something is there already.
@@ -60,7 +60,8 @@ def create_folder(
             for folder in (aside, *(aside / name for name in CLOSED)):
                 disk.close(folder)
         disk.scheme = probe(disk, aside / "control")
-        document = {**config, "publish": disk.scheme, "format": FORMAT}
+        made = {"publish": disk.scheme, "format": FORMAT, "folder": str(path.resolve())}
+        document = {**config, **made}
         disk.replace(aside / "config.json", seal(document, indent=1))
         fill(aside)
         with explained("create the run folder", path):

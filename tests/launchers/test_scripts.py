@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ from hpcpod.errors import LaunchError, UserError
 from hpcpod.launchers.slurm import SlurmLauncher, environment
 from hpcpod.launchers.templates import template_folder
 from hpcpod.records import Intent
+from hpcpod.storage.identity import run_id
+from hpcpod.storage.run_folder import RunFolder
 from tests.launchers.runs import COORDINATOR, SLOTS, run_config
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -113,8 +116,26 @@ def test_a_path_that_slurm_would_rewrite_is_refused(name: str) -> None:
 
 def test_every_run_folder_has_an_id_of_its_own_even_a_copy(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "ant")
-    ids = [SlurmLauncher(tmp_path / n, run_config()).run_id for n in ("ant", "link", "copy")]
+    ids = [run_id(tmp_path / name) for name in ("ant", "link", "copy")]
     assert ids[0] == ids[1] != ids[2]
+    assert SlurmLauncher(tmp_path / "link", run_config()).run_id == ids[0]
+
+
+def test_a_run_has_one_id_wherever_a_machine_mounts_it(tmp_path: Path) -> None:
+    home, elsewhere, ant = tmp_path / "home", tmp_path / "autofs", tmp_path / "home" / "ant"
+    home.mkdir()
+    before = run_id(ant)
+    RunFolder.create(ant, {})
+    assert run_id(ant) == before, "a dry run shows the mark that the run will have"
+
+    home.rename(elsewhere)
+    assert run_id(elsewhere / "ant") == before
+    home.symlink_to(elsewhere)
+    assert run_id(ant) == run_id(elsewhere / "ant") == before
+
+    shutil.copytree(ant, elsewhere / "copy")
+    assert run_id(elsewhere / "copy") not in {before, run_id(tmp_path / "unmade")}
+    assert run_id(elsewhere / "ant") == before
 
 
 def test_a_coordinators_own_job_does_not_leak_but_the_cluster_it_is_on_does() -> None:

@@ -120,7 +120,15 @@ def test_large_requests_are_split_and_requeued_slots_do_not_wait(
 ) -> None:
     cluster = start_slurm(Options(extra=("MaxArraySize=3",), requeue_seconds=600))
     shell = Shell(cluster, tmp_path)
-    said = shell.hpcpod("launch", str(shell.small("split", steps=20_000, rounds=50)), "--set", FOUR)
+    config = str(shell.small("split", steps=20_000, rounds=50))
+    shown = shell.hpcpod("launch", config, "--dry-run", "--set", FOUR)
+    assert re.findall(r"--array=(\S+)", shown) == ["0-2", "0-0"]
+    written = shell.hpcpod("render", config, "--set", FOUR, "--set", "name=written")
+    for script in re.findall(r"sbatch (\S+)", written):
+        cluster.run("sbatch", "--test-only", script)
+    assert len(re.findall(r"sbatch \S+slots-\d", written)) == 2
+
+    said = shell.hpcpod("launch", config, "--set", FOUR)
     assert re.search(r"the slots as job (\d+) and more as job (\d+)", said)
     cluster.wait("four slots", lambda: len(slots_of(shell, "R", "split")) == 4, 60)
     run = shell.run("split")
