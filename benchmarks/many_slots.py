@@ -71,8 +71,8 @@ def measure(options: argparse.Namespace) -> int:
     """Launch the run and watch its coordinator until it ends."""
     nodes = -(-(options.slots + 1) // 16) + 1
     with (
-        SlurmCluster.started(Options(nodes=nodes, gpus=0)) as cluster,
         tempfile.TemporaryDirectory(prefix="hpcpod-many-") as home,
+        SlurmCluster.started(Options(nodes=nodes, gpus=0)) as cluster,
     ):
         begun = time.monotonic()
         config = Path(home) / "many.yaml"
