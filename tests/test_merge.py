@@ -73,6 +73,49 @@ def test_an_end_is_exported_once(tmp_path: Path) -> None:
     assert not (folder.path / "best.h5").exists()
 
 
+def test_an_end_that_is_lost_with_its_board_and_a_report_is_no_end(tmp_path: Path) -> None:
+    folder = create(tmp_path, stop={"rounds": 2, "finalists": 1, "confirm_episodes": 16})
+    first = answer(folder, the_order(read_board(folder), Birth), flat(6.0))
+    second = the_order(first, Birth)
+    finals = answer(folder, second, flat(7.0))
+    assert finals.phase == "finals"
+    board = answer(folder, the_order(finals, Rescore), flat(7.0, 16))
+    assert board.phase == "finished"
+    assert {name for name in ("finals", "stop") if folder.requested(name)} == {"finals", "stop"}
+
+    folder = without_newest(folder, 1)
+    assert merge(folder, rules_of(folder)).phase == "finished", "the reports say it again"
+
+    folder = without_newest(folder, 3)
+    next(folder.path.glob(f"reports/*/{second.id}.json")).write_bytes(b"torn")
+    board = merge(folder, rules_of(folder))
+    assert board.phase == "running"
+    assert not folder.requested("finals") and not folder.requested("stop")
+    finals = answer(folder, the_order(board, Birth), flat(8.0))
+    board = answer(folder, the_order(finals, Rescore), flat(8.0, 16))
+    assert board.phase == "finished" and folder.requested("stop") == {"reason": "rounds"}
+
+
+def test_a_person_s_end_is_one_also_when_its_board_is_lost(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    answer(folder, the_order(read_board(folder), Birth), flat(6.0))
+    merge(folder, rules_of(folder), stop="user")
+    folder = without_newest(folder, 1)
+    assert read_board(folder).phase == "running"
+    merge(folder, rules_of(folder))
+    assert read_board(folder).stop_reason == "user"
+    assert folder.requested("stop") == {"reason": "user"}
+
+
+def without_newest(folder: RunFolder, count: int) -> RunFolder:
+    """The run as a newcomer opens it after its newest generations were torn."""
+    found = folder.board.read()
+    assert found is not None
+    for number in range(found[0] - count + 1, found[0] + 1):
+        folder.board.path(number).write_bytes(b"torn")
+    return RunFolder.open(folder.path)
+
+
 def exported(folder: RunFolder) -> tuple[str, int, bytes]:
     about = json.loads((folder.path / "best.json").read_text())
     return about["pod"], about["round"], (folder.path / "best.h5").read_bytes()

@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 LOCK_SECONDS = 10.0
 """How long a merge waits for its turn before it goes on without: the lock only saves work."""
 
+_ASKS = {"finals": "finals", "finished": "stop"}
+"""What is asked of the slots once the board is in a phase; in the order of the phases."""
+
 COMPACT_EVERY = 64
 """Generations between two sweeps that empty old ones."""
 
@@ -150,14 +153,33 @@ def after_merge(folder: RunFolder, board: Board) -> None:
     Everything here may be done twice, and is done by the next one that merges if interrupted:
     the request comes last, and says that all is done.
     """
-    if board.phase == "running" or not folder.owner.mine:
+    if not folder.owner.mine:
         return
-    request = "stop" if board.phase == "finished" else "finals"
-    if folder.requested(request) is not None:
+    _withdraw_untrue(folder, board)
+    request = _ASKS.get(board.phase)
+    if request is None or folder.requested(request) is not None:
         return
     if board.phase == "finished":
         export_best(folder, board)
     folder.request(request, {"reason": board.stop_reason})
+
+
+def _withdraw_untrue(folder: RunFolder, board: Board) -> None:
+    """Take back what a later phase has asked for: its generation is damaged since, and a report
+    with it. The run goes on from the one before, unless a person had ended it.
+    """
+    reached = (*_ASKS,).index(board.phase) + 1 if board.phase in _ASKS else 0
+    later = (*_ASKS.values(),)[reached:]
+    asked = {name: said for name in later if (said := folder.requested(name)) is not None}
+    # Who asks has published before: this board may only be an old one.
+    if not asked or read_board(folder).phase != board.phase:
+        return
+    if any(said.get("reason") == "user" for said in asked.values()):
+        merge(folder, Rules.of_run(folder), stop="user")
+        return
+    log.warning("the run's newest board was damaged, and a report: it is %s again", board.phase)
+    for name in asked:
+        folder.withdraw(name)
 
 
 def best_checkpoint(board: Board) -> tuple[str, int, Checkpoint] | None:

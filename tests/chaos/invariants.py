@@ -114,6 +114,8 @@ def of_the_end(world: World, board: Board) -> list[str]:
         violations.append("the target is reached, and no score on fresh seeds says so")
     violations += _lost_best(world, board)
     if not world.wait("its jobs to end", ORPHAN_SECONDS, lambda: not world.jobs()):
+        world.repair()  # a controller that died calls running what has ended since
+    if not world.wait("its jobs to end", ORPHAN_SECONDS, lambda: not world.jobs()):
         violations.append(f"jobs are left of a run that has ended: {world.jobs()}")
     run = str(world.path)
     world.wait("its processes to end", 10.0, lambda: not _left(world, run))
