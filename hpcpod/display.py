@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-_CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
+_CONTROL = dict.fromkeys(
+    # The last are halves of characters, which JSON and names of files can hold and no terminal can.
+    (*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000)),
+    "\N{REPLACEMENT CHARACTER}",
+)
 
 
 def visible(text: str) -> str:
-    """A text without what steers a terminal, but for tabs and ends of lines: names and reasons
-    come from files that others may have written."""
+    """A text without what steers a terminal, but for tabs and ends of lines, or can't be shown:
+    names and reasons come from files that others may have written."""
     return text.translate(_CONTROL)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from hpcpod.display import leaderboard_table
+from hpcpod.display import leaderboard_table, visible
 from hpcpod.results import open_run
 
 
@@ -24,3 +24,7 @@ def test_a_row_of_the_leaderboard_is_one_line_of_80_columns(finished_run: Path) 
     assert head.rstrip().endswith("fate")
     assert rows[0].rstrip().endswith("winner")
     assert "…" in rows[0]
+
+
+def test_what_others_have_written_does_not_steer_the_terminal_and_can_be_shown() -> None:
+    assert visible("a\x1b[2J\x9b\ud800\tb\n").encode() == "a\ufffd[2J\ufffd\ufffd\tb\n".encode()

@@ -35,7 +35,11 @@ def plain(name: str) -> str:
         Corrupt: it can't: it is empty, hidden, too long, or holds a separator. Names of files come
             out of other files, which somebody else may have written.
     """
-    if not name or name.startswith(".") or len(name) > 200 or "/" in name or "\0" in name:
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:  # half a character, which JSON can hold
+        size = 0
+    if name.startswith(".") or not 0 < size <= 200 or "/" in name or "\0" in name:
         raise Corrupt(f"{name[:200]!r} can't be the name of a file")
     return name
 

@@ -63,11 +63,11 @@ class Life:
 _TEXTS = {"state", "order", "pod", "algorithm", "host", "job"}
 
 
-def _is_status(data: Any) -> bool:
+def _is_status(data: Any, *, beside: bool = True) -> bool:
     """Whether this is what a slot shows: texts under some names, numbers under the others, and
     the same once more for what it scores."""
     return isinstance(data, dict) and all(
-        _is_status(value) and "order" in value if name == "scoring"
+        _is_status(value, beside=False) and "order" in value if beside and name == "scoring"
         else isinstance(value, str if name in _TEXTS else (int, float))
         and not (isinstance(value, int) and abs(value) >= _MOST)
         for name, value in data.items()
@@ -101,7 +101,7 @@ class Slots:
                 if data is not None:
                     status = unseal(data, str(path))
                     if _is_status(status):
-                        shown[path.stem] = {**status, "mtime": path.lstat().st_mtime}
+                        shown[plain(path.stem)] = {**status, "mtime": path.lstat().st_mtime}
             except (Corrupt, FileNotFoundError):
                 continue
         return shown
@@ -158,6 +158,8 @@ class Slots:
         try:
             data = self._disk.read(path)
             life = None if data is None else unsealed(Life, data, path)
+            for order, begun in life.orders.items() if life else ():
+                plain(order), plain(begun.pod)
         except Corrupt:
             return None
         numbers = () if life is None else (life.seconds, life.gpus, life.cpus)

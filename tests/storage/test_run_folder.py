@@ -187,7 +187,8 @@ def test_thousands_of_reports_stay_a_few_hundred_per_folder(run: RunFolder) -> N
 
 
 def test_names_that_are_no_file_names_are_refused(run: RunFolder) -> None:
-    for name in ("", ".", "..", ".hidden", "a/b", "/etc/passwd", "nul\0", "x" * 300):
+    long, half = ("x" * 300, "\u00e4" * 101), "\ud800"
+    for name in ("", ".", "..", ".hidden", "a/b", "/etc/passwd", "nul\0", *long, half):
         with pytest.raises(Corrupt, match="can't be the name"):
             plain(name)
         with pytest.raises(Corrupt, match="can't be the name"):

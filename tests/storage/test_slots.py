@@ -70,3 +70,21 @@ def test_numbers_that_no_life_has_are_not_reckoned_with(
 def test_a_whole_number_that_is_no_float_is_not_shown(run: RunFolder) -> None:
     run.write_slot("7_3", {"state": "training", "order": "o-1", "env_steps": 10**400})
     assert run.slots() == {}
+
+
+def test_names_that_a_life_gives_lead_nowhere(run: RunFolder) -> None:
+    """They become files' names when it is asked what the life has brought."""
+    path = sharded(run.path / "lives", "7_3", ".json")
+    for order, pod in (("../p1-1", "p1"), ("", "p1"), ("\ud800", "p1"), ("p1-1", "a/b")):
+        run.disk.replace(path, seal(encode(replace(LIFE, orders={order: Begun(pod, 1)}))))
+        assert run.life("7_3") is None
+        assert run.lives() == {}
+
+
+def test_what_a_slot_scores_has_nothing_that_it_scores_beside(run: RunFolder) -> None:
+    """However deep somebody has nested it."""
+    shown: dict[str, object] = {"order": "o-1"}
+    for _ in range(400):
+        shown = {"order": "o-1", "scoring": shown}
+    run.write_slot("7_3", shown)
+    assert run.slots() == {}
