@@ -187,7 +187,18 @@ def _open(name: str | Path, folder: int | None, path: Path) -> int | None:
     except OSError as error:
         if error.errno in _NO_FILE:
             raise Corrupt(f"{path} is a symbolic link or a socket, not a file") from error
+        if error.errno == errno.EACCES and _withheld(name, folder):
+            raise Corrupt(f"{path} is another user's, who lets nobody read it") from error
         raise
+
+
+def _withheld(name: str | Path, folder: int | None) -> bool:
+    """Whether a file is there which its owner, somebody else, keeps from all others. A server that
+    lets nobody in, for the moment, is another matter."""
+    if folder is None:
+        return False
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    return found.st_uid != os.geteuid() and not found.st_mode & (stat.S_IRGRP | stat.S_IROTH)
 
 
 def _whole(descriptor: int, path: Path, most: int | None, sha256: str | None) -> bytes:

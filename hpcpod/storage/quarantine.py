@@ -61,7 +61,10 @@ class Quarantine:
         """What was found damaged so far, by name."""
         found = []
         for path in sorted(self._folder.glob("*" + _REASON)):
-            reason = self._disk.read(path) or b""
+            try:
+                reason = self._disk.read(path) or b""
+            except Corrupt as error:  # somebody else's, for a jest
+                reason = str(error).encode()
             found.append(Quarantined(path.name[: -len(_REASON)], reason.decode(errors="replace")))
         return found
 
@@ -76,7 +79,8 @@ class Quarantine:
             target = self._folder / self._name(path, data)
             if not self._disk.exists(target):
                 _log.warning("%s; it is kept in %s", reason, target)
-                self._disk.publish(target.with_name(target.name + _REASON), reason.encode())
+                said = reason.encode(errors="replace")
+                self._disk.publish(target.with_name(target.name + _REASON), said)
                 self._disk.publish(target, data)
             if free:
                 self._disk.remove(path)

@@ -150,6 +150,34 @@ print(refused)
     assert bob.does(text, str(run), *attacks, cwd=run.parent) == f"{len(attacks)}\n"
 
 
+def test_what_a_member_keeps_to_himself_is_damage_and_stops_nobody(
+    run: Path, ann: Person, bob: Person
+) -> None:
+    """A file that Ann can't open lies where her processes look, or a folder of that name."""
+    places = [
+        "claims/3d/p0001-00001-1", "reports/3d/p0001-00001-1.json", "slots/1_0.json",
+        "lives/91/1_0.json", "pods/p0001/resume/00001-1.json", "quarantine/x.reason",
+    ]  # fmt: skip
+    closed = """
+for place in map(Path, sys.argv[1:]):
+    place.parent.mkdir(parents=True, exist_ok=True)
+    MAKE
+"""
+    for make in ("place.touch(0)", "place.mkdir(0); place.chmod(0)"):
+        bob.does(closed.replace("MAKE", make), *places, cwd=run)
+        ann.hpcpod("status", str(run), cwd=run.parent)
+        ann.hpcpod("tick", str(run), cwd=run.parent)
+        text = """
+folder = RunFolder.open(sys.argv[1])
+assert folder.life("1_0") is None
+assert folder.latest_resume("p0001", 1) is None
+assert folder.claim("p0001-00001-1", Owner("1_0", "1"))
+"""
+        ann.does(text, str(run), cwd=run.parent)
+        bob.does("[os.remove(p) if os.path.isfile(p) else os.rmdir(p) for p in sys.argv[1:]"
+                 " if os.path.exists(p)]", *places, cwd=run)  # fmt: skip
+
+
 def test_code_of_the_owner_s_is_run_by_nobody_else(runs: Path, ann: Person, bob: Person) -> None:
     own = "{'id': 'tests.faulty_envs:Slow'}"
     judge = "{'updater': 'hpcpod.tournament.updaters:PairedGate'}"
