@@ -40,7 +40,7 @@ def create_folder(
 
     It is built beside its place, where ``fill`` may put more into it, and renamed into it. The
     document says, besides ``config``, the ``format``, how names are published on this
-    filesystem, and where it was made.
+    filesystem, and where it was made: by its path and its number in the filesystem.
 
     Raises:
         RunExists: something is there already.
@@ -61,7 +61,9 @@ def create_folder(
                 disk.close(folder)
         disk.scheme = probe(disk, aside / "control")
         made = {"publish": disk.scheme, "format": FORMAT, "folder": str(path.resolve())}
-        document = {**config, **made}
+        with explained("look at", aside):
+            inode = aside.stat().st_ino
+        document = {**config, **made, "inode": inode}
         disk.replace(aside / "config.json", seal(document, indent=1))
         fill(aside)
         with explained("create the run folder", path):

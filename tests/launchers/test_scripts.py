@@ -138,6 +138,19 @@ def test_a_run_has_one_id_wherever_a_machine_mounts_it(tmp_path: Path) -> None:
     assert run_id(elsewhere / "ant") == before
 
 
+def test_a_copy_keeps_its_id_whatever_becomes_of_the_original(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "ant", {})
+    copies = [tmp_path / "first", tmp_path / "second"]
+    for copy in copies:
+        shutil.copytree(tmp_path / "ant", copy)
+    ids = [run_id(path) for path in (tmp_path / "ant", *copies)]
+    assert len(set(ids)) == 3
+    (tmp_path / "ant").rename(tmp_path / "moved")
+    assert [run_id(path) for path in (tmp_path / "moved", *copies)] == ids
+    shutil.rmtree(tmp_path / "moved")
+    assert [run_id(path) for path in copies] == ids[1:]
+
+
 def test_a_coordinators_own_job_does_not_leak_but_the_cluster_it_is_on_does() -> None:
     outer = {
         "HOME": "/h", "SLURM_CONF": "/c", "SLURM_CLUSTERS": "a", "SLURM_MEM_PER_NODE": "512",
