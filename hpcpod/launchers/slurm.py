@@ -136,12 +136,15 @@ class SlurmLauncher:
                 f"{intent.count} slots are more than the {limit} that one array may have here"
                 f" (Slurm's MaxArraySize): set cluster.slots to at most {limit}"
             )
-        (self.folder / "logs").mkdir(exist_ok=True)
         leaking = sorted(set(os.environ) - set(environment(os.environ, self.config)))
         unset = [word for name in leaking for word in ("-u", name)]
-        # Nobody else may touch it before sbatch has read it.
-        with tempfile.TemporaryDirectory(prefix="hpcpod-") as private:
-            job = _submit(Path(private), text, ["env", *unset, "sbatch"])
+        try:
+            (self.folder / "logs").mkdir(exist_ok=True)
+            # Nobody else may touch it before sbatch has read it.
+            with tempfile.TemporaryDirectory(prefix="hpcpod-") as private:
+                job = _submit(Path(private), text, ["env", *unset, "sbatch"])
+        except OSError as error:  # /tmp is full, or no more processes are to be had
+            raise LaunchError(f"sbatch can't be called: {error}") from error
         with contextlib.suppress(StorageError):  # a copy for those who look
             Disk().replace(self.folder / "scripts" / f"{job}.sh", text.encode(), durable=False)
         return job
@@ -253,6 +256,8 @@ class SlurmLauncher:
                 )
             except FileNotFoundError:
                 raise LaunchError(_missing(command[0])) from None
+            except OSError as error:
+                raise LaunchError(f"{command[0]} can't be called: {error}") from error
             except subprocess.TimeoutExpired:
                 raise LaunchError(f"{command[0]} did not answer within {patience:g} s") from None
             if done.returncode == 0:
@@ -300,6 +305,13 @@ def _submit(folder: Path, text: str, sbatch: list[str]) -> str:
         def _make_submission_command(self, submission_file_path: Path) -> list[str]:
             written.append(submission_file_path)
             return [*sbatch, str(submission_file_path)]
+
+        @staticmethod
+        def _get_job_id_from_submission_command(string: bytes | str) -> str:
+            # A site's sbatch may say more before, of other jobs.
+            said = string if isinstance(string, str) else string.decode(errors="replace")
+            found = re.findall(r"^Submitted batch job (\d+)", said, re.MULTILINE)
+            return found[-1] if found else SlurmExecutor._get_job_id_from_submission_command(said)
 
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # submitit prints sbatch's words too

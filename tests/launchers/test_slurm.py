@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -249,3 +252,33 @@ def test_a_refusal_is_one_sentence_in_slurms_own_words(
 def test_more_slots_than_an_array_may_have_are_refused_with_the_limit(bench: Bench) -> None:
     with pytest.raises(LaunchError, match=r"set cluster\.slots to at most 1001"):
         bench.launcher().submit(Intent(0, "5eed", "slots", 1002))
+
+
+def test_a_site_s_sbatch_may_say_more_than_the_job(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = shutil.which("sbatch")
+    script = f"#!/bin/sh\necho 'You have 3 jobs; job 99 ended lately'\nexec {real} \"$@\"\n"
+    (tmp_path / "sbatch").write_text(script)
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    launcher = bench.launcher(partition="low")
+    job = launcher.submit(SLOTS)
+    assert {view.submission for view in launcher.observe().jobs} == {job} != {"99"}
+    launcher.cancel([job])
+
+
+def test_what_this_machine_refuses_is_one_sentence_too(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = bench.launcher(partition="low")
+    with monkeypatch.context() as here:
+        here.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+        with pytest.raises(LaunchError, match=r"^sbatch can't be called: .*No such file"):
+            launcher.submit(SLOTS)
+    (tmp_path / "squeue").write_text("no program")
+    (tmp_path / "squeue").chmod(0o755)
+    with monkeypatch.context() as here:
+        here.setenv("PATH", str(tmp_path))
+        with pytest.raises(LaunchError, match=r"^squeue can't be called: .*Exec format error"):
+            launcher.observe()
