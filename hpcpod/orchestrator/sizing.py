@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from hpcpod.launchers.base import ClusterView, JobView
+from hpcpod.launchers.base import THROTTLED, ClusterView, JobView
 from hpcpod.records import Board, Owner
 from hpcpod.storage.slots import element
 from hpcpod.tournament.prospects import by_prospects, protected
@@ -108,7 +108,7 @@ def fit(
         limit = 0 if allowed == len(elements) else kept[array] + allowed
         if allowed < len(elements) and limit == 0:
             superfluous += elements
-        elif view.throttles.get(array, 0) != limit:
+        elif view.throttles.get(array, 0) != limit or (not limit and _untold(elements, view)):
             throttles[array] = limit
     return Fit(
         missing=max(0, spare),
@@ -117,6 +117,12 @@ def fit(
         retire=tuple(job for job, at_once in going if at_once),
         retire_later=tuple(job for job, at_once in going if not at_once),
     )
+
+
+def _untold(elements: Collection[JobView], view: ClusterView) -> bool:
+    """Whether a throttle that nobody could tell holds some of an array's elements back."""
+    held = {job.submission for job in elements if job.reason == THROTTLED}
+    return not held <= view.throttles.keys()
 
 
 def _age(array: tuple[str, list[JobView]]) -> tuple[int, str]:

@@ -183,6 +183,16 @@ def test_waiting_slots_are_held_back_by_the_throttle_of_their_array() -> None:
     assert planned(more)[0] == Throttle("job0", 0)
 
 
+def test_a_throttle_that_could_not_be_told_is_lifted_all_the_same() -> None:
+    """Only so many arrays are asked for theirs at a tick, and an answer may fail."""
+    slots = [job(0), job(0, 1, "pending", reason="JobArrayTaskLimit")]
+    what = observed(slots, [intent(0, 2)], [0], bounds=Bounds(places=2, pods=(1, 4)))
+    assert Throttle("job0", 0) in planned(what)
+    waiting = [replace(view, reason="Resources" if view.reason else "") for view in slots]
+    free = replace(what, cluster=ClusterView(tuple(waiting)))
+    assert not [action for action in planned(free) if isinstance(action, Throttle)]
+
+
 def test_an_array_of_which_nothing_may_run_is_cancelled_for_no_throttle_is_zero() -> None:
     jobs = [*SIX[:2], job(1, 0, "pending"), job(1, 1, "pending")]
     what = replace(six(2), cluster=ClusterView(tuple(jobs)), claims={})
