@@ -172,6 +172,23 @@ def test_a_full_disk_is_waited_for_and_charged_to_nobody(
         assert "goes on at" not in slot.log
 
 
+def test_a_filesystem_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    """Nothing can be read either, what is asked of the run included."""
+    folder = create(tmp_path, **LONG)
+    slot = SlotProcess(folder)
+    slot.until_in_mid_round()
+    away = [folder.path / name for name in ("control", "board", "reports", "claims", "lives")]
+    for path in away:
+        path.rename(path.with_suffix(".away"))
+        path.touch()
+    wait_for("a wait", lambda: "trying again in" in slot.log or slot.process.poll() is not None)
+    for path in away:
+        path.unlink()
+        path.with_suffix(".away").rename(path)
+    assert slot.end() == 0, slot.log
+    assert_finished(folder, slot)
+
+
 def test_a_report_whose_checkpoint_was_swept_meanwhile_is_not_published(tmp_path: Path) -> None:
     folder = create(tmp_path, stop={"rounds": 1})
     report = train(folder, first_birth(folder))

@@ -149,8 +149,7 @@ class Slot:
         now = time.monotonic()
         if now - self._looked >= self._pace.look:
             self._looked = now
-            with contextlib.suppress(StorageError):
-                self._requests = self._read_requests()
+            self._asked()
         if self._hurries():
             for lane in self._lanes:
                 lane.stop()
@@ -352,10 +351,16 @@ class Slot:
         self._told = -math.inf
 
     def _told_to_end(self) -> bool:
-        return bool(self._read_requests() & {"stop", "leave", "drain"})
+        return bool(self._asked() & {"stop", "leave", "drain"})
 
     def _stopping(self) -> bool:
-        return bool(self._stop) or bool(self._read_requests() & {"stop", "leave"})
+        return bool(self._stop) or bool(self._asked() & {"stop", "leave"})
+
+    def _asked(self) -> set[Request]:
+        """What the run folder asks for now; while it can't be read, what it has asked for."""
+        with contextlib.suppress(StorageError):
+            self._requests = self._read_requests()
+        return self._requests
 
     def _ending(self) -> bool:
         return bool(self._stop) or self._told_to_end()
