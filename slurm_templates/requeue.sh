@@ -9,7 +9,7 @@ if ((code == 75 || code == 140 || code == 143)); then
         exit 1
     fi
     for pause in 1 2 4 8 0; do
-        case $(squeue -h -j "$element" -o '%T:%r' 2>&1) in
+        case $(squeue -h -j "$element" -o '%T:%r' 2>/dev/null) in
             COMPLETING:TimeLimit) ;; # its checkpoint was late: it still comes back
             # Preempted, and Slurm requeues it; or cancelled, and Slurm would revive it.
             COMPLETING:* | CANCELLED:* | PENDING:*) break ;;

@@ -157,6 +157,23 @@ def test_a_restart_loop_has_an_end(bench: Bench, monkeypatch: pytest.MonkeyPatch
     assert f"hpcpod: {array}_0 was requeued 0 times already: given up" in log
 
 
+def test_a_cancelled_slot_stays_so_whatever_squeue_complains_of(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """It has checkpointed and asks to come back, which its script must not do for it."""
+    squeue = tmp_path / "squeue"
+    complaint = "squeue: warning: can't stat gres.conf file"
+    squeue.write_text(f'#!/bin/sh\necho "{complaint}" >&2\nexec {shutil.which("squeue")} "$@"\n')
+    squeue.chmod(0o755)
+    launcher = bench.launcher(partition="low", setup=(f"export PATH={tmp_path}:$PATH",))
+    array = launcher.submit(Intent(0, "5eed", "slots", 1))
+    bench.living(1)
+    launcher.cancel([array])
+    assert bench.ended(f"{array}_0") == ("CANCELLED", 0, 75)
+    bench.until("its end", lambda: not launcher.observe().jobs)
+    assert not bench.lives.alive(0, life=1)
+
+
 def test_a_second_coordinator_waits_and_the_first_may_come_back(bench: Bench) -> None:
     launcher = bench.launcher(partition="low", name="ant v5", cpus=8, gpus=1)
     first = launcher.submit(Intent(0, "aaaa", "coordinator"))
