@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpcpod.records import Birth, Board, Checkpoint, Order, Rescore
+from hpcpod.errors import Corrupt
+from hpcpod.records import Birth, Board, Checkpoint, Entry, Order, PodState, Rescore
 from hpcpod.results import Run
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.run_folder import RunFolder
@@ -183,3 +184,34 @@ def test_a_clock_that_is_hours_ahead_does_not_spend_the_run_s_minutes(
     board = replace(read_board(folder), began=began - 601)  # the disk's own: ten minutes are over
     publish(folder, lambda _: board)
     assert merge(folder, rules_of(folder)).stop_reason == "minutes"
+
+
+def forged(**fields: object) -> Callable[[Board], Board]:
+    """The first pod with other fields."""
+
+    def change(board: Board) -> Board:
+        pod: PodState = replace(board.pods["p0001"], **fields)  # type: ignore[arg-type]
+        return replace(board, pods={**board.pods, "p0001": pod})
+
+    return change
+
+
+NOBODY = Entry("p0009", "ppo", 1, 0.0, 0.0, 0.0, 8, Checkpoint("0" * 64, 1))
+FORGERIES: list[Callable[[Board], Board]] = [
+    forged(id="p0002"),
+    forged(parent="p0001"),  # who looks for the first of its ancestors would look for ever
+    forged(parent="p0009"),
+    lambda board: replace(board, winner="p0009"),
+    lambda board: replace(board, entries=(NOBODY,)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(FORGERIES)))
+def test_a_board_that_contradicts_itself_is_refused_in_a_sentence(
+    number: int, tmp_path: Path
+) -> None:
+    folder = create(tmp_path)
+    publish(folder, FORGERIES[number])
+    for look in (read_board, lambda folder: merge(folder, rules_of(folder))):
+        with pytest.raises(Corrupt, match=r"is none that this hpcpod wrote: .*p000"):
+            look(folder)

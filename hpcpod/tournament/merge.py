@@ -51,10 +51,37 @@ def read_board(folder: RunFolder) -> Board:
 
 def _board_of(folder: RunFolder, document: Document) -> Board:
     try:
-        return Board.from_document(document)
+        board = Board.from_document(document)
+        _check_names(board)
+        return board
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         said = f"the board of {folder.path} is none that this hpcpod wrote: {error}"
         raise Corrupt(said) from error
+
+
+def _check_names(board: Board) -> None:
+    """See that pods have their own names, and that whatever names one names one that is there:
+    somebody else may have written it, and an ancestor of itself has no first ancestor.
+
+    Raises:
+        KeyError, ValueError: it is not so.
+    """
+    settled: set[str] = set()
+    for name, pod in board.pods.items():
+        if pod.id != name or (pod.birth is not None and pod.birth.pod != name):
+            raise ValueError(f"pod {name!r} has another name, too")
+        line: set[str] = set()
+        while pod.parent is not None and pod.id not in settled:
+            if pod.id in line:
+                raise ValueError(f"pod {name!r} descends from itself")
+            line.add(pod.id)
+            pod = board.pods[pod.parent]
+        settled |= line
+    named = {entry.pod for entry in board.entries} | {score.pod for score in board.confirmed}
+    named |= {order.pod for order in board.rescores.values()} | {*filter(None, [board.winner])}
+    for name in sorted(named):
+        if name not in board.pods:
+            raise ValueError(f"there is no pod {name!r}")
 
 
 def merge(
