@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Mapping
@@ -9,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from hpcpod.errors import Corrupt
+from hpcpod.errors import Corrupt, StorageError
 from hpcpod.records import encode
 from hpcpod.storage.disk import Disk, explained
 from hpcpod.storage.layout import plain, sharded
+from hpcpod.storage.locks import time_of_disk
 from hpcpod.storage.quarantine import Quarantine
 from hpcpod.storage.sealed import seal, unseal, unsealed
 
@@ -21,6 +23,9 @@ LANE = "+"
 
 _MOST = 2**53
 """No number that a slot shows is as large; somebody else may have written what is reckoned with."""
+
+_HEARD = 60.0
+"""Seconds of silence up to which nothing follows from it, whatever this machine's clock says."""
 
 When = Literal["now", "round"]
 """When a slot is to retire: at once, with a checkpoint, or after the round in hand."""
@@ -111,9 +116,14 @@ class Slots:
         path = self._status(slot)
         with explained("look at", path):
             try:
-                return time.time() - path.lstat().st_mtime
+                shown = path.lstat().st_mtime
             except FileNotFoundError:
                 return math.inf
+        silent = time.time() - shown
+        if not 0 <= silent < _HEARD:  # by a clock that may be minutes from the disk's
+            with contextlib.suppress(StorageError):
+                silent = time_of_disk(path.parent) - shown
+        return silent
 
     def drop(self, slot: str) -> None:
         """Forget what a slot that is gone did."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import time
 from dataclasses import replace
 
 import pytest
@@ -88,3 +90,16 @@ def test_what_a_slot_scores_has_nothing_that_it_scores_beside(run: RunFolder) ->
         shown = {"order": "o-1", "scoring": shown}
     run.write_slot("7_3", shown)
     assert run.slots() == {}
+
+
+@pytest.mark.parametrize("hours", [-3, 3])
+def test_a_clock_that_is_hours_wrong_takes_no_slot_for_silent_and_none_for_heard(
+    run: RunFolder, hours: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.write_slot("hand-a", {"state": "idle"})
+    true = time.time
+    monkeypatch.setattr(time, "time", lambda: true() + hours * 3600)  # this node's
+    assert abs(run.silence("hand-a")) < 60
+    os.utime(run.path / "slots" / "hand-a.json", (true() - 600, true() - 600))
+    assert 590 < run.silence("hand-a") < 700
+    assert run.silence("hand-b") == math.inf
