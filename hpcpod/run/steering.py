@@ -77,14 +77,16 @@ def undrain(folder: RunFolder) -> bool:
     folder.owner.require_mine()
     paused = folder.requested("drain") is not None
     _forgive(folder)
-    for request in (REFUSED, REFUSALS, "drain"):
+    for request in (REFUSED, "drain"):
         folder.withdraw(request)
     return paused
 
 
 def _forgive(folder: RunFolder) -> None:
-    """What was submitted before did not fail, should it be gone: a person has changed the run."""
+    """What was submitted before did not fail, should it be gone, and what was refused may be taken
+    now: a person has changed the run."""
     folder.replace_request(RESUMED, {"intents": folder.intent_count()})
+    folder.withdraw(REFUSALS)
 
 
 def resume(folder: RunFolder) -> list[str]:

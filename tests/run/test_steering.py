@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 import hpcpod
 from hpcpod.cli import main
 from hpcpod.errors import UserError
+from hpcpod.orchestrator.brakes import Brakes
+from hpcpod.orchestrator.tick import REFUSALS, refusals_of
 from hpcpod.results import Run, open_run
 from tests.command_line import refusal
 from tests.small_runs import SLOW, create, mapping, wait_for
@@ -43,6 +46,17 @@ def test_scaling_says_what_was_and_will_be(run: Run, capsys: pytest.CaptureFixtu
     assert open_run("small").target().slots == 4
     assert main(["scale", "small", "auto"]) == 0
     assert "were 4, will be 5" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("word", ["2", "auto"])
+def test_who_scales_a_run_is_not_held_up_by_what_was_refused_before(run: Run, word: str) -> None:
+    """While slots are at work it is not paused, so that nobody has to resume it."""
+    refused = {"count": 10, "last": time.time(), "why": "QOSMaxSubmitJobPerUserLimit"}
+    run.folder.replace_request(REFUSALS, refused)
+    assert Brakes(refusals_of(run.folder)).pause()
+    assert main(["scale", "small", word]) == 0
+    assert not Brakes(refusals_of(run.folder)).pause()
 
 
 @pytest.mark.usefixtures("nowhere")
