@@ -67,6 +67,8 @@ class SlurmLauncher:
         self.run_id = run_id(folder)
         self.pauses: Sequence[float] = (1.0, 4.0, 16.0)
         """Seconds before a question is asked again that the controller was too busy for."""
+        self.longest = 300.0
+        """Seconds after which a command that says nothing is given up, however patient one is."""
 
     @property
     def places(self) -> int:
@@ -142,7 +144,8 @@ class SlurmLauncher:
             (self.folder / "logs").mkdir(exist_ok=True)
             # Nobody else may touch it before sbatch has read it.
             with tempfile.TemporaryDirectory(prefix="hpcpod-") as private:
-                job = _submit(Path(private), text, ["env", *unset, "sbatch"])
+                sbatch = ["timeout", f"{self.longest:g}", "sbatch"]
+                job = _submit(Path(private), text, ["env", *unset, *sbatch])
         except OSError as error:  # /tmp is full, or no more processes are to be had
             raise LaunchError(f"sbatch can't be called: {error}") from error
         with contextlib.suppress(StorageError):  # a copy for those who look
@@ -238,6 +241,7 @@ class SlurmLauncher:
         While the controller is busy it is asked again after a pause, by the patient.
         """
         pauses = self.pauses if patience is None else ()
+        longest = self.longest if patience is None else patience
         for pause in (*pauses, None):
             try:
                 done = subprocess.run(
@@ -251,7 +255,7 @@ class SlurmLauncher:
                     capture_output=True,
                     text=True,
                     errors="replace",
-                    timeout=patience,
+                    timeout=longest,
                     check=False,
                 )
             except FileNotFoundError:
@@ -259,7 +263,7 @@ class SlurmLauncher:
             except OSError as error:
                 raise LaunchError(f"{command[0]} can't be called: {error}") from error
             except subprocess.TimeoutExpired:
-                raise LaunchError(f"{command[0]} did not answer within {patience:g} s") from None
+                raise LaunchError(f"{command[0]} did not answer within {longest:g} s") from None
             if done.returncode == 0:
                 return done.stdout
             if pause is None or not any(words in done.stderr for words in _TRANSIENT):
@@ -319,7 +323,8 @@ def _submit(folder: Path, text: str, sbatch: list[str]) -> str:
     except (FailedJobError, FailedSubmissionError) as error:
         for script in written:
             script.unlink(missing_ok=True)
-        raise LaunchError(f"sbatch refused: {own_words(str(error))}") from None
+        said = own_words(str(error)) or "it said nothing, or was not done in time"
+        raise LaunchError(f"sbatch refused: {said}") from None
     return str(job.job_id)
 
 

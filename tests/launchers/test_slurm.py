@@ -299,3 +299,17 @@ def test_what_this_machine_refuses_is_one_sentence_too(
         here.setenv("PATH", str(tmp_path))
         with pytest.raises(LaunchError, match=r"^squeue can't be called: .*Exec format error"):
             launcher.observe()
+
+
+@pytest.mark.parametrize("command", ["sbatch", "squeue"])
+def test_a_command_that_hangs_is_given_up(
+    command: str, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / command).write_text("#!/bin/sh\nexec sleep 1000\n")
+    (tmp_path / command).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    launcher = bench.launcher(partition="low")
+    launcher.longest = 0.5
+    with pytest.raises(LaunchError, match=r"squeue did not answer|sbatch .* not done in time"):
+        launcher.submit(SLOTS) if command == "sbatch" else launcher.observe()
+    monkeypatch.undo()
