@@ -68,9 +68,10 @@ class HereFacts:
 
 
 def standing(folder: Path) -> Path:
-    """The folder itself, or the nearest above it that exists."""
+    """The folder itself, or the nearest above it that exists; what is no folder, or a link to
+    nowhere, stands in the way of a run too."""
     folder = folder.absolute()
-    return next(place for place in (folder, *folder.parents) if place.is_dir())
+    return next(place for place in (folder, *folder.parents) if os.path.lexists(place))
 
 
 @contextlib.contextmanager

@@ -108,6 +108,16 @@ def test_a_place_where_nothing_can_be_written_is_a_problem() -> None:
     assert "--runs" in row.then
 
 
+def test_a_file_or_a_link_to_nowhere_in_the_way_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("/nowhere/scratch")
+    for name in ("file", "link"):
+        for runs in (tmp_path / name, tmp_path / name / "runs"):
+            row = filesystem(runs).row("run folder", "writing")
+            assert row.verdict == "problem"
+            assert str(tmp_path / name) in row.found
+
+
 def test_without_torch_no_slot_can_train(home: Path, env: dict[str, str]) -> None:
     (home / "broken").mkdir()
     (home / "broken" / "torch.py").write_text("raise ImportError('libcuda.so.1: no such file')\n")
