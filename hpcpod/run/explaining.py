@@ -99,7 +99,13 @@ def why_run(facts: Facts) -> list[str]:
         reason = seen.board.stop_reason
         failure = f": {seen.board.failure}" if seen.board.failure else ""
         return [f"the run is finished ({reason}){failure}"]
-    return [*_state(seen, run), *_slots(facts), *_submissions(facts), *_coordinator(facts)]
+    return [
+        *_state(seen, run),
+        *_slots(facts),
+        *_submissions(facts),
+        *_coordinator(facts),
+        *_settings(facts),
+    ]
 
 
 def _state(seen: Seen, run: str) -> Iterator[str]:
@@ -195,13 +201,27 @@ def _coordinator(facts: Facts) -> Iterator[str]:
     if not seen.config.cluster.coordinator:
         yield f"it has no coordinator (cluster.coordinator): only `hpcpod tick {run}` submits"
     elif not seen.coordinators:
+        still = "slots go on, but nothing" if seen.slots else "nothing"
         yield (
-            "no coordinator is in the queue: slots go on, but nothing is submitted or given out"
-            f" again; `hpcpod tick {run}` does that once, and submits a coordinator"
+            f"no coordinator is in the queue: {still} is submitted or given out again;"
+            f" `hpcpod tick {run}` does that once, and submits a coordinator"
         )
     elif all(job.state == "pending" for job in seen.coordinators):
         word = seen.coordinators[0].reason
         yield f"its coordinator waits too: {_reason(word)}; `hpcpod tick {run}` acts meanwhile"
+
+
+def _settings(facts: Facts) -> Iterator[str]:
+    """How to do what an advice says that names settings: a run's configuration never changes."""
+    jobs = () if facts.seen.view is None else facts.seen.view.jobs
+    advice = [(job.job, explain(job.reason).advice) for job in jobs if job.state == "pending"]
+    named = [job for job, text in advice if "cluster." in text or "resources." in text]
+    if named and facts.seen.drain is None:
+        yield (
+            "the run keeps the settings that it was launched with: change each job that waits"
+            f" (`scontrol update JobId={named[0]} TimeLimit=...`, Partition, Account, QOS), or"
+            f" `hpcpod stop {facts.run}` and launch it anew, by another name"
+        )
 
 
 def why_pod(facts: Facts, name: str, claims: Mapping[str, Claim]) -> list[str]:

@@ -99,11 +99,20 @@ def resume(folder: RunFolder) -> list[str]:
         LaunchError: the scheduler refused, or can't be asked from here.
     """
     require_resumable(folder)
-    undrain(folder)
-    if folder.resolved.config.cluster.launcher == "local":
+    paused = undrain(folder)
+    config = folder.resolved.config
+    if config.cluster.launcher == "local":
         start_here(folder)
         return []
-    return submit_missing(folder)
+    try:
+        return submit_missing(folder)
+    except LaunchError as error:
+        if not paused:
+            raise
+        raise LaunchError(
+            f"{config.name} is not paused any more, but not all that it lacks was submitted from"
+            f" here; a coordinator that lives does it, else another `hpcpod resume`; {error}"
+        ) from error
 
 
 def end(folder: RunFolder) -> str:

@@ -105,6 +105,23 @@ def test_a_pod_that_nobody_has_waits_behind_others_and_for_the_reasons_of_the_qu
     assert "1 slot waits: Priority: jobs of a higher priority come first; wait" in said
 
 
+def test_advice_that_names_settings_says_how_those_of_a_run_are_changed() -> None:
+    keeps = "the run keeps the settings that it was launched with"
+    held = replace(QUEUED, reason="PartitionTimeLimit")
+    said = run(seen(jobs=[held, COORDINATOR]))
+    assert "lower cluster.minutes" in said
+    assert keeps in said
+    assert "`scontrol update JobId=7_1 TimeLimit=...`" in said
+    assert "`hpcpod stop runs/test` and launch it anew, by another name" in said
+    assert keeps not in run(seen(jobs=[QUEUED, COORDINATOR]))
+    assert keeps not in run(seen(jobs=[held, COORDINATOR], drain={"now": True}))
+
+
+def test_a_run_without_jobs_is_not_said_to_have_slots_that_go_on() -> None:
+    assert "slots go on" not in run(seen(jobs=[]))
+    assert "slots go on" in run(seen(jobs=[], slots=shown(order_of(BEGIN, "p0001"))))
+
+
 def test_a_pod_whose_next_round_was_begun_ahead_says_so() -> None:
     order = order_of(BEGIN, "p0002")
     said = pod("p0002", seen(slots=shown(order, ahead=True)))

@@ -160,6 +160,12 @@ def test_a_machine_without_slurm_can_look_and_ask(
         assert "will be 3" in said
         assert "asked for, but not done from here" in said
         assert "there is no squeue" in shell.hpcpod("tick", "remote", code=2)
+        assert "any more" not in shell.hpcpod("resume", "remote", code=2)
+        shell.hpcpod("stop", "--drain", "remote")
+        said = shell.hpcpod("resume", "remote", code=2)
+        assert "remote is not paused any more" in said
+        assert "there is no squeue" in said
+        assert shell.run("remote").folder.requested("drain") is None
     shell.hpcpod("tick", "remote")
     shell.cluster.wait("three slots", lambda: at_work(shell, "remote") == 3, 90)
     with monkeypatch.context() as away:
