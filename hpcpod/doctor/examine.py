@@ -140,18 +140,19 @@ class _Examination:
         return scheduler.look(self._ask, self._wanted(1), machine.user_name())
 
     def _on_slurm(self, facts: SchedulerFacts) -> None:
-        nodes, refusal = 1, None
+        nodes, refusal, refused_coordinator = 1, None, ""
         try:
             nodes = self._launcher.scripts.shape.nodes
             count = site.in_one_array(facts.settings, self._launcher.places)
             script = self._launcher.script(Intent(1, "TOKEN", "slots", count))
             if self._home is not None:
-                path = self._home / submitting.SLOTS
-                path.write_text(script)
-                refusal = submitting.refusal(path, environment(os.environ, self._config))
+                refusal = self._refusal(self._home, submitting.SLOTS, script)
+                if self._config.cluster.coordinator:
+                    script = self._launcher.script(Intent(0, "TOKEN", "coordinator"))
+                    refused_coordinator = self._refusal(self._home, "coordinator.sbatch", script)
         except UserError as error:
             refusal = str(error)
-        self._findings += site.judge(facts, self._wanted(nodes), refusal)
+        self._findings += site.judge(facts, self._wanted(nodes), refusal, refused_coordinator)
         if self._asked.here or self._home is None:
             why = "--here" if self._asked.here else "nothing can be written for them"
             found = f"not tried: {why}"
@@ -179,6 +180,11 @@ class _Examination:
             facts.settings,
         )
 
+    def _refusal(self, home: Path, name: str, script: str) -> str:
+        path = home / name
+        path.write_text(script)
+        return submitting.refusal(path, environment(os.environ, self._config))
+
     def _wanted(self, nodes: int) -> Wanted:
         cluster = self._config.cluster
         return Wanted(
@@ -188,6 +194,7 @@ class _Examination:
             slots=self._launcher.places,
             minutes=cluster.minutes,
             nodes=nodes,
+            container=cluster.container.runtime,
         )
 
     def _machine(self, slurm: bool) -> MachineFacts | None:

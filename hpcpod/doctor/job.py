@@ -46,9 +46,11 @@ _TOO_MANY_NODES = re.compile(r"PartitionNodeLimit|(?:QOS|Assoc)\w*Node\w*|BadCon
 """Reasons for waiting that one node less may cure."""
 _EXIT = re.compile(r"\bExitCode=(\d+):")
 _TELLING = re.compile(
-    r"^(?!srun: |slurmstepd\S*: ).*(?:[Ee]rror|fatal|not found|denied|No such|Killed)"
+    r"execve\(\)|unrecognized option"
+    r"|^(?!srun: |slurmstepd\S*: ).*(?:[Ee]rror|fatal|not found|denied|No such|Killed)"
 )
-"""Lines of a log that say why; Slurm's own only say that."""
+"""Lines of a log that say why; Slurm's own only say that, but for a command that is not there, and
+an option that srun does not know."""
 
 Tell = Callable[[str], None]
 T = TypeVar("T")

@@ -40,6 +40,8 @@ class Wanted:
     minutes: int
     nodes: int
     """Of one slot."""
+    container: str | None = None
+    """The runtime of its container."""
 
 
 @dataclass(frozen=True)

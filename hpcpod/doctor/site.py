@@ -18,25 +18,28 @@ from hpcpod.launchers.settings import requeue_seconds
 from hpcpod.run.words import many
 
 
-def judge(facts: SchedulerFacts, wanted: Wanted, refused: str | None) -> list[Finding]:
+def judge(
+    facts: SchedulerFacts, wanted: Wanted, refused: str | None, coordinator: str = ""
+) -> list[Finding]:
     """All rows of the scheduler.
 
     Args:
         facts: what it says.
         wanted: what the run asks of it.
         refused: why sbatch does not take a slot's script; empty if it does; None: not tried.
+        coordinator: why it does not take the coordinator's; empty if it does, or none is wanted.
     """
     findings = [
         _judge_version(facts),
         _judge_partition(facts.partition, wanted),
-        _judge_script(refused),
+        _judge_script(refused, coordinator),
         _judge_array(facts.settings, wanted),
         _judge_jobs(facts.settings, wanted),
         *_judge_accounts(facts, wanted),
         _judge_preemption(facts, wanted.qos),
         _judge_grace(facts),
         _judge_delay(facts.settings),
-        _judge_pyxis(facts),
+        _judge_pyxis(facts, wanted.container),
     ]
     return [finding for finding in findings if finding is not None]
 
@@ -101,9 +104,15 @@ def _judge_partition(partition: Mapping[str, str], wanted: Wanted) -> Finding:
     )
 
 
-def _judge_script(refused: str | None) -> Finding | None:
+def _judge_script(refused: str | None, coordinator: str) -> Finding | None:
     if refused is None:
         return None
+    if refused == "" and coordinator:
+        return Finding(
+            GROUP, "sbatch", "problem",
+            f"sbatch --test-only takes a slot's script, but not the coordinator's: {coordinator}",
+            "set cluster.coordinator_partition to another, which takes a job of one core",
+        )  # fmt: skip
     if refused == "":
         return Finding(
             GROUP, "sbatch", "ok", "it takes a slot's script here",
@@ -259,10 +268,17 @@ def _judge_delay(settings: Mapping[str, str]) -> Finding:
     )  # fmt: skip
 
 
-def _judge_pyxis(facts: SchedulerFacts) -> Finding:
+def _judge_pyxis(facts: SchedulerFacts, container: str | None) -> Finding:
     if facts.pyxis:
         return Finding(
             GROUP, "containers", "ok", "srun has --container-image (pyxis)",
             "cluster.container may use it (docs/slurm.md)",
         )  # fmt: skip
-    return Finding(GROUP, "containers", "ok", "srun has no --container-image", "none is needed")
+    found = "srun has no --container-image"
+    if container == "pyxis":
+        return Finding(
+            GROUP, "containers", "note", f"{found} here",
+            "cluster.container.runtime is pyxis: a slot starts where its node's srun has it, as the"
+            " probe's job tells",
+        )  # fmt: skip
+    return Finding(GROUP, "containers", "ok", found, "none is needed")

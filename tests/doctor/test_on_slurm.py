@@ -92,6 +92,42 @@ def test_a_setup_that_fails(cluster: SlurmCluster, home: Path) -> None:
     assert row.found.endswith("no_such_command: command not found")
 
 
+@pytest.mark.parametrize(
+    ("container", "verdict", "words"),
+    [
+        (
+            "{runtime: pyxis, image: /images/no.sqsh}",
+            "note",
+            "unrecognized option '--container-image",
+        ),
+        (
+            "{runtime: apptainer, image: /images/no.sif}",
+            "ok",
+            "apptainer: No such file or directory",
+        ),
+    ],
+)
+def test_a_container_runtime_that_is_not_there(
+    cluster: SlurmCluster, home: Path, container: str, verdict: str, words: str
+) -> None:
+    if "pyxis" not in container and shutil.which("apptainer", path=cluster.env()["PATH"]):
+        pytest.skip("it is there")
+    said = on(cluster, home, f"cluster.container={container}")
+    assert said.problems() == [("compute node", "probe's job")]
+    assert said.row("scheduler", "containers").verdict == verdict
+    assert words in said.row("compute node", "probe's job").found
+
+
+def test_a_coordinator_that_sbatch_does_not_take(cluster: SlurmCluster, home: Path) -> None:
+    setting = "cluster.coordinator_partition=nosuch"
+    said = on(cluster, home, setting)
+    assert said.problems() == [("scheduler", "sbatch")]
+    row = said.row("scheduler", "sbatch")
+    assert "not the coordinator's: invalid partition specified: nosuch" in row.found
+    assert "cluster.coordinator_partition" in row.then
+    assert on(cluster, home, setting, "cluster.coordinator=false").problems() == []
+
+
 def test_nodes_without_sbatch_and_without_gpus_that_torch_sees(
     cluster: SlurmCluster, home: Path
 ) -> None:
