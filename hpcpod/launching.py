@@ -102,9 +102,13 @@ def submit_missing(folder: RunFolder) -> list[str]:
     Raises:
         LaunchError: the scheduler refused.
     """
-    before = folder.intent_count()
+    before = _submitted(folder)  # not its intents: one that was refused is tried again
     Orchestrator(folder, launcher_of(folder)).tick(strict=True)
-    jobs = [folder.submission(intent.number) for intent in folder.intents()[before:]]
+    return [job for job in _submitted(folder) if job not in before]
+
+
+def _submitted(folder: RunFolder) -> list[str]:
+    jobs = (folder.submission(intent.number) for intent in folder.intents())
     return [job for job in jobs if job is not None]
 
 

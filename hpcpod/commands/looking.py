@@ -48,10 +48,12 @@ def status(options: Namespace) -> int:
     elif now.unknown:
         say(f"what waits in the queue can't be told here: {now.unknown}")
     elif now.state == "waiting":
-        say("nobody works on it now: its slots are starting")
+        asked = now.slots_pending is not None  # and none waits, so that those that run must start
+        starting = "" if asked and not now.slots_running else ": its slots are starting"
+        say(f"nobody works on it now{starting}")
     if now.state == "interrupted":
         say(f"nobody runs it; go on with: hpcpod resume {run.word}")
-    elif now.queue or now.coordinators == 0:
+    elif now.queue or now.coordinators == 0 or (now.state == "waiting" and not now.slots_running):
         say(f"what to do about it: hpcpod why {run.word}")
     if now.quarantined:
         say(f"{now.quarantined} damaged files were set aside in {run.path / 'quarantine'}")

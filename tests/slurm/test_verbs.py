@@ -142,6 +142,21 @@ def test_what_the_scheduler_says_is_put_in_words(shell: Shell) -> None:
     shell.cluster.drained(60)
 
 
+def test_what_was_refused_is_submitted_by_the_next_resume(shell: Shell) -> None:
+    shell.hpcpod("launch", str(shell.small("late")), "--set", "cluster.coordinator=false")
+    shell.cluster.drained(60)
+    assert "starting" not in shell.hpcpod("status", "late")
+    shell.cluster.run("scontrol", "update", "PartitionName=low", "State=DRAIN")
+    try:
+        assert "sbatch refused" in shell.hpcpod("resume", "late", code=2)
+    finally:
+        shell.cluster.run("scontrol", "update", "PartitionName=low", "State=UP")
+    said = shell.hpcpod("resume", "late")
+    assert re.search(r"late: submitted \d+$", said.strip()), said
+    shell.hpcpod("stop", "late")
+    shell.cluster.drained(60)
+
+
 def test_a_machine_without_slurm_can_look_and_ask(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
