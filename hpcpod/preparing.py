@@ -14,7 +14,7 @@ from hpcpod.config.loading import from_mapping, load_file
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.shape import ranks_of, shape_of
-from hpcpod.config.site import over_site
+from hpcpod.config.site import expanded, over_site
 from hpcpod.config.space import AlgorithmSpace, extremes
 from hpcpod.errors import ConfigError, UnusablePlugin, UserError
 from hpcpod.launchers.base import ScriptLauncher, array_sizes, with_scripts
@@ -80,6 +80,9 @@ def read_config(
     read = from_mapping(loaded, changes, source=source_of(config))
     if cluster is not None:
         read = replace(read, cluster=replace(read.cluster, launcher=cluster))
+    if read.cluster.template != "default":  # a tick may come from another working directory
+        template = str(expanded(read.cluster.template).absolute())
+        read = replace(read, cluster=replace(read.cluster, template=template))
     return read
 
 

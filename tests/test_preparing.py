@@ -220,7 +220,7 @@ def test_without_a_probe_a_path_may_be_one_that_only_slots_can_import(home: Path
     ("override", "said"),
     [
         ("cluster.sbatch={array: '1'}", "cluster.sbatch: 'array' can't be set here"),
-        ("cluster.template=nowhere", "cluster.template: there is no folder nowhere"),
+        ("cluster.template=/nowhere", "cluster.template: there is no folder /nowhere"),
         ("cluster.template=mine", "unknown in a template: @{fodler}; did you mean 'folder'?"),
     ],
 )
@@ -234,6 +234,16 @@ def test_batch_scripts_are_rendered_before_anything_is_submitted(
     assert problem(capsys, "launch", "good.yaml", *slurm).startswith(said)
     assert main(["validate", "good.yaml", "--set", override]) == 0
     assert not (home / "runs").exists()
+
+
+def test_a_run_finds_its_templates_from_wherever_somebody_ticks(home: Path) -> None:
+    def kept(template: str) -> str:
+        override = f"cluster.template={template}"
+        return read_config("good.yaml", set_options=[override]).cluster.template
+
+    assert kept("mine") == str(home / "mine")
+    assert kept("~/mine") == str(Path("~/mine").expanduser())
+    assert kept("default") == "default"
 
 
 def test_every_kind_of_problem_is_said_at_once(
