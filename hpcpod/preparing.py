@@ -80,10 +80,17 @@ def read_config(
     read = from_mapping(loaded, changes, source=source_of(config))
     if cluster is not None:
         read = replace(read, cluster=replace(read.cluster, launcher=cluster))
-    if read.cluster.template != "default":  # a tick may come from another working directory
-        template = str(expanded(read.cluster.template).absolute())
-        read = replace(read, cluster=replace(read.cluster, template=template))
-    return read
+    return _from_anywhere(read)
+
+
+def _from_anywhere(config: RunConfig) -> RunConfig:
+    """With absolute paths: a tick may come from another working directory."""
+    env, cluster = config.env, config.cluster
+    if cluster.template != "default":
+        cluster = replace(cluster, template=str(expanded(cluster.template).absolute()))
+    if env.python is not None:
+        env = replace(env, python=str(expanded(env.python).absolute()))
+    return replace(config, env=env, cluster=cluster)
 
 
 def site_for(site: str | Path | None, cluster: str | None) -> str | Path | None:

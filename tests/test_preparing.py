@@ -244,6 +244,8 @@ def test_a_run_finds_its_templates_from_wherever_somebody_ticks(home: Path) -> N
     assert kept("mine") == str(home / "mine")
     assert kept("~/mine") == str(Path("~/mine").expanduser())
     assert kept("default") == "default"
+    old = read_config("good.yaml", set_options=["env.python=old/bin/python"])
+    assert old.env.python == str(home / "old/bin/python")
 
 
 def test_every_kind_of_problem_is_said_at_once(
