@@ -9,10 +9,13 @@ if ((code == 75 || code == 140 || code == 143)); then
         exit 1
     fi
     for pause in 1 2 4 8 0; do
-        case $(squeue -h -j "$element" -o '%T:%r' 2>/dev/null) in
+        state=$(squeue -h -j "$element" -o '%T:%r' 2>/dev/null)
+        case $state in
             COMPLETING:TimeLimit) ;; # its checkpoint was late: it still comes back
             # Preempted, and Slurm requeues it; or cancelled, and Slurm would revive it.
-            COMPLETING:* | CANCELLED:* | PENDING:*) break ;;
+            COMPLETING:* | CANCELLED:* | PENDING:*)
+                echo "hpcpod: $element is $state: it is not requeued from here" >&2
+                break ;;
         esac
         answer=$(scontrol requeue "$element" 2>&1) && exit 0
         echo "hpcpod: scontrol requeue $element: $answer" >&2

@@ -100,12 +100,14 @@ def test_a_coordinator_that_dies_is_followed_by_the_one_that_waits(shell: Shell)
         listing = shell.cluster.run("squeue", "-h", "-t", state, "-o", "%i %j").splitlines()
         return [line.split()[0] for line in listing if "coordinator" in line]
 
-    shell.cluster.wait("a successor", lambda: len(coordinators("PD")) == 1, 60)
+    def one_and_the_next() -> bool:
+        return len(coordinators("R")) == len(coordinators("PD")) == 1
+
     for _ in range(2):
+        shell.cluster.wait("one at work, and its successor", one_and_the_next, 60)
         (first,), (second,) = coordinators("R"), coordinators("PD")
         shell.cluster.run("scancel", "--signal=KILL", "--full", first)
         shell.cluster.wait("its successor at work", lambda s=second: coordinators("R") == [s], 60)  # type: ignore[misc]
-        shell.cluster.wait("the next one", lambda: len(coordinators("PD")) == 1, 60)
     left = slots_of(shell, "R", "succeeded")
     shell.cluster.run("scancel", left[0])
     shell.cluster.wait(

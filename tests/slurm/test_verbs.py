@@ -28,10 +28,15 @@ def coordinators(shell: Shell) -> list[str]:
 
 
 def lose_the_coordinators(shell: Shell) -> None:
-    """Cancel the ones that wait, kill -9 the one that runs; wait until none is left."""
+    """Cancel the ones that wait, kill -9 the one that runs, until none is left: one that lives
+    submits another meanwhile."""
+    shell.cluster.wait("no coordinator", lambda: not coordinators(shell) or _lose(shell), 60)
+
+
+def _lose(shell: Shell) -> bool:
     waiting = [line.split()[0] for line in coordinators(shell) if "PENDING" in line]
     if waiting:
-        shell.cluster.run("scancel", *waiting)
+        shell.cluster.run("scancel", *waiting, check=False)  # one may run by now
     for pid in shell.cluster.processes():
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -39,7 +44,7 @@ def lose_the_coordinators(shell: Shell) -> None:
             continue
         if b"hpcpod.orchestrator" in words and b"python" in Path(words[0].decode()).name.encode():
             os.kill(pid, signal.SIGKILL)
-    shell.cluster.wait("no coordinator", lambda: not coordinators(shell), 60)
+    return False
 
 
 def launched(shell: Shell, name: str, *, pods: int = 3, slots: int = 1) -> None:
