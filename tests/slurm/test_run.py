@@ -104,7 +104,7 @@ def cancel_all(shell: Shell) -> None:
 
 
 def test_ticks_by_hand_do_where_there_is_no_coordinator(shell: Shell) -> None:
-    config = shell.small("by-hand", steps=20_000, rounds=2)
+    config = shell.small("by-hand", steps=100_000, rounds=2)
     shell.hpcpod("launch", str(config), "--set", "cluster.coordinator=false")
     run = shell.run("by-hand")
     assert len(shell.jobs()) == 2
