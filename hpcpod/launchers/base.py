@@ -10,6 +10,10 @@ from typing import Literal, Protocol, runtime_checkable
 from hpcpod.errors import UserError
 from hpcpod.records import Intent
 
+RELEASE_SECONDS = 3
+"""How long a requeued slot waits at least. A node refuses whom it has just been told to forget, by
+the second ("Job credential revoked"), and Slurm ends such a job for good."""
+
 THROTTLED = "JobArrayTaskLimit"
 """The scheduler's reason for elements that their array's throttle holds back."""
 

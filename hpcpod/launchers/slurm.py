@@ -26,7 +26,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.config.shape import Shape, ranks_of, shape_of
 from hpcpod.errors import LaunchError, StorageError
 from hpcpod.launchers.accounting import EndedLife, ask_history
-from hpcpod.launchers.base import ClusterView, Limits
+from hpcpod.launchers.base import RELEASE_SECONDS, ClusterView, Limits
 from hpcpod.launchers.cluster import TIME_FORMAT, own_words
 from hpcpod.launchers.nodes import NODE_FORMAT, largest_node, slots_that_fit
 from hpcpod.launchers.observing import ask_idle, ask_queue, ask_throttles
@@ -210,13 +210,14 @@ class SlurmLauncher:
         self._ask("scontrol", "update", f"JobId={array}", f"ArrayTaskThrottle={limit}")
 
     def release(self, jobs: Sequence[str]) -> None:
-        """Take the delay away with which Slurm has requeued these jobs.
+        """Take the delay away with which Slurm has requeued these jobs, but for a few seconds.
 
         One that is still on its way into the queue refuses, and the others are changed.
         """
         for some in _parts(jobs):
             try:
-                self._ask("scontrol", "update", f"JobId={','.join(some)}", "StartTime=now")
+                soon = f"StartTime=now+{RELEASE_SECONDS}"
+                self._ask("scontrol", "update", f"JobId={','.join(some)}", soon)
             except LaunchError as error:
                 log.info("%s", error)
 

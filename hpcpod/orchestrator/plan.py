@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from hpcpod.launchers.admission import alive
-from hpcpod.launchers.base import THROTTLED, ClusterView, JobView
+from hpcpod.launchers.base import RELEASE_SECONDS, THROTTLED, ClusterView, JobView
 from hpcpod.launchers.reasons import explain
 from hpcpod.orchestrator.brakes import Brakes
 from hpcpod.orchestrator.sizing import Bounds, Chooser, Fit, fit
@@ -164,7 +164,7 @@ def _planned(observed: Observed, token: Callable[[], str]) -> list[Action]:
     return [
         *_cancel(doubles, "its intent was submitted twice"),
         *_resize(observed, fitting, wanted),
-        *_release(slots),
+        *_release(slots, observed.now + RELEASE_SECONDS),
         *_coordinator(observed, new),
         *_submissions(observed, slots, fitting.missing, new),
         Merge(gone, size),
@@ -212,8 +212,9 @@ def _resize(observed: Observed, fitting: Fit, wanted: int) -> Iterator[Action]:
             yield Retire(names, at_once, why)
 
 
-def _release(slots: list[JobView]) -> list[Action]:
-    held = tuple(job.job for job in slots if job.requeued and job.reason == "BeginTime")
+def _release(slots: list[JobView], soon: float) -> list[Action]:
+    late = [job for job in slots if job.starts is None or job.starts > soon]
+    held = tuple(job.job for job in late if job.requeued and job.reason == "BeginTime")
     return [Release(held)] if held else []
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpcpod.launchers.base import ClusterView
+from hpcpod.launchers.base import RELEASE_SECONDS, ClusterView
 from hpcpod.orchestrator.brakes import Brakes, Refusals, failed_starts
 from hpcpod.orchestrator.plan import (
     COORDINATORS,
@@ -225,6 +225,9 @@ def test_requeued_slots_are_released() -> None:
     others = [job(0), job(0, 2, "pending", reason="BeginTime")]  # that one is for the user to say
     actions = planned(observed([back, *others], [intent(0, 3)], [0]))
     assert actions == [Release(("job0_1",)), Merge()]
+    late, soon = replace(back, starts=100.0), replace(back, starts=RELEASE_SECONDS)
+    assert planned(observed([late, *others], [intent(0, 3)], [0]))[0] == Release(("job0_1",))
+    assert planned(observed([soon, *others], [intent(0, 3)], [0])) == [Merge()]
 
 
 @pytest.mark.parametrize(
