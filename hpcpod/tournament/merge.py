@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 LOCK_SECONDS = 10.0
 """How long a merge waits for its turn before it goes on without: the lock only saves work."""
 
-_ASKS = {"finals": "finals", "finished": "stop"}
-"""What is asked of the slots once the board is in a phase; in the order of the phases."""
+_ASKED_LATER = {"running": ("finals", "stop"), "finals": ("stop",), "finished": ()}
+"""What nobody has asked of the slots yet while the board is in a phase."""
 
 COMPACT_EVERY = 64
 """Generations between two sweeps that empty old ones."""
@@ -183,8 +183,10 @@ def after_merge(folder: RunFolder, board: Board) -> None:
     if not folder.owner.mine:
         return
     _withdraw_untrue(folder, board)
-    request = _ASKS.get(board.phase)
-    if request is None or folder.requested(request) is not None:
+    if board.phase == "running":
+        return
+    request = "stop" if board.phase == "finished" else "finals"
+    if folder.requested(request) is not None:
         return
     if board.phase == "finished":
         export_best(folder, board)
@@ -195,8 +197,7 @@ def _withdraw_untrue(folder: RunFolder, board: Board) -> None:
     """Take back what a later phase has asked for: its generation is damaged since, and a report
     with it. The run goes on from the one before, unless a person had ended it.
     """
-    reached = (*_ASKS,).index(board.phase) + 1 if board.phase in _ASKS else 0
-    later = (*_ASKS.values(),)[reached:]
+    later = _ASKED_LATER[board.phase]
     asked = {name: said for name in later if (said := folder.requested(name)) is not None}
     # Who asks has published before: this board may only be an old one.
     if not asked or read_board(folder).phase != board.phase:
