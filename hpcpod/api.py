@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from hpcpod.config.schema import EnvConfig, RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.errors import ConfigError, UserError
 from hpcpod.launching import create_run, start
-from hpcpod.preparing import Config, read_config, resolve, resolve_task, site_for, source_of
+from hpcpod.preparing import Config, check, read_config, resolve_task, site_for, source_of
 from hpcpod.results import Run, open_run, runs_home
 from hpcpod.tournament.mutation import unmutated
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from hpcpod.envs.vec_env import VecEnv
     from hpcpod.pod.policy import Policy
     from hpcpod.pod.vanilla import Training
+
+log = logging.getLogger(__name__)
 
 
 def launch(
@@ -54,9 +57,11 @@ def launch(
         UserError: the configuration has problems, the run exists, the scheduler refuses.
     """
     read = read_config(config, cluster, overrides, site=site_for(site, cluster))
-    resolved = resolve(read, source=source_of(config))
-    folder = create_run(resolved, Path(runs) if runs is not None else runs_home())
-    start(folder, resolved.config)
+    checked = check(read, source=source_of(config))
+    for remark in checked.remarks:
+        log.warning("%s", remark)
+    folder = create_run(checked.resolved, Path(runs) if runs is not None else runs_home())
+    start(folder, checked.resolved.config)
     return Run(folder)
 
 

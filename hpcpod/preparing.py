@@ -20,13 +20,14 @@ from hpcpod.errors import ConfigError, UnusablePlugin, UserError
 from hpcpod.launchers.base import ScriptLauncher, array_sizes, with_scripts
 from hpcpod.orchestrator.tick import make_launcher
 from hpcpod.records import Intent
+from hpcpod.remarks import remarks
 from hpcpod.tournament.census import quotas
 from hpcpod.tournament.generators import Generator
 from hpcpod.tournament.mutation import unmutated
 from hpcpod.tournament.updaters import Updater
 
 if TYPE_CHECKING:
-    from hpcpod.pod.probe import Footprint
+    from hpcpod.pod.probe import Footprint, Look
 
 Config = str | Path | Mapping[str, Any] | RunConfig
 
@@ -45,6 +46,8 @@ class Checked:
     """What one pod of each algorithm keeps on the disk."""
     disk: float
     """Bytes that the run will hold at once, at most, by estimate; 0 without a probe."""
+    remarks: tuple[str, ...]
+    """What follows from it that is seldom meant, a sentence each."""
 
 
 def read_config(
@@ -132,7 +135,8 @@ def check(config: RunConfig, *, source: str = "the configuration", probe: bool =
     Raises:
         ConfigError: says every problem that was found.
     """
-    algorithms, footprints, problems = _task(config, probe=probe)
+    algorithms, look, problems = _task(config, probe=probe)
+    footprints = look.footprints if look is not None else {}
     problems += [*_unusable_parts(config), *_unusable_ranks(config)]
     problems += [*_endless(config), *_no_gpu(config)]
     problems += _short_rounds(config, algorithms, footprints)
@@ -142,7 +146,8 @@ def check(config: RunConfig, *, source: str = "the configuration", probe: bool =
     # A pod keeps a core per round of its history, its best and the one it is working on; its
     # replay is shared between them but for the rows that were overwritten in between.
     disk = sum(share[name] * (7 * f.core + 2 * f.replay) for name, f in footprints.items())
-    return Checked(Resolved(config, algorithms), share, footprints, disk)
+    said = tuple(remarks(config, algorithms, look))
+    return Checked(Resolved(config, algorithms), share, footprints, disk, said)
 
 
 def resolve_task(config: RunConfig, *, source: str = "the configuration") -> Resolved:
@@ -179,22 +184,22 @@ def scripts(config: RunConfig, runs: Path) -> list[str]:
 
 def _task(
     config: RunConfig, *, probe: bool
-) -> tuple[Mapping[str, AlgorithmSpace], Mapping[str, Footprint], list[str]]:
-    """The agents' spaces, what their pods keep on the disk, and every problem of them and of
-    the environment; no agent is tried while one of the spaces is wrong."""
+) -> tuple[Mapping[str, AlgorithmSpace], Look | None, list[str]]:
+    """The agents' spaces, a look at the task, and every problem of them and of the environment;
+    no agent is tried while one of the spaces is wrong."""
     algorithms: Mapping[str, AlgorithmSpace] = {}
-    footprints: Mapping[str, Footprint] = {}
+    look: Look | None = None
     problems: list[str] = []
     try:
         algorithms = resolve_algorithms(config)
     except ConfigError as error:
         problems += error.problems
     try:
-        footprints = _probe(config, algorithms) if probe else {}
+        look = _probe(config, algorithms) if probe else None
     except ConfigError as error:
         problems += error.problems
     problems += [] if probe else _unknown_env(config)
-    return algorithms, footprints, problems
+    return algorithms, look, problems
 
 
 def _unusable_parts(config: RunConfig) -> list[str]:
@@ -291,14 +296,12 @@ def _unknown_env(config: RunConfig) -> list[str]:
     return []
 
 
-def _probe(config: RunConfig, algorithms: Mapping[str, AlgorithmSpace]) -> Mapping[str, Footprint]:
-    """Make the environment and each agent once; what a pod of each keeps on the disk.
+def _probe(config: RunConfig, algorithms: Mapping[str, AlgorithmSpace]) -> Look:
+    """Make the environment and each agent once.
 
     Raises:
         ConfigError: the environment can't be made, or an agent can't act in it.
     """
     defaults = {name: unmutated(space) for name, space in algorithms.items()}
-    found: Mapping[str, Footprint] = plugins.load("hpcpod.pod.probe:probe")(
-        config, algorithms, defaults
-    )
-    return found
+    look: Look = plugins.load("hpcpod.pod.probe:probe")(config, algorithms, defaults)
+    return look

@@ -10,7 +10,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from hpcpod.commands.output import say
+from hpcpod.commands.output import say, say_remarks
 from hpcpod.commands.steering import follow_here
 from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.schema import RunConfig
@@ -24,12 +24,13 @@ def launch(options: Namespace) -> int:
     from hpcpod import launching, preparing
 
     config = _read(options, options.cluster)
-    resolved = preparing.resolve(config, source=options.config, probe=not options.no_probe)
+    checked = preparing.check(config, source=options.config, probe=not options.no_probe)
+    say_remarks(checked.remarks)
     if options.dry_run:
         for text in preparing.scripts(config, _runs(options)):
             say(text)
         return 0
-    folder = launching.create_run(resolved, _runs(options))
+    folder = launching.create_run(checked.resolved, _runs(options))
     run = Run(folder)
     if config.cluster.launcher == "local":
         return follow_here(run)
@@ -62,9 +63,10 @@ def render(options: Namespace) -> int:
         _write_container(Path("hpcpod-container"), cluster)
         return 0
     config = _read(options, options.cluster or "slurm")
-    resolved = preparing.resolve(config, source=options.config, probe=not options.no_probe)
+    checked = preparing.check(config, source=options.config, probe=not options.no_probe)
+    say_remarks(checked.remarks)
     preparing.scripts(config, _runs(options))  # refuses what can't be rendered, before a folder
-    folder = launching.create_run(resolved, _runs(options))
+    folder = launching.create_run(checked.resolved, _runs(options))
     run = Run(folder)
     say(f"run folder: {run.path}")
     if options.container:
@@ -112,6 +114,7 @@ def validate(options: Namespace) -> int:
         )
     if checked.footprints:
         say(f"# disk that the run will need: about {_size(checked.disk)}")
+    say_remarks(checked.remarks)
     try:
         check_creatable(_runs(options) / config.name)
     except UserError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from hpcpod.display import visible
@@ -14,6 +15,13 @@ def say(text: str = "") -> None:
     """Print a line at once, whatever standard output is."""
     sys.stdout.write(visible(text) + "\n")
     sys.stdout.flush()
+
+
+def say_remarks(remarks: Iterable[str]) -> None:
+    """Print remarks on a configuration on standard error, a line each."""
+    for remark in remarks:
+        sys.stderr.write(visible(f"remark: {remark}") + "\n")
+    sys.stderr.flush()
 
 
 def say_json(data: Any) -> None:

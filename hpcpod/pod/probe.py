@@ -26,6 +26,21 @@ from hpcpod.errors import (
 from hpcpod.pod.evaluator import Evaluator
 from hpcpod.pod.making import env_factory, make_agent
 
+_STEPS_ALIKE = 16
+"""Steps in which two episodes may show that they differ."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """A task as it was seen once."""
+
+    footprints: Mapping[str, Footprint]
+    """What one pod of each algorithm keeps on the disk."""
+    max_episode_steps: int | None
+    """The time limit of an episode in steps; None without one."""
+    deterministic: bool
+    """Two episodes of different seeds began alike, and went on alike under the same actions."""
+
 
 @dataclass(frozen=True)
 class Footprint:
@@ -43,7 +58,7 @@ def probe(
     config: RunConfig,
     algorithms: Mapping[str, AlgorithmSpace],
     hyperparameters: Mapping[str, Mapping[str, Scalar]],
-) -> dict[str, Footprint]:
+) -> Look:
     """Make the environment, the evaluator and each algorithm's agent once, and take a step.
 
     Meanwhile no more memory can be had than is free: what asks for more is refused, where
@@ -55,7 +70,7 @@ def probe(
         hyperparameters: of each algorithm, complete.
 
     Returns:
-        What a pod of each algorithm needs.
+        What was seen.
 
     Raises:
         ConfigError: something can't be made, or an algorithm can't act in the environment;
@@ -74,6 +89,7 @@ def probe(
         try:
             env = factory(config.env.num_envs)
             _step(env)
+            deterministic = _alike(env)
         except Exception as error:
             said = f"{_blamed(error)}: {_complaint(config.env.id, error, free)}"
             raise ConfigError("the configuration", [*problems, said]) from error
@@ -87,7 +103,20 @@ def probe(
         env.close()
     if problems:
         raise ConfigError("the configuration", problems)
-    return footprints
+    return Look(footprints, env.spec.max_episode_steps, deterministic)
+
+
+def _alike(env: VecEnv) -> bool:
+    """Whether episodes of different seeds can't be told apart for some steps."""
+    shape, dtype = tensor_form(env.spec.action)
+    still = torch.zeros((env.spec.num_envs, *shape), dtype=dtype, device=env.spec.device)
+    seen = []
+    for first in (0, env.spec.num_envs):
+        obs = [env.reset(torch.arange(first, first + env.spec.num_envs))]
+        steps = [env.step(still) for _ in range(_STEPS_ALIKE)]
+        seen.append((obs + [step.obs for step in steps], [step.reward for step in steps]))
+    (obs, rewards), (others, other_rewards) = seen
+    return all(map(torch.equal, obs + rewards, others + other_rewards))
 
 
 def _step(env: VecEnv) -> None:
