@@ -219,6 +219,10 @@ def _add_doers(add: Add) -> None:
         "--drain", action="store_true",
         help="let slots finish their round, then pause; `hpcpod resume` goes on",
     )  # fmt: skip
+    verb.add_argument(
+        "--now", action="store_true",
+        help="finish at once: the finalists are not scored on fresh seeds first",
+    )  # fmt: skip
     verb = add("resume", steering.resume, "go on with a run that was paused or that lost its slots")
     _run(verb)
     verb.add_argument(

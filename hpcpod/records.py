@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from hpcpod.checkpoints import Checkpoint as Checkpoint
+from hpcpod.checkpoints import Part as Part
+from hpcpod.checkpoints import Segment as Segment
 from hpcpod.codec import Json as Json
 from hpcpod.codec import decode as decode
 from hpcpod.codec import encode as encode
@@ -24,63 +27,6 @@ Hyperparameters = Mapping[str, Scalar]
 Cause = Literal["fresh", "copy"]
 Fate = Literal["alive", "replaced", "failed"]
 Phase = Literal["running", "finals", "finished"]
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Rows [start, stop) of a replay buffer in one immutable blob."""
-
-    start: int
-    stop: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class Part:
-    """What one of a pod's ranks has of its own: rows, environments, random generators."""
-
-    rank: int
-    core: str
-    """sha256 of its blob."""
-    rows: int
-    """Rows that its replay buffer has ever held."""
-    segments: tuple[Segment, ...]
-    """The live ones, oldest first."""
-
-    def blobs(self) -> tuple[str, ...]:
-        """The sha256 of every blob that it needs."""
-        return (self.core, *(segment.sha256 for segment in self.segments))
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A pod's whole state: a small core (weights, optimizer, RNG, counters) and replay segments."""
-
-    core: str
-    """sha256 of the core's blob."""
-    env_steps: int
-    """Environment steps of experience in it, its ancestors' included."""
-    rows: int = 0
-    """Rows that the replay buffer has ever held; 0 for agents that keep none."""
-    segments: tuple[Segment, ...] = ()
-    """The live rows of the replay buffer, oldest first; a child refers to its parent's."""
-    rank: int = 0
-    """Which rank of the pod has these rows, and wrote the core."""
-    others: tuple[Part, ...] = ()
-    """What the other ranks of the pod have of their own."""
-
-    def blobs(self) -> tuple[str, ...]:
-        """The sha256 of every blob that this checkpoint needs."""
-        return tuple(sha256 for part in self.parts for sha256 in part.blobs())
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """What each rank has of its own."""
-        return (Part(self.rank, self.core, self.rows, self.segments), *self.others)
-
-    def part(self, rank: int) -> Part | None:
-        """What is that rank's own; None if nothing is."""
-        return next((part for part in self.parts if part.rank == rank), None)
 
 
 @dataclass(frozen=True)
@@ -120,6 +66,12 @@ class Rescore:
     checkpoint: Checkpoint
     round: int
     """The round whose checkpoint it is."""
+    level: float = 0.0
+    """Confirm: the error level that this checkpoint's attempt spends; 0 is that of ``number``."""
+    stake: float = 0.0
+    """Confirm: what its fresh episodes stake, see ``tournament.confirmation``."""
+    earlier: tuple[float, ...] = ()
+    """Confirm: the returns of the attempt's earlier sets of fresh seeds."""
 
     @property
     def id(self) -> str:
@@ -160,6 +112,12 @@ class Report:
     """Empty, or why the round failed, in one sentence."""
     failure_kind: Literal["", "crash", "memory", "diverged", "corrupt"] = ""
 
+    @property
+    def cost(self) -> float:
+        """Slot-seconds that the order took. The wall time of a round that was resumed counts only
+        from there; the other two go on."""
+        return max(self.wall_seconds, self.train_seconds + self.evaluate_seconds)
+
 
 @dataclass(frozen=True)
 class Owner:
@@ -193,6 +151,29 @@ class Intent:
 
 
 @dataclass(frozen=True)
+class Milestone:
+    """An evaluation that is kept for comparisons alone: its checkpoint is not."""
+
+    round: int
+    returns: tuple[float, ...]
+    cost: float
+    """Slot-seconds that it took to get there, those of the pod's ancestors included."""
+
+
+@dataclass(frozen=True)
+class Motion:
+    """How the means of a pod's panels move from round to round, and how sure each is."""
+
+    steps: int = 0
+    """Differences of successive means."""
+    squares: float = 0.0
+    """The sum of their squares."""
+    panels: int = 0
+    noise: float = 0.0
+    """The sum of the squared standard errors of these panels' means."""
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """How a pod did at the end of a round."""
 
@@ -200,6 +181,11 @@ class Evaluation:
     returns: tuple[float, ...]
     checkpoint: Checkpoint
     metrics: Mapping[str, float] = field(default_factory=dict)
+    cost: float = 0.0
+    """Slot-seconds that it took to get there, those of the pod's ancestors included."""
+    estimate: float | None = None
+    """Its mean return, shrunk towards the means of the rounds before and after it: what it ranks
+    by. None of a board from before there was one."""
 
 
 @dataclass(frozen=True)
@@ -240,8 +226,14 @@ class PodState:
     """Environment steps trained under this name."""
     history: tuple[Evaluation, ...] = ()
     """The last evaluations, oldest first."""
+    milestones: tuple[Milestone, ...] = ()
+    """Evaluations of rounds 1, 2, 4, 8 and so on that are older than these, oldest first."""
     best: Evaluation | None = None
-    """The best evaluation so far, by lower confidence bound."""
+    """The best evaluation so far, by its estimated mean return."""
+    motion: Motion = Motion()
+    """Of its panels."""
+    cost: float = 0.0
+    """Slot-seconds that its experience took, its ancestors' included."""
 
 
 @dataclass(frozen=True)
@@ -253,10 +245,13 @@ class Entry:
     round: int
     mean: float
     low: float
-    """Lower end of the two-sided 95 % confidence interval of the mean."""
+    """Lower end of the two-sided 95 % confidence interval of the mean, as if it had not been chosen
+    among others: see ``tournament.scores.chosen_interval``."""
     high: float
     episodes: int
     checkpoint: Checkpoint
+    estimate: float | None = None
+    """The mean shrunk towards the pod's neighbouring rounds: rows are in the order of these."""
 
 
 @dataclass(frozen=True)
@@ -268,7 +263,7 @@ class Verdict:
     round: int = 0
     """The round at which the pod was compared with its cohort; 0 if it was not."""
     beaten_by: tuple[str, ...] = ()
-    """Pods that beat this one at equal experience on common seeds, beyond doubt."""
+    """Pods that beat this one at equal experience, by the updater's test."""
     evidence: Mapping[str, str] = field(default_factory=dict)
     """Per beater, the numbers of the test in words."""
 
@@ -283,10 +278,12 @@ class Confirmed:
     number: int
     mean: float
     low: float
-    """Confirm: the one-sided lower bound at the level spent; final: of the 95 % interval."""
+    """Confirm: the one-sided lower bound at the level spent; final: of an interval that holds the
+    true means of all finalists at once in 95 % of runs."""
     high: float
     episodes: int
-    """0 if it could not be scored: then the score stands for nothing."""
+    """Of all the attempt's sets of fresh seeds; 0 if it could not be scored: then the score stands
+    for nothing."""
     passed: bool
     """Confirm: whether ``low`` reaches the target; a final passes or fails nothing: False."""
     checkpoint: Checkpoint
@@ -321,7 +318,15 @@ class Board:
     size: int | None = None
     """How many pods may be in training at once; null: all. See ``tournament.prospects``."""
     attempts: int = 0
-    """Attempts made at the target so far."""
+    """Checkpoints that the target was tried with so far."""
+    confirmations: int = 0
+    """Sets of fresh seeds that these attempts took."""
+    worst: float | None = None
+    """The lowest return that any episode of the run had, in panels and on fresh seeds."""
+    compared: int = 0
+    """``rounds`` when a pod was last compared with others."""
+    compared_at: float | None = None
+    """Unix time of that, in seconds."""
     pods: Mapping[str, PodState] = field(default_factory=dict)
     entries: tuple[Entry, ...] = ()
     """The leaderboard, best first."""

@@ -155,17 +155,23 @@ class Run:
             yield self.status(ask_scheduler=due).state
             time.sleep(seconds)
 
-    def stop(self, *, drain: bool = False) -> Status:
+    def stop(self, *, drain: bool = False, now: bool = False) -> Status:
         """End the run and keep the best policy of it.
+
+        The slots at work leave their rounds, score the finalists on fresh seeds and end; ``wait``
+        waits for that. Where there is none, and if this is asked a second time, the run is
+        finished at once, by the scores that are there.
 
         Args:
             drain: let every slot finish the round it is in, then pause: ``hpcpod resume``
-                goes on. Otherwise slots end now and the run is finished.
+                goes on.
+            now: finish at once, without scores on fresh seeds.
         """
         if drain:
             self.drain()
             return self.status()
-        self._warn(steering.end(self.folder), "its slots end by themselves within a minute")
+        unable = steering.end(self.folder, score=not now)
+        self._warn(unable, "its slots end by themselves within a minute")
         return self.status()
 
     def drain(self) -> bool:

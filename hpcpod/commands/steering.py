@@ -43,11 +43,14 @@ def follow_here(run: Run) -> int:
 def stop(options: Namespace) -> int:
     """``hpcpod stop``."""
     run = open_run(options.run)
-    now = run.stop(drain=options.drain)
+    now = run.stop(drain=options.drain, now=options.now)
     say(f"{run.name}: {now.state}" + (f" ({now.stop_reason})" if now.stop_reason else ""))
     if now.state == "finished" and now.best is not None:
         say(f"policy: {now.best.checkpoint}")
-    if now.state != "finished":
+    if now.state == "finals":
+        say("its finalists are scored on fresh seeds, and then it is finished")
+        say(f"finish it without: hpcpod stop {run.word} --now")
+    elif now.state != "finished":
         say(f"go on with: hpcpod resume {run.word}")
     return 0
 

@@ -11,9 +11,11 @@ import logging
 from hpcpod.errors import LaunchError, UserError
 from hpcpod.launching import start_here, submit_missing
 from hpcpod.orchestrator.tick import REFUSALS, RESUMED, SCALE, Orchestrator, launcher_of
+from hpcpod.run.seen import see
 from hpcpod.run.target import launcher_here, target_of
 from hpcpod.run.words import many
 from hpcpod.storage.run_folder import REFUSED, RunFolder
+from hpcpod.tournament.endings import WIND_UP
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
 
@@ -115,8 +117,13 @@ def resume(folder: RunFolder) -> list[str]:
         ) from error
 
 
-def end(folder: RunFolder) -> str:
-    """Finish the run, and end its jobs.
+def end(folder: RunFolder, *, score: bool = True) -> str:
+    """End the run: have the slots that are at work score its finalists, or finish it now.
+
+    Args:
+        folder: the run.
+        score: have the finalists scored on fresh seeds first. Where no slot is at work, or that
+            was asked for before, the run is finished at once, and so are its jobs.
 
     Returns:
         Why its jobs could not be ended from here, in one sentence, or an empty string. Then its
@@ -126,7 +133,11 @@ def end(folder: RunFolder) -> str:
         UserError: the run is another user's.
     """
     folder.owner.require_mine()
-    merge(folder, Rules.of_run(folder), stop="user")
+    rules, before = Rules.of_run(folder), see(folder)
+    if score and before.state == "running":
+        merge(folder, rules, stop=WIND_UP)
+        return act(folder)
+    merge(folder, rules, stop="user")
     if folder.resolved.config.cluster.launcher == "local":
         return ""
     try:

@@ -36,9 +36,9 @@ class Nursery:
             self.pods[old.id] = buried(old, f"{name} took its place", replaced=True)
         return child
 
-    def board(self) -> Board:
-        """The board with everyone who was born and who died."""
-        return replace(self._board, pods=self.pods, next_pod=self._next_pod)
+    def board(self, before: Board) -> Board:
+        """A board as it was, with everyone who was born and who died."""
+        return replace(before, pods=self.pods, next_pod=self._next_pod)
 
     def _copied(self, name: str, copy: Copy) -> PodState:
         parent = self._board.pods[copy.parent]
@@ -59,6 +59,7 @@ class Nursery:
             parent_returns=source.returns,
             mutated=copy.mutated,
             evidence=copy.evidence,
+            cost=source.cost,
         )
         birth = replace(
             _first_birth(child), round=copy.round + 1, checkpoint=source.checkpoint, inherited=True

@@ -1,42 +1,67 @@
 """The population as one merge sees it: who lives, and how they did at equal experience.
 
-A *cohort* is the living pods that were evaluated at the same round, so on the same seeds and
-after the same number of environment steps. Nobody waits for it: a pod that reports early is
-compared one report later, when the others have been there too.
+A pod is compared at one of its rounds. Pods of its own algorithm stand in that comparison with
+what they had learned by the same round, so on the same seeds and after the same number of
+environment steps. Pods of other algorithms, whose steps may take a hundred times as long, stand
+in it with what they had learned by the same cost in slot-seconds. Where a pod has no evaluation
+just there, the nearest one below stands in, if it has at least half of the experience: who
+beats with less experience beats all the more.
+
+Nobody waits for a comparison: a pod that reports early is compared one report later, when the
+others have been there too, and one whose evaluation would be forgotten with those that are near.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
+from statistics import median
 
 from hpcpod.config.schema import PopulationConfig, RunConfig
 from hpcpod.config.space import AlgorithmSpace
-from hpcpod.records import Board, Evaluation, PodState
+from hpcpod.records import Board, Evaluation, Milestone, PodState
+from hpcpod.tournament.outcomes import HISTORY
 from hpcpod.tournament.prospects import asleep
-from hpcpod.tournament.scores import mean
+from hpcpod.tournament.scores import halves, mean
 
 HOPELESS = 3
 """An algorithm is given up after this many deaths per place, if none of its pods has ever
 finished a round."""
+NEAR = 0.5
+"""The least share of the experience at which is compared that an evaluation which stands in has."""
+
+Standing = Evaluation | Milestone
+"""An evaluation with which a pod stands in a comparison."""
 
 
 @dataclass(frozen=True)
 class Cohort:
-    """Pods that were evaluated at the same round."""
+    """Those among whom a pod is compared at one of its rounds.
 
+    All are ranked by one half of their panel's episodes; the other half has no part in it, so
+    that a test on it is one (``scores.halves``).
+    """
+
+    algorithm: str
+    """The pod's."""
     round: int
-    evaluations: Mapping[str, Evaluation]
+    cost: float
+    """Slot-seconds at which pods of other algorithms are compared: the median of those of the same
+    algorithm, so that no pod pays for a slow node."""
+    standings: Mapping[str, Standing]
     """By pod: the living."""
-    means: Mapping[str, float]
     best: tuple[str, ...]
-    """The best 30 % by mean return, at least one, best first: who may be copied."""
+    """The best 30 %, at least one, best first: who may be copied."""
     worst: frozenset[str]
     """The worst eighth of those that may be replaced at all."""
     places: int
-    """How many may be replaced by a copy at this round: ceil(n / 8)."""
+    """Pods of the algorithm that may be replaced by a copy at this round: ceil(n / 8) of its n."""
+
+    def paired(self, one: str, other: str) -> bool:
+        """Whether two pods stand in it with the same round, so with the same seeds."""
+        return self.standings[one].round == self.standings[other].round
 
 
 class Census:
@@ -56,45 +81,69 @@ class Census:
         self.members = Counter(pod.algorithm for pod in self.living.values())
         """Living pods of each algorithm."""
         self.copies = Counter(
-            pod.parent_round
-            for pod in board.pods.values()
-            if pod.replaces is not None and board.pods[pod.replaces].fate == "replaced"
+            (pod.algorithm, pod.judged) for pod in board.pods.values() if pod.fate == "replaced"
         )
-        """Pods replaced by a copy of each round."""
-        self._population = len(self.living) - len(asleep(board))
-        self._rounds: dict[int, dict[str, Evaluation]] = {}
+        """Pods replaced by a copy, by their algorithm and the round at which they were compared."""
+        self._kin: dict[str, list[PodState]] = {}
         for pod in self.living.values():
-            for evaluation in pod.history:
-                self._rounds.setdefault(evaluation.round, {})[pod.id] = evaluation
-        self._cohorts: dict[int, Cohort] = {}
+            self._kin.setdefault(pod.algorithm, []).append(pod)
+        resting = asleep(board)
+        self._awake = Counter(p.algorithm for p in self.living.values() if p.id not in resting)
+        self._standings = {pod.id: _standings(pod) for pod in self.living.values()}
+        self._cohorts: dict[tuple[str, int], Cohort] = {}
+        self._quorums: dict[tuple[str, int], bool] = {}
+        self._ranks: dict[int, float] = {}
         self._quotas = quotas(config.population)
         self._trained = {pod.algorithm for pod in board.pods.values() if pod.trained_steps > 0}
         self._deaths = Counter(p.algorithm for p in board.pods.values() if p.fate == "failed")
 
     def due(self, pod: PodState) -> int | None:
-        """The latest round at which a pod can be compared with its cohort and has not been.
+        """The latest round at which a pod can be compared and has not been.
 
-        More than half of the living pods, and at least two, must have been evaluated there.
+        More than half of the living pods of its algorithm, and at least two, must have come so
+        far. An evaluation that is about to be forgotten is compared with whoever is near.
         """
         after = max(pod.judged, self.config.population.warmup_rounds)
-        rounds = (evaluation.round for evaluation in pod.history)
-        return max((r for r in rounds if r > after and self._quorum(r)), default=None)
+        rounds = [evaluation.round for evaluation in pod.history if evaluation.round > after]
+        full = [r for r in rounds if self._quorum(pod.algorithm, r)]
+        if full:
+            return max(full)
+        if len(pod.history) < HISTORY or pod.history[0].round not in rounds:
+            return None
+        last_chance = pod.history[0].round
+        return last_chance if len(self.cohort(pod.algorithm, last_chance).standings) > 1 else None
 
     def latest(self) -> Cohort | None:
-        """The cohort of the latest round that has a quorum and is worth copying.
+        """The cohort of the latest round, by cost, that has a quorum and is worth copying.
 
         It is past the warm-up, and leaves a copy something to train.
         """
         first, end = self.config.population.warmup_rounds + 1, self.config.stop.rounds
-        rounds = (r for r in self._rounds if r >= first and (end is None or r < end))
-        newest = max(filter(self._quorum, rounds), default=None)
-        return None if newest is None else self.cohort(newest)
+        found = []
+        for algorithm, kin in sorted(self._kin.items()):
+            rounds = {e.round for pod in kin for e in pod.history}
+            fit = (r for r in rounds if r >= first and (end is None or r < end))
+            newest = max((r for r in fit if self._quorum(algorithm, r)), default=None)
+            if newest is not None:
+                found.append(self.cohort(algorithm, newest))
+        return max(found, key=lambda cohort: (cohort.cost, cohort.round), default=None)
 
-    def cohort(self, round_number: int) -> Cohort:
-        """The living pods that were evaluated at a round."""
-        if round_number not in self._cohorts:
-            self._cohorts[round_number] = self._gather(round_number)
-        return self._cohorts[round_number]
+    def cohort(self, algorithm: str, round_number: int) -> Cohort:
+        """Those among whom pods of an algorithm are compared at a round."""
+        key = algorithm, round_number
+        if key not in self._cohorts:
+            self._cohorts[key] = self._gather(algorithm, round_number)
+        return self._cohorts[key]
+
+    def source(self, parent: str, standing: Standing) -> Evaluation | None:
+        """The evaluation of which a copy is made: the one that was compared if its checkpoint is
+        still kept, else the parent's newest, if that is no worse; None if it is."""
+        history = self.living[parent].history
+        for evaluation in history:
+            if evaluation.round == standing.round:
+                return evaluation
+        newest = history[-1]
+        return newest if mean(newest.returns) >= mean(standing.returns) else None
 
     def spare(self, pod: PodState) -> bool:
         """Whether a pod may be replaced: no control, and not the last of its algorithm."""
@@ -109,7 +158,7 @@ class Census:
         """Note that a child has taken a pod's place."""
         if self.living.pop(old.id, None) is not None:
             self.members[old.algorithm] -= 1
-            self.copies[child.parent_round] += 1
+            self.copies[old.algorithm, old.judged] += 1
         self.members[child.algorithm] += 1
 
     def _hopeless(self, algorithm: str) -> bool:
@@ -117,23 +166,68 @@ class Census:
         tolerated = HOPELESS * self._quotas[algorithm]
         return algorithm not in self._trained and self._deaths[algorithm] > tolerated
 
-    def _quorum(self, round_number: int) -> bool:
-        return len(self._rounds[round_number]) > max(1, self._population // 2)
+    def _quorum(self, algorithm: str, round_number: int) -> bool:
+        """Whether more than half of an algorithm's pods were at a round, or are past it."""
+        key = algorithm, round_number
+        if key not in self._quorums:
+            there = sum(1 for _ in self._kin_at(algorithm, round_number, past=True))
+            self._quorums[key] = there > max(1, self._awake[algorithm] // 2)
+        return self._quorums[key]
 
-    def _gather(self, round_number: int) -> Cohort:
-        evaluations = self._rounds[round_number]
-        means = {pod: mean(evaluation.returns) for pod, evaluation in evaluations.items()}
-        ranked = sorted(means, key=lambda pod: (-means[pod], pod))
-        spare = [pod for pod in ranked if self.spare(self.board.pods[pod])]
+    def _kin_at(
+        self, algorithm: str, round_number: int, *, past: bool
+    ) -> Iterator[tuple[PodState, Standing]]:
+        """Pods of an algorithm with what they had learned by a round.
+
+        With ``past`` those alone that were there or are past it: the others may still come.
+        """
+        first = self.config.population.warmup_rounds + 1
+        for pod in self._kin.get(algorithm, []):
+            if past and (not pod.history or pod.history[-1].round < round_number):
+                continue
+            least = max(first, NEAR * round_number)
+            for standing in reversed(self._standings[pod.id]):
+                if standing.round <= round_number:
+                    if standing.round >= least:
+                        yield pod, standing
+                    break
+
+    def _others_at(self, algorithm: str, cost: float) -> Iterator[tuple[PodState, Standing]]:
+        """Pods of other algorithms with what they had learned by a cost."""
+        first = self.config.population.warmup_rounds + 1
+        for other, kin in self._kin.items():
+            for pod in kin if other != algorithm else []:
+                for standing in reversed(self._standings[pod.id]):
+                    if standing.cost <= cost:
+                        if standing.cost >= NEAR * cost and standing.round >= first:
+                            yield pod, standing
+                        break
+
+    def _gather(self, algorithm: str, round_number: int) -> Cohort:
+        full = self._quorum(algorithm, round_number)
+        kin = list(self._kin_at(algorithm, round_number, past=full))
+        there = [standing.cost for _, standing in kin if standing.round == round_number]
+        cost = median(there) if there else -inf
+        found = [*kin, *self._others_at(algorithm, cost)]
+        ranked = sorted(found, key=lambda each: (-self._rank(each[1]), each[0].id))
+        spare = [pod.id for pod, _ in ranked if self.spare(self.board.pods[pod.id])]
         eighth = ceil(len(ranked) / 8)
         return Cohort(
+            algorithm,
             round_number,
-            evaluations,
-            means,
-            best=tuple(ranked[: max(1, len(ranked) * 3 // 10)]),
+            cost,
+            {pod.id: standing for pod, standing in sorted(found, key=lambda each: each[0].id)},
+            best=tuple(pod.id for pod, _ in ranked[: max(1, len(ranked) * 3 // 10)]),
             worst=frozenset(spare[-eighth:]),
-            places=ceil((len(ranked) + self.copies[round_number]) / 8),
+            places=ceil((len(kin) + self.copies[algorithm, round_number]) / 8),
         )
+
+    def _rank(self, standing: Standing) -> float:
+        """The mean by which an evaluation ranks; each is asked for in many cohorts."""
+        key = id(standing)
+        if key not in self._ranks:
+            self._ranks[key] = mean(halves(standing.returns)[0])
+        return self._ranks[key]
 
 
 def quotas(population: PopulationConfig) -> dict[str, int]:
@@ -149,3 +243,8 @@ def quotas(population: PopulationConfig) -> dict[str, int]:
             several = [name for name in quota if quota[name] > 1]
             quota[max(several, key=lambda name: quota[name] - ideal[name])] -= 1
     return quota
+
+
+def _standings(pod: PodState) -> list[Standing]:
+    """All that is kept of a pod's evaluations, oldest first."""
+    return [*pod.milestones, *pod.history]

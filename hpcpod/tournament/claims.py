@@ -15,7 +15,9 @@ def take(
     pod: str | None,
     asleep: Collection[str] = (),
 ) -> Order | None:
-    """Claim the open order with the least experience; among equals, the owner's own pod.
+    """Claim the most urgent order that is free; of births that are as urgent, the owner's own pod.
+
+    As urgent are the births of one algorithm with the fewest rounds.
 
     A claim of the owner's own, from before a requeue, is taken up again first.
 
@@ -29,20 +31,18 @@ def take(
     Returns:
         The order, or None if all are taken.
     """
-    births = [o for o in open_orders if not isinstance(o, Rescore) and o.pod not in asleep]
-    least = min((birth.round for birth in births), default=0)
-
-    def preference(order: Order) -> tuple[bool, bool]:
-        return not isinstance(order, Rescore), order.pod != pod or order.round > least
-
-    owners = {}
-    wanted = sorted(open_orders, key=preference)
-    for order in wanted:
-        owners[order.id] = holder = folder.claim_owner(order.id)
+    owners = {order.id: folder.claim_owner(order.id) for order in open_orders}
+    for order in sorted(open_orders, key=lambda order: order.pod != pod):
+        holder = owners[order.id]
         if holder is not None and (holder.slot, holder.job) == (owner.slot, owner.job):
             return order
-    for order in wanted:
-        resting = order.pod in asleep and not isinstance(order, Rescore)
-        if not resting and owners[order.id] is None and folder.claim(order.id, owner):
+    free = [order for order in open_orders if owners[order.id] is None]
+    births = [o for o in free if not isinstance(o, Rescore) and o.pod not in asleep]
+    urgent = [birth for birth in births if birth.algorithm == births[0].algorithm]
+    least = min((birth.round for birth in urgent), default=0)
+    own = [birth for birth in urgent if birth.pod == pod and birth.round == least]
+    rescores: list[Order] = [order for order in free if isinstance(order, Rescore)]
+    for order in [*rescores, *own, *births]:
+        if folder.claim(order.id, owner):
             return order
     return None

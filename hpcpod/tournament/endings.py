@@ -1,25 +1,23 @@
-"""How a run ends: by its target, confirmed on fresh seeds, or by its limits and a final.
+"""Endings of a run: its target, confirmed on fresh seeds, or its limits and a final evaluation.
 
 ::
 
-    running ──confirm passed──────────────────────────> finished (target)
-       └──env_steps, minutes, rounds──> finals ──scored──> finished
-       └──user, failed──────────────────────┴────────────> finished
+    running ──confirm passed─────────────────────────────────> finished (target)
+       ├──env_steps, minutes, rounds, user──> finals ──scored──> finished
+       └──failed, or nothing to score────────────┴──user───────> finished
 
 ``stop.minutes`` count from the moment at which the first slot began to work: a queue, however
 long, costs none. They go on while a run is paused, or waits for slots again.
 
 Finals have no deadline: an evaluation may be long, and slots may wait in a queue. They are
-orders like births, given out again when a slot is lost; whoever can't wait ends them with the
-scores that are there, by ``hpcpod stop``.
+orders like births, given out again when a slot is lost; a user who can't wait ends them with the
+scores that are there, by a second ``hpcpod stop``.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Literal
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.records import (
@@ -27,14 +25,15 @@ from hpcpod.records import (
     Checkpoint,
     Confirmed,
     Entry,
-    Evaluation,
     Report,
     Rescore,
 )
-from hpcpod.tournament.outcomes import entry_of, failure, strike
-from hpcpod.tournament.scores import interval, lower_bound, mean, spent, t_quantile
+from hpcpod.tournament.attempts import attempt_target, goes_on, shown
+from hpcpod.tournament.outcomes import failure, lowest, strike
+from hpcpod.tournament.scores import chosen_interval, interval, mean
 
-Purpose = Literal["confirm", "final"]
+WIND_UP = "wind up"
+"""For ``fold``'s ``stop``: a user ends the run, once its finalists are scored on fresh seeds."""
 
 
 def settle_rescores(
@@ -48,7 +47,7 @@ def settle_rescores(
     rescores = dict(board.rescores)
     confirmed = list(board.confirmed)
     unreadable: set[Checkpoint] = set()
-    counted = 0
+    counted, sets, worst = 0, board.confirmations, board.worst
     for name, order in sorted(board.rescores.items()):
         report = reports.get(order.id)
         if report is None:
@@ -63,14 +62,21 @@ def settle_rescores(
         if kind == "corrupt":
             unreadable.add(order.checkpoint)
         del rescores[name]
-        returns = () if kind else report.returns
-        confirmed.append(_scored(order, returns, report.engine, config))
+        returns = () if kind else (*order.earlier, *report.returns)
+        worst = lowest(worst, returns)
+        score = _scored(order, returns, worst, report.engine, config)
+        confirmed.append(score)
+        if board.phase == "running" and goes_on(order, score, returns, worst, config.stop):
+            sets += 1
+            rescores[name] = replace(order, number=sets, attempt=1, earlier=returns)
     if not counted and rescores == board.rescores:
         return board
     return replace(
         strike(board, unreadable),
         rescores=rescores,
         confirmed=tuple(confirmed),
+        confirmations=sets,
+        worst=worst,
         reports=board.reports + counted,
     )
 
@@ -89,10 +95,10 @@ def advance(
     """
     if any(score.passed for score in board.confirmed):
         return finish(board, "target", now)
-    if stop is not None:
+    if stop is not None and stop != WIND_UP:
         return finish(board, board.stop_reason or stop, now)
     if board.phase == "running":
-        return _run_on(board, config, now)
+        return _run_on(board, config, now, wind_up=stop is not None)
     if board.rescores:
         return board
     waited = any(order.purpose == "confirm" for order in before.rescores.values())
@@ -121,62 +127,22 @@ def leader(board: Board) -> Confirmed | Entry | None:
             return score
     finals = [s for s in board.confirmed if s.purpose == "final" and s.episodes > 0]
     if finals:
-        return min(finals, key=lambda score: (-score.low, -score.mean, score.pod))
+        return min(finals, key=lambda score: (-score.mean, score.pod))
     return board.entries[0] if board.entries else None
 
 
-def _run_on(board: Board, config: RunConfig, now: float) -> Board:
+def _run_on(board: Board, config: RunConfig, now: float, *, wind_up: bool) -> Board:
     """A running board: an attempt at the target, or at a limit the finals.
 
-    An attempt that is open at the limit is scored first, and the finals wait for it.
+    An attempt that is open at the limit is scored first, and the finals wait for it; not where a
+    user ends the run, who waits.
     """
-    board = _attempt_target(board, config)
-    reason = _limit(board, config, now)
+    board = board if wind_up else attempt_target(board, config)
+    reason = "user" if wind_up else _limit(board, config, now)
     if reason is None:
         return board
     board = replace(_without_births(board), phase="finals", stop_reason=reason, stopped=now)
-    return board if board.rescores else _open_finals(board, config, now)
-
-
-def _attempt_target(board: Board, config: RunConfig) -> Board:
-    """Open a confirmation if somebody seems to have reached the target and none is open.
-
-    Each attempt makes the next ones harder to pass, so none is spent on who would rather fail: the
-    bound that is to be expected of the fresh seeds, by what the panel says, must reach the target.
-    """
-    target = config.stop.target
-    if target is None or board.rescores:
-        return board
-    attempt, fresh = board.attempts + 1, config.stop.confirm_episodes
-    level = spent(config.stop.alpha, attempt)
-    tried = {score.checkpoint for score in board.confirmed if score.purpose == "confirm"}
-    candidates = [
-        entry
-        for entry in _candidates(board, target)
-        if entry.checkpoint not in tried and expected_bound(entry, level, fresh) >= target
-    ]
-    if not candidates:
-        return board
-    best = min(candidates, key=lambda entry: (-entry.low, -entry.mean, entry.pod))
-    rescore = _rescore(board, best, "confirm", attempt)
-    return replace(board, attempts=attempt, rescores={best.pod: rescore})
-
-
-def _candidates(board: Board, target: float) -> Iterator[Entry]:
-    """Whoever reaches the target by the mean on the panel: the leaderboard, and the living."""
-    yield from (entry for entry in board.entries if entry.mean >= target)
-    for pod in board.living:
-        seen: list[Evaluation] = [*pod.history[-1:], *([pod.best] if pod.best else [])]
-        for evaluation in seen:
-            if mean(evaluation.returns) >= target:
-                yield entry_of(pod, evaluation)
-
-
-def expected_bound(entry: Entry, alpha: float, episodes: int) -> float:
-    """What ``lower_bound`` would be of so many fresh returns with the panel's mean and spread."""
-    half = t_quantile(0.975, entry.episodes - 1)
-    spread = (entry.mean - entry.low) / half * math.sqrt(entry.episodes)
-    return entry.mean - t_quantile(1 - alpha, episodes - 1) * spread / math.sqrt(episodes)
+    return board if board.rescores and not wind_up else _open_finals(board, config, now)
 
 
 def _limit(board: Board, config: RunConfig, now: float) -> str | None:
@@ -197,38 +163,29 @@ def _open_finals(board: Board, config: RunConfig, now: float) -> Board:
     finalists = board.entries[: config.stop.finalists]
     if not finalists:
         return finish(board, None, now)
-    rescores = {entry.pod: _rescore(board, entry, "final", 0) for entry in finalists}
+    rescores = {
+        entry.pod: Rescore(
+            "final", 0, entry.pod, 1, entry.algorithm, board.pods[entry.pod].hyperparameters,
+            entry.checkpoint, entry.round,
+        )
+        for entry in finalists
+    }  # fmt: skip
     return replace(board, rescores=rescores)
 
 
-def _rescore(board: Board, entry: Entry, purpose: Purpose, number: int) -> Rescore:
-    pod = board.pods[entry.pod]
-    return Rescore(
-        purpose,
-        number,
-        pod.id,
-        1,
-        pod.algorithm,
-        pod.hyperparameters,
-        entry.checkpoint,
-        entry.round,
-    )
-
-
 def _scored(
-    order: Rescore, returns: tuple[float, ...], engine: str, config: RunConfig
+    order: Rescore, returns: tuple[float, ...], worst: float | None, engine: str, config: RunConfig
 ) -> Confirmed:
     """A rescore's result; without returns, the record that it could not be scored."""
     centre = low = high = 0.0
+    passed = False
     if returns:
         centre = mean(returns)
-        low, high = interval(returns)
-    target = config.stop.target
-    passed = False
-    if returns and order.purpose == "confirm" and target is not None:
-        low = lower_bound(returns, spent(config.stop.alpha, order.number))
-        high = 2 * centre - low
-        passed = low >= target
+        plain, _ = interval(returns)
+        low, high = chosen_interval(centre, plain, len(returns), config.stop.finalists)
+        if order.purpose == "confirm":
+            low, passed = shown(order, returns, worst, config.stop)
+            high = 2 * centre - low
     return Confirmed(
         order.pod,
         order.round,

@@ -1,7 +1,8 @@
-"""What is born next."""
+"""Generators: propose the next pod."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol
@@ -9,7 +10,7 @@ from typing import Protocol
 from hpcpod.config.schema import PopulationConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.records import Hyperparameters, PodState, Verdict
-from hpcpod.tournament.census import Census
+from hpcpod.tournament.census import Census, Cohort
 from hpcpod.tournament.mutation import mutate, sample, unmutated
 
 CONTROL_LIVES = 3
@@ -60,8 +61,8 @@ class Generator(Protocol):
 class GentleTruncation:
     """Few copies, each with a reason.
 
-    Of a cohort, only the worst eighth may be replaced, and at most ceil(n / 8) pods per
-    round. The parent is drawn from the best 30 %, and must have beaten the pod by the
+    Of a cohort, only the worst eighth may be replaced, and at most ceil(n / 8) of an algorithm's
+    n pods per round. The parent is drawn from the best 30 %, and must have beaten the pod by the
     updater's verdict. A control is never replaced, nor is the last pod of an algorithm. The
     child is of its parent's family always; its other hyperparameters are mutated.
 
@@ -78,18 +79,19 @@ class GentleTruncation:
 
     def challenge(self, census: Census, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
         """A copy of a leader that beat this pod, if it is among the worst and may be replaced."""
-        if not verdict.beaten_by or not census.spare(pod) or _over(census, verdict.round):
+        if not verdict.beaten_by or not census.spare(pod):
             return None
-        cohort = census.cohort(verdict.round)
-        if pod.id not in cohort.worst or census.copies[verdict.round] >= cohort.places:
+        cohort = census.cohort(pod.algorithm, verdict.round)
+        taken = census.copies[pod.algorithm, verdict.round]
+        if pod.id not in cohort.worst or taken >= cohort.places:
             return None
         able = (census.living.keys() & set(verdict.beaten_by)) - {pod.id}
-        donors = [donor for donor in cohort.best if donor in able]
+        donors = _donors(census, cohort, able)
         if not donors:
             return None
         rng = Random(key)
-        parent = rng.choice(donors)
-        return _copy(census, parent, verdict.round, verdict.evidence.get(parent, ""), rng)
+        parent, source = rng.choice(donors)
+        return _copy(census, parent, source, verdict.evidence.get(parent, ""), rng)
 
     def replace(self, census: Census, dead: PodState, key: int) -> Copy | Fresh:
         """A copy of a leader, or a fresh pod: see the class."""
@@ -99,9 +101,9 @@ class GentleTruncation:
         algorithm = dead.algorithm if dead.algorithm in hopeful else hopeful[0]
         cohort = census.latest()
         last = census.members[algorithm] == 0
-        donors = [pod for pod in cohort.best if pod in census.living] if cohort else []
-        if cohort is not None and donors and not last:
-            return _copy(census, rng.choice(donors), cohort.round, evidence, rng)
+        donors = _donors(census, cohort, census.living.keys()) if cohort else []
+        if donors and not last:
+            return _copy(census, *rng.choice(donors), evidence, rng)
         control = (
             dead.control
             and algorithm == dead.algorithm
@@ -117,10 +119,15 @@ def _copy(census: Census, parent: str, at: int, evidence: str, rng: Random) -> C
     return Copy(parent, at, hyperparameters, mutated, evidence)
 
 
-def _over(census: Census, round_number: int) -> bool:
-    """Whether a copy of this round would have nothing left to train."""
-    rounds = census.config.stop.rounds
-    return rounds is not None and round_number >= rounds
+def _donors(census: Census, cohort: Cohort, able: Collection[str]) -> list[tuple[str, int]]:
+    """Those leaders of a cohort, with the round to copy, whose copy has something to train."""
+    end = census.config.stop.rounds
+    found = [(pod, census.source(pod, cohort.standings[pod])) for pod in cohort.best if pod in able]
+    return [
+        (pod, source.round)
+        for pod, source in found
+        if source is not None and (end is None or source.round < end)
+    ]
 
 
 def _failed_controls(census: Census, algorithm: str) -> int:

@@ -17,6 +17,7 @@ from hpcpod.tournament.endings import advance, finish, leader, settle_rescores
 from hpcpod.tournament.generators import Fresh
 from hpcpod.tournament.outcomes import accept, entry_of, ranked, settle
 from hpcpod.tournament.rules import Rules
+from hpcpod.tournament.scores import mean
 
 __all__ = [
     "begin",
@@ -71,7 +72,7 @@ def fold(
         rules: what the tournament is played by.
         now: Unix time in seconds.
         lost: ids of orders whose slots are gone; they are given out again.
-        stop: end the run now, for this reason.
+        stop: end the run now, for this reason, or ``endings.WIND_UP``.
         size: how many pods may be in training at once; None leaves it as it is.
 
     Returns:
@@ -89,21 +90,38 @@ def fold(
     if births or lost:
         merged = settle(merged, births, lost, rules.config)
     if births:
-        merged = _evolve(merged, births, rules)
+        merged = _evolve(merged, births, rules, now)
     if len(merged.living) < len(board.living):
         return finish(merged, "failed", now, _why_hopeless(merged))
     return advance(merged, board, rules.config, now=now, stop=stop)
 
 
 def orders(board: Board) -> list[Order]:
-    """Open orders, the most urgent first: rescores, then births with the fewest rounds.
+    """Open orders, the most urgent first: rescores, then births.
 
-    The first round goes by name, so that the first slots get different algorithms; in later
-    ones no pod is always first.
+    Of these the algorithm comes first whose pods have cost least so far, in slot-seconds for each
+    living pod: with fewer slots than pods each algorithm gets its share of the time, whatever its
+    steps take. Within an algorithm the fewest rounds come first. The first round goes by name, so
+    that the first slots get different algorithms; in later ones no pod is always first.
     """
     rescores: list[Order] = [order for _, order in sorted(board.rescores.items())]
     births = [pod.birth for pod in board.pods.values() if pod.birth is not None]
-    return rescores + sorted(births, key=_urgency)
+    spent = _spent(board)
+
+    def urgency(birth: Birth) -> tuple[bool, float, int, int, str]:
+        first = birth.round == 1
+        lot = 0 if first else stable_hash(birth.pod, birth.round)
+        return not first, 0.0 if first else spent[birth.algorithm], birth.round, lot, birth.pod
+
+    return rescores + sorted(births, key=urgency)
+
+
+def _spent(board: Board) -> dict[str, float]:
+    """By algorithm, the mean cost of the experience of its living pods, in slot-seconds."""
+    costs: dict[str, list[float]] = {}
+    for pod in board.living:
+        costs.setdefault(pod.algorithm, []).append(pod.cost)
+    return {algorithm: mean(found) for algorithm, found in costs.items()}
 
 
 def lineage(board: Board, pod: str) -> list[PodState]:
@@ -133,12 +151,7 @@ def _answers_birth(board: Board, report: Report) -> bool:
     return birth is not None and birth.id == report.order
 
 
-def _urgency(birth: Birth) -> tuple[int, int, str]:
-    lot = stable_hash(birth.pod, birth.round) if birth.round > 1 else 0
-    return birth.round, lot, birth.pod
-
-
-def _evolve(board: Board, reports: Mapping[str, Report], rules: Rules) -> Board:
+def _evolve(board: Board, reports: Mapping[str, Report], rules: Rules, now: float) -> Board:
     """Judge every pod that finished a round, replace the beaten and the dead, rank the best.
 
     All judgements see the same board, the one with every report in; births follow one by
@@ -148,14 +161,16 @@ def _evolve(board: Board, reports: Mapping[str, Report], rules: Rules) -> Board:
     census = Census(board, rules.config, rules.algorithms)
     nursery = Nursery(board, rules)
     admitted: list[Entry] = []
+    compared, listed = False, {entry.pod for entry in board.entries}
     reported = [board.pods[report.pod] for report in reports.values()]
     for report in reports.values():
         pod = board.pods[report.pod]
         if pod.fate != "alive" or pod.failures > 0:
             continue
         verdict = rules.updater.judge(census, report)
-        if verdict.admit:
-            admitted.append(entry_of(pod, pod.history[-1]))
+        if pod.best is not None and (verdict.admit or pod.id in listed):
+            admitted.append(entry_of(pod, pod.best))
+        compared = compared or verdict.round > 0
         pod = replace(pod, judged=max(pod.judged, verdict.round))
         nursery.pods[pod.id] = pod
         key = stable_hash(rules.config.seed, pod.id, report.round)
@@ -166,7 +181,9 @@ def _evolve(board: Board, reports: Mapping[str, Report], rules: Rules) -> Board:
         if pod.fate == "failed" and census.hopeful():
             key = stable_hash(rules.config.seed, pod.id, "successor")
             census.succeed(pod, nursery.deliver(rules.generator.replace(census, pod, key), pod))
-    return _rank(nursery.board(), admitted, rules.config.population.capacity)
+    if compared:
+        board = replace(board, compared=board.rounds, compared_at=now)
+    return _rank(nursery.board(board), admitted, rules.config.population.capacity)
 
 
 def _why_hopeless(board: Board) -> str:
@@ -182,8 +199,7 @@ def _why_hopeless(board: Board) -> str:
 def _rank(board: Board, admitted: Collection[Entry], capacity: int) -> Board:
     """The board with its entries up to date: one for each pod, the worst leave."""
     rows = {entry.pod: entry for entry in board.entries}
-    for entry in admitted:
-        rows[entry.pod] = ranked([entry, *([rows[entry.pod]] if entry.pod in rows else [])])[0]
+    rows |= {entry.pod: entry for entry in admitted}
     entries = ranked(rows.values())[:capacity]
     kept = {entry.pod for entry in entries}
     pods = {

@@ -6,11 +6,22 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from hpcpod.config.schema import RunConfig
-from hpcpod.records import Birth, Board, Checkpoint, Entry, Evaluation, PodState, Report
+from hpcpod.records import (
+    Birth,
+    Board,
+    Checkpoint,
+    Entry,
+    Evaluation,
+    Milestone,
+    PodState,
+    Report,
+)
+from hpcpod.tournament.estimates import estimated, moved
 from hpcpod.tournament.scores import interval, mean
 
 HISTORY = 4
-"""Evaluations that a pod keeps: enough to compare it with pods that lag behind."""
+"""Evaluations that a pod keeps with their checkpoints. Of older ones it keeps those of rounds 1, 2,
+4, 8 and so on without: pods of other speeds are compared with them."""
 LARGEST = 1e100
 """A return beyond this is a divergence: its square is no number."""
 
@@ -68,6 +79,7 @@ def settle(
     board = strike(board, unreadable)
     pods = dict(board.pods)
     steps, rounds = board.env_steps, board.rounds
+    worst = board.worst
     for report in reports.values():
         steps += report.trained_steps
         kind, why = failure(report)
@@ -79,12 +91,18 @@ def settle(
         else:
             pods[pod.id] = _finished(pod, report, config)
             rounds += 1
+            worst = lowest(worst, report.returns)
     for name, pod in pods.items():
         birth = pod.birth
         if birth is not None and birth.id in lost:
             pods[name] = replace(pod, birth=replace(birth, attempt=birth.attempt + 1))
     counted = board.reports + len(reports)
-    return replace(board, pods=pods, env_steps=steps, reports=counted, rounds=rounds)
+    return replace(board, pods=pods, env_steps=steps, reports=counted, rounds=rounds, worst=worst)
+
+
+def lowest(worst: float | None, returns: Collection[float]) -> float | None:
+    """The worst return so far, after these."""
+    return min([*returns, *([] if worst is None else [worst])], default=None)
 
 
 def strike(board: Board, unreadable: Collection[Checkpoint]) -> Board:
@@ -96,7 +114,7 @@ def strike(board: Board, unreadable: Collection[Checkpoint]) -> Board:
         history = tuple(each for each in pod.history if each.checkpoint not in unreadable)
         best = pod.best
         if best is not None and best.checkpoint in unreadable:
-            best = max(reversed(history), key=_rank, default=None)
+            best = max(reversed(history), key=rank, default=None)
         changed = (history, best) != (pod.history, pod.best)
         pods[pod.id] = replace(pod, history=history, best=best) if changed else pod
     kept = [entry for entry in board.entries if entry.checkpoint not in unreadable]
@@ -119,12 +137,28 @@ def entry_of(pod: PodState, evaluation: Evaluation) -> Entry:
         high,
         len(evaluation.returns),
         evaluation.checkpoint,
+        rank(evaluation)[0],
     )
 
 
 def ranked(entries: Collection[Entry]) -> tuple[Entry, ...]:
-    """Entries by lower confidence bound, best first; among equals the one trained for longest."""
-    return tuple(sorted(entries, key=lambda e: (-e.low, -e.mean, -e.round, e.pod)))
+    """Entries by estimated mean return, best first; among equals the one trained for longest.
+
+    Not by a lower confidence bound: one success in ten has a wide interval, no success at all
+    has none, and would lead.
+    """
+
+    def key(entry: Entry) -> tuple[float, float, int, str]:
+        estimate = entry.mean if entry.estimate is None else entry.estimate
+        return -estimate, -entry.mean, -entry.round, entry.pod
+
+    return tuple(sorted(entries, key=key))
+
+
+def rank(evaluation: Evaluation) -> tuple[float, float]:
+    """What an evaluation ranks by: the estimated mean return, then the panel's."""
+    found = mean(evaluation.returns)
+    return found if evaluation.estimate is None else evaluation.estimate, found
 
 
 def onward(birth: Birth, trained: int, checkpoint: Checkpoint, config: RunConfig) -> Birth | None:
@@ -149,6 +183,7 @@ def buried(pod: PodState, reason: str, *, replaced: bool) -> PodState:
         fate_reason=reason,
         birth=None,
         history=(),
+        milestones=(),
         parent_returns=(),
     )
 
@@ -156,16 +191,23 @@ def buried(pod: PodState, reason: str, *, replaced: bool) -> PodState:
 def _finished(pod: PodState, report: Report, config: RunConfig) -> PodState:
     """A pod that has trained its round, with the birth that continues it."""
     assert pod.birth is not None and report.checkpoint is not None
-    evaluation = Evaluation(report.round, report.returns, report.checkpoint, report.metrics)
+    cost = pod.cost + report.cost
+    now = Evaluation(report.round, report.returns, report.checkpoint, report.metrics, cost)
+    motion = moved(pod.motion, pod.history[-1] if pod.history else None, now)
+    kept = estimated((*pod.history, now), motion)
     exact = pod.transfer_exact
     if pod.birth.inherited and pod.parent_returns and report.inherited_returns:
         exact = report.inherited_returns == pod.parent_returns
+    older = [pod.best] if pod.best is not None and pod.best.round < kept[0].round else []
     # At a ceiling the later one: it has trained for longer.
-    better = pod.best is None or _rank(evaluation) >= _rank(pod.best)
+    best = max([*reversed(kept), *older], key=rank)
     done = replace(
         pod,
-        history=(*pod.history, evaluation)[-HISTORY:],
-        best=evaluation if better else pod.best,
+        history=kept[-HISTORY:],
+        milestones=pod.milestones + tuple(map(_milestone, filter(_is_sparse, kept[:-HISTORY]))),
+        best=best,
+        motion=motion,
+        cost=cost,
         trained_steps=pod.trained_steps + report.trained_steps,
         failures=0,
         failure="",
@@ -199,5 +241,10 @@ def _failed(pod: PodState, report: Report, kind: str, why: str, config: RunConfi
     return replace(pod, birth=again)
 
 
-def _rank(evaluation: Evaluation) -> tuple[float, float]:
-    return interval(evaluation.returns)[0], mean(evaluation.returns)
+def _is_sparse(evaluation: Evaluation) -> bool:
+    """Whether its round is a power of two."""
+    return evaluation.round & (evaluation.round - 1) == 0
+
+
+def _milestone(evaluation: Evaluation) -> Milestone:
+    return Milestone(evaluation.round, evaluation.returns, evaluation.cost)

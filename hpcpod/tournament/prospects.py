@@ -6,7 +6,7 @@ import math
 
 from hpcpod.records import Board, PodState
 from hpcpod.tournament.endings import leader
-from hpcpod.tournament.scores import mean
+from hpcpod.tournament.outcomes import rank
 
 
 def protected(board: Board) -> frozenset[str]:
@@ -19,14 +19,14 @@ def protected(board: Board) -> frozenset[str]:
 def by_prospects(board: Board) -> list[str]:
     """The living pods that have a round to train, best first.
 
-    First the protected, then by the mean return of the last evaluation, then those that have
+    First the protected, then by the estimated mean return, then those that have
     none yet. Pods that lag behind are compared by what they reached so far: to find out what
     they might reach is what there is no room for.
     """
     safe = protected(board)
 
     def key(pod: PodState) -> tuple[bool, float, str]:
-        score = mean(pod.history[-1].returns) if pod.history else -math.inf
+        score = rank(pod.history[-1])[0] if pod.history else -math.inf
         return pod.id not in safe, -score, pod.id
 
     return [pod.id for pod in sorted(board.living, key=key) if pod.birth is not None]

@@ -1,11 +1,8 @@
-"""What a sample of episode returns says: means, intervals, and tests on common seeds.
+"""Statistics of episode returns: means, intervals, and tests on common seeds.
 
 Every interval is Student's: exact for normal returns at any number of episodes, and the
 usual approximation for others. A sample of equal returns has no spread to learn from, and its
-interval is a point. That is right where the return is at its ceiling or can't vary; where a
-rare episode ends otherwise, ``n`` equal returns can't show it: by the rule of three, up to 3 / n
-of all episodes may be of that kind. More episodes are the remedy (``stop.confirm_episodes``),
-not a wider interval: how far such an episode would fall, no sample without one can say.
+interval is a point. What skewed returns allow to be claimed is ``confirmation``'s.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 GATE = 0.05
-"""Level of the one-sided test that a paired difference exceeds 0."""
+"""Level of the one-sided test that a difference exceeds 0, over all leaders it is tried with."""
 
 Returns = Sequence[float]
 
@@ -36,14 +33,26 @@ def sd(returns: Returns) -> float:
 
 def interval(returns: Returns, confidence: float = 0.95) -> tuple[float, float]:
     """The two-sided confidence interval of the mean; at least two returns."""
-    half = t_quantile((1 + confidence) / 2, len(returns) - 1) * _standard_error(returns)
+    half = t_quantile((1 + confidence) / 2, len(returns) - 1) * standard_error(returns)
     centre = mean(returns)
     return centre - half, centre + half
 
 
-def lower_bound(returns: Returns, alpha: float) -> float:
-    """The bound that the true mean is below with probability ``alpha``; at least two returns."""
-    return mean(returns) - t_quantile(1 - alpha, len(returns) - 1) * _standard_error(returns)
+def chosen_interval(mean: float, low: float, episodes: int, candidates: int) -> tuple[float, float]:
+    """The 95 % interval of a score that was chosen as the best of several (Bonferroni).
+
+    Such intervals hold the true means of all candidates at once with 95 %, and so that of the
+    chosen one, whichever it is; the plain interval of a maximum does not.
+
+    Args:
+        mean: the score.
+        low: the lower end of its plain 95 % interval, see ``interval``.
+        episodes: of the score, at least two.
+        candidates: scores among which it was chosen, itself included.
+    """
+    wider = t_quantile(1 - 0.025 / max(1, candidates), episodes - 1)
+    half = (mean - low) * wider / t_quantile(0.975, episodes - 1)
+    return mean - half, mean + half
 
 
 def spent(alpha: float, attempt: int) -> float:
@@ -53,28 +62,61 @@ def spent(alpha: float, attempt: int) -> float:
 
 @dataclass(frozen=True)
 class Difference:
-    """One pod's returns minus another's on common seeds."""
+    """One pod's returns minus another's."""
 
     mean: float
     low: float
-    """What the true mean is below with probability ``GATE``, at most."""
+    """One-sided lower bound of the true mean, at the level of the test."""
     episodes: int
+    """Of each of the two."""
+    paired: bool
+    """Both played the same episodes."""
 
 
-def difference(challenger: Returns, incumbent: Returns) -> Difference | None:
-    """The paired difference; None when the two did not play the same number of episodes.
+def difference(
+    challenger: Returns, incumbent: Returns, *, paired: bool, level: float = GATE
+) -> Difference | None:
+    """The difference of two means with its bound; None for want of episodes.
 
     On common seeds the variance of D = A - B is Var A + Var B - 2 Cov(A, B): what makes an
-    episode easy for both cancels.
+    episode easy for both cancels. Without them the bound is Welch's (1947), whose degrees of
+    freedom are rounded down.
+
+    Args:
+        challenger: returns.
+        incumbent: returns; as many, of the same seeds in the same order, if ``paired``.
+        paired: whether seeds are common.
+        level: with which probability the true mean is below ``low``, at most.
     """
-    episodes = len(challenger)
-    if episodes != len(incumbent) or episodes < 2:
+    episodes = min(len(challenger), len(incumbent))
+    if episodes < 2 or (paired and len(challenger) != len(incumbent)):
         return None
-    centre = (math.fsum(challenger) - math.fsum(incumbent)) / episodes
-    squares = math.dist(challenger, incumbent) ** 2 - episodes * centre**2
-    spread = math.sqrt(max(0.0, squares) / (episodes - 1))
-    margin = t_quantile(1 - GATE, episodes - 1) * spread / math.sqrt(episodes)
-    return Difference(centre, centre - margin, episodes)
+    centre = mean(challenger) - mean(incumbent)
+    if paired:
+        centre = (math.fsum(challenger) - math.fsum(incumbent)) / episodes
+        squares = math.dist(challenger, incumbent) ** 2 - episodes * centre**2
+        error = math.sqrt(max(0.0, squares) / (episodes - 1) / episodes)
+        freedom = episodes - 1
+    else:
+        error, freedom = _welch(challenger, incumbent)
+    margin = t_quantile(1 - level, freedom) * error
+    return Difference(centre, centre - margin, episodes, paired)
+
+
+def _welch(one: Returns, other: Returns) -> tuple[float, int]:
+    """The standard error of a difference of means, and its degrees of freedom."""
+    parts = [(standard_error(each) ** 2, len(each) - 1) for each in (one, other)]
+    variance = sum(square for square, _ in parts)
+    if variance == 0.0:
+        return 0.0, min(freedom for _, freedom in parts)
+    freedom = variance**2 / sum(square**2 / freedom for square, freedom in parts)
+    return math.sqrt(variance), max(1, int(freedom))
+
+
+def halves(returns: Returns) -> tuple[Returns, Returns]:
+    """The episodes by which pods are ranked, and those on which they are then compared: what
+    chose the best and the worst says nothing true of their difference."""
+    return returns[0::2], returns[1::2]
 
 
 @cache
@@ -108,5 +150,6 @@ def _between(theta: float, freedom: int) -> float:
     return 2 / math.pi * (theta + sine * total) if odd else sine * total
 
 
-def _standard_error(returns: Returns) -> float:
+def standard_error(returns: Returns) -> float:
+    """Of the sample mean."""
     return sd(returns) / math.sqrt(len(returns))

@@ -1,4 +1,4 @@
-"""What the leaderboard keeps, and whose copy is justified."""
+"""Updaters: judge who stays on the leaderboard, and whose copy is justified."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 from hpcpod.config.schema import PopulationConfig
 from hpcpod.records import Report, Verdict
 from hpcpod.tournament.census import Census, Cohort
-from hpcpod.tournament.scores import Difference, difference
+from hpcpod.tournament.scores import GATE, Difference, difference, halves, mean
 
 
 class Updater(Protocol):
@@ -17,36 +17,42 @@ class Updater(Protocol):
     """
 
     def judge(self, census: Census, report: Report) -> Verdict:
-        """What a report means, on ``census.board``, which holds all reports of the merge."""
+        """Say what a report means, on ``census.board``, which holds all reports of the merge."""
         ...
 
 
 class PairedGate:
-    """A pod is beaten only beyond doubt: by a one-sided paired test on common seeds.
+    """A pod is beaten by a one-sided test at 5 % on episodes that did not choose whom to test.
 
-    The pod is compared at the latest round that a quorum of the population has reached and
-    at which it has not been compared before; see ``Census.due``. Pod c beats pod p there if
-    the differences D_e = r_c,e - r_p,e of the panel's episodes have
+    The pod is compared at the latest round at which it can be and has not been; see
+    ``Census.due``. Its cohort is ranked by the even episodes of the panel. If it is among the
+    worst eighth, it is tested on the odd ones against each of the best 30 %, k pods, at the
+    level 0.05 / k (Bonferroni). Pod c beats pod p if the differences D_e = r_c,e - r_p,e of the
+    n common episodes have
 
         mean(D) - t s_D / sqrt(n) > 0
 
-    with t the 95 % quantile of Student's distribution at n - 1: 1.70 for 32 episodes.
+    with t Student's quantile at n - 1. Evaluations of different rounds have no common episodes,
+    and Welch's test takes its place. So where all pods are equal, one that is tested is beaten
+    by any of them with a probability of 5 % at most. Each of its rounds may be a test.
 
-    Only the worst eighth is tested, against the best 30 %: nobody else is replaced or
-    copied, and all pairs of a thousand pods would take seconds.
+    Nobody else is replaced or copied: all pairs of a thousand pods would take seconds.
     """
 
     def __init__(self, config: PopulationConfig) -> None:
         self.config = config
 
     def judge(self, census: Census, report: Report) -> Verdict:
-        """Admit a pod's best evaluation; name the leaders of its cohort that beat it."""
+        """Admit a pod's best evaluation; name the leaders of its cohort that beat it.
+
+        The one before the last may become the best only now: see ``estimates``.
+        """
         pod = census.living[report.pod]
-        admit = pod.best is not None and pod.best.round == report.round
+        admit = pod.best is not None and pod.best in pod.history[-2:]
         compared = census.due(pod)
         if compared is None:
             return Verdict(admit)
-        cohort = census.cohort(compared)
+        cohort = census.cohort(pod.algorithm, compared)
         evidence: dict[str, str] = {}
         if pod.id in cohort.worst:
             for rival in cohort.best:
@@ -57,14 +63,25 @@ class PairedGate:
 
 
 def _compare(cohort: Cohort, challenger: str, incumbent: str) -> Difference | None:
-    evaluations = cohort.evaluations
-    return difference(evaluations[challenger].returns, evaluations[incumbent].returns)
+    one, other = (halves(cohort.standings[pod].returns)[1] for pod in (challenger, incumbent))
+    paired = cohort.paired(challenger, incumbent) and len(one) == len(other)
+    return difference(one, other, paired=paired, level=GATE / len(cohort.best))
 
 
 def _in_words(cohort: Cohort, challenger: str, incumbent: str, test: Difference) -> str:
+    """The numbers of a test, such as ``p2 9.5 over p1 3.25 at round 4 on 16 common seeds``."""
+    one, other = (cohort.standings[pod] for pod in (challenger, incumbent))
+    scores = [mean(halves(standing.returns)[1]) for standing in (one, other)]
+    seeds = f"{test.episodes} {'common seeds' if test.paired else 'seeds each'}"
+    if one.round == other.round:
+        said = f"{challenger} {scores[0]:.6g} over {incumbent} {scores[1]:.6g} at round {one.round}"
+    else:
+        said = (
+            f"{challenger} {scores[0]:.6g} at its round {one.round} ({one.cost:.4g} slot-seconds)"
+            f" over {incumbent} {scores[1]:.6g} at round {other.round} ({other.cost:.4g})"
+        )
+    level = 100 * GATE / len(cohort.best)
     return (
-        f"{challenger} {cohort.means[challenger]:.6g} over"
-        f" {incumbent} {cohort.means[incumbent]:.6g} at round {cohort.round}"
-        f" on {test.episodes} common seeds: mean difference {test.mean:.6g},"
-        f" lower bound {test.low:.6g}"
+        f"{said} on {seeds} that did not rank them: mean difference {test.mean:.6g},"
+        f" lower bound {test.low:.6g} at {level:.3g} %"
     )

@@ -198,7 +198,7 @@ class Scene:
 
     def stop(self) -> None:
         """End the run, and wait for the end of its jobs."""
-        self.shell.hpcpod("stop", self.name)
+        self.shell.hpcpod("stop", self.name, "--now")
         self.until("its jobs to be gone", lambda: not self._jobs(":"), 120)
 
     def _jobs(self, kind: str, *options: str) -> list[str]:

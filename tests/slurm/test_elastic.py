@@ -59,7 +59,7 @@ def test_a_run_shrinks_by_its_worst_prospects_and_grows_again(shell: Shell) -> N
     ask(run, 4)
     shell.cluster.wait("four slots", lambda: len(slots_of(shell, "R", "elastic")) == 4, 120)
     shell.cluster.wait("all pods awake", lambda: run.board().size is None, 60)
-    shell.hpcpod("stop", "elastic")
+    shell.hpcpod("stop", "elastic", "--now")
 
 
 def test_what_waits_is_held_back_by_the_throttle_and_let_go_again(shell: Shell) -> None:
@@ -90,7 +90,7 @@ def test_what_waits_is_held_back_by_the_throttle_and_let_go_again(shell: Shell) 
     )  # fmt: skip
     ask(run, 4)
     shell.cluster.wait("four slots", lambda: len(slots_of(shell, "R", "throttled")) == 4, 60)
-    shell.hpcpod("stop", "throttled")
+    shell.hpcpod("stop", "throttled", "--now")
 
 
 def test_a_coordinator_that_dies_is_followed_by_the_one_that_waits(shell: Shell) -> None:
@@ -114,7 +114,7 @@ def test_a_coordinator_that_dies_is_followed_by_the_one_that_waits(shell: Shell)
         "another slot in its place",
         lambda: len(set(slots_of(shell, "R", "succeeded")) - {left[0]}) == 2, 120,
     )  # fmt: skip
-    shell.hpcpod("stop", "succeeded")
+    shell.hpcpod("stop", "succeeded", "--now")
 
 
 def test_large_requests_are_split_and_requeued_slots_do_not_wait(
@@ -141,5 +141,5 @@ def test_large_requests_are_split_and_requeued_slots_do_not_wait(
     cluster.wait("it to be back", lambda: "Restarts=1" in
                  cluster.run("scontrol", "show", "job", chosen)
                  and chosen in slots_of(shell, "R", "split"), 120)  # fmt: skip
-    shell.hpcpod("stop", "split")
+    shell.hpcpod("stop", "split", "--now")
     cluster.drained(60)

@@ -158,7 +158,7 @@ def test_the_wrong_pmi_is_said_with_the_one_to_try(start: Callable[[Options], Sh
     shell.cluster.wait(
         "the sentence", lambda: "set pod.fusion.mpi to pmix" in shell.logs("pmi"), 120
     )
-    shell.hpcpod("stop", "pmi")
+    shell.hpcpod("stop", "pmi", "--now")
     shell.cluster.drained(60)
 
 

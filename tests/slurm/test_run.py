@@ -128,7 +128,7 @@ def test_stop_ends_the_jobs_and_keeps_the_best_policy(shell: Shell) -> None:
     shell.hpcpod("launch", str(shell.small("stopped", rounds=1000)))
     run = shell.run("stopped")
     shell.cluster.wait("a report", lambda: run.board().reports > 0, 120)
-    shell.hpcpod("stop", "stopped")
+    shell.hpcpod("stop", "stopped", "--now")
     shell.cluster.drained(60)
     status = shell.status("stopped")
     assert (status["state"], status["stop_reason"]) == ("finished", "user")
@@ -159,7 +159,7 @@ def test_a_run_whose_jobs_are_all_cancelled_is_interrupted_and_resumes(shell: Sh
     assert "submitted" in shell.hpcpod("resume", "cancelled")
     shell.cluster.wait("a slot at work", lambda: shell.status("cancelled")["slots"] != {}, 60)
     assert "nothing: its jobs" in shell.hpcpod("resume", "cancelled")
-    shell.hpcpod("stop", "cancelled")
+    shell.hpcpod("stop", "cancelled", "--now")
     shell.cluster.drained(60)
 
 
@@ -250,5 +250,5 @@ def test_status_says_why_slots_wait(shell: Shell) -> None:
     assert status["state"] == "waiting"
     assert sum(status["queue"].values()) == 2
     assert "2 slots wait: " in shell.hpcpod("status", "waiting")
-    shell.hpcpod("stop", "waiting")
+    shell.hpcpod("stop", "waiting", "--now")
     shell.cluster.drained(60)

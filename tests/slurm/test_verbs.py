@@ -101,7 +101,7 @@ def test_every_verb_works_without_a_coordinator(shell: Shell) -> None:
     assert "goes on at" in shell.logs("alone")
 
     lose_the_coordinators(shell)
-    shell.hpcpod("stop", "alone")
+    shell.hpcpod("stop", "alone", "--now")
     shell.cluster.drained(60)
     assert shell.status("alone")["state"] == "finished"
 
@@ -125,7 +125,7 @@ def test_a_preempted_slot_is_counted_and_followed(shell: Shell) -> None:
     said = shell.hpcpod("logs", "counted", "p0001", "-n", "1000")
     assert said.count("p0001-00001-1: training begins") == 2
     assert "p0001-00001-1 goes on at" in said
-    shell.hpcpod("stop", "counted")
+    shell.hpcpod("stop", "counted", "--now")
     shell.cluster.drained(60)
 
 
@@ -143,7 +143,7 @@ def test_what_the_scheduler_says_is_put_in_words(shell: Shell) -> None:
     why = json.loads(shell.hpcpod("why", "pending", "--json"))
     assert why["run"] == "pending"
     assert any("0 slots at work, 2 wanted" in sentence for sentence in why["why"])
-    shell.hpcpod("stop", "pending")
+    shell.hpcpod("stop", "pending", "--now")
     shell.cluster.drained(60)
 
 
@@ -158,7 +158,7 @@ def test_what_was_refused_is_submitted_by_the_next_resume(shell: Shell) -> None:
         shell.cluster.run("scontrol", "update", "PartitionName=low", "State=UP")
     said = shell.hpcpod("resume", "late")
     assert re.search(r"late: submitted \d+$", said.strip()), said
-    shell.hpcpod("stop", "late")
+    shell.hpcpod("stop", "late", "--now")
     shell.cluster.drained(60)
 
 
@@ -190,7 +190,7 @@ def test_a_machine_without_slurm_can_look_and_ask(
     shell.cluster.wait("three slots", lambda: at_work(shell, "remote") == 3, 90)
     with monkeypatch.context() as away:
         away.setattr(SlurmCluster, "env", lambda self: {**os.environ, "PATH": "/nonexistent"})
-        said = shell.hpcpod("stop", "remote")
+        said = shell.hpcpod("stop", "remote", "--now")
         assert "remote: finished (user)" in said
         assert "its slots end by themselves" in said
     shell.cluster.wait("all slots gone", lambda: not shell.jobs(), 90)

@@ -41,7 +41,7 @@ class Greedy(GentleTruncation):
     def challenge(self, census: Census, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
         if not 0 < verdict.round < ROUNDS or not census.spare(pod):
             return None
-        best = census.cohort(verdict.round).best
+        best = census.cohort(pod.algorithm, verdict.round).best
         donors = [donor for donor in best if donor in census.living]
         if pod.id in best or not donors:
             return None

@@ -21,7 +21,7 @@ from hpcpod.tournament.leaderboard import (
     needed_checkpoints,
     orders,
 )
-from hpcpod.tournament.outcomes import HISTORY
+from hpcpod.tournament.outcomes import HISTORY, rank
 from hpcpod.tournament.rules import Rules
 from tests.tournament.world import (
     Merge,
@@ -171,7 +171,10 @@ def test_the_best_is_never_evicted(run: Run) -> None:
     for merge in run.merges:
         corrupt = any(r.failure_kind == "corrupt" for r in merge.reports)
         if merge.before.entries and not corrupt:
-            assert merge.after.entries[0].low >= merge.before.entries[0].low
+            assert merge.before.entries[0].pod in {entry.pod for entry in merge.after.entries}
+            first = merge.after.entries[0]
+            for pod in merge.after.pods.values():
+                assert pod.best is None or rank(pod.best) <= (first.estimate, first.mean)
 
 
 @every_run

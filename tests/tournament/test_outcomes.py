@@ -11,6 +11,7 @@ import pytest
 from hpcpod.config.schema import StopConfig
 from hpcpod.records import Birth, Board, Checkpoint, Report
 from hpcpod.tournament.leaderboard import first_board, fold, orders
+from hpcpod.tournament.outcomes import rank
 from tests.tournament.world import by_number, failed, flat, order_of, play_round, report, rules
 
 
@@ -40,11 +41,41 @@ def test_a_finished_round_is_followed_by_the_next() -> None:
     assert (board.reports, board.rounds) == (1, 1)
 
 
-def test_the_best_is_the_one_with_the_highest_lower_bound() -> None:
+def test_the_best_is_the_one_with_the_highest_estimate() -> None:
     game = rules(2)
     board = first_board(game, 0.0)
-    for sample in ((5.0, 5.0), (0.0, 100.0), (6.0, 6.0), (5.0, 5.0)):
-        board = fold(board, [report(order_of(board, "p0001"), sample)], game, now=1.0)
+    for value in (5.0, 6.0, 60.0, 5.0, 5.0):
+        board = fold(board, [report(order_of(board, "p0001"), flat(value, 32))], game, now=1.0)
+    best = board.pods["p0001"].best
+    assert best is not None and best.round == 3
+    assert rank(best)[0] == pytest.approx(60.0, abs=0.1)  # far beyond its error: no luck
+
+
+def test_a_lucky_panel_does_not_rank_as_a_better_policy() -> None:
+    game = rules(2, controls=0)
+    board = first_board(game, 0.0)
+    for lucky in (0.0, 0.0, 0.4, 0.0, 0.0):
+        for pod, value in (("p0001", lucky), ("p0002", 0.3)):
+            board = fold(board, [report(order_of(board, pod), flat(value, 32))], game, now=1.0)
+    assert board.entries[0].pod == "p0002"
+    row = next(entry for entry in board.entries if entry.pod == "p0001")
+    best = board.pods["p0001"].best
+    assert best is not None and row.estimate == best.estimate
+    assert row.estimate is not None and row.estimate < row.mean
+
+
+def test_a_policy_that_sometimes_succeeds_ranks_above_one_that_never_does() -> None:
+    never, sometimes = (-200.0,) * 32, (-125.0,) * 3 + (-200.0,) * 29
+    game = rules(2, controls=0)
+    board = first_board(game, 0.0)
+    board = fold(board, [report(order_of(board, "p0001"), never)], game, now=1.0)
+    board = fold(board, [report(order_of(board, "p0002"), sometimes)], game, now=1.0)
+    assert [entry.pod for entry in board.entries] == ["p0002", "p0001"]
+    assert board.entries[0].low < board.entries[1].low
+    # a pod's own best: never at first, then in 1 of 32, then in 2
+    for successes in (1, 2):
+        sample = (-125.0,) * successes + (-200.0,) * (32 - successes)
+        board = fold(board, [report(order_of(board, "p0001"), sample)], game, now=2.0)
     best = board.pods["p0001"].best
     assert best is not None and best.round == 3
 
@@ -232,7 +263,7 @@ def test_a_copy_is_checked_against_what_its_parent_scored(
     scored = board.pods[parent].history[-1].returns
     # the parent trains on, until its round has left its history
     for _ in range(6):
-        board = fold(board, [report(order_of(board, parent), flat(1.0))], game, now=3.0)
+        board = fold(board, [report(order_of(board, parent), flat(9.0))], game, now=3.0)
     inherited = () if offset is None else tuple(r + offset for r in scored)
     answer = report(order_of(board, child.id), flat(5.0), inherited_returns=inherited)
     board = fold(board, [answer], game, now=4.0)

@@ -73,7 +73,9 @@ def test_pods_that_rest_do_not_hold_up_the_comparison_of_the_others() -> None:
         board = fold(board, [report(order, flat(by_number(order)))], game, now=3.0)
     leading = board.pods["p0008"]
     assert leading.history[-1].round == 2
-    assert Census(board, game.config, game.algorithms).cohort(2).evaluations.keys() >= {"p0008"}
+    assert Census(board, game.config, game.algorithms).cohort("ppo", 2).standings.keys() >= {
+        "p0008"
+    }
     assert leading.judged == 2
 
 

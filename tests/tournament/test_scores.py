@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcpod.tournament.scores import (
+    chosen_interval,
     difference,
+    halves,
     interval,
-    lower_bound,
     mean,
     sd,
     spent,
@@ -49,15 +51,30 @@ def test_an_interval_by_hand() -> None:
     assert high == pytest.approx(4 + 4.3027 * 2 / math.sqrt(3), abs=1e-3)
 
 
-def test_a_lower_bound_is_one_sided() -> None:
-    sample = [2.0, 4.0, 6.0, 9.0]
-    assert lower_bound(sample, 0.025) == pytest.approx(interval(sample, 0.95)[0])
-    assert lower_bound(sample, 0.05) > lower_bound(sample, 0.025)
-
-
 def test_returns_that_are_all_equal_have_no_spread_to_doubt_by() -> None:
     assert interval([500.0] * 32) == (500.0, 500.0)
-    assert lower_bound([500.0] * 32, 1e-9) == 500.0
+
+
+def test_an_interval_of_a_chosen_score_is_wider() -> None:
+    sample = [2.0, 4.0, 6.0, 9.0]
+    low, high = interval(sample)
+    assert chosen_interval(5.25, low, 4, 1) == pytest.approx((low, high))
+    # of ten scores: t(.9975, 3) = 7.4533 instead of t(.975, 3) = 3.1824
+    wide, _ = chosen_interval(5.25, low, 4, 10)
+    assert (5.25 - wide) / (5.25 - low) == pytest.approx(7.4533 / 3.1824, rel=1e-4)
+
+
+def test_the_interval_of_the_best_of_equal_scores_holds_the_truth() -> None:
+    """The plain one of the best of 160 seldom does."""
+    rng, plain, chosen = Random(3), 0, 0
+    for _ in range(100):
+        samples = [[rng.gauss(0, 1) for _ in range(16)] for _ in range(160)]
+        best = max(samples, key=mean)
+        low, _ = interval(best)
+        plain += low <= 0
+        chosen += chosen_interval(mean(best), low, 16, 160)[0] <= 0
+    assert plain < 20
+    assert chosen >= 90
 
 
 def test_attempts_together_spend_no_more_than_alpha() -> None:
@@ -68,7 +85,7 @@ def test_attempts_together_spend_no_more_than_alpha() -> None:
 
 def test_a_difference_by_hand() -> None:
     # D = 3, 1, 2: mean 2, sd 1, standard error 1 / sqrt(3), t(2) at 95 % is 2.91999
-    test = difference([13.0, 21.0, 32.0], [10.0, 20.0, 30.0])
+    test = difference([13.0, 21.0, 32.0], [10.0, 20.0, 30.0], paired=True)
     assert test is not None
     assert (test.mean, test.episodes) == (2.0, 3)
     assert test.low == pytest.approx(2 - 2.91999 / math.sqrt(3), abs=1e-5)
@@ -76,28 +93,50 @@ def test_a_difference_by_hand() -> None:
 
 def test_common_seeds_cancel_what_makes_an_episode_hard() -> None:
     hard_and_easy = [0.0, 1000.0, -1000.0, 500.0]
-    test = difference([r + 1 for r in hard_and_easy], hard_and_easy)
+    test = difference([r + 1 for r in hard_and_easy], hard_and_easy, paired=True)
     assert test is not None
     assert test.low == pytest.approx(1, abs=1e-3)  # unpaired, the standard error is over 400
 
 
 def test_equal_samples_and_samples_of_other_lengths_decide_nothing() -> None:
-    same = difference([1.0, 2.0], [1.0, 2.0])
+    same = difference([1.0, 2.0], [1.0, 2.0], paired=True)
     assert same is not None and not same.low > 0
-    assert difference([1.0, 2.0], [1.0, 2.0, 3.0]) is None
-    assert difference([1.0], [2.0]) is None
+    assert difference([1.0, 2.0], [1.0, 2.0, 3.0], paired=True) is None
+    assert difference([1.0], [2.0], paired=True) is None
+
+
+def test_welch_by_hand() -> None:
+    # 2 4 6 and 1 1 2 4: means 4 and 2, variances 4 and 2; error sqrt(4/3 + 2/4) = 1.35401;
+    # 1.8333^2 / (1.3333^2 / 2 + .5^2 / 3) = 3.458 degrees of freedom, so 3: t(.95) = 2.35336
+    test = difference([2.0, 4.0, 6.0], [1.0, 1.0, 2.0, 4.0], paired=False)
+    assert test is not None
+    assert (test.mean, test.paired) == (2.0, False)
+    assert test.low == pytest.approx(2 - 2.35336 * 1.35401, abs=1e-4)
+
+
+def test_the_level_is_one_sided() -> None:
+    sample = [3.0, 1.0, 2.0], [0.0, 0.0, 0.0]
+    narrow, wide = (difference(*sample, paired=True, level=a) for a in (0.05, 0.025))
+    assert narrow is not None and wide is not None
+    # t(2): 2.91999 and 4.30265
+    assert (narrow.mean - narrow.low) / (wide.mean - wide.low) == pytest.approx(0.678648, abs=1e-5)
+
+
+def test_halves_share_no_episode() -> None:
+    assert halves((1.0, 2.0, 3.0, 4.0, 5.0)) == ((1.0, 3.0, 5.0), (2.0, 4.0))
 
 
 @given(one=RETURNS, other=RETURNS)
 def test_two_pods_never_beat_each_other(one: list[float], other: list[float]) -> None:
-    there, back = difference(one, other), difference(other, one)
+    paired = len(one) == len(other)
+    there, back = (difference(*pair, paired=paired) for pair in ((one, other), (other, one)))
     if there is not None and back is not None:
         assert not (there.low > 0 and back.low > 0)
 
 
 @given(returns=RETURNS, lead=st.floats(0.01, 1e3))
 def test_a_constant_lead_is_a_lead(returns: list[float], lead: float) -> None:
-    test = difference([value + lead for value in returns], returns)
+    test = difference([value + lead for value in returns], returns, paired=True)
     assert test is not None
     assert test.low == pytest.approx(lead, abs=1e-3 * max(1, *map(abs, returns)))
 
