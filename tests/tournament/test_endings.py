@@ -120,7 +120,7 @@ def test_sets_of_fresh_episodes_are_pooled_until_they_decide() -> None:
         "target", 1, len(seen),
     )  # fmt: skip
     assert [score.episodes for score in board.confirmed] == [
-        64 * k for k in range(1, len(seen) + 1)
+        16 * k for k in range(1, len(seen) + 1)
     ]
     assert [score.passed for score in board.confirmed] == [False] * (len(seen) - 1) + [True]
     assert board.confirmed[-1].low >= 3.6

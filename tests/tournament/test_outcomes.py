@@ -52,7 +52,7 @@ def test_the_best_is_the_one_with_the_highest_estimate() -> None:
 
 
 def test_a_lucky_panel_does_not_rank_as_a_better_policy() -> None:
-    game = rules(2)
+    game = rules(2, controls=2)
     board = first_board(game, 0.0)
     for lucky in (0.0, 0.0, 0.4, 0.0, 0.0):
         for pod, value in (("p0001", lucky), ("p0002", 0.3)):
