@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from hpcpod.records import Board, PodState
 from hpcpod.results import Run
 from hpcpod.run.status import Status
 from hpcpod.run.words import duration, times
+from hpcpod.tournament.scores import chosen_interval
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+
+LONG_UNCOMPARED = 8
+"""Rounds of each pod after which it is said that none was compared."""
 
 _CONTROL = dict.fromkeys(
     # The last are halves of characters, which JSON and names of files can hold and no terminal can.
@@ -82,6 +87,11 @@ def progress_lines(status: Status) -> Iterator[str]:
         ends = [words for words in (_limit_words(status), _target_words(status)) if words]
         if ends:
             yield f"ends {'; '.join(ends)}"
+    if status.state == "running" and status.uncompared > LONG_UNCOMPARED * status.pods > 0:
+        yield (
+            f"no pod was compared with others in the last {status.uncompared} rounds, so none is"
+            " replaced: too few of one algorithm come near one another"
+        )
 
 
 def slots_words(status: Status) -> str:
@@ -153,32 +163,37 @@ def _slot_row(table: Table, name: str, shown: Mapping[str, Any]) -> None:
 
 
 def leaderboard_table(board: Board, rows: int | None = None) -> Table:
-    """The leaderboard, best first, with Student's 95 % intervals of the mean return.
+    """The leaderboard, best first: the evaluation by which a pod ranks, and its last one.
 
-    A row is one line, of 80 columns if the terminal has no more: an agent's path is cut to fit.
+    The intervals of the former allow for all evaluations among which the row could be chosen
+    (``chosen_interval``): the best of many is mostly a lucky one. A row is one line, of 80 columns
+    if the terminal has no more: an agent's path is cut to fit.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     table = Table(
-        title="leaderboard", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
+        title=f"leaderboard (± 95 %, as the best of {board.rounds} evaluations)",
+        title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
         show_edge=False, pad_edge=False,
     )  # fmt: skip
     table.add_column("#", justify="right", no_wrap=True)
     table.add_column("pod", no_wrap=True)
     table.add_column("algorithm")
-    for column in ("round", "return ± 95 %", "episodes"):
+    for column in ("round", "best return", "last"):
         table.add_column(column, justify="right", no_wrap=True)
     for column in ("origin", "fate"):
         table.add_column(column, no_wrap=True)
     for place, entry in enumerate(board.entries[:rows], start=1):
         pod = board.pods[entry.pod]
+        _, high = chosen_interval(entry.mean, entry.low, entry.episodes, board.rounds)
+        last = number(fmean(pod.history[-1].returns)) if pod.history else "-"
         table.add_row(
             str(place), Text(visible(entry.pod)),
             Text(visible(entry.algorithm), no_wrap=True, overflow="ellipsis"),
-            str(entry.round), f"{number(entry.mean)} ± {number(entry.high - entry.mean)}",
-            str(entry.episodes), Text(visible(origin(pod))),
+            str(entry.round), f"{number(entry.mean)} ± {number(high - entry.mean)}", last,
+            Text(visible(origin(pod))),
             "winner" if entry.pod == board.winner else pod.fate,
         )  # fmt: skip
     return table
@@ -227,7 +242,7 @@ def events(old: Board | None, new: Board, run: str) -> Iterator[str]:
             how = "exactly as" if pod.transfer_exact else "NOT as"
             yield f"{name} scored its parent's panel {how} its parent did before it trained"
     for score in new.confirmed[len(old.confirmed) if old is not None else 0 :]:
-        verdict = "" if score.purpose == "final" else ": confirmed" if score.passed else ": missed"
+        verdict = "" if score.purpose == "final" else ": confirmed" if score.passed else ": not yet"
         by = f", by {score.engine}" if score.engine else ""
         yield (
             f"{score.pod} round {score.round} on {score.episodes} fresh seeds"

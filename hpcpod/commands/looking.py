@@ -71,6 +71,7 @@ def say_outcome(now: Status) -> None:
     say(
         f"best: {best.pod} {best.algorithm} round {best.round}: {best.mean:.1f}"
         f" [{best.low:.1f}, {best.high:.1f}] on {best.episodes} episodes of {seeds}"
+        + (f", the best of {best.candidates}" if best.candidates > 1 else "")
     )
     say(f"policy: {best.checkpoint}")
 

@@ -98,8 +98,9 @@ class PodsConfig:
     (or for fewer than there are places, if those are less)."""
     max: Crowd = 8
     """Pods in the population, and the most slots at once. With fewer slots than pods they take
-    turns, fewest steps first; when a schedule or ``hpcpod scale`` takes slots away, those with the
-    worst prospects rest until there is room again."""
+    turns: each algorithm gets its share of the time, within it the fewest steps go first; when a
+    schedule or ``hpcpod scale`` takes slots away, those with the worst prospects rest until there
+    is room again."""
 
     def __post_init__(self) -> None:
         check_limits(self)
@@ -118,7 +119,10 @@ class PopulationConfig:
     algorithms: Mapping[str, Positive] = field(default_factory=lambda: {"ppo": 1.0})
     """Algorithms and their share of the population: ``{ppo: 1, dqn: 1}``."""
     updater: str = "paired_gate"
-    """What the leaderboard keeps, and when a copy is justified: a name or a path."""
+    """What the leaderboard keeps, and when a copy is justified: a name or a path. ``paired_gate``:
+    a pod is tested only if it is among the worst eighth by one half of its panel, and gives way
+    only if a leader is better by a test on the other half; where all are equal, a test finds
+    that with a probability of 5 % at most."""
     generator: str = "gentle_truncation"
     """What is born next: a name or a path."""
     capacity: Count = 16
@@ -148,7 +152,8 @@ class RoundConfig:
     env_steps: Count = 20_000
     """Environment steps that a pod trains in one round, over all its environments."""
     episodes: Panel = 32
-    """Episodes of the panel on which every pod of a round is compared (common seeds)."""
+    """Episodes of the panel on which every pod of a round is compared (common seeds): one half
+    ranks the pods, the other half tests them. With fewer than 4 no pod is ever replaced."""
 
     def __post_init__(self) -> None:
         check_limits(self)
@@ -236,8 +241,12 @@ class StopConfig:
     """When the run ends: whichever comes first. Each end exports the best policy."""
 
     target: float | None = None
-    """Mean return to reach; its lower confidence bound on fresh seeds must reach it. That is
-    attempted as soon as a panel's returns promise such a bound."""
+    """Mean return to reach; its lower confidence bound on fresh seeds must reach it, and is tried
+    as soon as a panel promises that. The bound holds for skewed returns, also if rare episodes
+    fail, as long as none is worse than the worst that the run has seen (nor than 0, or for a
+    negative target than twice the target, if nothing worse was seen). So it asks for a margin: 128
+    episodes of equal returns show a target that they exceed by 3 % of its distance from that worst
+    return. The best possible return can't be shown."""
     env_steps: Count | None = None
     """Environment steps of the whole population."""
     minutes: Positive | None = None
@@ -246,9 +255,11 @@ class StopConfig:
     rounds: Count | None = None
     """Rounds that each pod trains."""
     alpha: Annotated[float, Between(0, 1)] = 0.05
-    """Error level of the target's test; attempt k spends alpha / (k (k + 1))."""
-    confirm_episodes: Panel = 64
-    """Episodes on fresh seeds at each attempt to confirm the target, and for the finalists: in
+    """Error level of the target's test, over all attempts: the k-th checkpoint that is tried spends
+    alpha / (k (k + 1))."""
+    confirm_episodes: Panel = 128
+    """Episodes in a set of fresh seeds, for the finalists and to confirm the target; there sets are
+    pooled, 1,024 episodes at most, until they decide. They are played in
     gymnasium's own environment, whatever backend trains, where it has ``env.id`` and takes
     ``env.kwargs``."""
     finalists: Count = 3

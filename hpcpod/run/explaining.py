@@ -125,8 +125,11 @@ def _state(seen: Seen, run: str) -> Iterator[str]:
     if seen.refused:
         yield f"a slot could do nothing for it: {seen.refused}"
     if seen.board.phase == "finals":
-        left = many(len(seen.board.rescores), "finalist")
-        yield f"it has met its limit ({seen.board.stop_reason}): {left} still to score"
+        left = f"{many(len(seen.board.rescores), 'finalist')} still to score"
+        if seen.board.stop_reason == "user":
+            yield f"a person ends it: {left}; `hpcpod stop {run} --now` ends it without"
+        else:
+            yield f"it has met its limit ({seen.board.stop_reason}): {left}"
 
 
 def _slots(facts: Facts) -> Iterator[str]:

@@ -16,6 +16,7 @@ from hpcpod.run.seen import RunState, Seen
 from hpcpod.run.target import Target
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.endings import allowed
 from hpcpod.tournament.leaderboard import leader
 
 
@@ -28,10 +29,13 @@ class Best:
     round: int
     mean: float
     low: float
+    """Lower end of a 95 % interval that allows for ``candidates``."""
     high: float
     episodes: int
     fresh: bool
     """The score is on seeds never used for selection."""
+    candidates: int
+    """Scores among which this one was chosen as the best: evaluations of the run, or finalists."""
     checkpoint: Path
     """A file that ``load_policy`` reads."""
     hyperparameters: Mapping[str, Scalar]
@@ -52,7 +56,7 @@ class Status:
     """Empty, or why the run was given up or has paused, in one sentence."""
     target: float | None
     distance: float | None
-    """What the leader's lower confidence bound lacks of the target; None without one of them."""
+    """What the lower end of the leader's interval lacks of the target; None without one of them."""
     best: Best | None
     slots: Mapping[str, Mapping[str, Any]]
     """The slots at work, each with what it showed last and its ``restarts``."""
@@ -84,6 +88,8 @@ class Status:
     """Of these, copies of another."""
     rounds: int
     """Rounds finished, over all pods."""
+    uncompared: int
+    """Of these, finished since a pod was last compared with others."""
     env_steps: int
     """Environment steps trained, over all pods."""
     attempts: int
@@ -136,6 +142,7 @@ def status_of(folder: RunFolder, seen: Seen, target: Target) -> Status:
         born=len(board.pods),
         copies=sum(pod.cause == "copy" for pod in board.pods.values()),
         rounds=board.rounds,
+        uncompared=board.rounds - board.compared,
         env_steps=board.env_steps,
         attempts=board.attempts,
         minutes=(end - began) / 60,
@@ -149,16 +156,18 @@ def best_of(folder: RunFolder, board: Board) -> Best | None:
     if score is None:
         return None
     exported = folder.path / "best.h5"
+    low, high, candidates = allowed(board, score)
     blob = blob_path(folder.path / "blobs", score.checkpoint.core)
     return Best(
         pod=score.pod,
         algorithm=board.pods[score.pod].algorithm,
         round=score.round,
         mean=score.mean,
-        low=score.low,
-        high=score.high,
+        low=low,
+        high=high,
         episodes=score.episodes,
         fresh=isinstance(score, Confirmed),
+        candidates=candidates,
         checkpoint=exported if board.phase == "finished" and exported.exists() else blob,
         hyperparameters=dict(board.pods[score.pod].hyperparameters),
     )
@@ -166,4 +175,6 @@ def best_of(folder: RunFolder, board: Board) -> Best | None:
 
 def _distance(board: Board, target: float | None) -> float | None:
     score = leader(board)
-    return None if target is None or score is None else max(0.0, target - score.low)
+    if target is None or score is None:
+        return None
+    return max(0.0, target - allowed(board, score)[0])

@@ -131,6 +131,19 @@ def leader(board: Board) -> Confirmed | Entry | None:
     return board.entries[0] if board.entries else None
 
 
+def allowed(board: Board, score: Confirmed | Entry) -> tuple[float, float, int]:
+    """The 95 % interval of the best score, and the number of those among which it was chosen.
+
+    A row of the leaderboard is the best of all evaluations so far, and its interval is widened
+    for that; one on fresh seeds has been made so already.
+    """
+    if isinstance(score, Confirmed):
+        finals = sum(each.purpose == "final" for each in board.confirmed)
+        return score.low, score.high, finals if score.purpose == "final" else 1
+    low, high = chosen_interval(score.mean, score.low, score.episodes, board.rounds)
+    return low, high, board.rounds
+
+
 def _run_on(board: Board, config: RunConfig, now: float, *, wind_up: bool) -> Board:
     """A running board: an attempt at the target, or at a limit the finals.
 

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod.errors import Corrupt, RunNotFound, StorageError
-from hpcpod.records import Board, Checkpoint, Document, Report
+from hpcpod.records import Board, Checkpoint, Confirmed, Document, Entry, Report
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.endings import allowed
 from hpcpod.tournament.leaderboard import begin, fold, leader, orders
 from hpcpod.tournament.rules import Rules
 
@@ -236,6 +237,7 @@ def export_best(folder: RunFolder, board: Board, to: Path | None = None) -> dict
             "checkpoint": checkpoint.core,
             "hyperparameters": dict(board.pods[pod].hyperparameters),
             "algorithm": board.pods[pod].algorithm,
+            "score": _score_of(board, checkpoint),
         }
         # Plain copies: a person may take them away, and pruning never looks here.
         folder.disk.replace(to or folder.path / "best.h5", data)
@@ -243,6 +245,19 @@ def export_best(folder: RunFolder, board: Board, to: Path | None = None) -> dict
             folder.disk.replace(folder.path / "best.json", json.dumps(about, indent=2).encode())
         return about
     return None
+
+
+def _score_of(board: Board, checkpoint: Checkpoint) -> dict[str, Any]:
+    """What is known of an exported policy's mean return: on fresh seeds if it was scored there."""
+    scores: list[Confirmed | Entry] = [s for s in reversed(board.confirmed) if s.episodes > 0]
+    score = next((s for s in (*scores, *board.entries) if s.checkpoint == checkpoint), None)
+    if score is None:
+        return {}
+    low, high, candidates = allowed(board, score)
+    return {
+        "mean": score.mean, "low": low, "high": high, "episodes": score.episodes,
+        "fresh_seeds": isinstance(score, Confirmed), "best_of": candidates,
+    }  # fmt: skip
 
 
 def _sound_blob(folder: RunFolder, sha256: str) -> bytes | None:
