@@ -48,3 +48,23 @@ def test_a_sound_configuration_has_no_remark(
 def test_a_task_in_which_nothing_is_drawn_is_remarked_on(env: Mapping[str, Any]) -> None:
     (said,) = [r for r in remarks_on(env={"id": f"{__name__}:OneSeries", **env}) if "alike" in r]
     assert said.startswith("env.id: every episode of")
+
+
+def test_a_population_of_controls_alone_is_remarked_on() -> None:
+    (said,) = remarks_on("ppo", "dqn")
+    assert said.startswith("population.pods.max: each of the 2 pods is one of its algorithm")
+    assert "take 4 or more" in said
+    three = {"algorithms": {"ppo": 1}, "pods": {"min": 1, "max": 3}, "controls": 3}
+    (said,) = remarks_on(population=three)
+    assert said.startswith("population.pods.max: each of the 3 pods is a control")
+    assert not remarks_on("ppo", "dqn", population={"pods": {"min": 1, "max": 4}})
+
+
+def test_one_agent_is_no_failed_population() -> None:
+    assert not remarks_on("ppo")
+
+
+def test_a_panel_that_can_compare_nobody_is_remarked_on() -> None:
+    four = {"pods": {"min": 1, "max": 4}}
+    (said,) = remarks_on(population=four, round={"episodes": 3})
+    assert said.startswith("round.episodes: a panel of 3 episodes has none left to compare")

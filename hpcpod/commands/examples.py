@@ -60,7 +60,9 @@ Example:
 """,
     "stop": """\
 Examples:
-  hpcpod stop cartpole            for good; best.h5 is its best policy
+  hpcpod stop cartpole            for good: the slots at work score the leaders on fresh seeds
+                                  and leave; best.h5 is the best policy
+  hpcpod stop cartpole --now      at once, without these scores
   hpcpod stop cartpole --drain    for now: `hpcpod resume cartpole` goes on
 """,
     "resume": """\
