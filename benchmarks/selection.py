@@ -1,0 +1,105 @@
+"""Does the tournament select what is better, and say what is true?
+
+    python benchmarks/selection.py                          # everything, 100 replicates
+    python benchmarks/selection.py --scenario equal target  # two of the scenarios
+    python benchmarks/selection.py --against DIR            # beside another checkout of hpcpod
+
+Populations without networks: reports are made up by a model of learning, and the real rules
+(``hpcpod.tournament``) merge them. What each scenario assumes stands in its module in
+``selection_scenarios/``. It shows what the rules do to such a population, not that they win on a
+real task.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import hpcpod
+from selection_scenarios import equal, first_row, sparse, speeds, target, trap
+from selection_scenarios.measures import Number, Row, render
+from selection_scenarios.world import Settings
+
+SCENARIOS: dict[str, Callable[[Settings], Iterator[Row]]] = {
+    "equal": equal.rows,
+    "first_row": first_row.rows,
+    "speeds": speeds.rows,
+    "target": target.rows,
+    "sparse": sparse.rows,
+    "trap": trap.rows,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse(arguments)
+    columns = {}
+    if options.against is not None:
+        columns["before"] = elsewhere(options)
+    columns["after" if columns else "these"] = rows = measured(options)
+    if options.json is not None:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+    print(render(columns))
+    return 0
+
+
+def measured(options: argparse.Namespace) -> list[Row]:
+    """Every scenario that was asked for, by the hpcpod that this Python imports."""
+    print(f"rules of {Path(hpcpod.__file__).parent}", file=sys.stderr)
+    settings = Settings(options.replicates, options.updater, options.seed)
+    rows = []
+    for name in options.scenario:
+        begun = time.monotonic()
+        rows += list(SCENARIOS[name](settings))
+        print(f"{name}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+    return rows
+
+
+def elsewhere(options: argparse.Namespace) -> list[Row]:
+    """The same, by another checkout, with the updater that is the default there."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "rows.json"
+        subprocess.run(
+            [
+                sys.executable, __file__, "--json", str(result), "--seed", str(options.seed),
+                "--replicates", str(options.replicates), "--scenario", *options.scenario,
+            ],
+            env={**os.environ, "PYTHONPATH": str(options.against.resolve())},
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )  # fmt: skip
+        return [_row(each) for each in json.loads(result.read_text())]
+
+
+def _row(data: dict[str, Any]) -> Row:
+    numbers = {name: Number(**number) for name, number in data["numbers"].items()}
+    return Row(data["scenario"], data["case"], numbers)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--scenario", choices=SCENARIOS, nargs="+", default=list(SCENARIOS), metavar="NAME")
+    add("--replicates", type=int, default=100)
+    add("--updater", help="a name or a path; by default the configuration's default")
+    add("--seed", type=int, default=0)
+    add("--json", type=Path, help="write the rows there")
+    add("--against", type=Path, metavar="DIR", help="a checkout whose rules are played too")
+    options = parser.parse_args(arguments)
+    if options.replicates < 2:
+        parser.error("--replicates: an error needs at least 2")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Scenarios of ``benchmarks/selection.py``: populations made up, played by the real rules."""

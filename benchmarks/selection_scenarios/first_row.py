@@ -1,0 +1,54 @@
+"""All policies equal: how far the number that a run shows, and delivers, stands above the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import sqrt
+
+from hpcpod.config.schema import StopConfig
+from hpcpod.records import Board, Confirmed, Entry
+from selection_scenarios.measures import Number, Row, mean, share
+from selection_scenarios.world import Agents, Game, Settings, delivered, ended, in_step
+
+SHAPES = ((8, 20), (12, 40))
+Shown = Confirmed | Entry
+
+
+def rows(settings: Settings) -> Iterator[Row]:
+    for pods, rounds in SHAPES:
+        case = f"{pods} pods, {rounds} rounds"
+        first, finals, stopped = runs(pods, rounds, settings)
+        yield Row("equal policies", f"{case}: first row", above(first))
+        yield Row("equal policies", f"{case}: winner, ended by its limit", above(finals))
+        yield Row("equal policies", f"{case}: winner, ended by stop", above(stopped))
+
+
+def runs(
+    pods: int, rounds: int, settings: Settings
+) -> tuple[list[Shown], list[Shown], list[Shown]]:
+    """First row at the end, winner by the finals, and winner if stopped instead, of each run."""
+    first: list[Shown] = []
+    finals: list[Shown] = []
+    stopped: list[Shown] = []
+    for replicate in range(settings.replicates):
+        rules = Game(pods, stop=StopConfig(rounds=rounds)).rules(settings, replicate)
+        agents = Agents(rules, replicate)
+        last: list[Board] = []
+
+        def watch(before: Board, after: Board, last: list[Board] = last) -> None:
+            if after.phase == "running":
+                last[:] = [after]
+
+        board = in_step(rules, agents, watch)
+        first.append(last[0].entries[0])
+        finals.append(delivered(board))
+        stopped.append(delivered(ended(last[0], rules, agents)))
+    return first, finals, stopped
+
+
+def above(shown: list[Shown]) -> dict[str, Number]:
+    """The truth is 0, and a return's standard deviation 1."""
+    return {
+        "standard errors above the truth": mean(s.mean * sqrt(s.episodes) for s in shown),
+        "its interval covers the truth": share(s.low <= 0 <= s.high for s in shown),
+    }

@@ -1,0 +1,198 @@
+"""Agents without networks: orders are answered with numbers, all else is hpcpod's own.
+
+Only what every version of the tournament has is used here: ``Rules.of``, ``first_board``,
+``orders``, ``fold``, ``leader``, ``take``, and the records. So the same benchmark can be played
+by the rules of two commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpcpod.config.schema import (
+    EnvConfig,
+    PodsConfig,
+    PopulationConfig,
+    RoundConfig,
+    RunConfig,
+    StopConfig,
+)
+from hpcpod.config.space import AlgorithmSpace, LogUniform
+from hpcpod.records import Birth, Board, Checkpoint, Confirmed, Entry, Order, Report, Verdict
+from hpcpod.records import stable_hash as key_of
+from hpcpod.tournament.census import Census
+from hpcpod.tournament.leaderboard import first_board, fold, leader, orders
+from hpcpod.tournament.rules import Rules
+from hpcpod.tournament.updaters import Updater
+
+EPISODES = 32
+Returns = NDArray[np.float64]
+SPACE = AlgorithmSpace("toy", {"step": LogUniform(0.01, 1.0)}, {"step": 0.1})
+"""One hyperparameter, ``step``. Its default, which controls have, is the middle of the range."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options of a benchmark's run."""
+
+    replicates: int = 100
+    updater: str | None = None
+    """Null: the configuration's default."""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Game:
+    """A run's configuration, without what no scenario varies."""
+
+    pods: int
+    algorithms: Mapping[str, float] = field(default_factory=lambda: {"toy": 1.0})
+    stop: StopConfig = field(default_factory=StopConfig)
+    controls: int = 0
+    episodes: int = EPISODES
+    env_steps: int = 50_000
+    never_copy: bool = False
+
+    def rules(self, settings: Settings, replicate: int) -> Rules:
+        """The run's real rules."""
+        population = PopulationConfig(
+            pods=PodsConfig(min=1, max=self.pods),
+            algorithms=self.algorithms,
+            controls=self.controls,
+        )
+        if settings.updater is not None:
+            population = replace(population, updater=settings.updater)
+        config = RunConfig(
+            name="selection",
+            env=EnvConfig("Selection-v0"),
+            seed=key_of(settings.seed, replicate),
+            population=population,
+            round=RoundConfig(env_steps=self.env_steps, episodes=self.episodes),
+            stop=self.stop,
+        )
+        rules = Rules.of(config, dict.fromkeys(self.algorithms, SPACE))
+        return replace(rules, updater=Nobody(rules.updater)) if self.never_copy else rules
+
+
+class Nobody:
+    """The run's updater, by which nobody ever beats anybody."""
+
+    def __init__(self, real: Updater) -> None:
+        self._real = real
+
+    def judge(self, census: Census, report: Report) -> Verdict:
+        return replace(self._real.judge(census, report), beaten_by=(), evidence={})
+
+
+class Agents:
+    """Policies that are numbers. A scenario says how one is trained, and how it plays.
+
+    Episodes of one panel share their seeds: half of the variance of ``returns`` is common to all
+    pods of a round.
+    """
+
+    def __init__(self, rules: Rules, replicate: int, spread: float = 1.0) -> None:
+        self.rules = rules
+        self.spread = spread
+        """Standard deviation of a return."""
+        self.rng = np.random.default_rng([rules.config.seed, replicate])
+        self.skill: dict[str, float] = {}
+        """What training goes on from, by checkpoint."""
+        self.truth: dict[str, float] = {}
+        """True mean return, by checkpoint."""
+        self.scored: dict[str, int] = {}
+        """Orders on fresh seeds that were answered, by purpose."""
+        self._panels: dict[tuple[str, int], Returns] = {}
+
+    def trained(self, birth: Birth, skill: float) -> tuple[float, float]:
+        """Skill and true score after a round; the skill of a founder is 0 before its first."""
+        return skill, skill
+
+    def returns(self, truth: float, shared: Returns) -> Returns:
+        """Of the episodes of a panel, whose common effects have mean 0 and variance 1."""
+        own = self.rng.standard_normal(len(shared))
+        return truth + self.spread * np.sqrt(0.5) * (shared + own)
+
+    def answer(self, order: Order, train: float = 60.0, evaluate: float = 2.0) -> Report:
+        """A good report that has cost so many seconds."""
+        if isinstance(order, Birth):
+            return self._birth(order, train, evaluate)
+        self.scored[order.purpose] = self.scored.get(order.purpose, 0) + 1
+        episodes = getattr(order, "episodes", None) or self.rules.config.stop.confirm_episodes
+        shared = self._shared(order.purpose, order.number, episodes)
+        report = Report(order.id, order.pod, order.round, order.attempt, slot="s")
+        played = self.returns(self.truth[order.checkpoint.core], shared).tolist()
+        return replace(
+            report, returns=tuple(played), wall_seconds=evaluate, evaluate_seconds=evaluate
+        )
+
+    def _birth(self, order: Birth, train: float, evaluate: float) -> Report:
+        steps = self.rules.config.round.env_steps
+        core = f"core of {order.id}"
+        before = 0.0 if order.checkpoint is None else self.skill[order.checkpoint.core]
+        self.skill[core], self.truth[core] = self.trained(order, before)
+        shared = self._shared("panel", order.round, self.rules.config.round.episodes)
+        return Report(
+            order.id,
+            order.pod,
+            order.round,
+            order.attempt,
+            slot="s",
+            returns=tuple(self.returns(self.truth[core], shared).tolist()),
+            checkpoint=Checkpoint(core, env_steps=steps * order.round),
+            trained_steps=steps,
+            wall_seconds=train + evaluate,
+            train_seconds=train,
+            evaluate_seconds=evaluate,
+        )
+
+    def _shared(self, purpose: str, number: int, episodes: int) -> Returns:
+        if (purpose, number) not in self._panels:
+            self._panels[purpose, number] = self.rng.standard_normal(episodes)
+        return self._panels[purpose, number]
+
+
+Watch = Callable[[Board, Board], None]
+
+
+def in_step(rules: Rules, agents: Agents, watch: Watch | None = None) -> Board:
+    """A whole run in which every open order is answered, and all are merged at once."""
+    board, now = first_board(rules, 0.0), 0.0
+    while board.phase != "finished":
+        now += 60.0
+        before = board
+        board = fold(board, [agents.answer(order) for order in orders(board)], rules, now=now)
+        if watch is not None:
+            watch(before, board)
+    return board
+
+
+def ended(board: Board, rules: Rules, agents: Agents) -> Board:
+    """A board that its user has stopped, after whatever the rules still want to be scored."""
+    board = fold(board, [], rules, now=1e9, stop="user")
+    while board.phase != "finished":
+        board = fold(board, [agents.answer(order) for order in orders(board)], rules, now=1e9)
+    return board
+
+
+def copied(before: Board, after: Board) -> list[tuple[str, str]]:
+    """Pods whose place a copy took between two boards, each with its child's name."""
+    return [
+        (child.replaces, name)
+        for name, child in after.pods.items()
+        if name not in before.pods
+        and child.cause == "copy"
+        and child.replaces is not None
+        and after.pods[child.replaces].fate == "replaced"
+    ]
+
+
+def delivered(board: Board) -> Confirmed | Entry:
+    """What the run hands over."""
+    best = leader(board)
+    assert best is not None
+    return best
