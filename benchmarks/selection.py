@@ -24,10 +24,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import hpcpod
 from selection_scenarios import equal, first_row, sparse, speeds, target, trap
 from selection_scenarios.measures import Number, Row, render
 from selection_scenarios.world import Settings
+
+import hpcpod
 
 SCENARIOS: dict[str, Callable[[Settings], Iterator[Row]]] = {
     "equal": equal.rows,

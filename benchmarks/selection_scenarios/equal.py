@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from math import ceil, nan
+from math import ceil
 
 from hpcpod.config.schema import StopConfig
-from hpcpod.records import Birth, Board
+from hpcpod.records import Birth
+from hpcpod.tournament.rules import Rules
 from selection_scenarios.measures import Number, Row, mean, share
-from selection_scenarios.world import Agents, Game, Settings, copied, in_step
+from selection_scenarios.world import Agents, Game, Settings, copies, in_step
 
 SIZES = (3, 4, 6, 8, 12, 16, 32, 64)
 ROUNDS = 12
@@ -22,10 +24,12 @@ POWER_SIZES = (4, 8, 16)
 class OneWorse(Agents):
     """Pods of mean 0, but for the first one and what it trains."""
 
-    worse = 0.0
+    def __init__(self, rules: Rules, replicate: int, worse: float) -> None:
+        super().__init__(rules, replicate)
+        self._worse = worse
 
     def trained(self, birth: Birth, skill: float) -> tuple[float, float]:
-        return 0.0, -self.worse if birth.pod == "p0001" else 0.0
+        return 0.0, -self._worse if birth.pod == "p0001" else 0.0
 
 
 def rows(settings: Settings) -> Iterator[Row]:
@@ -38,25 +42,19 @@ def rows(settings: Settings) -> Iterator[Row]:
 
 def false_copies(pods: int, settings: Settings) -> dict[str, Number]:
     """Copies in a population without a difference, in every round that a copy can be made of."""
-    rounds, places, copies = [], [], []
+    rounds, places, total = [], [], []
     comparable = ROUNDS - FIRST
     for replicate in range(settings.replicates):
         rules = Game(pods, stop=StopConfig(rounds=ROUNDS)).rules(settings, replicate)
-        replaced: dict[int, int] = {}
-
-        def watch(before: Board, after: Board, replaced: dict[int, int] = replaced) -> None:
-            for _, child in copied(before, after):
-                at = after.pods[child].parent_round
-                replaced[at] = replaced.get(at, 0) + 1
-
-        in_step(rules, Agents(rules, replicate), watch)
-        rounds.append(len(replaced) / comparable)
-        places.append(sum(replaced.values()) / comparable / ceil(pods / 8))
-        copies.append(float(sum(replaced.values())))
+        board = in_step(rules, Agents(rules, replicate))[-1]
+        of_round = Counter(child.parent_round for _, child in copies(board))
+        rounds.append(len(of_round) / comparable)
+        places.append(of_round.total() / comparable / ceil(pods / 8))
+        total.append(float(of_round.total()))
     return {
         "rounds with a false copy": mean(rounds),
         "false copies per tested pod": mean(places),
-        f"false copies in {comparable} rounds": mean(copies),
+        f"false copies in {comparable} rounds": mean(total),
     }
 
 
@@ -65,19 +63,10 @@ def power(pods: int, worse: float, settings: Settings) -> dict[str, Number]:
     waited, others = [], []
     for replicate in range(settings.replicates):
         rules = Game(pods, stop=StopConfig(rounds=FIRST + 4)).rules(settings, replicate)
-        agents = OneWorse(rules, replicate)
-        agents.worse = worse
-        seen: list[tuple[str, int]] = []
-
-        def watch(
-            before: Board, after: Board, seen: list[tuple[str, int]] = seen
-        ) -> None:
-            for pod, child in copied(before, after):
-                seen.append((pod, after.pods[child].parent_round))
-
-        in_step(rules, agents, watch)
-        waited.append(next((at - FIRST + 1 for pod, at in seen if pod == "p0001"), nan))
-        others.append(float(sum(pod != "p0001" for pod, _ in seen)))
+        board = in_step(rules, OneWorse(rules, replicate, worse))[-1]
+        replaced = {old.id: child.parent_round for old, child in copies(board)}
+        waited.append(replaced.pop("p0001", ROUNDS) - FIRST + 1)
+        others.append(float(len(replaced)))
     return {
         "replaced in its first comparable round": share(rounds <= 1 for rounds in waited),
         "within four": share(rounds <= 4 for rounds in waited),

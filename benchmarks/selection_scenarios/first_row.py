@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from math import sqrt
 
 from hpcpod.config.schema import StopConfig
-from hpcpod.records import Board, Confirmed, Entry
+from hpcpod.records import Confirmed, Entry
 from selection_scenarios.measures import Number, Row, mean, share
-from selection_scenarios.world import Agents, Game, Settings, delivered, ended, in_step
+from selection_scenarios.world import Agents, Game, Settings, delivered, ended, in_step, running
 
 SHAPES = ((8, 20), (12, 40))
 Shown = Confirmed | Entry
@@ -33,16 +33,10 @@ def runs(
     for replicate in range(settings.replicates):
         rules = Game(pods, stop=StopConfig(rounds=rounds)).rules(settings, replicate)
         agents = Agents(rules, replicate)
-        last: list[Board] = []
-
-        def watch(before: Board, after: Board, last: list[Board] = last) -> None:
-            if after.phase == "running":
-                last[:] = [after]
-
-        board = in_step(rules, agents, watch)
-        first.append(last[0].entries[0])
-        finals.append(delivered(board))
-        stopped.append(delivered(ended(last[0], rules, agents)))
+        boards = in_step(rules, agents)
+        first.append(running(boards).entries[0])
+        finals.append(delivered(boards[-1]))
+        stopped.append(delivered(ended(running(boards), rules, agents)))
     return first, finals, stopped
 
 

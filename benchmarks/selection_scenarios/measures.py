@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 Z = 1.959964
 """Standard errors of a two-sided 95 % interval."""
@@ -75,11 +76,10 @@ def render(columns: Mapping[str, Sequence[Row]]) -> str:
         columns: rows by the name of the rules that they were played by.
     """
     shapes: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for name, rows in columns.items():
-        for row in rows:
-            lines = shapes.setdefault((row.scenario, tuple(row.numbers)), [])
-            if row.case not in lines:
-                lines.append(row.case)
+    for row in chain.from_iterable(columns.values()):
+        lines = shapes.setdefault((row.scenario, tuple(row.numbers)), [])
+        if row.case not in lines:
+            lines.append(row.case)
     parts = []
     for (scenario, measures), cases in shapes.items():
         lines = [_line([scenario, "rules", *measures]), _line(["---"] * (len(measures) + 2))]

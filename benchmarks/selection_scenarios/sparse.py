@@ -7,29 +7,30 @@ from collections.abc import Iterator
 import numpy as np
 
 from hpcpod.config.schema import StopConfig
-from hpcpod.records import Birth, Board
+from hpcpod.records import Birth
+from hpcpod.tournament.rules import Rules
 from selection_scenarios.measures import Number, Row, mean, share
-from selection_scenarios.world import Agents, Game, Returns, Settings, delivered, in_step
+from selection_scenarios.world import Agents, Game, Returns, Settings, delivered, in_step, running
 
 PODS, ROUNDS = 8, 4
 FAILED, SUCCEEDED = -200.0, -125.0
 RATE = 3 / 32
-FOUNDERS = 4
-"""So many of the pods succeed at times from the start on."""
 
 
 class Seldom(Agents):
     """A policy's truth is its rate of success; with ``exact`` just that share of a panel."""
 
-    exact = False
+    def __init__(self, rules: Rules, replicate: int, able: int, exact: bool) -> None:
+        super().__init__(rules, replicate)
+        self._able, self._exact = able, exact
 
     def trained(self, birth: Birth, skill: float) -> tuple[float, float]:
         if birth.checkpoint is None:
-            skill = RATE if int(birth.pod[1:]) <= FOUNDERS else 0.0
+            skill = RATE if int(birth.pod[1:]) <= self._able else 0.0
         return skill, skill
 
     def returns(self, truth: float, shared: Returns) -> Returns:
-        if self.exact:
+        if self._exact:
             successes = self.rng.permutation(len(shared)) < round(truth * len(shared))
         else:
             successes = self.rng.random(len(shared)) < truth
@@ -37,30 +38,30 @@ class Seldom(Agents):
 
 
 def rows(settings: Settings) -> Iterator[Row]:
-    yield Row("sparse success", "3 of every 32 episodes", outcome(True, settings))
-    yield Row("sparse success", "each episode with 3 / 32", outcome(False, settings))
+    for able in (1, 4):
+        for exact in (True, False):
+            rate = "3 of every 32 episodes" if exact else "each episode with 3 / 32"
+            case = f"{able} of {PODS} pods, {rate}"
+            yield Row("sparse success", case, outcome(able, exact, settings))
 
 
-def outcome(exact: bool, settings: Settings) -> dict[str, Number]:
-    """Who leads at the end, is scored again, and wins."""
+def outcome(able: int, exact: bool, settings: Settings) -> dict[str, Number]:
+    """Who leads at the end, is scored again, and wins; ``able`` founders succeed at times."""
     leads, finalists, wins = [], [], []
     for replicate in range(settings.replicates):
         rules = Game(PODS, stop=StopConfig(rounds=ROUNDS)).rules(settings, replicate)
-        agents = Seldom(rules, replicate)
-        agents.exact = exact
-        last: list[Board] = []
-
-        def watch(before: Board, after: Board, last: list[Board] = last) -> None:
-            if after.phase != "finished":
-                last[:] = [after]
-
-        board = in_step(rules, agents, watch)
-        leads.append(agents.truth[last[0].entries[0].checkpoint.core] > 0)
-        rated = [agents.truth[order.checkpoint.core] > 0 for order in last[0].rescores.values()]
-        finalists.append(sum(rated) / len(rated) if rated else float("nan"))
-        wins.append(agents.truth[delivered(board).checkpoint.core] > 0)
+        agents = Seldom(rules, replicate, able, exact)
+        boards = in_step(rules, agents)
+        leads.append(agents.truth[running(boards).entries[0].checkpoint.core] > 0)
+        rated = {
+            order.pod: agents.truth[order.checkpoint.core] > 0
+            for board in boards
+            for order in board.rescores.values()
+        }
+        finalists.append(sum(rated.values()) / len(rated))
+        wins.append(agents.truth[delivered(boards[-1]).checkpoint.core] > 0)
     return {
         "first row succeeds at times": share(leads),
-        "of the finalists": mean(finalists),
+        "share of the finalists that do": mean(finalists),
         "winner": share(wins),
     }

@@ -13,21 +13,21 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import NamedTuple, cast
 
 from hpcpod.config.schema import StopConfig
-from hpcpod.records import Birth, Board, Order, Owner
+from hpcpod.records import Birth, Board, Order, Owner, PodState
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.claims import take
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.prospects import asleep
 from hpcpod.tournament.rules import Rules
 from selection_scenarios.measures import Number, Row, mean
-from selection_scenarios.world import Agents, Game, Settings, copied, delivered
+from selection_scenarios.world import Agents, Game, Settings, copies, delivered
 
 MINUTES = 480.0
 ENV_STEPS = 50_000
-EVALUATE = 2.0
+EVALUATE = 4.0
 """Seconds of a panel."""
 SPEEDS = {"ppo": 8091.0, "sac": 120.0, "td3": 174.0}
 """Steps per second, of RESULTS.md."""
@@ -36,6 +36,7 @@ CEILING, LOWER = 100.0, 70.0
 RATE = 0.4
 """Of what is left to the ceiling, learned in an hour with the best step."""
 BEST_STEP = 0.3
+SLOW = "the slow node"
 
 
 @dataclass(frozen=True)
@@ -50,31 +51,33 @@ class Site:
     pods: int = 12
     never_copy: bool = False
     seldom: int = 1
-    """Only each so many-th replicate is played: PPO reports 14,000 times."""
+    """Only each so many-th replicate is played: PPO reports 11,000 times."""
 
 
-SITES = tuple(
-    Site(
-        f"PPO:SAC:TD3, {slots} slots, {best} better{', no copies' if never else ''}",
-        SPEEDS,
-        best,
-        (1.0,) * slots,
-        never_copy=never,
-        seldom=10,
-    )
-    for slots in (12, 6)
-    for best in ("sac", "ppo")
-    for never in (True, False)
-) + tuple(
-    Site(
-        f"PPO, one of 12 nodes 4x slower{', no copies' if never else ''}",
-        {"ppo": 500.0},
-        "ppo",
-        (0.25,) + (1.0,) * 11,
-        never_copy=never,
-        seldom=4,
-    )
-    for never in (True, False)
+SITES = (
+    *(
+        Site(
+            f"{slots} slots, {best.upper()} better{', no copies' if never else ''}",
+            SPEEDS,
+            best,
+            (1.0,) * slots,
+            never_copy=never,
+            seldom=10,
+        )
+        for slots in (12, 6)
+        for best, never in (("sac", True), ("sac", False), ("ppo", False))
+    ),
+    *(
+        Site(
+            f"one node of 12 4x slower{', no copies' if never else ''}",
+            {"ppo": 500.0},
+            "ppo",
+            (0.25, *[1.0] * 11),
+            never_copy=never,
+            seldom=4,
+        )
+        for never in (True, False)
+    ),
 )
 
 
@@ -97,23 +100,29 @@ class Hours(Agents):
 
 @dataclass
 class Ledger:
-    """What became of the slots."""
+    """What became of the slots, by group: an algorithm, or the pods of the slow node."""
 
     hours: Counter[str] = field(default_factory=Counter)
-    """Slot-hours, by algorithm."""
+    """Slot-hours."""
     compared: Counter[str] = field(default_factory=Counter)
+    """Comparisons of a pod with others."""
     children: Counter[str] = field(default_factory=Counter)
-    """Copies, by the child's algorithm."""
+    """Copies, by the group whose place they took."""
     last: dict[str, float] = field(default_factory=dict)
     """Minute of the last comparison."""
+    slow: set[str] = field(default_factory=set)
+    """Pods that were last trained on the slow node."""
 
-    def watch(self, before: Board, after: Board, now: float) -> None:
+    def group(self, pod: PodState) -> str:
+        return SLOW if pod.id in self.slow else pod.algorithm
+
+    def merged(self, before: Board, after: Board, now: float) -> None:
         for name, pod in before.pods.items():
             if after.pods[name].judged > pod.judged:
-                self.compared[pod.algorithm] += 1
-                self.last[pod.algorithm] = now / 60
-        for _, child in copied(before, after):
-            self.children[after.pods[child].algorithm] += 1
+                self.compared[self.group(pod)] += 1
+                self.last[self.group(pod)] = now / 60
+        for old, _ in copies(after, before):
+            self.children[self.group(old)] += 1
 
 
 class Claims:
@@ -160,28 +169,37 @@ def site_rows(site: Site, settings: Settings, minutes: float = MINUTES) -> Itera
             "winner is of the better algorithm": mean(map(float, winners)),
         },
     )
-    for algorithm in site.speeds:
-        case = f"{site.name}: {algorithm}"
-        yield Row("unequal speeds: by algorithm", case, by_algorithm(ledgers, algorithm))
+    for group in [*site.speeds, *([SLOW] if min(site.slots) < 1 else [])]:
+        yield Row("unequal speeds: by group", f"{site.name}: {group}", of_group(ledgers, group))
 
 
-def by_algorithm(ledgers: Sequence[Ledger], algorithm: str) -> dict[str, Number]:
-    """Of all pods of an algorithm in a run."""
+def of_group(ledgers: Sequence[Ledger], group: str) -> dict[str, Number]:
+    """Of all pods of an algorithm, or of the slow node, in a run."""
     return {
-        "comparisons": mean(float(ledger.compared[algorithm]) for ledger in ledgers),
-        "copies born": mean(float(ledger.children[algorithm]) for ledger in ledgers),
-        "slot-hours": mean(float(ledger.hours[algorithm]) for ledger in ledgers),
+        "comparisons": mean(float(ledger.compared[group]) for ledger in ledgers),
+        "replaced by a copy": mean(float(ledger.children[group]) for ledger in ledgers),
+        "slot-hours": mean(float(ledger.hours[group]) for ledger in ledgers),
         "minute of the last comparison": mean(
-            ledger.last.get(algorithm, math.nan) for ledger in ledgers
+            ledger.last.get(group, math.nan) for ledger in ledgers
         ),
     }
+
+
+class Job(NamedTuple):
+    """An order in a slot's hands."""
+
+    end: float
+    number: int
+    slot: int
+    order: Order
+    begin: float
 
 
 def play(rules: Rules, agents: Agents, site: Site, ledger: Ledger) -> Board:
     """A whole run. Whoever ends an order merges, and takes the next one as a real slot does."""
     board, now, number = first_board(rules, 0.0), 0.0, 0
     folder = cast(RunFolder, Claims())
-    busy: list[tuple[float, int, int, Order, float]] = []
+    busy: list[Job] = []
     idle = list(range(len(site.slots)))
     last: dict[int, str] = {}
     while board.phase != "finished":
@@ -192,20 +210,36 @@ def play(rules: Rules, agents: Agents, site: Site, ledger: Ledger) -> Board:
             if order is None:
                 idle.append(slot)
                 continue
-            train = _seconds(order, site, slot)
             number += 1
-            heapq.heappush(busy, (now + train + EVALUATE, number, slot, order, train))
+            end = now + _training(order, site, slot) + EVALUATE
+            heapq.heappush(busy, Job(end, number, slot, order, now))
             last[slot] = order.pod
-        now, _, slot, order, train = heapq.heappop(busy)
-        ledger.hours[order.algorithm] += (train + EVALUATE) / 3600
-        before = board
-        board = fold(board, [agents.answer(order, train, EVALUATE)], rules, now=now)
-        ledger.watch(before, board, now)
-        idle.append(slot)
+            (ledger.slow.add if site.slots[slot] < 1 else ledger.slow.discard)(order.pod)
+        job = heapq.heappop(busy)
+        now, before = job.end, board
+        report = agents.answer(job.order, _training(job.order, site, job.slot), EVALUATE)
+        board = fold(board, [report], rules, now=now)
+        ledger.merged(before, board, now)
+        done = [job, *_void(busy, before, board)]
+        for each in done:
+            ledger.hours[ledger.group(before.pods[each.order.pod])] += (now - each.begin) / 3600
+        if len(done) > 1:
+            gone = {each.number for each in done}
+            busy = sorted(each for each in busy if each.number not in gone)
+        idle += [each.slot for each in done]
     return board
 
 
-def _seconds(order: Order, site: Site, slot: int) -> float:
+def _void(busy: Sequence[Job], before: Board, after: Board) -> list[Job]:
+    """Jobs whose order is open no more: a real slot drops it when it is told so."""
+    if (before.phase, before.next_pod) == (after.phase, after.next_pod):
+        return []
+    opened = {order.id for order in orders(after)}
+    return [job for job in busy if job.order.id not in opened]
+
+
+def _training(order: Order, site: Site, slot: int) -> float:
+    """Seconds of an order without its evaluation."""
     if not isinstance(order, Birth):
         return 0.0
     return ENV_STEPS / site.speeds[order.algorithm] / site.slots[slot]

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcpod.config.schema import StopConfig
+from hpcpod.tournament.leaderboard import first_board, fold, orders
+from hpcpod.tournament.rules import Rules
 from selection_scenarios.measures import Number, Row, mean, share
 from selection_scenarios.world import Agents, Game, Returns, Settings
-from hpcpod.tournament.leaderboard import first_board, fold, orders
 
 PODS = 4
 ROUNDS = 60
@@ -75,10 +76,12 @@ REACHED = ("normal, 100 ± 10", "500, 1 % fall to 20", "260 ± 15, 2 % at -100")
 class Fixed(Agents):
     """Every policy is the same, from the first round on."""
 
-    draw: Draw = staticmethod(normal)
+    def __init__(self, rules: Rules, replicate: int, draw: Draw) -> None:
+        super().__init__(rules, replicate)
+        self._draw = draw
 
     def returns(self, truth: float, shared: Returns) -> Returns:
-        return self.draw(self.rng, len(shared))
+        return self._draw(self.rng, len(shared))
 
 
 def rows(settings: Settings) -> Iterator[Row]:
@@ -113,8 +116,7 @@ def attempt(
     """Whether a run ended with its target, its attempts, and their episodes."""
     stop = StopConfig(target=target, rounds=ROUNDS)
     rules = Game(PODS, stop=stop).rules(settings, replicate)
-    agents = Fixed(rules, replicate)
-    agents.draw = case.draw
+    agents = Fixed(rules, replicate, case.draw)
     board, now, episodes = first_board(rules, 0.0), 0.0, 0
     while board.phase == "running":
         if agents.scored.get("confirm", 0) >= attempts and not board.rescores:

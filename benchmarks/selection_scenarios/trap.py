@@ -8,11 +8,14 @@ that will be overtaken.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
 
 from hpcpod.config.schema import StopConfig
-from hpcpod.records import Birth, Board
+from hpcpod.records import Birth, PodState
+from hpcpod.tournament.rules import Rules
 from selection_scenarios.measures import Number, Row, mean
-from selection_scenarios.world import Agents, Game, Settings, copied, delivered, in_step
+from selection_scenarios.world import Agents, Game, Settings, copies, core_of, delivered, in_step
 
 PODS, ROUNDS, SPREAD = 16, 60, 25.0
 COSTS = {"benign": 0.0, "trap": 20.0}
@@ -22,13 +25,15 @@ EPISODES = (8, 32)
 class Steps(Agents):
     """Skill goes to 100 as fast as the step is large; a score is skill less the step's cost."""
 
-    cost = 0.0
+    def __init__(self, rules: Rules, replicate: int, cost: float) -> None:
+        super().__init__(rules, replicate, SPREAD)
+        self._cost = cost
 
     def trained(self, birth: Birth, skill: float) -> tuple[float, float]:
         step = birth.hyperparameters["step"]
         assert isinstance(step, float)
         skill += 0.06 * step * (100 - skill)
-        return skill, skill - self.cost * step
+        return skill, skill - self._cost * step
 
 
 def rows(settings: Settings) -> Iterator[Row]:
@@ -41,41 +46,33 @@ def rows(settings: Settings) -> Iterator[Row]:
 
 def outcome(cost: float, episodes: int, never: bool, settings: Settings) -> dict[str, Number]:
     """What the runs deliver, and by how many copies."""
-    scores, copies, right = [], [], []
+    scores, made, right = [], [], []
+    game = Game(PODS, stop=StopConfig(rounds=ROUNDS), controls=1, episodes=episodes)
+    game = replace(game, never_copy=never)
     for replicate in range(settings.replicates):
-        game = Game(
-            PODS,
-            stop=StopConfig(rounds=ROUNDS),
-            controls=1,
-            episodes=episodes,
-            never_copy=never,
-        )
         rules = game.rules(settings, replicate)
-        agents = Steps(rules, replicate, SPREAD)
-        agents.cost = cost
-        better: list[bool] = []
-
-        def watch(
-            before: Board, after: Board, better: list[bool] = better, agents: Steps = agents
-        ) -> None:
-            better += [is_better(before, after, agents, *pair) for pair in copied(before, after)]
-
-        board = in_step(rules, agents, watch)
-        scores.append(agents.truth[delivered(board).checkpoint.core])
-        copies.append(float(len(better)))
+        agents = Steps(rules, replicate, cost)
+        boards = in_step(rules, agents)
+        better = [
+            is_better(agents, before.pods[old.id], child)
+            for before, after in pairwise(boards)
+            for old, child in copies(after, before)
+        ]
+        scores.append(agents.truth[delivered(boards[-1]).checkpoint.core])
+        made.append(float(len(better)))
         right.append(sum(better) / len(better) if better else float("nan"))
     return {
         "true score delivered": mean(scores),
-        "copies": mean(copies),
+        "copies": mean(made),
         "copies of a truly better policy": mean(right),
     }
 
 
-def is_better(before: Board, after: Board, agents: Agents, pod: str, child: str) -> bool:
-    """Whether a child began with a policy better than the one that the replaced pod had last."""
-    birth = after.pods[child].birth
-    assert birth is not None and birth.checkpoint is not None
-    old = before.pods[pod].birth
-    assert old is not None
-    last = f"core of {old.id}"
-    return agents.truth[birth.checkpoint.core] > agents.truth[last]
+def is_better(agents: Agents, old: PodState, child: PodState) -> bool:
+    """Whether a child began with a policy better than the last one of the pod that it replaced.
+
+    ``old`` is that pod with the order whose report was its last.
+    """
+    assert child.birth is not None and child.birth.checkpoint is not None
+    assert old.birth is not None
+    return agents.truth[child.birth.checkpoint.core] > agents.truth[core_of(old.birth)]

@@ -7,7 +7,7 @@ by the rules of two commits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,8 +22,18 @@ from hpcpod.config.schema import (
     StopConfig,
 )
 from hpcpod.config.space import AlgorithmSpace, LogUniform
-from hpcpod.records import Birth, Board, Checkpoint, Confirmed, Entry, Order, Report, Verdict
-from hpcpod.records import stable_hash as key_of
+from hpcpod.records import (
+    Birth,
+    Board,
+    Checkpoint,
+    Confirmed,
+    Entry,
+    Order,
+    PodState,
+    Report,
+    Verdict,
+    stable_hash,
+)
 from hpcpod.tournament.census import Census
 from hpcpod.tournament.leaderboard import first_board, fold, leader, orders
 from hpcpod.tournament.rules import Rules
@@ -69,7 +79,7 @@ class Game:
         config = RunConfig(
             name="selection",
             env=EnvConfig("Selection-v0"),
-            seed=key_of(settings.seed, replicate),
+            seed=stable_hash(settings.seed, replicate),
             population=population,
             round=RoundConfig(env_steps=self.env_steps, episodes=self.episodes),
             stop=self.stop,
@@ -115,7 +125,7 @@ class Agents:
     def returns(self, truth: float, shared: Returns) -> Returns:
         """Of the episodes of a panel, whose common effects have mean 0 and variance 1."""
         own = self.rng.standard_normal(len(shared))
-        return truth + self.spread * np.sqrt(0.5) * (shared + own)
+        return np.asarray(truth + self.spread * 0.5**0.5 * (shared + own))
 
     def answer(self, order: Order, train: float = 60.0, evaluate: float = 2.0) -> Report:
         """A good report that has cost so many seconds."""
@@ -132,7 +142,7 @@ class Agents:
 
     def _birth(self, order: Birth, train: float, evaluate: float) -> Report:
         steps = self.rules.config.round.env_steps
-        core = f"core of {order.id}"
+        core = core_of(order)
         before = 0.0 if order.checkpoint is None else self.skill[order.checkpoint.core]
         self.skill[core], self.truth[core] = self.trained(order, before)
         shared = self._shared("panel", order.round, self.rules.config.round.episodes)
@@ -156,38 +166,49 @@ class Agents:
         return self._panels[purpose, number]
 
 
-Watch = Callable[[Board, Board], None]
+def core_of(birth: Birth) -> str:
+    """The name of the checkpoint that a round ends in."""
+    return f"core of {birth.id}"
 
 
-def in_step(rules: Rules, agents: Agents, watch: Watch | None = None) -> Board:
-    """A whole run in which every open order is answered, and all are merged at once."""
-    board, now = first_board(rules, 0.0), 0.0
-    while board.phase != "finished":
+def in_step(rules: Rules, agents: Agents) -> list[Board]:
+    """The boards of a whole run in which every open order is answered, and all merged at once."""
+    boards, now = [first_board(rules, 0.0)], 0.0
+    while boards[-1].phase != "finished":
         now += 60.0
-        before = board
-        board = fold(board, [agents.answer(order) for order in orders(board)], rules, now=now)
-        if watch is not None:
-            watch(before, board)
-    return board
+        boards.append(fold(boards[-1], _answers(boards[-1], agents), rules, now=now))
+    return boards
 
 
 def ended(board: Board, rules: Rules, agents: Agents) -> Board:
     """A board that its user has stopped, after whatever the rules still want to be scored."""
     board = fold(board, [], rules, now=1e9, stop="user")
     while board.phase != "finished":
-        board = fold(board, [agents.answer(order) for order in orders(board)], rules, now=1e9)
+        board = fold(board, _answers(board, agents), rules, now=1e9)
     return board
 
 
-def copied(before: Board, after: Board) -> list[tuple[str, str]]:
-    """Pods whose place a copy took between two boards, each with its child's name."""
+def _answers(board: Board, agents: Agents) -> list[Report]:
+    waiting = orders(board)
+    if not waiting:
+        raise RuntimeError(f"a board in the phase {board.phase} without an order never ends")
+    return [agents.answer(order) for order in waiting]
+
+
+def running(boards: Sequence[Board]) -> Board:
+    """The last board before the run's limit was met."""
+    return next(board for board in reversed(boards) if board.phase == "running")
+
+
+def copies(board: Board, since: Board | None = None) -> list[tuple[PodState, PodState]]:
+    """Pods whose place a copy has taken, each with the child; since another board, or ever."""
     return [
-        (child.replaces, name)
-        for name, child in after.pods.items()
-        if name not in before.pods
+        (board.pods[child.replaces], child)
+        for name, child in board.pods.items()
+        if (since is None or name not in since.pods)
         and child.cause == "copy"
         and child.replaces is not None
-        and after.pods[child.replaces].fate == "replaced"
+        and board.pods[child.replaces].fate == "replaced"
     ]
 
 
