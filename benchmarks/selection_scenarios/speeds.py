@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
@@ -49,6 +49,7 @@ class Site:
     slots: tuple[float, ...] = (1.0,) * 12
     """Speed of each, relative."""
     pods: int = 12
+    minutes: float = MINUTES
     never_copy: bool = False
     seldom: int = 1
     """Only each so many-th replicate is played: PPO reports 11,000 times."""
@@ -102,7 +103,7 @@ class Hours(Agents):
 class Ledger:
     """What became of the slots, by group: an algorithm, or the pods of the slow node."""
 
-    hours: Counter[str] = field(default_factory=Counter)
+    hours: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Slot-hours."""
     compared: Counter[str] = field(default_factory=Counter)
     """Comparisons of a pod with others."""
@@ -143,13 +144,13 @@ def rows(settings: Settings, sites: Sequence[Site] = SITES) -> Iterator[Row]:
         yield from site_rows(site, settings)
 
 
-def site_rows(site: Site, settings: Settings, minutes: float = MINUTES) -> Iterator[Row]:
+def site_rows(site: Site, settings: Settings) -> Iterator[Row]:
     ledgers, scores, winners = [], [], []
     for replicate in range(max(2, settings.replicates // site.seldom)):
         game = Game(
             site.pods,
             dict.fromkeys(site.speeds, 1.0),
-            StopConfig(minutes=minutes),
+            StopConfig(minutes=site.minutes),
             controls=1,
             env_steps=ENV_STEPS,
             never_copy=site.never_copy,
@@ -178,7 +179,7 @@ def of_group(ledgers: Sequence[Ledger], group: str) -> dict[str, Number]:
     return {
         "comparisons": mean(float(ledger.compared[group]) for ledger in ledgers),
         "replaced by a copy": mean(float(ledger.children[group]) for ledger in ledgers),
-        "slot-hours": mean(float(ledger.hours[group]) for ledger in ledgers),
+        "slot-hours": mean(ledger.hours[group] for ledger in ledgers),
         "minute of the last comparison": mean(
             ledger.last.get(group, math.nan) for ledger in ledgers
         ),
