@@ -59,7 +59,7 @@ def false_copies(pods: int, settings: Settings) -> dict[str, Number]:
 
 
 def power(pods: int, worse: float, settings: Settings) -> dict[str, Number]:
-    """When the one pod that is worse is replaced."""
+    """The round in which the one pod that is worse is replaced, and the others' false copies."""
     waited, others = [], []
     for replicate in range(settings.replicates):
         rules = Game(pods, stop=StopConfig(rounds=FIRST + 4)).rules(settings, replicate)

@@ -24,7 +24,7 @@ class Number:
     """Lower end of the 95 % interval: Wilson's of a share, the mean less 1.96 errors."""
     high: float
     count: int
-    """What was averaged."""
+    """Values that it is the mean of, or replicates."""
     share: bool = False
 
     def __str__(self) -> str:

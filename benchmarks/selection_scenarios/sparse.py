@@ -46,7 +46,7 @@ def rows(settings: Settings) -> Iterator[Row]:
 
 
 def outcome(able: int, exact: bool, settings: Settings) -> dict[str, Number]:
-    """Who leads at the end, is scored again, and wins; ``able`` founders succeed at times."""
+    """The first row, the finalists and the winner, where ``able`` founders succeed at times."""
     leads, finalists, wins = [], [], []
     for replicate in range(settings.replicates):
         rules = Game(PODS, stop=StopConfig(rounds=ROUNDS)).rules(settings, replicate)

@@ -101,7 +101,7 @@ class Hours(Agents):
 
 @dataclass
 class Ledger:
-    """What became of the slots, by group: an algorithm, or the pods of the slow node."""
+    """Slots' hours and pods' fates, by group: an algorithm, or the pods of the slow node."""
 
     hours: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Slot-hours."""

@@ -113,7 +113,7 @@ def power(runs: list[tuple[bool, int, int]]) -> dict[str, Number]:
 def attempt(
     case: Case, target: float, attempts: int, settings: Settings, replicate: int
 ) -> tuple[bool, int, int]:
-    """Whether a run ended with its target, its attempts, and their episodes."""
+    """One run: it ended with its target or not, its attempts, and their episodes."""
     stop = StopConfig(target=target, rounds=ROUNDS)
     rules = Game(PODS, stop=stop).rules(settings, replicate)
     agents = Fixed(rules, replicate, case.draw)

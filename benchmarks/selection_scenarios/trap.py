@@ -45,7 +45,7 @@ def rows(settings: Settings) -> Iterator[Row]:
 
 
 def outcome(cost: float, episodes: int, never: bool, settings: Settings) -> dict[str, Number]:
-    """What the runs deliver, and by how many copies."""
+    """The policies that are delivered, and the copies on the way."""
     scores, made, right = [], [], []
     game = Game(PODS, stop=StopConfig(rounds=ROUNDS), controls=1, episodes=episodes)
     game = replace(game, never_copy=never)
@@ -69,9 +69,9 @@ def outcome(cost: float, episodes: int, never: bool, settings: Settings) -> dict
 
 
 def is_better(agents: Agents, old: PodState, child: PodState) -> bool:
-    """Whether a child began with a policy better than the last one of the pod that it replaced.
+    """True if a child began with a better policy than the last of the pod that it replaced.
 
-    ``old`` is that pod with the order whose report was its last.
+    ``old`` is that pod, holding the order whose report was its last.
     """
     assert child.birth is not None and child.birth.checkpoint is not None
     assert old.birth is not None

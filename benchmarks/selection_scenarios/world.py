@@ -111,7 +111,7 @@ class Agents:
         """Standard deviation of a return."""
         self.rng = np.random.default_rng([rules.config.seed, replicate])
         self.skill: dict[str, float] = {}
-        """What training goes on from, by checkpoint."""
+        """The state that training goes on from, by checkpoint."""
         self.truth: dict[str, float] = {}
         """True mean return, by checkpoint."""
         self.scored: dict[str, int] = {}
@@ -213,7 +213,7 @@ def copies(board: Board, since: Board | None = None) -> list[tuple[PodState, Pod
 
 
 def delivered(board: Board) -> Confirmed | Entry:
-    """What the run hands over."""
+    """The score of the policy that the run hands over, with its checkpoint."""
     best = leader(board)
     assert best is not None
     return best
