@@ -45,9 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     columns = {}
     if options.against is not None:
         columns["before"] = elsewhere(options)
-    columns["after" if columns else "these"] = rows = measured(options)
-    if options.json is not None:
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+    columns["after" if columns else "these"] = measured(options)
     print(render(columns))
     return 0
 
@@ -60,6 +58,8 @@ def measured(options: argparse.Namespace) -> list[Row]:
     for name in options.scenario:
         begun = time.monotonic()
         rows += list(SCENARIOS[name](settings))
+        if options.json is not None:
+            options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
         print(f"{name}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
     return rows
 
@@ -94,7 +94,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--replicates", type=int, default=100)
     add("--updater", help="a name or a path; by default the configuration's default")
     add("--seed", type=int, default=0)
-    add("--json", type=Path, help="write the rows there")
+    add("--json", type=Path, help="write the rows there, after every scenario")
     add("--against", type=Path, metavar="DIR", help="a checkout whose rules are played too")
     options = parser.parse_args(arguments)
     if options.replicates < 2:
