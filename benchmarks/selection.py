@@ -2,7 +2,7 @@
 
     python benchmarks/selection.py                          # everything, 100 replicates
     python benchmarks/selection.py --scenario equal target  # two of the scenarios
-    python benchmarks/selection.py --against DIR            # beside another checkout of hpcpod
+    python benchmarks/selection.py --against PATH           # beside another checkout, or its rows
 
 Populations without networks: reports are made up by a model of learning, and the real rules
 (``hpcpod.tournament``) merge them. What each scenario assumes stands in its module in
@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from selection_scenarios import equal, first_row, sparse, speeds, target, trap
 from selection_scenarios.measures import Number, Row, render
@@ -59,13 +58,15 @@ def measured(options: argparse.Namespace) -> list[Row]:
         begun = time.monotonic()
         rows += list(SCENARIOS[name](settings))
         if options.json is not None:
-            options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+            options.json.write_text(json.dumps([asdict(row) for row in rows]))
         print(f"{name}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
     return rows
 
 
 def elsewhere(options: argparse.Namespace) -> list[Row]:
-    """The same, by another checkout, with the updater that is the default there."""
+    """The same, by another checkout, with the updater that is the default there; or as it was."""
+    if options.against.is_file():
+        return read(options.against)
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "rows.json"
         subprocess.run(
@@ -77,12 +78,19 @@ def elsewhere(options: argparse.Namespace) -> list[Row]:
             stdout=subprocess.DEVNULL,
             check=True,
         )  # fmt: skip
-        return [_row(each) for each in json.loads(result.read_text())]
+        return read(result)
 
 
-def _row(data: dict[str, Any]) -> Row:
-    numbers = {name: Number(**number) for name, number in data["numbers"].items()}
-    return Row(data["scenario"], data["case"], numbers)
+def read(path: Path) -> list[Row]:
+    """Rows that ``--json`` has written."""
+    return [
+        Row(
+            row["scenario"],
+            row["case"],
+            {name: Number(**number) for name, number in row["numbers"].items()},
+        )
+        for row in json.loads(path.read_text())
+    ]
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -95,7 +103,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--updater", help="a name or a path; by default the configuration's default")
     add("--seed", type=int, default=0)
     add("--json", type=Path, help="write the rows there, after every scenario")
-    add("--against", type=Path, metavar="DIR", help="a checkout whose rules are played too")
+    add(
+        "--against",
+        type=Path,
+        metavar="PATH",
+        help="a checkout to be played too, or rows of --json",
+    )
     options = parser.parse_args(arguments)
     if options.replicates < 2:
         parser.error("--replicates: an error needs at least 2")

@@ -130,6 +130,8 @@ def test_two_checkouts_are_played_alike(tmp_path: Path, capsys: pytest.CaptureFi
     after = [line.replace("| after |", "|") for line in lines if "| after |" in line]
     assert before == after
     assert len(before) == len(json.loads(rows.read_text())) == 4
+    selection.main([*arguments[:4], "--against", str(rows)])
+    assert capsys.readouterr().out.splitlines() == lines
 
 
 def test_one_replicate_has_no_error(capsys: pytest.CaptureFixture[str]) -> None:
