@@ -37,6 +37,8 @@ RATE = 0.4
 """Of what is left to the ceiling, learned in an hour with the best step."""
 BEST_STEP = 0.3
 SLOW = "the slow node"
+SELDOM = 10
+"""Only each so many-th replicate is played: PPO reports 11,000 times in one."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,6 @@ class Site:
     pods: int = 12
     minutes: float = MINUTES
     never_copy: bool = False
-    seldom: int = 1
-    """Only each so many-th replicate is played: PPO reports 11,000 times."""
 
 
 SITES = (
@@ -63,7 +63,6 @@ SITES = (
             best,
             (1.0,) * slots,
             never_copy=never,
-            seldom=10,
         )
         for slots in (12, 6)
         for best, never in (("sac", True), ("sac", False), ("ppo", False))
@@ -75,7 +74,6 @@ SITES = (
             "ppo",
             (0.25, *[1.0] * 11),
             never_copy=never,
-            seldom=4,
         )
         for never in (True, False)
     ),
@@ -146,7 +144,7 @@ def rows(settings: Settings, sites: Sequence[Site] = SITES) -> Iterator[Row]:
 
 def site_rows(site: Site, settings: Settings) -> Iterator[Row]:
     ledgers, scores, winners = [], [], []
-    for replicate in range(max(2, settings.replicates // site.seldom)):
+    for replicate in range(max(2, settings.replicates // SELDOM)):
         game = Game(
             site.pods,
             dict.fromkeys(site.speeds, 1.0),

@@ -119,7 +119,7 @@ def attempt(
     agents = Fixed(rules, replicate, case.draw)
     board, now, episodes = first_board(rules, 0.0), 0.0, 0
     while board.phase == "running":
-        if agents.scored.get("confirm", 0) >= attempts and not board.rescores:
+        if agents.scored.get("confirm", 0) >= attempts:
             break
         now += 60.0
         reports = [agents.answer(order) for order in orders(board)]
