@@ -102,6 +102,14 @@ def test_an_updater_by_which_nobody_is_beaten_copies_nobody() -> None:
     assert trap.outcome(0.0, 8, True, Settings(2))["copies"].value == 0
 
 
+def test_one_attempt_is_passed_no_more_often_than_without_a_fall() -> None:
+    case = target.CASES[0]
+    runs = [target.attempt(case, case.target, 1, Settings(), seed) for seed in range(50)]
+    assert {made for _, made, _ in runs} <= {0, 1}
+    chance = share(passed for passed, _, _ in runs)
+    assert chance.low <= 0.99**64
+
+
 def test_a_share_has_wilsons_interval_and_a_mean_its_standard_error() -> None:
     half = share([True, False] * 50)
     assert (half.value, round(half.low, 3), round(half.high, 3)) == (0.5, 0.404, 0.596)
