@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import sqrt
 
 from hpcpod.config.schema import StopConfig
-from hpcpod.records import Confirmed, Entry
+from hpcpod.records import Board, Confirmed, Entry
+from hpcpod.tournament import endings
 from selection_scenarios.measures import Number, Row, mean, share
 from selection_scenarios.world import Agents, Game, Settings, delivered, ended, in_step, running
 
 SHAPES = ((8, 20), (12, 40))
-Shown = Confirmed | Entry
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A score as a run shows it."""
+
+    mean: float
+    low: float
+    high: float
+    episodes: int
+
+    @classmethod
+    def of(cls, board: Board, score: Confirmed | Entry) -> Shown:
+        """With the interval that is shown; older commits show the score's own."""
+        allowed = getattr(endings, "allowed", lambda _, score: (score.low, score.high, 1))
+        low, high, _ = allowed(board, score)
+        return cls(score.mean, low, high, score.episodes)
 
 
 def rows(settings: Settings) -> Iterator[Row]:
@@ -34,9 +52,11 @@ def runs(
         rules = Game(pods, stop=StopConfig(rounds=rounds)).rules(settings, replicate)
         agents = Agents(rules, replicate)
         boards = in_step(rules, agents)
-        first.append(running(boards).entries[0])
-        finals.append(delivered(boards[-1]))
-        stopped.append(delivered(ended(running(boards), rules, agents)))
+        last = running(boards)
+        first.append(Shown.of(last, last.entries[0]))
+        finals.append(Shown.of(boards[-1], delivered(boards[-1])))
+        stop = ended(last, rules, agents)
+        stopped.append(Shown.of(stop, delivered(stop)))
     return first, finals, stopped
 
 
