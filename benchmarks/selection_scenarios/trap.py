@@ -1,7 +1,6 @@
 """Skill that grows with the step size, where a large step costs nothing now, or a lot.
 
-The synthetic population of ``shared/research/evolution.md``, section 3: 16 agents, 60 rounds,
-returns around 0 to 100 with a standard deviation of 25. In the trap today's leaders are those
+16 agents, 60 rounds, returns around 0 to 100 with a standard deviation of 25. In the trap today's leaders are those
 that will be overtaken.
 """
 
