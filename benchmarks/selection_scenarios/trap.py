@@ -1,7 +1,7 @@
 """Skill that grows with the step size, where a large step costs nothing now, or a lot.
 
-16 agents, 60 rounds, returns around 0 to 100 with a standard deviation of 25. In the trap today's leaders are those
-that will be overtaken.
+16 agents, 60 rounds, returns around 0 to 100 with a standard deviation of 25. In the trap today's
+leaders are those that will be overtaken.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ from hpcpod.records import (
     Verdict,
     stable_hash,
 )
+from hpcpod.tournament import endings
 from hpcpod.tournament.census import Census
 from hpcpod.tournament.leaderboard import first_board, fold, leader, orders
 from hpcpod.tournament.rules import Rules
@@ -181,8 +182,11 @@ def in_step(rules: Rules, agents: Agents) -> list[Board]:
 
 
 def ended(board: Board, rules: Rules, agents: Agents) -> Board:
-    """A board that its user has stopped, after whatever the rules still want to be scored."""
-    board = fold(board, [], rules, now=1e9, stop="user")
+    """A board that ``hpcpod stop`` has ended, after whatever the rules still want to be scored.
+
+    Once a stop scored nothing.
+    """
+    board = fold(board, [], rules, now=1e9, stop=getattr(endings, "WIND_UP", "user"))
     while board.phase != "finished":
         board = fold(board, _answers(board, agents), rules, now=1e9)
     return board
