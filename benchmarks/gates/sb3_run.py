@@ -155,9 +155,10 @@ def dqn(env: Any, given: dict[str, Any], order: dict[str, Any]) -> Any:
     """DQN; here is neither double nor dueling, nor are priorities. Its target network counts in
     environment steps, hpcpod's in updates."""
     collected = given["horizon"] * order["env"]["num_envs"]
-    interval = given["target_interval"] / given["updates_per_iteration"] * collected
+    updates = given["updates_per_iteration"] or round(given["updates_per_step"] * collected)
+    interval = given["target_interval"] / updates * collected
     return sb3.DQN(
-        "MlpPolicy", env, gradient_steps=given["updates_per_iteration"],
+        "MlpPolicy", env, gradient_steps=max(1, updates),
         target_update_interval=max(1, round(interval)),
         exploration_fraction=given["epsilon_steps"] / order["env_steps"],
         exploration_initial_eps=given["epsilon_start"], exploration_final_eps=given["epsilon_end"],

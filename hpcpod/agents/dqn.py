@@ -57,8 +57,10 @@ class DQNConfig:
     """Transitions to collect before the first gradient update; each of a pod's ranks its own."""
     horizon: int = 32
     """Steps of each environment between two rounds of gradient updates."""
-    updates_per_iteration: int = 64
-    """Gradient updates in each round of them."""
+    updates_per_step: float = 0.25
+    """Gradient updates for each transition collected, over all environments."""
+    updates_per_iteration: int = 0
+    """Gradient updates in each round of them, whatever was collected; 0: ``updates_per_step``."""
     target_interval: int = 64
     """Gradient updates between two updates of the target network."""
     tau: float = 1.0
@@ -92,21 +94,19 @@ class DQNConfig:
     """Scale vector observations by their running mean and variance."""
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "tau"):
+        for name in ("learning_rate", "tau", "updates_per_step"):
             checks.positive(name, getattr(self, name))
         for name in ("gamma", "tau", "epsilon_start", "epsilon_end", "anneal_to"):
             checks.fraction(name, getattr(self, name))
         for name in ("priority_exponent", "priority_beta"):
             checks.fraction(name, getattr(self, name))
-        for name in ("buffer_size", "batch_size", "horizon", "updates_per_iteration"):
-            checks.at_least(name, getattr(self, name), 1)
-        for name in ("target_interval", "n_steps"):
+        for name in ("buffer_size", "batch_size", "horizon", "target_interval", "n_steps"):
             checks.at_least(name, getattr(self, name), 1)
         checks.at_most("n_steps", self.n_steps, MOST_STEPS)
         checks.shape(self.hidden, self.layers)
-        for name in ("learning_starts", "epsilon_steps", "max_grad_norm"):
+        for name in ("learning_starts", "updates_per_iteration", "max_grad_norm"):
             checks.at_least(name, getattr(self, name), 0)
-        for name in ("priority_beta_steps", "anneal_steps"):
+        for name in ("epsilon_steps", "priority_beta_steps", "anneal_steps"):
             checks.at_least(name, getattr(self, name), 0)
 
 
@@ -141,6 +141,7 @@ class DQN:
         }  # fmt: skip
         self._env_steps = 0
         self._updates = 0
+        self._owed = 0.0
 
     @property
     def horizon(self) -> int:
@@ -184,7 +185,7 @@ class DQN:
             return self._captured_act[explore](inputs)[0]
 
     def update(self, buffer: Buffer) -> Metrics:
-        """Sample and descend ``updates_per_iteration`` times, once there is enough to sample.
+        """Sample and descend, once there is enough to sample.
 
         Raises:
             Diverged: a loss is not finite.
@@ -193,10 +194,12 @@ class DQN:
         offpolicy.learn_statistics(ring, self._observations, self._config.horizon)
         if not offpolicy.has_enough(ring, self._config.learning_starts, self._spec.num_envs):
             return {"epsilon": self.epsilon}
+        count = self._due()
+        if count == 0:
+            return {"epsilon": self.epsilon}
         self._optimizer.learning_rate = self.learning_rate
         records: list[Tensor] = []
-        interval, last = self._config.target_interval, self._updates
-        last += self._config.updates_per_iteration
+        interval, last = self._config.target_interval, self._updates + count
         most = offpolicy.batches_at_once(self._config.batch_size, self._observations)
         while self._updates < last:
             # Nothing but the online network moves until the target network does, so the
@@ -221,11 +224,12 @@ class DQN:
             "rng": self._generator.get_state(),
             "env_steps": torch.tensor(self._env_steps),
             "updates": torch.tensor(self._updates),
+            "updates_owed": torch.tensor(self._owed, dtype=torch.float64),
         }
 
     def load(self, state: State) -> None:
         """Take over a ``state()``; see ``Agent.load``."""
-        check_names(self.state(), state, "dqn agent")
+        check_names(self.state(), state, "dqn agent", later=("updates_owed",))
         load_module(self._network, under("network", state))
         load_module(self._target, under("target", state))
         self._optimizer.load(under("optimizer", state))
@@ -233,6 +237,7 @@ class DQN:
         load_generator(self._generator, state["rng"])
         self._env_steps = int(state["env_steps"])
         self._updates = int(state["updates"])
+        self._owed = float(state.get("updates_owed", 0.0))
 
     def reseed(self, seed: int) -> None:
         """Restart the random numbers; weights stay."""
@@ -260,6 +265,16 @@ class DQN:
 
     def _between(self, start: float, end: float, steps: int) -> float:
         return start + min(1.0, self._env_steps / max(1, steps)) * (end - start)
+
+    def _due(self) -> int:
+        """Updates that the last ``horizon`` rows are worth; what is left of one is owed."""
+        config = self._config
+        if config.updates_per_iteration:
+            return config.updates_per_iteration
+        self._owed += config.updates_per_step * config.horizon * self._spec.num_envs
+        count = int(self._owed)
+        self._owed -= count
+        return count
 
     def _descend_many(self, buffer: ReplayBuffer, count: int) -> list[Tensor]:
         config, size = self._config, self._config.batch_size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import nn
@@ -39,13 +39,25 @@ def load_generator(generator: torch.Generator, state: torch.Tensor) -> None:
         generator.set_state(state.cpu())
 
 
-def check_names(expected: State, state: Mapping[str, torch.Tensor], agent: str) -> None:
+def check_names(
+    expected: State,
+    state: Mapping[str, torch.Tensor],
+    agent: str,
+    later: Collection[str] = (),
+) -> None:
     """Refuse a state that does not fit (but for ``rng``, whose size depends on the device).
+
+    Args:
+        expected: a state that does.
+        state: the one that is to be loaded.
+        agent: its name, for the message.
+        later: names that states of older versions lack.
 
     Raises:
         ValueError: a name is missing or unknown, or a shape differs; it names the first ones.
     """
-    problems = [f"'{name}' is missing" for name in expected if name not in state]
+    missing = [name for name in expected if name not in state and name not in later]
+    problems = [f"'{name}' is missing" for name in missing]
     problems += [f"'{name}' is unknown" for name in state if name not in expected]
     problems += [
         f"'{name}' has shape {tuple(state[name].shape)}, not {tuple(tensor.shape)}"
