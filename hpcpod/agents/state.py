@@ -44,14 +44,16 @@ def check_names(
     state: Mapping[str, torch.Tensor],
     agent: str,
     later: Collection[str] = (),
+    sized: Collection[str] = ("rng",),
 ) -> None:
-    """Refuse a state that does not fit (but for ``rng``, whose size depends on the device).
+    """Refuse a state that does not fit.
 
     Args:
         expected: a state that does.
         state: the one that is to be loaded.
         agent: its name, for the message.
         later: names that states of older versions lack.
+        sized: names whose size may differ, as that of ``rng`` from device to device.
 
     Raises:
         ValueError: a name is missing or unknown, or a shape differs; it names the first ones.
@@ -62,7 +64,7 @@ def check_names(
     problems += [
         f"'{name}' has shape {tuple(state[name].shape)}, not {tuple(tensor.shape)}"
         for name, tensor in expected.items()
-        if name != "rng" and name in state and state[name].shape != tensor.shape
+        if name not in sized and name in state and state[name].shape != tensor.shape
     ]
     if problems:
         more = f" (and {len(problems) - 4} more)" if len(problems) > 4 else ""

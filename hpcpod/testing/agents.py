@@ -98,7 +98,7 @@ class AgentContract:
         assert dict(space.values) == {**space.defaults, **self.config}
 
     def test_its_config_is_frozen_and_says_what_each_hyperparameter_is(self) -> None:
-        """Each has a default, a docstring, and no marks but ``structural`` and ``near_one``."""
+        """Each has a default, a docstring, and no marks but those that ``Agent.Config`` names."""
         config = resolve("agents", self._name).Config
         assert isinstance(config, type) and dataclasses.is_dataclass(config), "it is no dataclass"
         assert config() == config(), "two configurations of defaults are not equal"
@@ -114,7 +114,8 @@ class AgentContract:
         }
         _none(fields.keys() - documented, "hyperparameters without a docstring below them")
         marks = {mark for field in fields.values() for mark in field.metadata}
-        _none(marks - {"structural", "near_one"}, "marks of hyperparameters that mean nothing")
+        known = {"structural", "near_one", "initial"}
+        _none(marks - known, "marks of hyperparameters that mean nothing")
 
     def test_actions_have_the_form_that_the_space_demands(self) -> None:
         """Shape, dtype, device and bounds, exploring or not, for any number of observations."""

@@ -93,7 +93,7 @@ def guarded(group: Communicator, scores: list[float]) -> Any:
 
     def score(scored: Agent, fusion_number: int) -> list[float]:
         fused = _weights(agent) != before
-        return [scores[2 if fused else group.rank] + episode for episode in range(3)]
+        return [scores[2 if fused else group.rank] + episode for episode in range(4)]
 
     Guard(group, 1, score).fuse(agent, fusion, 32.0, 1)
     after = {"before": before, "after": _weights(agent)}
