@@ -111,8 +111,10 @@ def _annealed(given: dict[str, Any], total: int) -> Callable[[float], float]:
     """The learning rate as a function of the share of the run that is left."""
 
     def rate(left: float) -> float:
-        steps, to = given.get("anneal_steps", 0), given.get("anneal_to", 0.0)
-        done = min(1.0, (1.0 - left) * total / steps) if steps else 0.0
+        steps, to = given.get("anneal_steps", 0), max(0.01, given.get("anneal_to", 0.0))
+        done = 1.0 - left if given.get("anneal") else 0.0
+        if steps:
+            done = min(1.0, (1.0 - left) * total / steps)
         return float(given["learning_rate"] * (1.0 - done * (1.0 - to)))
 
     return rate
@@ -160,7 +162,8 @@ def dqn(env: Any, given: dict[str, Any], order: dict[str, Any]) -> Any:
     return sb3.DQN(
         "MlpPolicy", env, gradient_steps=max(1, updates),
         target_update_interval=max(1, round(interval)),
-        exploration_fraction=given["epsilon_steps"] / order["env_steps"],
+        exploration_fraction=given["epsilon_steps"] / order["env_steps"]
+        or given["epsilon_fraction"],
         exploration_initial_eps=given["epsilon_start"], exploration_final_eps=given["epsilon_end"],
         max_grad_norm=given["max_grad_norm"],
         policy_kwargs={"net_arch": [given["hidden"]] * given["layers"]}, n_steps=given["n_steps"],
