@@ -26,7 +26,7 @@ def train(order: dict[str, Any]) -> list[dict[str, float]]:
     env, given = order["env"], order["hyperparameters"]
     make = [lambda: gym.make(env["id"], **env["kwargs"]) for _ in range(env["num_envs"])]
     vec_env: Any = DummyVecEnv(make)
-    normalize_returns = given.get("normalize_returns", False)
+    normalize_returns = given.get("normalize_returns") or given.get("normalize_rewards", False)
     if given["normalize_obs"] or normalize_returns:
         vec_env = VecNormalize(
             vec_env, norm_obs=given["normalize_obs"], norm_reward=normalize_returns,
@@ -123,9 +123,13 @@ def _annealed(given: dict[str, Any], total: int) -> Callable[[float], float]:
 def ppo(env: Any, given: dict[str, Any], order: dict[str, Any]) -> Any:
     """PPO; its value clip counts in scaled rewards, hpcpod's in units of reward. Where hpcpod
     normalises returns, rewards are divided by the deviation of the discounted return."""
+    clip: Any = given["clip"]
+    if given.get("anneal_clip"):
+        falling = {**given, "learning_rate": clip, "anneal": True, "anneal_to": 0.0}
+        clip = _annealed(falling, order["env_steps"])
     return sb3.PPO(
         "MlpPolicy", env, batch_size=given["minibatch_size"], n_epochs=given["epochs"],
-        clip_range=given["clip"], clip_range_vf=given["value_clip"] or None,
+        clip_range=clip, clip_range_vf=given["value_clip"] or None,
         target_kl=given["target_kl"] or None, **_on_policy(given, order),
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hpcpod.agents.base import Agent, Metrics
+from hpcpod.agents.base import Agent, Metrics, Scheduled
 from hpcpod.agents.fusion import fusion_rules
 from hpcpod.config.algorithms import resolve_algorithms
 from hpcpod.config.loading import from_mapping
@@ -149,6 +149,17 @@ class AgentContract:
         again = [run.agent.act(run.obs, explore=False) for _ in range(5)]
         assert all(torch.equal(first, each) for each in again), "act(explore=False) varies"
         _none(_differing(before, run.agent.state()), "changed by act(explore=False)")
+
+    def test_how_far_the_run_has_come_is_no_part_of_its_state(self) -> None:
+        """A copy is told by the run that it is in. Agents that follow nothing have no such word."""
+        run = self._run().train(WARM_UP)
+        if isinstance(run.agent, Scheduled):
+            before = run.agent.state()
+            for progress in (0.0, 0.5, 1.0):
+                run.agent.proceed(progress)
+                _none(_differing(before, run.agent.state()), "changed by proceed()")
+                run.train(1)
+                before = run.agent.state()
 
     def test_a_state_is_a_copy_of_named_plain_tensors(self) -> None:
         """And of nothing that is a hyperparameter: a child keeps its own."""
