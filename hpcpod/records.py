@@ -45,6 +45,11 @@ class Birth:
     """Where to start from: the pod's own last, or its parent's; None is from scratch."""
     inherited: bool = False
     """The checkpoint is the parent's: this is a copied child's first round."""
+    begins: float | None = None
+    """Share of the run's budget that is spent when the round begins, in [0, 1], for schedules;
+    None: nothing limits the run. See ``tournament.progress``."""
+    ends: float | None = None
+    """What it is expected to be when the round ends."""
 
     @property
     def id(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from hpcpod.config.schema import RunConfig
-from hpcpod.config.space import AlgorithmSpace
+from hpcpod.config.space import AlgorithmSpace, extremes
 from hpcpod.tournament.census import quotas
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ def remarks(
     if look is not None and look.deterministic:
         yield _deterministic(config)
     yield from _no_evolution(config)
+    for name, space in algorithms.items():
+        if config.population.pods.max > 1:
+            yield from _clones(name, space)
+        yield from _schedules(name, space, config)
 
 
 def _no_evolution(config: RunConfig) -> Iterator[str]:
@@ -50,6 +54,71 @@ def _no_evolution(config: RunConfig) -> Iterator[str]:
             f"population.pods.max: each of the {population.pods.max} pods is {each}, and such a pod"
             " is never replaced by a copy, so hyperparameters are never searched beyond the first"
             f" draws; take {enough} or more, or fewer population.controls"
+        )
+
+
+_SCHEDULES = {
+    "anneal_steps": (
+        0.5, "the learning rate has come to its least, and stays there",
+        "the learning rate does not come to the end of its fall", " with anneal: true",
+    ),
+    "epsilon_steps": (
+        0.01, "nearly nothing is explored at random", "epsilon does not fall to epsilon_end", ""
+    ),
+    "priority_beta_steps": (
+        0.1, "importance weights correct all of the bias", "importance weights never correct all"
+        " of the bias", "",
+    ),
+}  # fmt: skip
+"""Of each schedule in steps the share of a pod's steps that is early for its end, what follows from
+an earlier end, what from none, and what must be said beside 0 to follow the run's budget."""
+
+
+def _schedules(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterator[str]:
+    """Schedules in steps that end long before a pod's training does, or outlast it."""
+    total = _steps_of_a_pod(config)
+    unlimited = total is None and config.stop.minutes is None
+    if unlimited and True in extremes(space.values.get("anneal", False)):
+        yield (
+            f"agents.{name}.anneal: nothing but a target limits this run, so the learning rate"
+            " falls to its least within 100000 steps of a pod's experience; give stop.rounds,"
+            " stop.env_steps or stop.minutes, which it then follows"
+        )
+    for field, (early, ended, cut, beside) in _SCHEDULES.items():
+        values = [v for v in extremes(space.values.get(field, 0)) if isinstance(v, (int, float))]
+        steps = [v for v in values if v > 0]
+        if total is None or not steps:
+            continue
+        if max(steps) < early * total:
+            what = f"after that {ended}"
+        elif min(steps) > total:
+            what = cut
+        else:
+            continue
+        yield (
+            f"agents.{name}.{field}: {steps[0]} steps, where a pod trains {total} in this run:"
+            f" {what}; write {field}: 0{beside} to follow the run's budget"
+        )
+
+
+def _steps_of_a_pod(config: RunConfig) -> int | None:
+    """Steps that a pod trains from the first round to the last, its ancestors' included; None where
+    no number of steps limits the run."""
+    stop, limits = config.stop, []
+    if stop.rounds is not None:
+        limits.append(stop.rounds * config.round.env_steps)
+    if stop.env_steps is not None:
+        limits.append(stop.env_steps // config.population.pods.max)
+    return min(limits, default=None)
+
+
+def _clones(name: str, space: AlgorithmSpace) -> Iterator[str]:
+    """Ranges of which none is moved by a mutation."""
+    if space.ranged and not space.mutable:
+        yield (
+            f"agents.{name}: the only ranges are of {', '.join(space.ranged)}, which copies keep"
+            " (they shape the network, or count from scratch alone), so every copy will be a clone"
+            " of its parent; give a range to another hyperparameter, such as learning_rate"
         )
 
 

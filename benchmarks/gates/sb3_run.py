@@ -26,7 +26,7 @@ def train(order: dict[str, Any]) -> list[dict[str, float]]:
     env, given = order["env"], order["hyperparameters"]
     make = [lambda: gym.make(env["id"], **env["kwargs"]) for _ in range(env["num_envs"])]
     vec_env: Any = DummyVecEnv(make)
-    normalize_returns = given.get("normalize_returns", False)
+    normalize_returns = given.get("normalize_returns") or given.get("normalize_rewards", False)
     if given["normalize_obs"] or normalize_returns:
         vec_env = VecNormalize(
             vec_env, norm_obs=given["normalize_obs"], norm_reward=normalize_returns,
@@ -111,8 +111,10 @@ def _annealed(given: dict[str, Any], total: int) -> Callable[[float], float]:
     """The learning rate as a function of the share of the run that is left."""
 
     def rate(left: float) -> float:
-        steps, to = given.get("anneal_steps", 0), given.get("anneal_to", 0.0)
-        done = min(1.0, (1.0 - left) * total / steps) if steps else 0.0
+        steps, to = given.get("anneal_steps", 0), max(0.01, given.get("anneal_to", 0.0))
+        done = 1.0 - left if given.get("anneal") else 0.0
+        if steps:
+            done = min(1.0, (1.0 - left) * total / steps)
         return float(given["learning_rate"] * (1.0 - done * (1.0 - to)))
 
     return rate
@@ -121,9 +123,13 @@ def _annealed(given: dict[str, Any], total: int) -> Callable[[float], float]:
 def ppo(env: Any, given: dict[str, Any], order: dict[str, Any]) -> Any:
     """PPO; its value clip counts in scaled rewards, hpcpod's in units of reward. Where hpcpod
     normalises returns, rewards are divided by the deviation of the discounted return."""
+    clip: Any = given["clip"]
+    if given.get("anneal_clip"):
+        falling = {**given, "learning_rate": clip, "anneal": True, "anneal_to": 0.0}
+        clip = _annealed(falling, order["env_steps"])
     return sb3.PPO(
         "MlpPolicy", env, batch_size=given["minibatch_size"], n_epochs=given["epochs"],
-        clip_range=given["clip"], clip_range_vf=given["value_clip"] or None,
+        clip_range=clip, clip_range_vf=given["value_clip"] or None,
         target_kl=given["target_kl"] or None, **_on_policy(given, order),
     )  # fmt: skip
 
@@ -155,11 +161,13 @@ def dqn(env: Any, given: dict[str, Any], order: dict[str, Any]) -> Any:
     """DQN; here is neither double nor dueling, nor are priorities. Its target network counts in
     environment steps, hpcpod's in updates."""
     collected = given["horizon"] * order["env"]["num_envs"]
-    interval = given["target_interval"] / given["updates_per_iteration"] * collected
+    updates = given["updates_per_iteration"] or round(given["updates_per_step"] * collected)
+    interval = given["target_interval"] / updates * collected
     return sb3.DQN(
-        "MlpPolicy", env, gradient_steps=given["updates_per_iteration"],
+        "MlpPolicy", env, gradient_steps=max(1, updates),
         target_update_interval=max(1, round(interval)),
-        exploration_fraction=given["epsilon_steps"] / order["env_steps"],
+        exploration_fraction=given["epsilon_steps"] / order["env_steps"]
+        or given["epsilon_fraction"],
         exploration_initial_eps=given["epsilon_start"], exploration_final_eps=given["epsilon_end"],
         max_grad_norm=given["max_grad_norm"],
         policy_kwargs={"net_arch": [given["hidden"]] * given["layers"]}, n_steps=given["n_steps"],

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from hpcpod.agents.ppo import PPO, PPOConfig
+from hpcpod.agents.ppo import PPO
+from hpcpod.agents.ppo_config import PPOConfig
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from hpcpod.agents.graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.observations import Observations
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer
+from hpcpod.agents.schedules import Clock, RateConfig
 from hpcpod.agents.state import (
     check_names,
     generator_on,
@@ -32,7 +33,7 @@ from hpcpod.errors import UnsupportedSpace
 
 
 @dataclass(frozen=True)
-class ActorCriticConfig:
+class ActorCriticConfig(RateConfig):
     """Hyperparameters of an actor-critic that learns from a replay buffer."""
 
     learning_rate: float = 3e-4
@@ -45,7 +46,7 @@ class ActorCriticConfig:
     """Transitions that the replay buffer holds, over all environments."""
     batch_size: int = 256
     """Transitions in one gradient update."""
-    learning_starts: int = 1_000
+    learning_starts: int = field(default=1_000, metadata={"initial": True})
     """Transitions to collect, by random actions, before the first gradient update; each of
     a pod's ranks its own."""
     horizon: int = 16
@@ -66,7 +67,8 @@ class ActorCriticConfig:
     """Scale vector observations by their running mean and variance."""
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "tau", "updates_per_step"):
+        super().__post_init__()
+        for name in ("tau", "updates_per_step"):
             checks.positive(name, getattr(self, name))
         for name in ("gamma", "tau"):
             checks.fraction(name, getattr(self, name))
@@ -142,7 +144,9 @@ class ActorCritic(ABC, Generic[C]):
             offpolicy.Follower(target, self._optimizers[name], config.tau)
             for name, target in self._targets.items()
         ]
+        self._clock = Clock()
         self._env_steps = 0
+        self._own_steps = 0
         self._updates = 0
         self._owed = 0.0
 
@@ -150,6 +154,15 @@ class ActorCritic(ABC, Generic[C]):
     def horizon(self) -> int:
         """Rows to collect between two updates."""
         return self._config.horizon
+
+    @property
+    def learning_rate(self) -> float:
+        """Step size of every Adam now."""
+        return self._clock.rate(self._config, self._env_steps)
+
+    def proceed(self, progress: float) -> None:
+        """Learn how far the run has come; see ``Scheduled``."""
+        self._clock.progress = progress
 
     def make_buffer(self) -> ReplayBuffer:
         """A ring of ``buffer_size`` transitions."""
@@ -164,7 +177,8 @@ class ActorCritic(ABC, Generic[C]):
         with torch.inference_mode():
             if explore:
                 self._env_steps += len(obs)
-                if self._env_steps <= self._config.learning_starts:
+                self._own_steps += len(obs)
+                if self._own_steps <= self._config.learning_starts:
                     return uniform(obs, self._action, self._generator)
             return self._captured_act[explore]({"obs": obs})[0]
 
@@ -176,6 +190,8 @@ class ActorCritic(ABC, Generic[C]):
         """
         config, seen, num_envs = self._config, self._observations, self._spec.num_envs
         ring = offpolicy.replay(self.name, buffer)
+        # Of this rank alone; and in a pipeline somebody else has counted them, by acting.
+        self._own_steps = ring.rows * num_envs
         offpolicy.learn_statistics(ring, seen, config.horizon)
         if not offpolicy.has_enough(ring, config.learning_starts, num_envs):
             return {}
@@ -184,6 +200,8 @@ class ActorCritic(ABC, Generic[C]):
         self._owed -= count
         if count == 0:
             return {}
+        for optimizer in self._optimizers.values():
+            optimizer.learning_rate = self.learning_rate
         size, draw = config.batch_size, self._generator
         batches = offpolicy.batches(ring, seen, count, size, config.gamma, draw)
         runs = offpolicy.runs(ring, seen, size, config.h_steps, draw)
@@ -205,13 +223,14 @@ class ActorCritic(ABC, Generic[C]):
             **prefixed("normalizer", self._observations.state()),
             "rng": self._generator.get_state(),
             "env_steps": torch.tensor(self._env_steps),
+            "own_steps": torch.tensor(self._own_steps),
             "updates": torch.tensor(self._updates),
             "updates_owed": torch.tensor(self._owed, dtype=torch.float64),
         }
 
     def load(self, state: State) -> None:
         """Take over a ``state()``; see ``Agent.load``."""
-        check_names(self.state(), state, f"{self.name} agent")
+        check_names(self.state(), state, f"{self.name} agent", later=("own_steps",))
         for name, module in self._trained.items():
             load_module(module, under(f"network/{name}", state))
             self._optimizers[name].load(under(f"optimizer/{name}", state))
@@ -220,6 +239,8 @@ class ActorCritic(ABC, Generic[C]):
         self._observations.load(under("normalizer", state))
         load_generator(self._generator, state["rng"])
         self._env_steps = int(state["env_steps"])
+        # Older versions counted those of all ranks, and no others.
+        self._own_steps = int(state.get("own_steps", state["env_steps"]))
         self._updates = int(state["updates"])
         self._owed = float(state["updates_owed"])
 

@@ -113,7 +113,8 @@ class Agent(Protocol):
     """A frozen dataclass of the hyperparameters, each with a default and a docstring.
 
     ``field(metadata={"structural": True})`` marks what sets the shape of a network;
-    ``{"near_one": True}`` marks what is mutated by its distance from 1. Impossible values raise
+    ``{"near_one": True}`` marks what is mutated by its distance from 1; ``{"initial": True}`` what
+    counts from scratch alone, so that a copy never mutates it. Impossible values raise
     ValueError with one sentence.
     """
 
@@ -198,4 +199,22 @@ class Described(Protocol):
 
     def describe(self, behaviour: State) -> None:
         """Keep it for the next update, which empties the buffer."""
+        ...
+
+
+@runtime_checkable
+class Scheduled(Protocol):
+    """An agent with hyperparameters that change in the course of a run.
+
+    Other agents need no such method. What it was told is no part of its ``state()``: a copy is
+    told by the run that it is in.
+    """
+
+    def proceed(self, progress: float) -> None:
+        """Learn how far the run has come, before each iteration of collecting and updating.
+
+        Args:
+            progress: share of the run's budget that is spent, in [0, 1]. It is never told where
+                nothing limits the run.
+        """
         ...

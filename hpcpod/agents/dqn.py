@@ -19,8 +19,9 @@ from hpcpod.agents import checks, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics, check_finite
 from hpcpod.agents.graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.observations import Observations
-from hpcpod.agents.optimizer import Adam, annealed
+from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer
+from hpcpod.agents.schedules import Clock, RateConfig
 from hpcpod.agents.state import (
     check_names,
     generator_on,
@@ -38,37 +39,35 @@ MOST_STEPS = 100
 
 
 @dataclass(frozen=True)
-class DQNConfig:
+class DQNConfig(RateConfig):
     """Hyperparameters of DQN."""
 
-    learning_rate: float = 1e-3
-    """Step size of Adam."""
-    anneal_steps: int = 0
-    """Environment steps in which the learning rate falls, linearly; 0 keeps it."""
-    anneal_to: float = 0.0
-    """Share of the learning rate that is left then, in [0, 1]."""
     gamma: float = field(default=0.99, metadata={"near_one": True})
     """Discount factor, in [0, 1]."""
     buffer_size: int = 100_000
     """Transitions that the replay buffer holds, over all environments."""
     batch_size: int = 128
     """Transitions in one gradient update."""
-    learning_starts: int = 1_000
+    learning_starts: int = field(default=1_000, metadata={"initial": True})
     """Transitions to collect before the first gradient update; each of a pod's ranks its own."""
     horizon: int = 32
     """Steps of each environment between two rounds of gradient updates."""
-    updates_per_iteration: int = 64
-    """Gradient updates in each round of them."""
+    updates_per_step: float = 0.25
+    """Gradient updates for each transition collected, over all environments."""
+    updates_per_iteration: int = 0
+    """Gradient updates in each round of them, whatever was collected; 0: ``updates_per_step``."""
     target_interval: int = 64
     """Gradient updates between two updates of the target network."""
     tau: float = 1.0
     """How far the target network moves towards the online one, in (0, 1]; 1 copies it."""
-    epsilon_start: float = 1.0
+    epsilon_start: float = field(default=1.0, metadata={"initial": True})
     """Share of random actions at the first step."""
     epsilon_end: float = 0.04
-    """Share of random actions after ``epsilon_steps``."""
-    epsilon_steps: int = 10_000
-    """Environment steps in which the share falls, linearly."""
+    """Share of random actions that is left in the end."""
+    epsilon_fraction: float = 0.1
+    """Part of the run's budget (see ``anneal``) in which the share falls, linearly, in [0, 1]."""
+    epsilon_steps: int = 0
+    """Environment steps of experience in which it falls instead; 0: see ``epsilon_fraction``."""
     double: bool = True
     """Choose the next action by the online network and value it by the target network."""
     dueling: bool = field(default=False, metadata={"structural": True})
@@ -80,8 +79,9 @@ class DQNConfig:
     The errors of a group of updates count from the next group on."""
     priority_beta: float = 0.4
     """How much of the bias of such drawing importance weights correct at first, in [0, 1]."""
-    priority_beta_steps: int = 100_000
-    """Environment steps in which that rises to 1, linearly."""
+    priority_beta_steps: int = 0
+    """Environment steps of experience in which that rises to 1, linearly; 0: the run's budget (see
+    ``anneal``)."""
     max_grad_norm: float = 10.0
     """The gradient is scaled down to this Euclidean norm; 0 leaves it."""
     hidden: int = field(default=128, metadata={"structural": True})
@@ -92,21 +92,20 @@ class DQNConfig:
     """Scale vector observations by their running mean and variance."""
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "tau"):
+        super().__post_init__()
+        for name in ("tau", "updates_per_step"):
             checks.positive(name, getattr(self, name))
-        for name in ("gamma", "tau", "epsilon_start", "epsilon_end", "anneal_to"):
+        for name in ("gamma", "tau", "epsilon_start", "epsilon_end", "epsilon_fraction"):
             checks.fraction(name, getattr(self, name))
         for name in ("priority_exponent", "priority_beta"):
             checks.fraction(name, getattr(self, name))
-        for name in ("buffer_size", "batch_size", "horizon", "updates_per_iteration"):
-            checks.at_least(name, getattr(self, name), 1)
-        for name in ("target_interval", "n_steps"):
+        for name in ("buffer_size", "batch_size", "horizon", "target_interval", "n_steps"):
             checks.at_least(name, getattr(self, name), 1)
         checks.at_most("n_steps", self.n_steps, MOST_STEPS)
         checks.shape(self.hidden, self.layers)
-        for name in ("learning_starts", "epsilon_steps", "max_grad_norm"):
+        for name in ("learning_starts", "updates_per_iteration", "max_grad_norm"):
             checks.at_least(name, getattr(self, name), 0)
-        for name in ("priority_beta_steps", "anneal_steps"):
+        for name in ("epsilon_steps", "priority_beta_steps"):
             checks.at_least(name, getattr(self, name), 0)
 
 
@@ -139,8 +138,10 @@ class DQN:
         self._captured_act = {
             True: Captured(self._explore, recorder), False: Captured(self._best, recorder)
         }  # fmt: skip
+        self._clock = Clock()
         self._env_steps = 0
         self._updates = 0
+        self._owed = 0.0
 
     @property
     def horizon(self) -> int:
@@ -150,20 +151,24 @@ class DQN:
     @property
     def learning_rate(self) -> float:
         """Step size of Adam now."""
-        config = self._config
-        steps = config.anneal_steps
-        return annealed(config.learning_rate, config.anneal_to, self._env_steps, steps)
+        return self._clock.rate(self._config, self._env_steps)
 
     @property
     def epsilon(self) -> float:
         """Share of random actions now."""
         config = self._config
-        return self._between(config.epsilon_start, config.epsilon_end, config.epsilon_steps)
+        share = self._clock.share(self._env_steps, config.epsilon_steps, config.epsilon_fraction)
+        return config.epsilon_start + share * (config.epsilon_end - config.epsilon_start)
 
     @property
     def beta(self) -> float:
         """How much of the prioritised drawing's bias is corrected now."""
-        return self._between(self._config.priority_beta, 1.0, self._config.priority_beta_steps)
+        first, steps = self._config.priority_beta, self._config.priority_beta_steps
+        return first + self._clock.share(self._env_steps, steps) * (1.0 - first)
+
+    def proceed(self, progress: float) -> None:
+        """Learn how far the run has come; see ``Scheduled``."""
+        self._clock.progress = progress
 
     def make_buffer(self) -> ReplayBuffer:
         """A ring of ``buffer_size`` transitions."""
@@ -184,7 +189,7 @@ class DQN:
             return self._captured_act[explore](inputs)[0]
 
     def update(self, buffer: Buffer) -> Metrics:
-        """Sample and descend ``updates_per_iteration`` times, once there is enough to sample.
+        """Sample and descend, once there is enough to sample.
 
         Raises:
             Diverged: a loss is not finite.
@@ -193,10 +198,12 @@ class DQN:
         offpolicy.learn_statistics(ring, self._observations, self._config.horizon)
         if not offpolicy.has_enough(ring, self._config.learning_starts, self._spec.num_envs):
             return {"epsilon": self.epsilon}
+        count = self._due()
+        if count == 0:
+            return {"epsilon": self.epsilon}
         self._optimizer.learning_rate = self.learning_rate
         records: list[Tensor] = []
-        interval, last = self._config.target_interval, self._updates
-        last += self._config.updates_per_iteration
+        interval, last = self._config.target_interval, self._updates + count
         most = offpolicy.batches_at_once(self._config.batch_size, self._observations)
         while self._updates < last:
             # Nothing but the online network moves until the target network does, so the
@@ -221,11 +228,12 @@ class DQN:
             "rng": self._generator.get_state(),
             "env_steps": torch.tensor(self._env_steps),
             "updates": torch.tensor(self._updates),
+            "updates_owed": torch.tensor(self._owed, dtype=torch.float64),
         }
 
     def load(self, state: State) -> None:
         """Take over a ``state()``; see ``Agent.load``."""
-        check_names(self.state(), state, "dqn agent")
+        check_names(self.state(), state, "dqn agent", later=("updates_owed",))
         load_module(self._network, under("network", state))
         load_module(self._target, under("target", state))
         self._optimizer.load(under("optimizer", state))
@@ -233,6 +241,7 @@ class DQN:
         load_generator(self._generator, state["rng"])
         self._env_steps = int(state["env_steps"])
         self._updates = int(state["updates"])
+        self._owed = float(state.get("updates_owed", 0.0))
 
     def reseed(self, seed: int) -> None:
         """Restart the random numbers; weights stay."""
@@ -258,8 +267,15 @@ class DQN:
             head = networks.mlp(sizes, nn.ReLU, 1.0, generator)
         return (head if seen.image is None else nn.Sequential(encoder, head)).to(self._device)
 
-    def _between(self, start: float, end: float, steps: int) -> float:
-        return start + min(1.0, self._env_steps / max(1, steps)) * (end - start)
+    def _due(self) -> int:
+        """Updates that the last ``horizon`` rows are worth; what is left of one is owed."""
+        config = self._config
+        if config.updates_per_iteration:
+            return config.updates_per_iteration
+        self._owed += config.updates_per_step * config.horizon * self._spec.num_envs
+        count = int(self._owed)
+        self._owed -= count
+        return count
 
     def _descend_many(self, buffer: ReplayBuffer, count: int) -> list[Tensor]:
         config, size = self._config, self._config.batch_size

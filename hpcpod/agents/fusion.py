@@ -38,6 +38,8 @@ FUSION: Mapping[str, Rule] = {
     "env_steps": "sum",
     "updates": "max",
     "updates_owed": "local",
+    "own_steps": "local",
+    "normalizer*/running": "local",
     "rng": "local",
 }
 """The rules of the names that hpcpod's own agents use; ``*`` also stands for slashes."""

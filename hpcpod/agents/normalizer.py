@@ -50,6 +50,53 @@ class RunningNorm:
             tensor.copy_(state[name])
 
 
+class RewardScale:
+    """Rewards in units of the running standard deviation of the discounted return, at most ±10.
+
+    R_t = γ R_{t-1} (1 - done_{t-1}) + r_t of each environment, and r_t / √(var R + 1e-8), as
+    VecNormalize (Stable-Baselines3) and NormalizeReward (gymnasium, CleanRL) have it. They take the
+    variance as it is at each step; here a rollout is taken in whole, and then scaled by one.
+    """
+
+    def __init__(self, num_envs: int, gamma: float, device: str) -> None:
+        self._gamma = gamma
+        self._norm = RunningNorm(1, device)
+        self._running = torch.zeros(num_envs, device=device)
+        """R of the last step of each environment; 0 where the episode has ended."""
+
+    def learn(self, rollout: State) -> Tensor:
+        """Take a rollout in, and scale its rewards by all that was seen.
+
+        Args:
+            rollout: ``reward`` float32 [T, N], ``terminated``, ``truncated`` and ``valid``
+                bool [T, N].
+
+        Returns:
+            float32 [T, N].
+        """
+        valid, running = rollout["valid"], self._running
+        reward = rollout["reward"].where(valid, 0.0)
+        going_on = (~(rollout["terminated"] | rollout["truncated"])).float()
+        returns = []
+        for r, on in zip(reward.unbind(), going_on.unbind(), strict=True):
+            returns.append(torch.add(r, running, alpha=self._gamma))
+            running = returns[-1] * on
+        self._running.copy_(running)
+        if bool(valid.any()):
+            self._norm.update(torch.stack(returns)[valid].unsqueeze(-1))
+        return (reward * (self._norm.var + 1e-8).rsqrt()).clamp(-_CLIP, _CLIP)
+
+    def state(self) -> State:
+        """The statistics, and ``running`` float32 [N], the discounted returns so far."""
+        return {**self._norm.state(), "running": self._running.clone()}
+
+    def load(self, state: State) -> None:
+        """Take over a ``state()``; returns of another number of environments begin at 0."""
+        self._norm.load(state)
+        same = state["running"].shape == self._running.shape
+        self._running.copy_(state["running"] if same else torch.zeros_like(self._running))
+
+
 class PopArt:
     """Returns scaled to mean 0 and variance 1, for a critic whose last layer follows the scale.
 

@@ -43,11 +43,6 @@ def _views(vector: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
     return [v[: p.numel()].view_as(p) for v, p in zip(parts, weights, strict=True)]
 
 
-def annealed(learning_rate: float, to: float, done: int, steps: int) -> float:
-    """A learning rate that falls linearly to a share ``to`` of it within ``steps``; 0: it stays."""
-    return learning_rate * (1.0 - (1.0 - to) * (min(1.0, done / steps) if steps else 0.0))
-
-
 class Adam:
     """Adam (Kingma and Ba 2015, arXiv:1412.6980) on all weights of one module.
 

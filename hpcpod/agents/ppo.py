@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from hpcpod.agents import checks, h_term, networks
+from hpcpod.agents import h_term
 from hpcpod.agents.base import Buffer, Metrics, check_finite
-from hpcpod.agents.distributions import head_for
 from hpcpod.agents.graphs import Captured, Outputs, recorder_for
-from hpcpod.agents.normalizer import PopArt
+from hpcpod.agents.normalizer import PopArt, RewardScale
 from hpcpod.agents.observations import Observations
-from hpcpod.agents.optimizer import Adam, annealed
+from hpcpod.agents.optimizer import Adam
+from hpcpod.agents.ppo_config import PPOConfig as PPOConfig
 from hpcpod.agents.ppo_loss import clipped_objective, gae, normalized, value_error
+from hpcpod.agents.ppo_network import PolicyAndValue
 from hpcpod.agents.rollout import RolloutBuffer
+from hpcpod.agents.schedules import Clock, falling
 from hpcpod.agents.state import (
     check_names,
     generator_on,
@@ -30,130 +29,8 @@ from hpcpod.agents.state import (
 )
 from hpcpod.envs.vec_env import EnvSpec, State
 
-
-@dataclass(frozen=True)
-class PPOConfig:
-    """Hyperparameters of PPO."""
-
-    learning_rate: float = 1e-3
-    """Step size of Adam."""
-    gamma: float = field(default=0.99, metadata={"near_one": True})
-    """Discount factor, in [0, 1]."""
-    gae_lambda: float = field(default=0.95, metadata={"near_one": True})
-    """λ of generalised advantage estimation, in [0, 1]: 0 trusts the critic, 1 the returns."""
-    clip: float = 0.2
-    """ε: a gradient that moves a probability ratio beyond 1 ± ε is cut."""
-    value_clip: float = 0.0
-    """The same for the critic's change, in units of reward, or of the returns' standard deviation
-    where these are normalised; 0 leaves it free."""
-    entropy: float = 0.0
-    """Weight of the entropy bonus: larger keeps exploring for longer."""
-    value_coef: float = 0.5
-    """Weight of the critic's loss."""
-    max_grad_norm: float = 0.5
-    """The gradient is scaled down to this Euclidean norm."""
-    target_kl: float = 0.0
-    """Stop the epochs of an update when the mean KL divergence passes this; 0 never stops."""
-    anneal_steps: int = 0
-    """Environment steps in which the learning rate falls, linearly; 0 keeps it."""
-    anneal_to: float = 0.0
-    """Share of the learning rate that is left then, in [0, 1]."""
-    epochs: int = 5
-    """Passes over each rollout."""
-    minibatch_size: int = 256
-    """Steps in one gradient update."""
-    horizon: int = 128
-    """Steps that each environment contributes to a rollout."""
-    normalize_advantage: bool = True
-    """Scale the advantages of each minibatch to mean 0 and variance 1."""
-    normalize_obs: bool = field(default=True, metadata={"structural": True})
-    """Scale vector observations by their running mean and variance."""
-    normalize_returns: bool = field(default=False, metadata={"structural": True})
-    """Have the critic learn returns that are scaled to mean 0 and variance 1."""
-    hidden: int = field(default=64, metadata={"structural": True})
-    """Units of each hidden layer."""
-    layers: int = field(default=2, metadata={"structural": True})
-    """Hidden layers of the policy, and as many of the critic."""
-    activation: Literal["tanh", "relu"] = field(default="tanh", metadata={"structural": True})
-    """What stands after each hidden layer."""
-    h_term: float = 0.0
-    """Weight of the Hamiltonian term (``agents/h_term.py``); its papers take 0.125. 0: none."""
-    h_steps: int = 4
-    """Steps in a run of the Hamiltonian term."""
-    log_std_init: float = 0.0
-    """Log of the standard deviation with which continuous actions begin."""
-
-    def __post_init__(self) -> None:
-        for name in ("learning_rate", "clip", "max_grad_norm"):
-            checks.positive(name, getattr(self, name))
-        for name in ("gamma", "gae_lambda", "anneal_to"):
-            checks.fraction(name, getattr(self, name))
-        for name in ("value_clip", "entropy", "value_coef", "target_kl", "anneal_steps"):
-            checks.at_least(name, getattr(self, name), 0)
-        for name in ("epochs", "minibatch_size", "horizon"):
-            checks.at_least(name, getattr(self, name), 1)
-        checks.shape(self.hidden, self.layers)
-        checks.h_term(self.h_term, self.h_steps, h_term.MOST_STEPS)
-        checks.one_of("activation", self.activation, ("tanh", "relu"))
-        if not math.isfinite(self.log_std_init):
-            raise ValueError(f"log_std_init must be finite, got {self.log_std_init}")
-
-
 _AT_ONCE = 2**24
 """Numbers of observations in one pass over a rollout: one of images would not fit otherwise."""
-
-
-class PolicyAndValue(nn.Module):
-    """A policy and a value network of the same shape; they share an encoder of images alone.
-
-    Their hidden layers are one stack of two: a layer of both is one product.
-    """
-
-    def __init__(
-        self,
-        spec: EnvSpec,
-        config: PPOConfig,
-        observations: Observations,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__()
-        inputs, hidden = observations.width, [config.hidden] * config.layers
-        self.head = head_for(spec.action, config.log_std_init)
-        self.encoder = observations.encoder(generator)
-        activation = {"tanh": networks.TANH, "relu": networks.RELU}[config.activation]
-        self.hidden = networks.Stacks(2, [inputs, *hidden], activation, generator)
-        self.policy = networks.linear(config.hidden, self.head.inputs, 0.01, generator)
-        self.value = networks.linear(config.hidden, 1, 1.0, generator)
-
-    def actor(self, features: Tensor) -> Tensor:
-        """The head's outputs, float32 [B, outputs]."""
-        outputs: Tensor = self.policy(self.hidden.first(features))
-        return outputs.float()
-
-    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """The head's outputs and the values, float32 [B, outputs] and [B]."""
-        for_policy, for_value = self.hidden(features).unbind()
-        values: Tensor = self.value(for_value).squeeze(-1)
-        return self.policy(for_policy).float(), values.float()
-
-    def with_slopes(
-        self, features: Tensor
-    ) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], networks.Slopes]]:
-        """``forward`` without a graph, and from a loss's derivatives by outputs and values to those
-        by weights, and by ``features`` if they require a gradient; see ``Stacks.with_slopes``.
-        """
-        hidden, slopes_below = self.hidden.with_slopes(features)
-        last = self.policy, self.value
-        policy, value = (layer(h).float() for layer, h in zip(last, hidden, strict=True))
-
-        def slopes(by_outputs: Tensor, by_values: Tensor) -> networks.Slopes:
-            found, below = [], []
-            for layer, h, slope in zip(last, hidden, (by_outputs, by_values[:, None]), strict=True):
-                found += [(layer.weight, slope.mT @ h), (layer.bias, slope.sum(dim=0))]
-                below.append(slope @ layer.weight)
-            return found + slopes_below(torch.stack(below))
-
-        return policy, value.squeeze(-1), slopes
 
 
 class PPO:
@@ -174,6 +51,9 @@ class PPO:
         self._config = config
         self._observations = Observations(spec, config.normalize_obs, device)
         self._returns = PopArt(device) if config.normalize_returns else None
+        self._rewards = (
+            RewardScale(spec.num_envs, config.gamma, device) if config.normalize_rewards else None
+        )
         generator = torch.Generator().manual_seed(seed)
         self._network = PolicyAndValue(spec, config, self._observations, generator).to(device)
         self._optimizer = Adam(self._network, config.learning_rate, eps=1e-5)
@@ -183,6 +63,7 @@ class PPO:
         self._captured_act = {
             True: Captured(self._explore, recorder), False: Captured(self._best, recorder)
         }  # fmt: skip
+        self._clock = Clock()
         self._env_steps = 0
         self._updates = 0
 
@@ -194,9 +75,19 @@ class PPO:
     @property
     def learning_rate(self) -> float:
         """Step size of Adam now."""
+        return self._clock.rate(self._config, self._env_steps)
+
+    @property
+    def clip(self) -> float:
+        """ε now."""
         config = self._config
-        steps = config.anneal_steps
-        return annealed(config.learning_rate, config.anneal_to, self._env_steps, steps)
+        if not config.anneal_clip:
+            return config.clip
+        return config.clip * falling(self._clock.share(self._env_steps, config.anneal_steps))
+
+    def proceed(self, progress: float) -> None:
+        """Learn how far the run has come; see ``Scheduled``."""
+        self._clock.progress = progress
 
     def make_buffer(self) -> RolloutBuffer:
         """A rollout."""
@@ -224,7 +115,9 @@ class PPO:
         if len(raw_obs) == 0:  # resets and nothing else: there is nothing to learn
             buffer.restore(buffer.rows, ())
             return {}
-        runs = prefixed("runs", self._runs(rollout) or {}) if self._config.h_term else {}
+        common = prefixed("runs", self._runs(rollout) or {}) if self._config.h_term else {}
+        if self._config.anneal_clip:  # a tensor: what was captured reads it anew
+            common["clip"] = torch.full((), self.clip, device=raw_obs.device)
         self._optimizer.learning_rate = self.learning_rate
         records: list[Tensor] = []
         stopped = False
@@ -232,7 +125,7 @@ class PPO:
             begin = len(records)
             for index in self._minibatches(len(raw_obs)):
                 part = {name: tensor.index_select(0, index) for name, tensor in batch.items()}
-                records += self._captured_descend(part | runs)
+                records += self._captured_descend(part | common)
             if self._config.target_kl and self._kl(records[begin:]) > self._config.target_kl:
                 stopped = True
                 break
@@ -261,6 +154,7 @@ class PPO:
             **prefixed("network", module_state(self._network)),
             **prefixed("optimizer", self._optimizer.state()),
             **prefixed("normalizer/obs", self._observations.state()),
+            **prefixed("normalizer/rewards", self._rewards.state() if self._rewards else {}),
             **prefixed("normalizer/returns", self._returns.state() if self._returns else {}),
             "rng": self._generator.get_state(),
             "env_steps": torch.tensor(self._env_steps),
@@ -269,10 +163,13 @@ class PPO:
 
     def load(self, state: State) -> None:
         """Take over a ``state()``; see ``Agent.load``."""
-        check_names(self.state(), state, f"{self.name} agent")
+        sized = ("rng", "normalizer/rewards/running")
+        check_names(self.state(), state, f"{self.name} agent", sized=sized)
         load_module(self._network, under("network", state))
         self._optimizer.load(under("optimizer", state))
         self._observations.load(under("normalizer/obs", state))
+        if self._rewards is not None:
+            self._rewards.load(under("normalizer/rewards", state))
         if self._returns is not None:
             self._returns.load(under("normalizer/returns", state))
         load_generator(self._generator, state["rng"])
@@ -297,6 +194,8 @@ class PPO:
         """What the minibatches are cut from, and the raw observations, valid rows only."""
         rows, num_envs = rollout["reward"].shape
         raw_obs, config = rollout["obs"].flatten(0, 1), self._config
+        if self._rewards is not None:
+            rollout = {**rollout, "reward": self._rewards.learn(rollout)}
         with torch.no_grad():
             network, size = self._network, rows * num_envs
             inputs = self._observations(
@@ -367,7 +266,8 @@ class PPO:
             log_p, entropy, slopes_by = network.head.with_slopes(outputs, batch["action"])
             if config.normalize_advantage:
                 advantage = normalized(advantage)
-            policy = clipped_objective(log_p, batch["log_p"], advantage, config.clip)
+            clip = batch.get("clip", config.clip)
+            policy = clipped_objective(log_p, batch["log_p"], advantage, clip)
             # An entropy *bonus*: the loss falls when the entropy rises.
             (_, by_outputs), *slopes = slopes_by(policy.slope, -config.entropy / size)
             value_loss, by_value = value_error(

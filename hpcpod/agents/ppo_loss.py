@@ -27,21 +27,26 @@ class Clipped(NamedTuple):
     """Share of ratios beyond 1 ± ε, a scalar."""
 
 
-def clipped_objective(log_p: Tensor, old_log_p: Tensor, advantage: Tensor, clip: float) -> Clipped:
+def clipped_objective(
+    log_p: Tensor, old_log_p: Tensor, advantage: Tensor, clip: float | Tensor
+) -> Clipped:
     """-mean(min(r A, clip(r, 1 - ε, 1 + ε) A)), equation 7 of PPO's paper; keeps no graph.
 
     Args:
         log_p: log π(a|s), float32 [B]; r is its ratio to ``old_log_p``.
         old_log_p: of the policy that collected, float32 [B].
         advantage: A, float32 [B].
-        clip: ε.
+        clip: ε; a scalar tensor where it changes from call to call.
     """
     log_ratio = log_p - old_log_p
     ratio = log_ratio.exp()
     free = ratio * advantage
     # clip(r) A > r A is no minimum, and where it is smaller it is (1 + ε) A or (1 - ε) A, by A's
     # sign: a bound that does not depend on r.
-    bound = torch.add(advantage, advantage.abs(), alpha=clip)
+    if isinstance(clip, Tensor):
+        bound = torch.addcmul(advantage, advantage.abs(), clip)
+    else:
+        bound = torch.add(advantage, advantage.abs(), alpha=clip)
     # ∂r/∂log π = r
     slope = torch.where(free < bound, free, 0.0).mul_(-1.0 / len(free))
     change = ratio.sub_(1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -25,7 +25,7 @@ class SACConfig(ActorCriticConfig):
 
     temperature: float = 0.0
     """Weight of the policy's entropy beside the reward; 0 learns it."""
-    temperature_init: float = 1.0
+    temperature_init: float = field(default=1.0, metadata={"initial": True})
     """Where a learned temperature begins."""
     target_entropy: float = -1.0
     """Entropy that a learned temperature steers to, in nats for each number of an action."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import nn
@@ -39,18 +39,32 @@ def load_generator(generator: torch.Generator, state: torch.Tensor) -> None:
         generator.set_state(state.cpu())
 
 
-def check_names(expected: State, state: Mapping[str, torch.Tensor], agent: str) -> None:
-    """Refuse a state that does not fit (but for ``rng``, whose size depends on the device).
+def check_names(
+    expected: State,
+    state: Mapping[str, torch.Tensor],
+    agent: str,
+    later: Collection[str] = (),
+    sized: Collection[str] = ("rng",),
+) -> None:
+    """Refuse a state that does not fit.
+
+    Args:
+        expected: a state that does.
+        state: the one that is to be loaded.
+        agent: its name, for the message.
+        later: names that states of older versions lack.
+        sized: names whose size may differ, as that of ``rng`` from device to device.
 
     Raises:
         ValueError: a name is missing or unknown, or a shape differs; it names the first ones.
     """
-    problems = [f"'{name}' is missing" for name in expected if name not in state]
+    missing = [name for name in expected if name not in state and name not in later]
+    problems = [f"'{name}' is missing" for name in missing]
     problems += [f"'{name}' is unknown" for name in state if name not in expected]
     problems += [
         f"'{name}' has shape {tuple(state[name].shape)}, not {tuple(tensor.shape)}"
         for name, tensor in expected.items()
-        if name != "rng" and name in state and state[name].shape != tensor.shape
+        if name not in sized and name in state and state[name].shape != tensor.shape
     ]
     if problems:
         more = f" (and {len(problems) - 4} more)" if len(problems) > 4 else ""

@@ -70,6 +70,7 @@ def _space(name: str, given: Mapping[str, Value], builder: Builder) -> Algorithm
         defaults=defaults,
         structural=tuple(f.name for f in fields if f.metadata.get("structural")),
         near_one=tuple(f.name for f in fields if f.metadata.get("near_one")),
+        initial=tuple(f.name for f in fields if f.metadata.get("initial")),
     )
 
 

@@ -50,6 +50,7 @@ class Resolved:
                     "defaults": dict(space.defaults),
                     "structural": list(space.structural),
                     "near_one": list(space.near_one),
+                    "initial": list(space.initial),
                 }
                 for name, space in self.algorithms.items()
             },
@@ -71,6 +72,7 @@ class Resolved:
                 defaults=dict(space["defaults"]),
                 structural=tuple(space["structural"]),
                 near_one=tuple(space["near_one"]),
+                initial=tuple(space.get("initial", ())),
             )
             for name, space in document["algorithms"].items()
         }

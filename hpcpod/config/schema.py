@@ -171,9 +171,10 @@ class FusionConfig:
     """Epochs (an agent's ``horizon`` steps and its update) between two fusions. The end of a round
     always fuses."""
     guard: Natural = 0
-    """At every so many fusions the members and what became of them are scored on common seeds: if
-    the fused agent is worse than the best member beyond its error, that member goes on instead;
-    0: never."""
+    """At every so many fusions the members and what became of them are scored on common seeds,
+    ``round.episodes`` of them: one half chooses the best member, and if the fused agent is worse
+    than it on the other half (Student's test at 5 %), that member goes on instead. It takes at
+    least 4 episodes to find that. 0: never."""
     backend: Literal["auto", "gloo", "nccl", "mpi"] = "auto"
     """What carries tensors between ranks. ``auto``: ``nccl`` on GPUs where torch has it, else
     ``gloo``. ``mpi`` needs mpi4py, and carries a GPU's tensors through the host's memory if its

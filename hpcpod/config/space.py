@@ -116,6 +116,20 @@ class AlgorithmSpace:
     """Hyperparameters that set the shape of a network: never mutated, part of the family."""
     near_one: tuple[str, ...] = ()
     """Hyperparameters such as gamma, whose distance from 1 is what counts."""
+    initial: tuple[str, ...] = ()
+    """Hyperparameters that count from scratch alone, such as the exploration of the first steps:
+    founders draw them, and copies never mutate them, for that would change nothing."""
+
+    @property
+    def ranged(self) -> tuple[str, ...]:
+        """Hyperparameters of which the configuration gives a range."""
+        return tuple(name for name, value in self.values.items() if isinstance(value, Range))
+
+    @property
+    def mutable(self) -> tuple[str, ...]:
+        """Those of them that a mutation moves."""
+        fixed = {*self.structural, *self.initial}
+        return tuple(name for name in self.ranged if name not in fixed)
 
     def family(self, algorithm: str, hyperparameters: Mapping[str, Scalar]) -> str:
         """Weights cross only between pods of equal family: algorithm and network shape."""

@@ -68,8 +68,8 @@ def form_of(space: Space) -> Form:
 def action_map(space: gym.Space[Any]) -> Callable[[Array], Array]:
     """From a batch of the policy's actions to what the environments' ``step`` wants.
 
-    Continuous actions are clipped to [-1, 1] and rescaled to the bounds of ``space``, in float32
-    as all of it is: two backends of one environment give it the same bits.
+    Continuous actions go to the bounds of ``space`` by ``rescaled``, in float32 as all of it is:
+    two backends of one environment give it the same bits.
     """
     if not isinstance(space, gym.spaces.Box):
         start = np.asarray(getattr(space, "start", 0))
@@ -79,11 +79,27 @@ def action_map(space: gym.Space[Any]) -> Callable[[Array], Array]:
     def rescale(action: Array) -> Array:
         if not np.isfinite(action).all():
             raise Diverged(f"an action is not finite: {action.tolist()}")
-        unit = (action + 1.0) / 2.0
-        scaled: Array = np.clip(low + unit * (high - low), low, high).astype(dtype)
-        return scaled
+        return rescaled(action, low, high).astype(dtype)
 
     return rescale
+
+
+def rescaled(action: Array, low: Array, high: Array) -> Array:
+    """Actions of [-1, 1], which they are clipped to, as actions of [low, high].
+
+    Where the bounds are -1 and 1 an action stays as it is: the sum below would move most of them
+    by a unit in the last place, and a simulator's trajectory with them.
+
+    Args:
+        action: float32 [N, *action].
+        low: of each number, in a shape that spreads over ``action``.
+        high: alike.
+    """
+    same = (low == -1.0) & (high == 1.0)
+    if same.all():
+        return np.clip(action, low, high)
+    moved = low + (action + 1.0) / 2.0 * (high - low)
+    return np.clip(np.where(same, action, moved) if same.any() else moved, low, high)
 
 
 def _one(bound: Array) -> Array:

@@ -8,7 +8,7 @@ from pickle import dumps, loads
 
 import torch
 
-from hpcpod.agents.base import Agent, OnPolicy
+from hpcpod.agents.base import Agent, OnPolicy, Scheduled
 from hpcpod.agents.fusion import fusion_rules
 from hpcpod.agents.rollout import RolloutBuffer
 from hpcpod.agents.state import prefixed
@@ -93,7 +93,7 @@ class Collecting:
         return state is not None, state or {}
 
     def collect(
-        self, steps: int, cut: bool, seed: int | None, tensors: State
+        self, steps: int, cut: bool, seed: int | None, progress: float | None, tensors: State
     ) -> tuple[None, State]:
         """Collect with an agent's state; see ``Worker.collect``.
 
@@ -101,6 +101,7 @@ class Collecting:
             steps: vector steps.
             cut: mark the last one as truncated.
             seed: reseed the agent first, unless None.
+            progress: how far the run has come, unless None; see ``Scheduled``.
             tensors: the agent's ``state()``.
 
         Returns:
@@ -113,6 +114,8 @@ class Collecting:
         agent.load(tensors)
         if seed is not None:
             agent.reseed(seed)
+        if progress is not None and isinstance(agent, Scheduled):
+            agent.proceed(progress)
         buffer = RolloutBuffer()
         counted = self._worker.collect(agent, buffer, steps, cut=cut)
         rows = buffer.rollout()

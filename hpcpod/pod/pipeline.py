@@ -29,6 +29,7 @@ from hpcpod.config.space import Scalar
 from hpcpod.envs.vec_env import EnvSpec, State, VecEnv
 from hpcpod.pod.collector import Collector
 from hpcpod.pod.learner import Learner
+from hpcpod.pod.span import Span
 from hpcpod.pod.worker import Worker
 from hpcpod.records import stable_hash
 
@@ -71,6 +72,8 @@ class Pipeline:
         self._sent: State = {}
         self._rules: Mapping[str, Rule] = {}
         self._seed: int | None = None
+        self.span: Span | None = None
+        """What tells the actor how far the run has come."""
         self.mean_return = float("nan")
         """Mean return of the last training episodes; NaN before the first has ended."""
 
@@ -127,7 +130,8 @@ class Pipeline:
 
     def _begin_to_collect(self, agent: Agent, state: State, left: int) -> None:
         last = agent.horizon * self._spec.num_envs >= left
-        self._line.send("collect", agent.horizon, last, self._seed, tensors=state)
+        progress = None if self.span is None else self.span.at(left)
+        self._line.send("collect", agent.horizon, last, self._seed, progress, tensors=state)
         self._seed = None
         rules = fusion_rules(agent, state)
         self._sent = {name: state[name] for name, rule in rules.items() if rule == "sum"}

@@ -376,10 +376,7 @@ class Pod:
         parts = running.checkpoints.load(checkpoint, running.replica.agent, replica.buffer)
         running.saved = checkpoint
         running.env_steps = checkpoint.env_steps
-        running.trained = int(parts["round"]["trained"])
-        running.inherited = tuple(parts["round"]["inherited"].tolist())
-        running.train_seconds = float(parts["round"]["train_seconds"])
-        replica.metrics = {name: float(value) for name, value in parts["metrics"].items()}
+        running.go_on(parts)
         if "worker" in parts and checkpoint.part(self._group.rank) is not None:
             replica.worker.restore(parts["worker"])
         else:  # lost with its rank

@@ -15,6 +15,7 @@ from hpcpod import __version__, plugins
 from hpcpod.agents.base import Agent
 from hpcpod.config.schema import EnvConfig
 from hpcpod.config.space import Scalar
+from hpcpod.envs.arrays import rescaled
 from hpcpod.envs.plain import spec_from_plain, spec_to_plain
 from hpcpod.envs.vec_env import Box, EnvSpec, State
 from hpcpod.errors import Corrupt, UserError
@@ -85,9 +86,7 @@ class Policy:
             np.broadcast_to(np.asarray(bound, np.float32), (int(np.prod(shape)),)).reshape(shape)
             for bound in self.spec.action_bounds
         )
-        unit = (np.clip(action, -1.0, 1.0) + 1.0) / 2.0
-        scaled: npt.NDArray[Any] = np.clip(low + unit * (high - low), low, high)
-        return scaled.astype(np.float32)
+        return rescaled(action, low, high).astype(np.float32)
 
 
 def _batch(shape: tuple[int, ...]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from hpcpod.agents.base import Agent, Buffer
+from hpcpod.agents.base import Agent, Buffer, Scheduled
 from hpcpod.config.schema import FusionConfig
 from hpcpod.envs.vec_env import State
 from hpcpod.pod.learner import Learner
@@ -16,6 +16,7 @@ from hpcpod.pod.ranks.communicator import Communicator, RankLost
 from hpcpod.pod.ranks.fusion import Fusion
 from hpcpod.pod.ranks.guard import Guard
 from hpcpod.pod.ranks.team import Agreed, agree
+from hpcpod.pod.span import Span
 
 
 class Replica:
@@ -42,6 +43,13 @@ class Replica:
         self._every = 1
         self._iterations = self._fusions = 0
         self._fresh = 0
+        self._span: Span | None = None
+
+    def follow(self, span: Span) -> None:
+        """From now on tell whoever acts and learns how far the run has come; see ``Scheduled``."""
+        self._span = span
+        if isinstance(self.worker, Pipeline):
+            self.worker.span = span
 
     def begin(
         self,
@@ -100,6 +108,8 @@ class Replica:
         self.unfinished = True
         try:
             own = -(-left // self.group.size)
+            if self._span is not None and isinstance(self.agent, Scheduled):
+                self.agent.proceed(self._span.at(own))
             counted, metrics = self.worker.iterate(self.agent, self.buffer, self._learner, left=own)
             self.metrics = dict(metrics)
             if self._fusion is not None:

@@ -17,6 +17,7 @@ from hpcpod.pod.evaluator import Stopped, never
 from hpcpod.pod.ranks.communicator import RankLost
 from hpcpod.pod.ranks.team import agree, together
 from hpcpod.pod.replica import Replica
+from hpcpod.pod.span import Span
 from hpcpod.records import Birth, Checkpoint
 from hpcpod.storage.run_folder import RunFolder
 
@@ -73,6 +74,26 @@ class Round:
         self.inherited: tuple[float, ...] = ()
         """Returns of the parent's panel; of a copied child alone."""
         self.train_seconds = 0.0
+        self._follow()
+
+    def _follow(self) -> None:
+        """Have schedules follow the birth's part of the run's budget."""
+        birth, steps = self.birth, -(-self._config.round.env_steps // self._group.size)
+        if birth.begins is not None and birth.ends is not None:
+            self.replica.follow(Span(birth.begins, birth.ends, steps))
+
+    def go_on(self, parts: Mapping[str, State]) -> None:
+        """Take over where a round stands, of what its checkpoint holds beside agent and buffer."""
+        stood = parts["round"]
+        self.trained = int(stood["trained"])
+        self.inherited = tuple(stood["inherited"].tolist())
+        self.train_seconds = float(stood["train_seconds"])
+        self.replica.metrics = {name: float(value) for name, value in parts["metrics"].items()}
+        # A round that was begun before it was ordered keeps to what it was begun with.
+        if len(budget := stood.get("budget", torch.empty(0))):
+            begins, ends = budget.tolist()
+            self.birth = replace(self.birth, begins=begins, ends=ends)
+            self._follow()
 
     def iterate(self) -> None:
         """Collect and update until the round's steps are done."""
@@ -174,10 +195,12 @@ class Round:
 
     def _progress(self) -> dict[str, State]:
         """Where a round stands."""
+        budget = self.birth.begins, self.birth.ends
         progress: State = {
             "trained": torch.tensor(self.trained),
             "inherited": torch.tensor(self.inherited, dtype=torch.float64),
             "train_seconds": torch.tensor(self.train_seconds, dtype=torch.float64),
+            "budget": torch.tensor([s for s in budget if s is not None], dtype=torch.float64),
         }
         metrics = {
             name: torch.tensor(value, dtype=torch.float64)

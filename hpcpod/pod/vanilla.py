@@ -24,6 +24,7 @@ from hpcpod.pod.ranks.fusion import Fusion
 from hpcpod.pod.ranks.joining import join_peers
 from hpcpod.pod.replica import Replica
 from hpcpod.pod.round import Progress
+from hpcpod.pod.span import Span
 from hpcpod.records import stable_hash
 from hpcpod.storage.blobs import write_blob_file
 from hpcpod.storage.disk import check_writable
@@ -101,6 +102,7 @@ def _train(
     worker = workers.make(env, space.agent, hyperparameters)
     learner = plugins.make(Learner, "learners", config.pod.learner, agent)
     replica = Replica(agent, agent.make_buffer(), worker, learner, group)
+    replica.follow(Span(0.0, 1.0, -(-env_steps // group.size)))
     if group.size > 1:
         fusion = plugins.make(Fusion, "fusions", config.pod.fusion.scheme, agent, group)
         replica.begin(config.pod.fusion, fusion)

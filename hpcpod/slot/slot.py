@@ -26,7 +26,7 @@ from hpcpod.storage.run_folder import REFUSED, RunFolder
 from hpcpod.tournament.claims import take
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, read_board
-from hpcpod.tournament.outcomes import onward
+from hpcpod.tournament.progress import ahead, same_work
 from hpcpod.tournament.prospects import asleep
 from hpcpod.tournament.rules import Rules
 
@@ -61,7 +61,8 @@ class Slot:
 
     Where a round is scored beside training, the trainer goes on while the scorer is at work:
     with another order, or *ahead*, with the birth that the board will order if the pod simply
-    continues. A round is a function of its birth, so if just that is ordered, the work counts.
+    continues. A round is a function of its birth, so if just that is ordered, the work counts; its
+    part of the run's budget alone may be a guess (``tournament.progress``).
     """
 
     def __init__(self, folder: RunFolder, owner: Owner, stop: StopFlag) -> None:
@@ -247,16 +248,16 @@ class Slot:
         self._lives.progress()
         # A slot that fails again and again is on a bad node: it must not burn every pod.
         self._failures = self._failures + 1 if report.failure_kind in BROKEN else 0
-        ahead = self._ahead
-        if ahead is None:
+        begun = self._ahead
+        if begun is None:
             return
-        pod = board.pods.get(ahead.pod)
-        ordered = board.phase == "running" and pod is not None and pod.birth == ahead
-        ordered = ordered and ahead.pod not in asleep(board)
-        claim = partial(self._folder.claim, ahead.id, self._owner)
+        pod = board.pods.get(begun.pod)
+        ordered = board.phase == "running" and pod is not None and same_work(pod.birth, begun)
+        ordered = ordered and begun.pod not in asleep(board)
+        claim = partial(self._folder.claim, begun.id, self._owner)
         if ordered and not self._ending() and patiently(claim, self._stopping):
-            self._ahead, self._pod = None, ahead.pod
-            self._lives.begin(ahead)
+            self._ahead, self._pod = None, begun.pod
+            self._lives.begin(begun)
             self._unsaved = None if self._done is None else self._done[1]
         else:
             self._drop_ahead()
@@ -318,7 +319,7 @@ class Slot:
         birth = self._scorer.order
         if board.phase != "running" or not isinstance(birth, Birth):
             return
-        self._ahead = onward(birth, birth.round, self._scored.checkpoint, self._config)
+        self._ahead = ahead(birth, self._scored.checkpoint, self._config)
         if self._ahead is not None:
             self._trainer.give(Work(self._ahead, "train", claimed=False))
             self._told = -math.inf

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hpcpod.agents.base import Agent, Metrics
+from hpcpod.agents.base import Agent, Metrics, Scheduled
 from hpcpod.agents.fusion import fusion_rules
 from hpcpod.config.algorithms import resolve_algorithms
 from hpcpod.config.loading import from_mapping
@@ -98,7 +98,7 @@ class AgentContract:
         assert dict(space.values) == {**space.defaults, **self.config}
 
     def test_its_config_is_frozen_and_says_what_each_hyperparameter_is(self) -> None:
-        """Each has a default, a docstring, and no marks but ``structural`` and ``near_one``."""
+        """Each has a default, a docstring, and no marks but those that ``Agent.Config`` names."""
         config = resolve("agents", self._name).Config
         assert isinstance(config, type) and dataclasses.is_dataclass(config), "it is no dataclass"
         assert config() == config(), "two configurations of defaults are not equal"
@@ -114,7 +114,8 @@ class AgentContract:
         }
         _none(fields.keys() - documented, "hyperparameters without a docstring below them")
         marks = {mark for field in fields.values() for mark in field.metadata}
-        _none(marks - {"structural", "near_one"}, "marks of hyperparameters that mean nothing")
+        known = {"structural", "near_one", "initial"}
+        _none(marks - known, "marks of hyperparameters that mean nothing")
 
     def test_actions_have_the_form_that_the_space_demands(self) -> None:
         """Shape, dtype, device and bounds, exploring or not, for any number of observations."""
@@ -148,6 +149,17 @@ class AgentContract:
         again = [run.agent.act(run.obs, explore=False) for _ in range(5)]
         assert all(torch.equal(first, each) for each in again), "act(explore=False) varies"
         _none(_differing(before, run.agent.state()), "changed by act(explore=False)")
+
+    def test_how_far_the_run_has_come_is_no_part_of_its_state(self) -> None:
+        """A copy is told by the run that it is in. Agents that follow nothing have no such word."""
+        run = self._run().train(WARM_UP)
+        if isinstance(run.agent, Scheduled):
+            before = run.agent.state()
+            for progress in (0.0, 0.5, 1.0):
+                run.agent.proceed(progress)
+                _none(_differing(before, run.agent.state()), "changed by proceed()")
+                run.train(1)
+                before = run.agent.state()
 
     def test_a_state_is_a_copy_of_named_plain_tensors(self) -> None:
         """And of nothing that is a hyperparameter: a child keeps its own."""

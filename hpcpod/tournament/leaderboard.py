@@ -16,6 +16,7 @@ from hpcpod.tournament.census import Census, quotas
 from hpcpod.tournament.endings import advance, finish, leader, settle_rescores
 from hpcpod.tournament.generators import Fresh
 from hpcpod.tournament.outcomes import accept, entry_of, ranked, settle
+from hpcpod.tournament.progress import dated
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.scores import mean
 
@@ -44,7 +45,8 @@ def first_board(rules: Rules, now: float) -> Board:
         drawn = rules.generator.founder(rules.algorithms[algorithm], control, key)
         pod = founder(pod_name(number), Fresh(algorithm, drawn, control), rules)
         pods[pod.id] = pod
-    return Board(started=now, next_pod=len(turns) + 1, pods=pods)
+    board = Board(started=now, next_pod=len(turns) + 1, pods=pods)
+    return dated(board, None, rules.config, now)
 
 
 def begin(board: Board, now: float) -> Board:
@@ -93,7 +95,8 @@ def fold(
         merged = _evolve(merged, births, rules, now)
     if len(merged.living) < len(board.living):
         return finish(merged, "failed", now, _why_hopeless(merged))
-    return advance(merged, board, rules.config, now=now, stop=stop)
+    after = advance(merged, board, rules.config, now=now, stop=stop)
+    return dated(after, board, rules.config, now)
 
 
 def orders(board: Board) -> list[Order]:

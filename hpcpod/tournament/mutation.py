@@ -46,13 +46,14 @@ def mutate(
 ) -> tuple[dict[str, Scalar], tuple[str, ...]]:
     """A child's hyperparameters, and the names of those that differ from its parent's.
 
-    Every ranged hyperparameter moves, but for structural ones, which are the family's.
+    Every ranged hyperparameter moves, but for structural ones, which are the family's, and initial
+    ones, which count for founders alone.
     """
     child = dict(hyperparameters)
-    for name in sorted(space.values):
+    for name in sorted(space.mutable):
         allowed = space.values[name]
-        if isinstance(allowed, Range) and name not in space.structural:
-            child[name] = _move(allowed, child[name], name in space.near_one, rng)
+        assert isinstance(allowed, Range)
+        child[name] = _move(allowed, child[name], name in space.near_one, rng)
     changed = (name for name in sorted(child) if not _same(child[name], hyperparameters[name]))
     return child, tuple(changed)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+
+from hpcpod.student import t_quantile as t_quantile
 
 GATE = 0.05
 """Level of the one-sided test that a difference exceeds 0, over all leaders it is tried with."""
@@ -117,37 +118,6 @@ def halves(returns: Returns) -> tuple[Returns, Returns]:
     """The episodes by which pods are ranked, and those on which they are then compared: what
     chose the best and the worst says nothing true of their difference."""
     return returns[0::2], returns[1::2]
-
-
-@cache
-def t_quantile(probability: float, freedom: int) -> float:
-    """Student's t: the value that is exceeded with ``1 - probability``.
-
-    Inverts the distribution by bisection in theta = atan(t / sqrt(freedom)), in which it is a
-    finite sum (Abramowitz and Stegun 26.7.3 and 26.7.4).
-    """
-    if probability < 0.5:
-        return -t_quantile(1 - probability, freedom)
-    inside = 2 * probability - 1
-    low, high = 0.0, math.pi / 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        if _between(middle, freedom) < inside:
-            low = middle
-        else:
-            high = middle
-    return math.sqrt(freedom) * math.tan((low + high) / 2)
-
-
-def _between(theta: float, freedom: int) -> float:
-    """P(\\|T\\| < t) of Student's t at t = sqrt(freedom) tan(theta)."""
-    sine, cosine = math.sin(theta), math.cos(theta)
-    odd = freedom % 2
-    term, total = (cosine, 0.0) if odd else (1.0, 0.0)
-    for k in range(1 + odd, freedom, 2):
-        total += term
-        term *= cosine * cosine * k / (k + 1)
-    return 2 / math.pi * (theta + sine * total) if odd else sine * total
 
 
 def standard_error(returns: Returns) -> float:

@@ -14,6 +14,7 @@ from hpcpod.agents.networks import Dueling
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.rollout import RolloutBuffer
 from hpcpod.envs.gymnasium import PreprocessVecEnv
+from hpcpod.envs.vec_env import Step
 from tests.agents.training import evaluate, iterate, row, spec
 
 
@@ -45,8 +46,9 @@ def test_epsilon_falls_linearly_with_the_steps_of_all_environments() -> None:
 
 def test_the_learning_rate_falls_linearly_with_the_steps() -> None:
     config = DQNConfig(
-        learning_rate=1e-3, anneal_steps=8, anneal_to=0.1, learning_starts=0, horizon=1
-    )
+        learning_rate=1e-3, anneal_steps=8, anneal_to=0.1, learning_starts=0, horizon=1,
+        updates_per_step=0.5,
+    )  # fmt: skip
     agent = DQN(spec(), config, seed=0)
     buffer, rates = agent.make_buffer(), []
     for t in range(5):
@@ -108,6 +110,44 @@ def test_it_waits_for_its_first_transitions() -> None:
     assert torch.equal(before, agent.state()["network/0.weight"])
     buffer.add(*row(4))
     assert "loss" in agent.update(buffer)  # 10
+
+
+def replayed(agent: DQN, num_envs: int, rows: int) -> ReplayBuffer:
+    """That many rows of ``num_envs`` environments, with an update after each horizon's."""
+    buffer = agent.make_buffer()
+    obs, no = torch.ones(num_envs, 3), torch.zeros(num_envs, dtype=torch.bool)
+    for t in range(1, rows + 1):
+        buffer.add(obs, no.long(), Step(obs, no.float(), no, no, obs, ~no))
+        if t % agent.horizon == 0:
+            agent.update(buffer)
+            agent.load(agent.state())  # the part of an update that is owed is in it
+    return buffer
+
+
+@pytest.mark.parametrize("num_envs", [1, 2, 16])
+def test_as_many_updates_for_a_transition_whatever_the_number_of_environments(
+    num_envs: int,
+) -> None:
+    config = DQNConfig(learning_starts=0, horizon=3, updates_per_step=0.25, batch_size=4)
+    agent = DQN(spec(num_envs=num_envs), config, 0)
+    replayed(agent, num_envs, 12)
+    assert int(agent.state()["updates"]) == 0.25 * 12 * num_envs
+    # 64 updates for each 32 rows of 8 environments: the ratio that there was.
+    assert DQNConfig().updates_per_step == 64 / (32 * 8)
+
+
+@pytest.mark.parametrize("num_envs", [2, 4])
+def test_a_number_of_updates_for_each_iteration_means_what_it_always_did(num_envs: int) -> None:
+    config = DQNConfig(learning_starts=0, horizon=2, updates_per_iteration=5, batch_size=4)
+    agent = DQN(spec(num_envs=num_envs), config, 0)
+    replayed(agent, num_envs, 4)
+    assert int(agent.state()["updates"]) == 10
+
+
+def test_a_checkpoint_from_before_updates_were_owed_is_loaded() -> None:
+    agent = DQN(spec(), DQNConfig(), 0)
+    agent.load({name: t for name, t in agent.state().items() if name != "updates_owed"})
+    assert float(agent.state()["updates_owed"]) == 0.0
 
 
 def test_the_target_network_follows_at_its_interval() -> None:

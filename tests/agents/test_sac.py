@@ -293,3 +293,42 @@ def test_sac_swings_the_pendulum_up() -> None:
         if best >= -200:
             break
     assert best >= -200
+
+
+def test_each_of_a_pods_ranks_warms_up_by_itself() -> None:
+    # Four ranks, whose steps are summed at each fusion; 10 random transitions are asked of each.
+    one = agent(learning_starts=10, horizon=2)
+    buffer, random = one.make_buffer(), 0
+    generator = torch.Generator().manual_seed(0)
+    for t in range(12):
+        before = generator.set_state(one._generator.get_state())
+        expected = torch.empty(2, 2).uniform_(-1.0, 1.0, generator=before)
+        random += 2 * int(torch.equal(one.act(torch.zeros(2, 3), explore=True), expected))
+        obs, _, step = row(t)
+        buffer.add(obs, torch.zeros(2, 2), step)
+        if t % 2:
+            one.update(buffer)
+            state = one.state()
+            one.load({**state, "env_steps": state["env_steps"] + 3 * 4})  # of the other ranks
+    assert random == 10
+
+
+def test_a_learner_whose_rows_another_process_collects_knows_how_many_they_are() -> None:
+    """In a pipeline the actor counts by acting, and at a round's start it has the learner's."""
+    one = agent(learning_starts=10)
+    buffer = one.make_buffer()
+    for t in range(6):
+        obs, _, step = row(t)
+        buffer.add(obs, torch.zeros(2, 2), step)
+    one.update(buffer)
+    assert int(one.state()["own_steps"]) == 12
+
+
+def test_a_checkpoint_from_before_ranks_counted_their_own_steps_goes_on_as_it_did() -> None:
+    one = agent(learning_starts=10)
+    for _ in range(7):
+        one.act(torch.zeros(2, 3), explore=True)
+    old = {name: tensor for name, tensor in one.state().items() if name != "own_steps"}
+    other = agent(learning_starts=10)
+    other.load(old)
+    assert int(other.state()["own_steps"]) == 14

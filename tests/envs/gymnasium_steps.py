@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hpcpod.envs.arrays import rescaled
 from hpcpod.envs.mujoco.tasks import TASKS
 
 NEAR = 0.05
@@ -47,7 +48,7 @@ def some_steps(env_id: str, count: int) -> Steps:
         place = task.place({name: getattr(data, name)[None] for name in task.reads})[0]
         before = (data.qpos.copy(), data.qvel.copy(), data.qacc_warmstart.copy(), place)
         steep = _steep(model, data)
-        obs, reward, terminated, truncated, _ = env.step(low + (action + 1) / 2 * (high - low))
+        obs, reward, terminated, truncated, _ = env.step(rescaled(action, low, high))
         steep = max(steep, _steep(model, data))
         after = (data.qpos.copy(), data.qvel.copy())
         rows.append((*before, action, *after, obs, reward, terminated, steep))

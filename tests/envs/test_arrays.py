@@ -33,6 +33,20 @@ def test_bounds_that_differ_map_each_to_its_own() -> None:
     assert mapped.tolist() == [[0.5, 3.0], [-1.0, 4.0]]
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("low", [[-1.0, -1.0, -1.0], [-1.0, 0.0, -2.0]])
+def test_where_the_bounds_are_those_of_a_policy_its_action_stays_as_it_is(
+    low: list[float], dtype: Any
+) -> None:
+    actions = np.random.default_rng(0).uniform(-1, 1, (500, 3)).astype(np.float32)
+    moved = -1.0 + (actions[:, 0] + np.float32(1)) / 2 * 2.0
+    assert np.count_nonzero(moved != actions[:, 0]) > 100
+    mapped = action_map(gym.spaces.Box(np.array(low, dtype), -np.array(low, dtype), dtype=dtype))
+    same = mapped(actions)[:, np.array(low) == -1.0]
+    assert same.dtype == dtype
+    assert np.array_equal(same, actions[:, np.array(low) == -1.0])
+
+
 def test_of_some_rows_the_one_that_is_not_finite_has_the_batch_s_number() -> None:
     values = np.zeros((5, 2), np.float32)
     values[1], values[3, 1] = np.nan, np.inf

@@ -81,6 +81,35 @@ def test_episodes_are_gymnasiums_own(env_id: str) -> None:
     assert compare(env_id, 1, 1, limit + 200, {}) > 0
 
 
+def own_actions(env_id: str) -> bool:
+    """Whether gymnasium's bounds are those of a policy, [-1, 1]."""
+    space: Any = gym.make(env_id).action_space
+    return bool((space.low == -1.0).all() and (space.high == 1.0).all())
+
+
+@pytest.mark.parametrize("backend", [MujocoVecEnv, PreprocessVecEnv])
+@pytest.mark.parametrize("env_id", [env_id for env_id in IDS if own_actions(env_id)])
+def test_a_policys_actions_lead_where_they_lead_in_gymnasium(env_id: str, backend: Any) -> None:
+    """Here gymnasium is stepped by the policy's own numbers, without anything of hpcpod's."""
+    theirs, ours = gym.make(env_id), backend(env_id, 1)
+    shape, _ = tensor_form(ours.spec.action)
+    # Not torch.rand, whose numbers lie on a grid that every sum of theirs hits, too.
+    actions = torch.randn(400, *shape, generator=torch.Generator().manual_seed(3)).tanh()
+    ended, episodes = True, 0
+    for action in actions:
+        if ended:
+            seed, episodes = torch.tensor([episodes]), episodes + 1
+            obs, _ = theirs.reset(seed=int(seed))
+            assert torch.equal(ours.reset(seed)[0], torch.from_numpy(obs).float())
+        step = ours.step(action[None])
+        obs, reward, terminated, truncated, _ = theirs.step(action.numpy())
+        assert torch.equal(step.next_obs[0], torch.from_numpy(obs).float())
+        assert float(step.reward[0]) == pytest.approx(float(reward), rel=0, abs=1e-6)
+        assert (bool(step.terminated), bool(step.truncated)) == (terminated, truncated)
+        ended = terminated or truncated
+    ours.close()
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("env_id", IDS)
 def test_a_batch_is_gymnasiums_whatever_the_threads(env_id: str, threads: int) -> None:

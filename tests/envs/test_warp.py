@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+import gymnasium as gym
 import pytest
 import torch
 
@@ -19,6 +20,7 @@ from hpcpod.envs.vec_env import (
     episode_seed,
     random_actions,
     random_seeds,
+    tensor_form,
 )
 from hpcpod.errors import Diverged, UnusableWrapper, UserError
 from hpcpod.testing import EnvContract
@@ -70,6 +72,12 @@ TOLERANCES: Mapping[str, Mapping[str, float]] = {
 }
 
 
+def bounds_of(env_id: str) -> tuple[float, float]:
+    """The bounds of all numbers of an action, from gymnasium's table of tasks."""
+    space: Any = gym.make(env_id).action_space
+    return float(space.low.min()), float(space.high.max())
+
+
 def placed(env_id: str, steps: Steps) -> WarpVecEnv:
     """Each row where gymnasium was before that step."""
     env = WarpVecEnv(env_id, len(steps.action))
@@ -97,6 +105,23 @@ def errors(ours: torch.Tensor, theirs: torch.Tensor, relative: bool) -> torch.Te
     """The largest one of each row, [N]."""
     scale = 1 + theirs.abs() if relative else 1.0
     return ((ours.double() - theirs).abs() / scale).reshape(len(ours), -1).amax(1)
+
+
+@pytest.mark.parametrize("env_id", [i for i in TASKS if bounds_of(i) == (-1.0, 1.0)])
+def test_an_action_reaches_the_simulator_as_the_policy_chose_it(env_id: str) -> None:
+    env = WarpVecEnv(env_id, 64)
+    env.reset()
+    given, step = [], env._simulations.step
+
+    def keeping(ctrl: torch.Tensor) -> Any:
+        given.append(ctrl.clone())
+        return step(ctrl)
+
+    setattr(env._simulations, "step", keeping)  # noqa: B010 (mypy knows that it is a method)
+    shape, _ = tensor_form(env.spec.action)
+    action = torch.randn(64, *shape, generator=torch.Generator().manual_seed(4)).tanh()
+    env.step(action)
+    assert torch.equal(given[0], action)
 
 
 @pytest.mark.parametrize("env_id", list(TASKS))

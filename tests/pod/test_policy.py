@@ -131,6 +131,25 @@ def test_each_element_of_an_action_has_its_own_bounds() -> None:
     assert actions.tolist() == [[-1.0, 2.0, 25.0], [1.0, 4.0, 10.0]]
 
 
+class Fine:
+    """An agent whose actions have all the digits of a float32."""
+
+    def act(self, obs: torch.Tensor, *, explore: bool) -> torch.Tensor:
+        return torch.sin(torch.arange(3.0 * len(obs))).view(-1, 3)
+
+
+def test_where_the_bounds_are_the_policys_own_it_gives_what_the_agent_chose() -> None:
+    bounds = ((-1.0, -2.0, -1.0), (1.0, 2.0, 1.0))
+    spec = EnvSpec(
+        "Task-v0", Box((1,), -1.0, 1.0), Box((3,), -1.0, 1.0), 2, "cpu", None, "", bounds
+    )
+    agent: Any = Fine()
+    chosen = agent.act(torch.zeros(99, 1), explore=False).numpy()
+    actions = Policy(agent, spec, {})(np.zeros((99, 1)))
+    assert np.array_equal(actions[:, ::2], chosen[:, ::2])
+    assert np.allclose(actions[:, 1], 2 * chosen[:, 1], rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("shape", [(3,), (), (2, 3), (1, 2, 4)])
 def test_an_observation_of_the_wrong_shape_is_one_sentence(
     shape: tuple[int, ...], tmp_path: Path

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpcpod.config.algorithms import resolve_algorithms
+from hpcpod.config.loading import from_mapping
 from hpcpod.config.space import (
     AlgorithmSpace,
     Choice,
@@ -37,8 +39,9 @@ def space(
     defaults: dict[str, Scalar] | None = None,
     structural: tuple[str, ...] = (),
     near_one: tuple[str, ...] = (),
+    initial: tuple[str, ...] = (),
 ) -> AlgorithmSpace:
-    return AlgorithmSpace("ppo", values, defaults or {}, structural, near_one)
+    return AlgorithmSpace("ppo", values, defaults or {}, structural, near_one, initial)
 
 
 def inside(value: Scalar, allowed: Range) -> bool:
@@ -162,3 +165,28 @@ def test_a_draw_depends_on_the_key_and_not_on_the_order_of_names() -> None:
     backwards = dict(reversed(values.items()))
     assert sample(space(values), Random(3)) == sample(space(backwards), Random(3))
     assert sample(space(values), Random(3)) != sample(space(values), Random(4))
+
+
+def test_what_counts_from_scratch_alone_is_drawn_for_founders_and_stays_in_copies() -> None:
+    values: dict[str, Value] = {"rate": LogUniform(1e-4, 1e-2), "log_std_init": Uniform(-2.0, 0.0)}
+    known = space(values, initial=("log_std_init",))
+    founders = [sample(known, Random(seed)) for seed in range(20)]
+    assert len({founder["log_std_init"] for founder in founders}) == 20
+    for seed, founder in enumerate(founders):
+        child, mutated = mutate(known, founder, Random(seed))
+        assert mutated == ("rate",)
+        assert child["log_std_init"] == founder["log_std_init"]
+
+
+@pytest.mark.parametrize(
+    ("agent", "names"),
+    [
+        ("ppo", {"log_std_init"}),
+        ("dqn", {"learning_starts", "epsilon_start"}),
+        ("sac", {"learning_starts", "temperature_init"}),
+        ("td3", {"learning_starts"}),
+    ],
+)
+def test_agents_say_what_counts_from_scratch_alone(agent: str, names: set[str]) -> None:
+    data = {"name": "x", "env": {"id": "X-v0"}, "population": {"algorithms": {agent: 1}}}
+    assert set(resolve_algorithms(from_mapping(data))[agent].initial) == names

@@ -101,6 +101,8 @@ class WarpVecEnv:
         engine = _engine(chosen, self._simulations)
         self.spec = chosen.spec(tuple(observation.shape[1:]), num_envs, device, engine)
         self._low, self._high = torch.tensor(chosen.model.actuator_ctrlrange.T).float().to(device)
+        self._same = (self._low == -1.0) & (self._high == 1.0)
+        """Numbers of an action that go to the simulator as they are: see ``arrays.rescaled``."""
         self._looks = torch.device(device).type == "cpu"
         """Whether a step may ask the device what it has computed."""
         self._seeds: Tensor | None = None
@@ -131,8 +133,9 @@ class WarpVecEnv:
         if self._looks:
             check_finite(self.spec.id, "action", action.detach().numpy())
         task = self._task
-        unit = (action.clamp(-1.0, 1.0) + 1.0) / 2.0
-        ctrl = self._low + unit * (self._high - self._low)
+        action = action.clamp(-1.0, 1.0)
+        moved = self._low + (action + 1.0) / 2.0 * (self._high - self._low)
+        ctrl = torch.where(self._same, action, moved)
         fields = self._simulations.step(ctrl)
         places = task.place(fields).clone()
         reward, terminated = task.outcome(fields, ctrl, (places - self._places) / task.dt)

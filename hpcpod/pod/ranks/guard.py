@@ -12,15 +12,20 @@ from hpcpod.agents.base import Agent
 from hpcpod.pod.ranks.communicator import Communicator
 from hpcpod.pod.ranks.fusion import Fusion
 from hpcpod.pod.ranks.team import agree, together
+from hpcpod.student import t_quantile
 
 log = logging.getLogger(__name__)
 
-_BEYOND_DOUBT = 1.64
-"""Standard errors: one-sided, 5 %."""
+_LEVEL = 0.05
+"""How often a fusion that is as good as the best member is thrown away, if none is better."""
 
 
 class Guard:
-    """Scores members and fused agent on common seeds, and keeps the better of the two."""
+    """Scores members and fused agent on common seeds, and goes back to a member that is better.
+
+    The member is chosen by one half of the episodes and compared on the other: on those by which it
+    was chosen the best of 16 equal ones beat the fused one, which is as good, in 32 % of cases.
+    """
 
     def __init__(
         self,
@@ -46,7 +51,9 @@ class Guard:
         told = self._group.gather(json.dumps(list(returns)))
         fusion.fuse(weight)
         fused = together(self._group, lambda: self._score(agent, number))
-        rank, best = max(enumerate(json.loads(text) for text in told), key=lambda m: sum(m[1]))
+        members = [json.loads(text) for text in told]
+        rank = chosen(members)
+        best = members[rank]
         # The first rank's word counts: on other processors others' last digits may differ.
         if agree(self._group, stop=self._group.rank == 0 and worse(fused, best)).stop:
             log.info(
@@ -56,11 +63,19 @@ class Guard:
             fusion.take(rank, own)
 
 
-def worse(fused: Sequence[float], best: Sequence[float]) -> bool:
-    """Whether the first returns are lower than the second, episode by episode, beyond the error.
+def chosen(members: Sequence[Sequence[float]]) -> int:
+    """The member, by number, with the largest sum of every second return, from the first on."""
+    return max(range(len(members)), key=lambda number: math.fsum(members[number][::2]))
 
-    That is d̄ < -1.64 s_d / √n for the n differences d.
+
+def worse(fused: Sequence[float], best: Sequence[float]) -> bool:
+    """Whether the first returns are lower than the second, beyond the error of their differences.
+
+    Student's one-sided paired test at 5 %, on those episodes by which ``chosen`` did not choose:
+    d̄ < -t s_d / √n for their n differences d. Of fewer than two nothing can be said: False.
     """
-    apart = [a - b for a, b in zip(fused, best, strict=True)]
+    apart = [a - b for a, b in zip(fused[1::2], best[1::2], strict=True)]
+    if len(apart) < 2:
+        return False
     error = statistics.stdev(apart) / math.sqrt(len(apart))
-    return statistics.fmean(apart) < -_BEYOND_DOUBT * error
+    return statistics.fmean(apart) < -t_quantile(1 - _LEVEL, len(apart) - 1) * error

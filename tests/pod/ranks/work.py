@@ -13,7 +13,8 @@ import torch
 
 from hpcpod.agents.base import Agent
 from hpcpod.agents.ppo import PPO, PPOConfig
-from hpcpod.envs.vec_env import Step
+from hpcpod.agents.td3 import TD3, TD3Config
+from hpcpod.envs.vec_env import Box, Step
 from hpcpod.errors import EngineDiffers
 from hpcpod.pod.__main__ import _goes_on, _kind
 from hpcpod.pod.ranks.communicator import Communicator, RankLost
@@ -93,11 +94,31 @@ def guarded(group: Communicator, scores: list[float]) -> Any:
 
     def score(scored: Agent, fusion_number: int) -> list[float]:
         fused = _weights(agent) != before
-        return [scores[2 if fused else group.rank] + episode for episode in range(3)]
+        return [scores[2 if fused else group.rank] + episode for episode in range(4)]
 
     Guard(group, 1, score).fuse(agent, fusion, 32.0, 1)
     after = {"before": before, "after": _weights(agent)}
     return {**after, "env_steps": int(agent.state()["env_steps"])}
+
+
+def warm_up(group: Communicator) -> Any:
+    """How many transitions a rank has collected by random actions, and before its first update."""
+    config = TD3Config(learning_starts=64, horizon=4, batch_size=8, hidden=16)
+    agent = TD3(spec(Box((2,), -1.0, 1.0)), config, seed=0)
+    agent.reseed(group.rank)
+    fusion, buffer = Mean(agent, group), agent.make_buffer()
+    random, waited = 0, 0
+    for t in range(60):
+        like = torch.Generator()
+        like.set_state(agent._generator.get_state())
+        drawn = torch.empty(2, 2).uniform_(-1.0, 1.0, generator=like)
+        random += 2 * int(torch.equal(agent.act(torch.zeros(2, 3), explore=True), drawn))
+        obs, _, step = row(t)
+        buffer.add(obs / 100, drawn, step)
+        if t % 4 == 3:
+            waited += 8 * int(not agent.update(buffer))
+            fusion.fuse(8.0)
+    return [random, waited, int(agent.state()["env_steps"])]
 
 
 def _weights(agent: PPO) -> str:

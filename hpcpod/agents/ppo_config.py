@@ -1,0 +1,79 @@
+"""What PPO and A2C are told."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hpcpod.agents import checks, h_term
+from hpcpod.agents.schedules import RateConfig
+
+
+@dataclass(frozen=True)
+class PPOConfig(RateConfig):
+    """Hyperparameters of PPO."""
+
+    gamma: float = field(default=0.99, metadata={"near_one": True})
+    """Discount factor, in [0, 1]."""
+    gae_lambda: float = field(default=0.95, metadata={"near_one": True})
+    """λ of generalised advantage estimation, in [0, 1]: 0 trusts the critic, 1 the returns."""
+    clip: float = 0.2
+    """ε: a gradient that moves a probability ratio beyond 1 ± ε is cut."""
+    anneal_clip: bool = False
+    """Lower ``clip`` linearly, by the schedule that ``anneal`` or ``anneal_steps`` is for the
+    learning rate (which need not fall), to a hundredth."""
+    value_clip: float = 0.0
+    """The same for the critic's change, in units of reward, of scaled reward where rewards are
+    normalised, or of the returns' standard deviation where these are; 0 leaves it free."""
+    entropy: float = 0.0
+    """Weight of the entropy bonus: larger keeps exploring for longer."""
+    value_coef: float = 0.5
+    """Weight of the critic's loss."""
+    max_grad_norm: float = 0.5
+    """The gradient is scaled down to this Euclidean norm."""
+    target_kl: float = 0.0
+    """Stop the epochs of an update when the mean KL divergence passes this; 0 never stops."""
+    epochs: int = 5
+    """Passes over each rollout."""
+    minibatch_size: int = 256
+    """Steps in one gradient update."""
+    horizon: int = 128
+    """Steps that each environment contributes to a rollout."""
+    normalize_advantage: bool = True
+    """Scale the advantages of each minibatch to mean 0 and variance 1."""
+    normalize_obs: bool = field(default=True, metadata={"structural": True})
+    """Scale vector observations by their running mean and variance."""
+    normalize_rewards: bool = field(default=False, metadata={"structural": True})
+    """Divide rewards by the running standard deviation of the discounted return and clip them to
+    ±10, as VecNormalize and NormalizeReward do. Scores stay in units of reward."""
+    normalize_returns: bool = field(default=False, metadata={"structural": True})
+    """Have the critic learn returns that are scaled to mean 0 and variance 1."""
+    hidden: int = field(default=64, metadata={"structural": True})
+    """Units of each hidden layer."""
+    layers: int = field(default=2, metadata={"structural": True})
+    """Hidden layers of the policy, and as many of the critic."""
+    activation: Literal["tanh", "relu"] = field(default="tanh", metadata={"structural": True})
+    """What stands after each hidden layer."""
+    h_term: float = 0.0
+    """Weight of the Hamiltonian term (``agents/h_term.py``); its papers take 0.125. 0: none."""
+    h_steps: int = 4
+    """Steps in a run of the Hamiltonian term."""
+    log_std_init: float = field(default=0.0, metadata={"initial": True})
+    """Log of the standard deviation with which continuous actions begin."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("clip", "max_grad_norm"):
+            checks.positive(name, getattr(self, name))
+        for name in ("gamma", "gae_lambda"):
+            checks.fraction(name, getattr(self, name))
+        for name in ("value_clip", "entropy", "value_coef", "target_kl"):
+            checks.at_least(name, getattr(self, name), 0)
+        for name in ("epochs", "minibatch_size", "horizon"):
+            checks.at_least(name, getattr(self, name), 1)
+        checks.shape(self.hidden, self.layers)
+        checks.h_term(self.h_term, self.h_steps, h_term.MOST_STEPS)
+        checks.one_of("activation", self.activation, ("tanh", "relu"))
+        if not math.isfinite(self.log_std_init):
+            raise ValueError(f"log_std_init must be finite, got {self.log_std_init}")

@@ -1,0 +1,37 @@
+"""Student's t, for whoever tests a mean: scipy would take longer to import than a test."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+
+@cache
+def t_quantile(probability: float, freedom: int) -> float:
+    """Student's t: the value that is exceeded with ``1 - probability``.
+
+    Inverts the distribution by bisection in theta = atan(t / sqrt(freedom)), in which it is a
+    finite sum (Abramowitz and Stegun 26.7.3 and 26.7.4).
+    """
+    if probability < 0.5:
+        return -t_quantile(1 - probability, freedom)
+    inside = 2 * probability - 1
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        if _between(middle, freedom) < inside:
+            low = middle
+        else:
+            high = middle
+    return math.sqrt(freedom) * math.tan((low + high) / 2)
+
+
+def _between(theta: float, freedom: int) -> float:
+    """P(\\|T\\| < t) of Student's t at t = sqrt(freedom) tan(theta)."""
+    sine, cosine = math.sin(theta), math.cos(theta)
+    odd = freedom % 2
+    term, total = (cosine, 0.0) if odd else (1.0, 0.0)
+    for k in range(1 + odd, freedom, 2):
+        total += term
+        term *= cosine * cosine * k / (k + 1)
+    return 2 / math.pi * (theta + sine * total) if odd else sine * total
