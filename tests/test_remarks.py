@@ -77,7 +77,7 @@ STATELESS = {"id": "tests.pod.rounds:stateless", "backend": "vector"}
 @pytest.mark.parametrize(
     ("round_steps", "remedy"),
     [
-        (512, "set round.env_steps to at least 2000"),
+        (400, "set round.env_steps to at least 2000"),
         (700, "set env.num_envs to at most 1 or round.env_steps to at least 2000"),
     ],
 )

@@ -154,7 +154,8 @@ FLAT = "gymnasium.wrappers:FlattenObservation"
     ("source", "wrappers"),
     [
         ("CartPole-v1", [FLAT]), ("Pendulum-v1", [FLAT]), ("FrozenLake-v1", []),
-        ("tests.envs.small_envs:Starting", []), ("Blackjack-v1", []), ("MountainCar-v0", [FLAT]),
+        ("tests.envs.small_envs:Starting", ["gymnasium.wrappers:RecordEpisodeStatistics"]),
+        ("Blackjack-v1", []), ("MountainCar-v0", [FLAT]),
     ],
 )  # fmt: skip
 def test_what_hides_something_goes_on_bit_by_bit_by_playing_its_episodes_again(
