@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Segment:
-    """Rows [start, stop) of a replay buffer in one immutable blob."""
+    """Rows [start, stop) of a replay buffer: the last ones of an immutable blob."""
 
     start: int
     stop: int
     sha256: str
+    cut: bool = False
+    """The episodes in progress at its end went on nowhere: its last row counts as truncated,
+    whatever the blob says."""
 
 
 @dataclass(frozen=True)

@@ -197,9 +197,9 @@ def _say_about(found: Mapping[str, Any]) -> None:
         "final_obs": "yes: where an episode ends, the true successor is given"
         if spec["final_obs"]
         else "no: where an episode ends, the state that was acted on stands for its successor",
-        "state": "can be saved: a stopped round goes on where it was"
+        "state": "can be saved: rounds go on in the same episodes, stopped or not"
         if found["saves_state"]
-        else "can't be saved: a stopped round is done again from its start",
+        else "can't be saved: each round begins new episodes, a stopped one from its start",
     }
     for name, words in rows.items():
         say(f"  {name:<13}{words}")

@@ -20,7 +20,7 @@ from hpcpod.errors import ConfigError, UnusablePlugin, UserError
 from hpcpod.launchers.base import ScriptLauncher, array_sizes, with_scripts
 from hpcpod.orchestrator.tick import make_launcher
 from hpcpod.records import Intent
-from hpcpod.remarks import remarks
+from hpcpod.remarks import remarks, round_in_words
 from hpcpod.tournament.census import quotas
 from hpcpod.tournament.generators import Generator
 from hpcpod.tournament.mutation import unmutated
@@ -46,6 +46,8 @@ class Checked:
     """What one pod of each algorithm keeps on the disk."""
     disk: float
     """Bytes that the run will hold at once, at most, by estimate; 0 without a probe."""
+    round: str
+    """What share of an episode a round sees, in words."""
     remarks: tuple[str, ...]
     """What follows from it that is seldom meant, a sentence each."""
 
@@ -147,7 +149,8 @@ def check(config: RunConfig, *, source: str = "the configuration", probe: bool =
     # replay is shared between them but for the rows that were overwritten in between.
     disk = sum(share[name] * (7 * f.core + 2 * f.replay) for name, f in footprints.items())
     said = tuple(remarks(config, algorithms, look))
-    return Checked(Resolved(config, algorithms), share, footprints, disk, said)
+    sees = round_in_words(config, look)
+    return Checked(Resolved(config, algorithms), share, footprints, disk, sees, said)
 
 
 def resolve_task(config: RunConfig, *, source: str = "the configuration") -> Resolved:

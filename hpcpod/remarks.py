@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from hpcpod.config.schema import RunConfig
+from hpcpod.config.shape import ranks_of
 from hpcpod.config.space import AlgorithmSpace, extremes
 from hpcpod.tournament.census import quotas
 
@@ -28,6 +29,8 @@ def remarks(
     """
     if look is not None and look.deterministic:
         yield _deterministic(config)
+    if look is not None and not look.saves_state:
+        yield from _late_parts(config, look)
     yield from _no_evolution(config)
     for name, space in algorithms.items():
         if config.population.pods.max > 1:
@@ -120,6 +123,44 @@ def _clones(name: str, space: AlgorithmSpace) -> Iterator[str]:
             " (they shape the network, or count from scratch alone), so every copy will be a clone"
             " of its parent; give a range to another hyperparameter, such as learning_rate"
         )
+
+
+def round_in_words(config: RunConfig, look: Look | None) -> str:
+    """What share of an episode a round sees.
+
+    Args:
+        config: of the run, without a problem.
+        look: at its task; None if it was not tried, so that the length of an episode is unknown.
+    """
+    steps = _steps(config)
+    said = f"{steps:,.6g} step{'' if steps == 1 else 's'} of each environment"
+    if look is None or look.max_episode_steps is None:
+        return said
+    of = f"of {look.max_episode_steps:,} steps"
+    share = steps / look.max_episode_steps
+    many = f"{share:,.3g} episodes {of}" if share > 1 else f"{share:.3g} of an episode {of}"
+    then = "goes on in the same episodes" if look.saves_state else "begins other ones"
+    return f"{said}, {many}; the next one {then}"
+
+
+def _steps(config: RunConfig) -> float:
+    """Steps of each environment in a round."""
+    return config.round.env_steps / (config.env.num_envs * ranks_of(config))
+
+
+def _late_parts(config: RunConfig, look: Look) -> Iterator[str]:
+    length, steps = look.max_episode_steps, _steps(config)
+    if length is None or steps >= length:
+        return
+    ranks = ranks_of(config)
+    fewer = config.round.env_steps // (length * ranks)
+    lesser = f"env.num_envs to at most {fewer} or " if fewer else ""
+    yield (
+        f"round.env_steps: a round of {steps:,.6g} steps per environment sees only the first"
+        f" {100 * steps / length:.3g} % of an episode of {length:,} steps, and the state of"
+        f" {config.env.id} can't be saved for the next one, so nothing later is ever trained on;"
+        f" set {lesser}round.env_steps to at least {length * ranks * config.env.num_envs}"
+    )
 
 
 def _deterministic(config: RunConfig) -> str:

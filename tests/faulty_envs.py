@@ -13,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 Array = npt.NDArray[Any]
 Fault = Literal["none", "segfault", "kill", "orphan", "hang", "raise", "nan"]
@@ -34,8 +35,16 @@ class Slow(CartPoleEnv):
         self.state = state["state"]
 
 
+def stateless(num_envs: int) -> SyncVectorEnv:
+    """As slow, of at most 200 steps an episode; their state can't be saved."""
+    return SyncVectorEnv(
+        [lambda: gym.wrappers.TimeLimit(Slow(), 200)] * num_envs,
+        autoreset_mode=AutoresetMode.SAME_STEP,
+    )
+
+
 class Faulty(gym.Wrapper[Any, Any, Any, Any]):
-    """Fails from its ``at``-th step on. It can't save its state, whatever it wraps.
+    """Fails from its ``at``-th step on, of all that it has taken in any episode.
 
     With a ``tally``, a file that counts the faults, it fails ``times`` times and no more.
     """

@@ -46,7 +46,7 @@ def mapping(*algorithms: str, wrappers: Any = (), **sections: Any) -> dict[str, 
             "pods": {"min": 1, "max": len(names)},
         },
         "round": {"env_steps": 512, "episodes": 8},
-        "agents": {name: AGENTS[name] for name in names},
+        "agents": {name: AGENTS.get(name, {}) for name in names},
         "stop": {"rounds": 2, "finalists": 1, "confirm_episodes": 2},
         "cluster": {"tick_seconds": 0.2},
     }

@@ -231,7 +231,7 @@ def test_a_sound_environment_is_described_checked_and_measured(
     said = capsys.readouterr().out
     assert "  observation  box of float32 [3], -1 to 1\n" in said
     assert "  action       2 choices at once, of 2, 3\n" in said
-    assert "  state        can't be saved" in said
+    assert "  state        can be saved: rounds go on in the same episodes" in said
     assert "in which no episode ended" in said
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -132,3 +133,55 @@ def test_ranges_that_no_mutation_moves_are_remarked_on() -> None:
     rate = {"learning_rate": {"log_uniform": [1e-4, 1e-2]}}
     assert not remarks_on(agents={"ppo": {**ranges, **rate}}, population=several)
     assert not remarks_on(agents={"ppo": ranges})  # one pod is never copied
+
+
+STATELESS = {"id": "tests.pod.rounds:stateless", "backend": "vector"}
+
+
+@pytest.mark.parametrize(
+    ("round_steps", "remedy"),
+    [
+        (400, "set round.env_steps to at least 2000"),
+        (700, "set env.num_envs to at most 1 or round.env_steps to at least 2000"),
+    ],
+)
+def test_a_round_that_never_sees_the_end_of_an_episode_is_remarked_on(
+    round_steps: int, remedy: str
+) -> None:
+    short = {"round": {"env_steps": round_steps}}
+    (said,) = remarks_on(env=STATELESS, **short)
+    steps = round_steps / 4
+    assert said.startswith(f"round.env_steps: a round of {steps:g} steps per environment sees")
+    assert f"only the first {steps / 5:.3g} % of an episode of 500 steps" in said
+    assert said.endswith(remedy)
+    assert not remarks_on(env=STATELESS, round={"env_steps": 2000})
+    assert not remarks_on(**short)  # CartPole goes on in the next round
+    assert not remarks_on(env={"wrappers": ["gymnasium.wrappers:FlattenObservation"]}, **short)
+
+
+@pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        ({}, "128 steps of each environment, 0.256 of an episode of 500 steps; the next one goes"),
+        ({"round": {"env_steps": 6000}}, "1,500 steps of each environment, 3 episodes of 500 step"),
+        ({"env": STATELESS}, "0.256 of an episode of 500 steps; the next one begins other ones"),
+        ({"pod": {"ranks": 2}}, "64 steps of each environment, 0.128 of an episode of 500 steps;"),
+    ],
+)
+def test_validate_says_what_share_of_an_episode_a_round_sees(
+    sections: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(json.dumps(mapping(**sections)))
+    assert main(["validate", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert words in next(line for line in said.splitlines() if line.startswith("# a round: "))
+
+
+def test_without_a_look_at_the_task_the_length_of_its_episodes_is_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(json.dumps(mapping(env={"num_envs": 3})))
+    assert main(["validate", str(path), "--no-probe"]) == 0
+    assert "\n# a round: 170.667 steps of each environment\n" in capsys.readouterr().out

@@ -72,6 +72,35 @@ def rows_of(segment: State) -> list[Row]:
     ]
 
 
+def newest(segment: State, rows: int) -> State:
+    """The last ``rows`` rows of a segment, complete in themselves."""
+    gone = len(segment["reward"]) - rows
+    if gone <= 0:
+        return segment
+    finals = int((segment["truncated"] & segment["valid"])[:gone].sum())
+    return {
+        **{name: segment[name][gone:] for name in ("obs", "action", "reward", *FLAGS)},
+        "next_obs": segment["next_obs"],
+        "final_obs": segment["final_obs"][finals:],
+    }
+
+
+def cut_off(segment: State) -> State:
+    """A segment whose last step is truncated wherever no episode ended: the episodes that it left
+    in progress go on nowhere, so the rows behind it are of others."""
+    terminated, valid = segment["terminated"][-1], segment["valid"][-1]
+    truncated = segment["truncated"].clone()
+    before = int((truncated & segment["valid"])[:-1].sum())
+    truncated[-1] = ~terminated
+    return {
+        **segment,
+        "truncated": truncated,
+        "final_obs": torch.cat(
+            [segment["final_obs"][:before], segment["next_obs"][~terminated & valid]]
+        ),
+    }
+
+
 def check_range(start: int, stop: int, oldest: int, rows: int) -> None:
     """Refuse rows that a buffer does not hold (IndexError)."""
     if not oldest <= start < stop <= rows:

@@ -107,6 +107,7 @@ def validate(options: Namespace) -> int:
     say()
     quotas = ", ".join(f"{n} {name}" for name, n in checked.quotas.items())
     say(f"# births: {quotas}")
+    say(f"# a round: {checked.round}")
     for name, footprint in checked.footprints.items():
         say(
             f"# {name}: checkpoint {_size(footprint.core)}"

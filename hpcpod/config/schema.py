@@ -150,7 +150,9 @@ class RoundConfig:
     """The unit of evolution: train, evaluate on the panel, report."""
 
     env_steps: Count = 20_000
-    """Environment steps that a pod trains in one round, over all its environments."""
+    """Environment steps that a pod trains in one round, over all its environments. The next round
+    goes on in the episodes in progress, unless their state can't be saved; ``hpcpod validate`` says
+    what share of an episode a round sees."""
     episodes: Panel = 32
     """Episodes of the panel on which every pod of a round is compared (common seeds): one half
     ranks the pods, the other half tests them. With fewer than 4 no pod is ever replaced."""
@@ -226,7 +228,7 @@ class PodConfig:
     has more cores (``resources.cpus_per_pod``) than a pod has ranks."""
     inherit_transitions: Natural | None = None
     """Transitions of its parent's replay buffer that a copied child takes over at most, the newest,
-    by whole segments (each the new ones of a round, or 64 MiB); null: all, 0: none."""
+    by whole steps of ``env.num_envs``; each of a pod's ranks so many. Null: all, 0: none."""
     checkpoint_seconds: Positive = 30.0
     """Seconds between checkpoints inside a round (environments that can save their state)."""
     hang_seconds: Positive | None = 1800.0

@@ -12,6 +12,7 @@ from torch import Tensor
 from hpcpod.envs import construct, observations, snapshot
 from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, form_of, tensor
 from hpcpod.envs.construct import Env, Wrapper
+from hpcpod.envs.recording import Recording
 from hpcpod.envs.vec_env import (
     EnvSpec,
     State,
@@ -23,6 +24,9 @@ from hpcpod.envs.vec_env import (
     given_seeds,
 )
 from hpcpod.errors import UserError
+
+_ACTIONS = "actions"
+"""Of an environment's state: those of its episode, where they are all that is saved."""
 
 
 class PreprocessVecEnv:
@@ -80,12 +84,14 @@ class PreprocessVecEnv:
         self._start = start if start.any() else None
         self._seeds: list[int] = []
         self._episodes: list[int] = []
-        self._saveable: bool | None = None
+        self._recording: Recording | None = None
 
     def reset(self, seeds: Tensor | None = None) -> Tensor:
         """Begin an episode everywhere; see ``VecEnv.reset``."""
         self._seeds = [int(seed) for seed in given_seeds(seeds, len(self._envs)).tolist()]
         self._episodes = [-1] * len(self._envs)
+        saveable = all(snapshot.can_save(env) for env in self._envs)
+        self._recording = None if saveable else Recording(len(self._envs))
         obs = np.empty(self._shape, self._dtype)
         for i in range(len(self._envs)):
             self._next_episode(i, obs)
@@ -99,6 +105,8 @@ class PreprocessVecEnv:
         check_action_shape(action, self.spec)
         n = len(self._envs)
         actions = self._to_env(action.detach().cpu().numpy())
+        if self._recording is not None:
+            self._recording.add(actions)
         next_obs = np.empty(self._shape, self._dtype)
         reward = np.empty(n, np.float32)
         terminated = np.zeros(n, np.bool_)
@@ -127,25 +135,39 @@ class PreprocessVecEnv:
         return as_step(self.spec.device, obs, reward, terminated, truncated, next_obs)
 
     def state(self) -> State | None:
-        """Physics, random generators and counters of every environment, or None.
+        """What going on needs; None before the first reset, or where an episode is too long.
 
-        Saved are gymnasium's classic control and environments that have the two methods of
-        ``snapshot.Saveable``, under no wrapper but the ones that ``gymnasium.make`` adds.
+        Of gymnasium's classic control, and of environments that have the two methods of
+        ``snapshot.Saveable``, under no wrapper but the ones that ``gymnasium.make`` adds: physics,
+        random generators and counters. Of all others the seed and the actions of the episode, up
+        to ``recording.MOST_STEPS``.
         """
-        if self._saveable is None:
-            self._saveable = all(snapshot.can_save(env) for env in self._envs)
-        if not self._saveable or not self._seeds:
+        if not self._seeds:
             return None
         saved = {"seeds": torch.tensor(self._seeds), "episodes": torch.tensor(self._episodes)}
+        if self._recording is not None:
+            episodes = self._recording.episodes()
+            if episodes is None:
+                return None
+            saved.update({f"{i}/{_ACTIONS}": torch.from_numpy(a) for i, a in enumerate(episodes)})
+            return saved
         for i, env in enumerate(self._envs):
             saved.update({f"{i}/{name}": value for name, value in snapshot.save(env).items()})
         return saved
 
-    def restore(self, state: State) -> None:
-        """Go on from a ``state()`` of an environment made with the same arguments."""
+    def restore(self, state: State) -> Tensor | None:
+        """Go on from a ``state()`` of an environment made with the same arguments.
+
+        Episodes of which there are the actions are played again. Where one ends before it should,
+        the next one begins.
+        """
         check_state_size(state, self.spec)
         self._seeds = [int(seed) for seed in state["seeds"].tolist()]
         self._episodes = [int(k) for k in state["episodes"].tolist()]
+        if f"0/{_ACTIONS}" in state:
+            n = len(self._envs)
+            return self._play_again([state[f"{i}/{_ACTIONS}"].cpu().numpy() for i in range(n)])
+        self._recording = None
         for i, env in enumerate(self._envs):
             prefix = f"{i}/"
             own = {
@@ -154,6 +176,34 @@ class PreprocessVecEnv:
                 if name.startswith(prefix)
             }
             snapshot.load(env, own)
+        return None
+
+    def _play_again(self, episodes: Sequence[Array]) -> Tensor:
+        """Play each episode in progress from its start; the observations to which that leads."""
+        self._recording = Recording(len(self._envs))
+        obs = np.empty(self._shape, self._dtype)
+        played = []
+        for i, actions in enumerate(episodes):
+            self._episodes[i] -= 1
+            self._next_episode(i, obs)
+            played.append(actions if self._leads_on(i, actions, obs) else actions[:0])
+        self._recording.restore(played)
+        check_finite(self.spec.id, "observation", obs)
+        return tensor(obs, self.spec.device)
+
+    def _leads_on(self, i: int, actions: Array, obs: Array) -> bool:
+        """Whether environment i takes the actions; if it ends before, its next episode begins."""
+        seen: Any = None
+        for action in actions.copy():  # which it may keep, or write into
+            seen, _, terminated, truncated, _ = self._envs[i].step(action)
+            if terminated or truncated:
+                self._next_episode(i, obs)
+                return False
+        if len(actions):
+            self._put(seen, obs, i)
+            if self._start is not None:
+                obs[i] -= self._start
+        return True
 
     def close(self) -> None:
         """Close every environment."""
@@ -162,6 +212,8 @@ class PreprocessVecEnv:
 
     def _next_episode(self, i: int, into: Array) -> None:
         self._episodes[i] += 1
+        if self._recording is not None:
+            self._recording.begin(i)
         answer = self._envs[i].reset(seed=episode_seed(self._seeds[i], self._episodes[i]))
         try:
             obs, info = answer

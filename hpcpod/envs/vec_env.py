@@ -134,8 +134,14 @@ class VecEnv(Protocol):
         """Everything needed to go on bit by bit from here; None if that can't be saved."""
         ...
 
-    def restore(self, state: State) -> None:
-        """Go on from a ``state()`` of an environment made with the same arguments."""
+    def restore(self, state: State) -> Tensor | None:
+        """Go on from a ``state()`` of an environment made with the same arguments.
+
+        Returns:
+            None: it is where it was. Otherwise what the policy acts on next, [N, *observation],
+            from an environment that played its episodes again: one whose seed and actions do not
+            decide them may have come out elsewhere, even in an episode of its own.
+        """
         ...
 
     def close(self) -> None:

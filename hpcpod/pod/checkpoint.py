@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,12 +12,15 @@ import torch
 
 from hpcpod.agents.base import Agent, Buffer
 from hpcpod.agents.fusion import fusion_rule
+from hpcpod.agents.segments import cut_off, newest
 from hpcpod.envs.vec_env import State
 from hpcpod.errors import Corrupt
 from hpcpod.pod.ranks.communicator import ALONE, Communicator
 from hpcpod.pod.ranks.team import together
-from hpcpod.records import Checkpoint, Segment, decode, encode
+from hpcpod.records import Checkpoint, Part, Segment, decode, encode
 from hpcpod.storage.blobs import Arrays, Blobs
+
+log = logging.getLogger(__name__)
 
 SEGMENT_ROWS_BYTES = 64 * 2**20
 """A segment holds about this many bytes at most, so that writing one needs little memory."""
@@ -33,6 +37,8 @@ class Checkpoints:
         self._meta = dict(meta)
         self._group = group
         self._segments: list[Segment] = []
+        self._rows: Part | None = None
+        self._marks: State | None = None
 
     def save(
         self,
@@ -109,40 +115,34 @@ class Checkpoints:
         return Checkpoint(core, env_steps, buffer.rows, tuple(segments), rank)
 
     def load(
-        self,
-        checkpoint: Checkpoint,
-        agent: Agent,
-        buffer: Buffer,
-        *,
-        most_rows: int | None = None,
-        kept: bool = False,
+        self, checkpoint: Checkpoint, agent: Agent, *, inside: bool = False
     ) -> dict[str, State]:
-        """Restore agent and buffer; return the extra states by name.
+        """Restore the agent; return the extra states by name. ``fill`` restores the buffer.
 
-        A rank of which the checkpoint holds no part takes another's rows: its parent had fewer
-        ranks, or it was lost.
+        A rank of which the checkpoint holds no part takes another's agent and rows, and no
+        ``worker``: its parent had fewer ranks, or it was lost.
 
         Args:
-            checkpoint: of an agent and a buffer of these kinds.
+            checkpoint: of an agent of this kind.
             agent: takes over the state.
-            buffer: takes over the rows.
-            most_rows: take the newest segments alone that hold no more rows together.
-            kept: the buffer holds just these rows already, so that none is read.
+            inside: the checkpoint lies inside a round, which can't go on in environments of
+                another engine; at a round's end theirs are left out.
 
         Raises:
             Corrupt: a blob is missing or does not match its name, or holds the states of
                 environments of another engine.
         """
-        parts = self._parts(checkpoint.core)
+        parts = self._parts(checkpoint.core, inside)
         if "agent" not in parts:
             raise Corrupt(f"checkpoint {checkpoint.core[:12]} holds no agent")
         state = parts.pop("agent")
         # A survivor's checkpoint has none: its agent is newer than what the others saved.
         saved_together = "fusion" in parts
         members = checkpoint.parts
-        own = checkpoint.part(self._group.rank) or members[self._group.rank % len(members)]
+        found = checkpoint.part(self._group.rank)
+        own = found or members[self._group.rank % len(members)]
         if own.rank != checkpoint.rank:
-            beside = self._parts(own.core)
+            beside = self._parts(own.core, inside)
             its = beside.pop("agent", {})
             parts = {name: part for name, part in parts.items() if name not in _OWN}
             parts |= {name: part for name, part in beside.items() if name in _OWN}
@@ -150,16 +150,39 @@ class Checkpoints:
                 its = local(agent, its)
                 parts.pop("fusion", None)
             state = state | its
+        if found is None:
+            parts.pop("worker", None)
         agent.load(state)
-        marks = parts.pop("buffer", None)
-        first = 0 if most_rows is None else own.rows - most_rows
-        self._segments = [s for s in own.segments if s.start >= first]
-        if not kept:
-            rows = [(s.start, self._segment(s)) for s in self._segments]
-            buffer.restore(own.rows, rows, marks)
+        self._rows, self._marks = own, parts.pop("buffer", None)
         return parts
 
-    def _parts(self, core: str) -> dict[str, State]:
+    def fill(
+        self, buffer: Buffer, *, most_rows: int | None = None, cut: bool = False, kept: bool = False
+    ) -> None:
+        """Restore the buffer of the checkpoint that was loaded last; without one nothing is done.
+
+        Args:
+            buffer: takes over the rows.
+            most_rows: take the newest rows alone, no more than these.
+            cut: the environments begin anew: no episode goes on behind the last row.
+            kept: the buffer holds just these rows already, so that none is read.
+
+        Raises:
+            Corrupt: a blob is missing or does not match its name.
+        """
+        own = self._rows
+        if own is None:
+            return
+        first = 0 if most_rows is None else own.rows - most_rows
+        segments = [replace(s, start=max(s.start, first)) for s in own.segments if s.stop > first]
+        if cut and segments:
+            segments[-1] = replace(segments[-1], cut=True)
+        self._segments = segments
+        if not kept:
+            rows = [(s.start, read_segment(self._blobs, s)) for s in segments]
+            buffer.restore(own.rows, rows, self._marks)
+
+    def _parts(self, core: str, inside: bool) -> dict[str, State]:
         arrays, meta = _read(self._blobs, core)
         parts: dict[str, State] = {}
         for name, array in arrays.items():
@@ -167,12 +190,12 @@ class Checkpoints:
             parts.setdefault(part, {})[key] = torch.from_numpy(array)
         engine = _engine(meta)
         if "worker" in parts and engine != _engine(self._meta):
-            raise Corrupt(f"checkpoint {core[:12]} has the states of environments of {engine}")
+            said = f"checkpoint {core[:12]} has the states of environments of {engine}"
+            if inside:
+                raise Corrupt(said)
+            log.warning("%s: they begin anew", said)
+            del parts["worker"]
         return parts
-
-    def _segment(self, segment: Segment) -> State:
-        arrays = read_arrays(self._blobs, segment.sha256)
-        return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def _save_rows(self, buffer: Buffer) -> list[Segment]:
         segments = [s for s in self._segments if s.stop > buffer.oldest]
@@ -202,6 +225,15 @@ def read_arrays(blobs: Blobs, sha256: str) -> Arrays:
             moved it into quarantine, and for those who come later it is just as lost.
     """
     return _read(blobs, sha256)[0]
+
+
+def read_segment(blobs: Blobs, segment: Segment) -> State:
+    """Rows that a checkpoint names, as ``Buffer.segment`` gives them; raises what ``read_arrays``
+    does."""
+    arrays = read_arrays(blobs, segment.sha256)
+    whole = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    state = newest(whole, segment.stop - segment.start)
+    return cut_off(state) if segment.cut else state
 
 
 def _read(blobs: Blobs, sha256: str) -> tuple[Arrays, dict[str, Any]]:

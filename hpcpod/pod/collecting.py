@@ -74,7 +74,6 @@ class Collecting:
         self._agent = make_agent(agent, self._env.spec, hyperparameters, 0, self._device)
         rules = fusion_rules(self._agent, self._agent.state())
         self._own = [name for name, rule in rules.items() if rule != "mean"]
-        self._worker = Worker(self._env)
         return None, {}
 
     def reset(self, tensors: State) -> tuple[None, State]:
@@ -82,10 +81,9 @@ class Collecting:
         self._worker.reset(tensors["seeds"])
         return None, {}
 
-    def restore(self, tensors: State) -> tuple[None, State]:
-        """Go on from a worker's state."""
-        self._worker.restore(tensors)
-        return None, {}
+    def restore(self, tensors: State) -> tuple[bool, State]:
+        """Go on from a worker's state; whether all is where it was."""
+        return self._worker.restore(tensors), {}
 
     def state(self, tensors: State) -> tuple[bool, State]:
         """The worker's state, and whether it has one."""
@@ -99,7 +97,7 @@ class Collecting:
 
         Args:
             steps: vector steps.
-            cut: mark the last one as truncated.
+            cut: the round ends there.
             seed: reseed the agent first, unless None.
             progress: how far the run has come, unless None; see ``Scheduled``.
             tensors: the agent's ``state()``.

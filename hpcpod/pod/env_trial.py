@@ -189,9 +189,9 @@ class _Watched:
         """As it is."""
         return self._env.state()
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: State) -> Tensor | None:
         """As it is."""
-        self._env.restore(state)
+        return self._env.restore(state)
 
     def close(self) -> None:
         """As it is."""

@@ -22,7 +22,7 @@ from torch import Tensor
 from hpcpod import plugins
 from hpcpod.agents.base import Agent, Buffer, Described, Metrics
 from hpcpod.agents.fusion import Rule, fusion_rules
-from hpcpod.agents.segments import rows_of
+from hpcpod.agents.segments import cut_off, rows_of
 from hpcpod.agents.state import prefixed, under
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import Scalar
@@ -46,7 +46,7 @@ class Turns(Worker):
             agent: what acts and learns.
             buffer: takes the rollout.
             learner: of this agent.
-            left: environment steps until the round ends, where its last step is cut.
+            left: environment steps until the round ends; see ``cut`` of ``Worker.collect``.
 
         Returns:
             Environment steps that were learned from, and the update's metrics.
@@ -80,8 +80,16 @@ class Pipeline:
     def reset(self, seeds: Tensor) -> None:
         """Begin every environment anew, and the actor's random numbers: int64 ``seeds`` [N]."""
         self._ahead = {}
-        self._seed = stable_hash("actor", *seeds.tolist())
+        self.go_on(seeds)
         self._line.ask("reset", tensors={"seeds": seeds})
+
+    def go_on(self, seeds: Tensor) -> None:
+        """Begin a round in the episodes in progress.
+
+        Args:
+            seeds: of a ``reset``, int64 [N]: the actor's random numbers follow from them.
+        """
+        self._seed = stable_hash("actor", *seeds.tolist())
 
     def iterate(
         self, agent: Agent, buffer: Buffer, learner: Learner, left: int
@@ -115,10 +123,15 @@ class Pipeline:
         found, state = self._line.ask("state")
         return {**prefixed("worker", state), **prefixed("ahead", self._ahead)} if found else None
 
-    def restore(self, state: State) -> None:
-        """The inverse of ``state``."""
-        self._line.ask("restore", tensors=under("worker", state))
+    def restore(self, state: State) -> bool:
+        """The inverse of ``state``; see ``Worker.restore``."""
+        same, _ = self._line.ask("restore", tensors=under("worker", state))
         self._ahead = under("ahead", state)
+        if self._ahead and not same:  # what was collected last is there, and not in the buffer
+            rows = cut_off(under("rows", self._ahead))
+            self._ahead |= prefixed("rows", rows)
+            return True
+        return bool(same)
 
     @property
     def _line(self) -> Collector:
@@ -198,18 +211,21 @@ class Workers:
 
     def __init__(self, config: RunConfig) -> None:
         self._worker = config.pod.worker
+        self._turns: Turns | None = None
         self._collector = Collector(config) if config.pod.pipeline else None
 
     def make(
         self, env: VecEnv | EnvSpec, agent: str, hyperparameters: Mapping[str, Scalar]
     ) -> Turns | Pipeline:
-        """One for a round of an agent by its plugin name; its environments are to be reset.
+        """One for a round of an agent by its plugin name, in the same environments each time.
 
+        They are where the round before has left them: ``reset``, ``restore`` or ``go_on`` begins.
         ``Turns`` step ``env``. A ``Pipeline`` steps its own, and asks only what they are like.
         """
         if self._collector is None:
-            worker: Turns = plugins.make(Turns, "workers", self._worker, env)
-            return worker
+            if self._turns is None:
+                self._turns = plugins.make(Turns, "workers", self._worker, env)
+            return self._turns
         self._collector.start()
         spec = env if isinstance(env, EnvSpec) else env.spec
         return Pipeline(self._collector, spec, agent, hyperparameters)

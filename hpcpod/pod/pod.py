@@ -20,7 +20,7 @@ from hpcpod import plugins
 from hpcpod.agents.base import Agent, Buffer
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
-from hpcpod.envs.vec_env import EnvSpec, State, VecEnv, random_seeds
+from hpcpod.envs.vec_env import EnvSpec, State, VecEnv
 from hpcpod.errors import Corrupt, StorageError
 from hpcpod.pod.checkpoint import Checkpoints, read_arrays
 from hpcpod.pod.device import device_of
@@ -36,7 +36,7 @@ from hpcpod.pod.ranks.guard import Guard
 from hpcpod.pod.ranks.team import agree, together
 from hpcpod.pod.replica import Replica
 from hpcpod.pod.round import Round, Watch
-from hpcpod.records import Birth, Checkpoint, Order, Report, Rescore, decode, encode, stable_hash
+from hpcpod.records import Birth, Checkpoint, Order, Report, Rescore, decode, encode
 from hpcpod.storage.patience import patiently
 from hpcpod.storage.run_folder import RunFolder
 
@@ -241,8 +241,8 @@ class Pod:
         each would wait as long as it likes, so for them it is the slot that tries again.
         """
         if self._group.size > 1:
-            return running.save({})
-        return patiently(lambda: running.save({}), watch.should_stop)
+            return running.end()
+        return patiently(running.end, watch.should_stop)
 
     def _bare(self, order: Order, slot: str) -> Report:
         return Report(order.id, order.pod, order.round, order.attempt, slot)
@@ -280,7 +280,7 @@ class Pod:
         running = together(self._group, lambda: self._started(birth, kept, watch))
         if birth.inherited:
             running.inherited = self._inherited(running.replica.agent, watch, birth)
-        together(self._group, lambda: self._reset(running, birth, *self._rank_of_seed))
+        together(self._group, lambda: running.begin(kept=kept is not None))
         return running
 
     def _latest_resume(self, birth: Birth) -> Checkpoint | None:
@@ -292,19 +292,6 @@ class Pod:
         )
         told = self._group.gather("" if found is None else json.dumps(encode(found)))[0]
         return decode(Checkpoint, json.loads(told)) if told else None
-
-    @property
-    def _rank_of_seed(self) -> tuple[int, ...]:
-        """What seeds depend on beside all else; rank 0 has those of a pod of one rank."""
-        return (self._group.rank,) if self._group.rank else ()
-
-    def _reset(self, running: Round, birth: Birth, *which: int | str) -> None:
-        """Begin the environments and the random numbers anew."""
-        running.replica.agent.reseed(stable_hash(birth.seed, "round", birth.round, *which))
-        num_envs = self.spec.num_envs
-        running.replica.worker.reset(
-            random_seeds(birth.seed, "train", birth.round, *which, count=num_envs)
-        )
 
     def _inherited(self, agent: Agent, watch: Watch, birth: Birth) -> tuple[float, ...]:
         """The panel of a copied parent; every rank runs it, and so none waits."""
@@ -321,19 +308,9 @@ class Pod:
         return returns
 
     def _started(self, birth: Birth, kept: Buffer | None, watch: Watch) -> Round:
-        """The round at its start."""
+        """The round at its start, but for its environments and rows."""
         running = self._empty(birth, watch, kept)
-        parts: dict[str, State] = {}
-        if birth.checkpoint is not None:
-            cap = self._config.pod.inherit_transitions
-            most = None if cap is None or not birth.inherited else cap // self.spec.num_envs
-            parts = running.checkpoints.load(
-                birth.checkpoint, running.replica.agent, running.replica.buffer,
-                most_rows=most, kept=kept is not None,
-            )  # fmt: skip
-            running.env_steps = birth.checkpoint.env_steps
-            running.saved = birth.checkpoint
-        self._join(running, parts.get("fusion"))
+        self._join(running, running.start())
         return running
 
     def _join(self, running: Round, fused: State | None) -> None:
@@ -372,17 +349,7 @@ class Pod:
 
     def _resumed(self, birth: Birth, checkpoint: Checkpoint, watch: Watch) -> Round:
         running = self._empty(birth, watch)
-        replica = running.replica
-        parts = running.checkpoints.load(checkpoint, running.replica.agent, replica.buffer)
-        running.saved = checkpoint
-        running.env_steps = checkpoint.env_steps
-        running.go_on(parts)
-        if "worker" in parts and checkpoint.part(self._group.rank) is not None:
-            replica.worker.restore(parts["worker"])
-        else:  # lost with its rank
-            anew = "anew", self._group.rank
-            self._reset(running, birth, *anew)
-        self._join(running, parts.get("fusion"))
+        self._join(running, running.resume(checkpoint))
         log.info("%s goes on at %d env steps", birth.id, running.env_steps)
         return running
 

@@ -40,6 +40,8 @@ class Look:
     """The time limit of an episode in steps; None without one."""
     deterministic: bool
     """Two episodes of different seeds began alike, and went on alike under the same actions."""
+    saves_state: bool
+    """A round goes on in the episodes of the one before: what they need can be saved."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def probe(
         try:
             env = factory(config.env.num_envs)
             _step(env)
-            deterministic = _alike(env)
+            deterministic, saves_state = _alike(env), env.state() is not None
         except Exception as error:
             said = f"{_blamed(error)}: {_complaint(config.env.id, error, free)}"
             raise ConfigError("the configuration", [*problems, said]) from error
@@ -103,7 +105,7 @@ def probe(
         env.close()
     if problems:
         raise ConfigError("the configuration", problems)
-    return Look(footprints, env.spec.max_episode_steps, deterministic)
+    return Look(footprints, env.spec.max_episode_steps, deterministic, saves_state)
 
 
 def _alike(env: VecEnv) -> bool:

@@ -1,4 +1,9 @@
-"""One round of one pod on one rank: iterate, checkpoint, survive."""
+"""One round of one pod on one rank: begin, iterate, checkpoint, survive.
+
+A pod's next round goes on in the environments of the round before, whose checkpoint holds their
+state. They begin anew, on seeds of the round's own, in a founder's and a copied child's first
+round, and where they can't be saved. Rows that are there already then end with a cut.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from hpcpod.config.schema import RunConfig
-from hpcpod.envs.vec_env import State
+from hpcpod.envs.vec_env import State, random_seeds
 from hpcpod.errors import StorageError
 from hpcpod.pod.checkpoint import Checkpoints
 from hpcpod.pod.evaluator import Stopped, never
@@ -18,7 +24,7 @@ from hpcpod.pod.ranks.communicator import RankLost
 from hpcpod.pod.ranks.team import agree, together
 from hpcpod.pod.replica import Replica
 from hpcpod.pod.span import Span
-from hpcpod.records import Birth, Checkpoint
+from hpcpod.records import Birth, Checkpoint, stable_hash
 from hpcpod.storage.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
@@ -74,7 +80,81 @@ class Round:
         self.inherited: tuple[float, ...] = ()
         """Returns of the parent's panel; of a copied child alone."""
         self.train_seconds = 0.0
+        self._episodes: State | None = None
         self._follow()
+
+    def start(self) -> State | None:
+        """Take over the agent that the round starts from; ``begin`` does the rest.
+
+        Returns:
+            What its fusion goes on from.
+
+        Raises:
+            Corrupt: it can't be read.
+        """
+        birth = self.birth
+        if birth.checkpoint is None:
+            return None
+        parts = self.checkpoints.load(birth.checkpoint, self.replica.agent)
+        self.env_steps = birth.checkpoint.env_steps
+        self.saved = birth.checkpoint
+        self._episodes = None if birth.inherited else parts.get("worker")
+        return parts.get("fusion")
+
+    def begin(self, *, kept: bool) -> None:
+        """Begin the round's random numbers, its environments and its rows, after ``start``.
+
+        Args:
+            kept: rows and environments are where the pod's round before has left them here.
+
+        Raises:
+            Corrupt: rows can't be read.
+        """
+        rank = self._group.rank  # rank 0 has the seeds of a pod of one rank
+        seeds = self._reseed("round", "train", *([rank] if rank else []))
+        worker, whole = self.replica.worker, False
+        if self._episodes is None:
+            worker.reset(seeds)
+        else:
+            whole = kept or worker.restore(self._episodes)
+            worker.go_on(seeds)
+        cap = self._config.pod.inherit_transitions
+        most = None if cap is None or not self.birth.inherited else cap // len(seeds)
+        self.checkpoints.fill(self.replica.buffer, most_rows=most, cut=not whole, kept=kept)
+
+    def resume(self, checkpoint: Checkpoint) -> State | None:
+        """Go on from a checkpoint inside the round.
+
+        Returns:
+            What its fusion goes on from.
+
+        Raises:
+            Corrupt: it can't be read, or its environments are of another engine.
+        """
+        replica, rank = self.replica, self._group.rank
+        parts = self.checkpoints.load(checkpoint, replica.agent, inside=True)
+        self.saved = checkpoint
+        self.env_steps = checkpoint.env_steps
+        self._take_up(parts)
+        if "worker" in parts and not self._is_parents(checkpoint):
+            whole = replica.worker.restore(parts["worker"])
+        else:  # lost with its rank
+            replica.worker.reset(self._reseed("round", "train", "anew", rank))
+            whole = False
+        self.checkpoints.fill(replica.buffer, cut=not whole)
+        return parts.get("fusion")
+
+    def _is_parents(self, checkpoint: Checkpoint) -> bool:
+        """Whether what this rank has there is still what a copied child has started from."""
+        birth, own = self.birth, checkpoint.part(self._group.rank)
+        parent = birth.checkpoint if birth.inherited else None
+        return parent is not None and own in parent.parts
+
+    def _reseed(self, agent: str, envs: str, *which: int | str) -> Tensor:
+        """Begin the agent's random numbers anew; the seeds of the environments."""
+        seed, number = self.birth.seed, self.birth.round
+        self.replica.agent.reseed(stable_hash(seed, agent, number, *which))
+        return random_seeds(seed, envs, number, *which, count=self._config.env.num_envs)
 
     def _follow(self) -> None:
         """Have schedules follow the birth's part of the run's budget."""
@@ -82,7 +162,7 @@ class Round:
         if birth.begins is not None and birth.ends is not None:
             self.replica.follow(Span(birth.begins, birth.ends, steps))
 
-    def go_on(self, parts: Mapping[str, State]) -> None:
+    def _take_up(self, parts: Mapping[str, State]) -> None:
         """Take over where a round stands, of what its checkpoint holds beside agent and buffer."""
         stood = parts["round"]
         self.trained = int(stood["trained"])
@@ -136,7 +216,16 @@ class Round:
         """Steps of experience at which the round's training is done."""
         return self.birth.round * self._config.round.env_steps
 
-    def save(self, extra: Mapping[str, State]) -> Checkpoint:
+    def end(self) -> Checkpoint:
+        """Checkpoint the pod at the round's end, with its environments if they can be saved."""
+        episodes = self._environments()
+        return self._save({} if episodes is None else {"worker": episodes})
+
+    def _environments(self) -> State | None:
+        """What going on in the environments needs; None if they can't be saved."""
+        return together(self._group, self.replica.worker.state)
+
+    def _save(self, extra: Mapping[str, State]) -> Checkpoint:
         """Checkpoint the pod, on all ranks at once."""
         replica = self.replica
         if fused := replica.state():
@@ -157,12 +246,13 @@ class Round:
         may_save = together(self._group, lambda: first and self._watch.may_save())
         if not agree(self._group, save=may_save).save:
             return True
-        worker = self.replica.worker.state()
-        if worker is None:
+        episodes = self._environments()
+        # Some ranks' may be saved, and others' not: episodes may be too long to be played again.
+        if agree(self._group, stop=episodes is None).stop or episodes is None:
             return False
         birth = self.birth
         try:
-            checkpoint = self.save({"worker": worker, **self._progress()})
+            checkpoint = self._save({"worker": episodes, **self._progress()})
             if self._group.rank == 0:
                 self._folder.save_resume(birth.pod, birth.round, birth.attempt, checkpoint)
         except StorageError as error:

@@ -29,6 +29,15 @@ class Worker:
         """Begin every environment anew: int64 ``seeds`` of shape [N]."""
         self._obs = self._env.reset(seeds)
         self._episode_return.zero_()
+        self._recent.fill_(float("nan"))
+        self._episodes = 0
+
+    def go_on(self, seeds: Tensor) -> None:
+        """Begin a round in the episodes in progress.
+
+        Args:
+            seeds: of a ``reset``, int64 [N]. Nothing here is drawn from them.
+        """
 
     def collect(self, agent: Agent, buffer: Buffer, steps: int, *, cut: bool) -> int:
         """Step ``steps`` times; return the environment steps that counted.
@@ -37,15 +46,15 @@ class Worker:
             agent: acts, exploring.
             buffer: takes every step.
             steps: vector steps.
-            cut: mark the last step as truncated: the round ends here, and its environments
-                are reset before the next one.
+            cut: the round ends here. Where the environments' state can't be saved, they are
+                reset before the next one, and the last step is marked as truncated.
         """
         taken: list[Step] = []
         for index in range(steps):
             action = agent.act(self._obs, explore=True)
             step = self._env.step(action)
             taken.append(step)
-            if cut and index == steps - 1:
+            if cut and index == steps - 1 and self._env.state() is None:
                 step = step._replace(truncated=~step.terminated)
             buffer.add(self._obs, action, step)
             self._obs = step.obs
@@ -91,12 +100,23 @@ class Worker:
             "episodes": torch.tensor(self._episodes),
         }
 
-    def restore(self, state: State) -> None:
-        """The inverse of ``state``."""
-        self._env.restore(
+    def restore(self, state: State) -> bool:
+        """The inverse of ``state``.
+
+        Returns:
+            Whether all environments are where they were. If not, what was collected last has
+            another successor than what is acted on next: no episode goes on behind it.
+        """
+        found = self._env.restore(
             {name[4:]: tensor for name, tensor in state.items() if name.startswith("env.")}
         )
         self._obs = state["obs"].to(self._env.spec.device, copy=True)
         self._episode_return = state["episode_return"].clone()
         self._recent = state["recent"].clone()
         self._episodes = int(state["episodes"])
+        if found is None or torch.equal(found, self._obs):
+            return True
+        elsewhere = (found != self._obs).reshape(len(found), -1).any(1)
+        self._episode_return[elsewhere.cpu()] = float("nan")  # nobody knows it any more
+        self._obs = found
+        return False

@@ -189,25 +189,25 @@ class AgentContract:
     ) -> None:
         """Bit by bit, buffer and environments too, by checkpoints on the disk.
 
-        Between two rounds the last step is marked as truncated and the environments begin anew;
-        inside a round they go on, if their state can be saved.
+        Where the environments' state can't be saved, the last step of a round is marked as
+        truncated, and they begin anew.
         """
         run = self._run(folder=tmp_path)
         if inside and run.worker.state() is None:
             pytest.skip("this environment can't save its state")
         run.train(WARM_UP - 1).train(1, cut=not inside)
-        saved = run.save(inside)
+        saved, goes_on = run.save(), run.worker.state() is not None
         other = self._run(seed=99, folder=tmp_path)
         other.load(saved)
         for each in (run, other):
-            if not inside:
+            if not goes_on:
                 each.begin("the next round")
             each.train(5)
         wrong = _differing(run.agent.state(), other.agent.state())
         _none(wrong, "different after five more iterations from the run that was not stopped")
         assert torch.equal(run.obs, other.obs), "the environments are somewhere else"
         assert run.metrics == other.metrics, "the last update tells something else"
-        assert run.save(inside) == other.save(inside), "the buffers are not the same"
+        assert run.save() == other.save(), "the buffers are not the same"
 
     def test_equal_arguments_give_equal_runs_and_another_seed_another(self) -> None:
         """Nothing but its arguments decides what becomes of an agent."""
@@ -335,17 +335,17 @@ class _Run:
             self.metrics = Learner(self.agent).learn(self.buffer)
         return self
 
-    def save(self, with_envs: bool) -> Checkpoint:
+    def save(self) -> Checkpoint:
         """Write everything to the disk."""
-        worker = self.worker.state() if with_envs else None
+        worker = self.worker.state()
         extra = {} if worker is None else {"worker": worker}
         return self._checkpoints.save(self.agent, self.buffer, self._env_steps, extra)
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint."""
-        parts = self._checkpoints.load(checkpoint, self.agent, self.buffer)
-        if "worker" in parts:
-            self.worker.restore(parts["worker"])
+        parts = self._checkpoints.load(checkpoint, self.agent)
+        whole = "worker" in parts and self.worker.restore(parts["worker"])
+        self._checkpoints.fill(self.buffer, cut="worker" in parts and not whole)
         self._env_steps = checkpoint.env_steps
 
 

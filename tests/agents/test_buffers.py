@@ -11,6 +11,7 @@ from torch import Tensor
 from hpcpod.agents.base import Buffer
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.rollout import RolloutBuffer
+from hpcpod.agents.segments import cut_off, newest, segment_of
 from hpcpod.envs.vec_env import Box, State, Step
 from tests.agents.training import row, spec
 
@@ -288,3 +289,32 @@ def test_priorities_come_back_with_their_rows(kept: int) -> None:
     assert len(nothing.marks()["priority"]) == 0
     nothing.add(*row(20))
     assert sample_all(nothing)["obs"][:, 0].unique().tolist() == [20.0, 120.0]  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("rows", [1, 4, 6, 9, 10, 14, 15, 16])
+def test_what_is_cut_off_is_what_was_truncated_at_its_last_step(rows: int) -> None:
+    made = [row(t, **FLAGS.get(t, {})) for t in range(rows)]
+    obs, action, step = made[-1]
+    ended = [*made[:-1], (obs, action, step._replace(truncated=~step.terminated))]
+    assert_same(cut_off(segment_of(made)), segment_of(ended))
+    assert_same(cut_off(segment_of(ended)), segment_of(ended))
+
+
+@pytest.mark.parametrize("kept", [1, 2, 7, 12, 16, 20])
+def test_the_newest_rows_of_a_segment_are_a_segment(kept: int) -> None:
+    made = [row(t, **FLAGS.get(t, {})) for t in range(16)]
+    assert_same(newest(segment_of(made), kept), segment_of(made[-kept:]))
+
+
+def test_no_transition_joins_what_was_cut_off_to_what_came_after() -> None:
+    before = ring(6)
+    after = ReplayBuffer(spec(), 16)
+    after.restore(6, [(0, cut_off(before.segment(0, 6)))])
+    fill(after, 50, 52)
+    batch = after.sample(2000, torch.Generator().manual_seed(0), gamma=0.5, steps=3)
+    times = batch["obs"][:, 0] % 100
+    last = times == 5
+    alive = last & (batch["discount"] > 0)
+    assert bool(alive.any())
+    assert bool((batch["next_obs"][alive, 0] % 100 == 6).all())
+    assert bool((batch["discount"][alive] == 0.5).all())

@@ -44,7 +44,6 @@ class TestGymnasiumWithContinuousActions(TestGymnasium):
 
 class TestGymnasiumWithDiscreteObservations(TestGymnasium):
     how: ClassVar[dict[str, Any]] = {"env": "FrozenLake-v1"}
-    saveable = False
 
 
 class TestGymnasiumWithWrappers(TestGymnasium):
@@ -56,7 +55,6 @@ class TestGymnasiumWithWrappers(TestGymnasium):
             "gymnasium.wrappers:FlattenObservation",
         ],
     }
-    saveable = False
 
 
 class TestAClassOfOnesOwn(TestGymnasium):

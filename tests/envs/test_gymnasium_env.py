@@ -144,13 +144,6 @@ def test_a_restored_environment_goes_on_bit_by_bit(env_id: str) -> None:
     assert_equal(once, [other.step(action) for action in actions[37:]])
 
 
-def test_an_environment_that_hides_something_says_that_it_cannot_be_saved() -> None:
-    wrapped = PreprocessVecEnv("CartPole-v1", wrappers=["gymnasium.wrappers:FlattenObservation"])
-    for env in (wrapped, PreprocessVecEnv("FrozenLake-v1")):
-        env.reset(torch.tensor([0]))
-        assert env.state() is None
-
-
 @pytest.mark.parametrize("name", ["NormalizeObservation", "NormalizeReward"])
 def test_a_wrapper_with_running_statistics_is_refused(name: str) -> None:
     with pytest.raises(UserError, match="keeps statistics beyond an episode"):

@@ -78,6 +78,9 @@ def alive(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
+FLAT = ["gymnasium.wrappers:FlattenObservation"]
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     """After each test there is no process and no open file more than before it."""
@@ -96,6 +99,7 @@ def nothing_is_left() -> Iterator[None]:
         ("Hopper-v5", 3, 2, {}),
         ("CartPole-v1", 7, 2, {"backend": "torch"}),
         ("FrozenLake-v1", 4, 2, {}),
+        ("Pendulum-v1", 3, 2, {"kwargs": {"max_episode_steps": 37}, "wrappers": FLAT}),
         (COUNTING, 4, 2, {"wrappers": SHORT}),
         ("tests.agents.image_env:Bright", 3, 2, {"kwargs": {"discrete": True}}),
     ],
@@ -114,10 +118,12 @@ def test_it_keeps_the_contract_and_gives_what_one_process_gives(
     saved = env.state()
     assert (saved is None) == (alone.state() is None)
     if saved is not None:
+        before = once[-1].obs
         once = [env.step(action) for action in actions]
         assert assert_equal(once, [alone.step(action) for action in actions]) > 3
         env.reset()
-        env.restore(saved)
+        found = env.restore(saved)
+        assert found is None or torch.equal(found, before)
         assert_equal(once, [env.step(action) for action in actions])
     env.close()
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import gymnasium as gym
 import torch
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from hpcpod.envs.make import make_env
 from hpcpod.envs.vec_env import State
 from hpcpod.pod.__main__ import prepare
+from hpcpod.pod.checkpoint import read_segment
 from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.making import make_agent
 from hpcpod.pod.pod import Pod
@@ -17,6 +21,19 @@ from hpcpod.pod.round import Watch
 from hpcpod.records import Birth, Checkpoint, Report
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board
+
+KINDS: dict[str, dict[str, Any]] = {
+    "saveable": {},
+    "played again": {"wrappers": ["gymnasium.wrappers:FlattenObservation"]},
+    "unsaveable": {"id": "tests.pod.rounds:stateless", "backend": "vector"},
+}
+"""CartPole, of which can be saved: its physics, the actions of its episodes, nothing."""
+
+
+def stateless(num_envs: int) -> SyncVectorEnv:
+    """CartPoles whose state can't be saved."""
+    one = lambda: gym.make("CartPole-v1")  # noqa: E731
+    return SyncVectorEnv([one] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
 
 
 def births(folder: RunFolder) -> dict[str, Birth]:
@@ -86,11 +103,8 @@ def replay(folder: RunFolder, checkpoint: Checkpoint) -> State:
     buffer = make_agent(
         "dqn", env.spec, first_birth(folder).hyperparameters, 0, "cpu"
     ).make_buffer()
-    parts = [(s.start, folder.blobs.get(s.sha256)[0]) for s in checkpoint.segments]
-    buffer.restore(
-        checkpoint.rows,
-        [(start, {n: torch.from_numpy(a) for n, a in part.items()}) for start, part in parts],
-    )
+    parts = [(s.start, read_segment(folder.blobs, s)) for s in checkpoint.segments]
+    buffer.restore(checkpoint.rows, parts)
     return buffer.segment(buffer.oldest, buffer.rows)
 
 

@@ -37,7 +37,7 @@ from hpcpod.pod.round import Watch
 from hpcpod.records import Report
 from hpcpod.storage.run_folder import RunFolder
 from tests.agents.training import SMALL
-from tests.pod.rounds import execute, first_birth, onward, train
+from tests.pod.rounds import KINDS, execute, first_birth, onward, train
 from tests.small_runs import AGENTS, FAULTS, create, wait_for
 
 PIPELINE = {"pipeline": True}
@@ -93,15 +93,14 @@ def test_the_actor_keeps_a_random_generator_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
-@pytest.mark.parametrize(
-    "wrappers", [(), ("gymnasium.wrappers:FlattenObservation",)], ids=["saveable", "unsaveable"]
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_stopped_checkpointed_or_neither_a_round_ends_in_the_same_bits(
-    algorithm: str, wrappers: tuple[str, ...], tmp_path: Path
+    algorithm: str, kind: str, tmp_path: Path
 ) -> None:
-    calm = create(tmp_path / "calm", algorithm, wrappers=wrappers, pod=PIPELINE)
+    env = KINDS[kind]
+    calm = create(tmp_path / "calm", algorithm, env=env, pod=PIPELINE)
     often = {**PIPELINE, "checkpoint_seconds": 1e-3}
-    torn = create(tmp_path / "torn", algorithm, wrappers=wrappers, pod=often)
+    torn = create(tmp_path / "torn", algorithm, env=env, pod=often)
     birth = first_birth(calm)
     one = train(calm, birth)
     with pytest.raises(Stopped):
@@ -109,7 +108,7 @@ def test_stopped_checkpointed_or_neither_a_round_ends_in_the_same_bits(
         pod.execute(birth, "here", Watch(after(2)))
     pod.close()
     resume = torn.latest_resume(birth.pod, 1)
-    assert (None if resume is None else resume.env_steps) == (None if wrappers else 256)
+    assert (None if resume is None else resume.env_steps) == (None if kind == "unsaveable" else 256)
     pod = prepare(torn)
     other = execute(pod, birth)
     for _ in range(2):
@@ -139,17 +138,22 @@ def replay(folder: RunFolder, report: Report) -> dict[str, Any]:
     return {name: np.concatenate([part[name] for part in parts]) for name in columns}
 
 
-def test_the_round_s_last_row_is_truncated_and_no_other_and_none_is_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_round_s_last_row_is_truncated_where_nothing_can_be_saved_and_none_is_lost(
+    kind: str, tmp_path: Path
+) -> None:
     # In 20 steps a pole can't fall: whatever is cut here was cut by the round's end.
     agents = {"dqn": {**AGENTS["dqn"], "horizon": 4, "buffer_size": 10_000}}
-    folder = create(tmp_path, "dqn", agents=agents, round={"env_steps": 4 * 8}, pod=PIPELINE)
+    sections = {"round": {"env_steps": 4 * 8}, "pod": PIPELINE, "env": KINDS[kind]}
+    folder = create(tmp_path, "dqn", agents=agents, **sections)
     pod = prepare(folder)
     report = execute(pod, first_birth(folder))
     pod.close()
     assert report.checkpoint is not None and report.checkpoint.env_steps == 4 * 8
     (segment,) = report.checkpoint.segments
     rows, _ = folder.blobs.get(segment.sha256)
-    assert rows["truncated"].tolist() == [[False] * 4] * 7 + [[True] * 4]
+    cut = kind == "unsaveable"
+    assert rows["truncated"].tolist() == [[False] * 4] * 7 + [[cut] * 4]
     core, _ = folder.blobs.get(report.checkpoint.core)
     assert int(core["agent/env_steps"]) == 4 * 8  # counted by acting, in the other process
 

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,14 @@ from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.checkpoint import Checkpoints
 from hpcpod.pod.evaluator import PanelEvaluator, Stopped
 from hpcpod.pod.making import make_agent
+from hpcpod.pod.policy import agent_state
 from hpcpod.pod.round import Progress, Watch
 from hpcpod.pod.worker import Worker
 from hpcpod.records import Birth, encode
 from hpcpod.storage.blobs import Blobs
 from hpcpod.storage.run_folder import RunFolder
 from tests.pod.rounds import (
+    KINDS,
     assert_same_end,
     copy_of,
     damage,
@@ -34,42 +37,39 @@ from tests.pod.rounds import (
     first_birth,
     onward,
     replay,
+    stateless,
     train,
 )
 from tests.small_runs import AGENTS, FAULTS, create, wait_for
 
-SAVEABLE: tuple[Any, ...] = ()
-UNSAVEABLE = ("gymnasium.wrappers:FlattenObservation",)
 both_algorithms = pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
-both_kinds = pytest.mark.parametrize(
-    "wrappers", [SAVEABLE, UNSAVEABLE], ids=["saveable", "unsaveable"]
-)
+all_kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 @both_algorithms
-@both_kinds
+@all_kinds
 def test_a_round_that_was_stopped_ends_as_one_that_was_not(
-    algorithm: str, wrappers: tuple[Any, ...], tmp_path: Path
+    algorithm: str, kind: str, tmp_path: Path
 ) -> None:
-    calm = create(tmp_path / "calm", algorithm, wrappers=wrappers)
-    torn = create(tmp_path / "torn", algorithm, wrappers=wrappers)
+    calm = create(tmp_path / "calm", algorithm, env=KINDS[kind])
+    torn = create(tmp_path / "torn", algorithm, env=KINDS[kind])
     birth, torn_birth = first_birth(calm), first_birth(torn)
     assert birth == torn_birth
     for stops in ((1, 2), (3,)):  # rounds 1 and 2; in the first, twice
         one, other = train(calm, birth), train(torn, torn_birth, *stops)
         resumed = torn.latest_resume(birth.pod, birth.round)
-        assert (resumed is not None) == (wrappers is SAVEABLE)
+        assert (resumed is not None) == (kind != "unsaveable")
         assert_same_end(one, other, calm, torn)
         birth, torn_birth = onward(birth, one), onward(torn_birth, other)
 
 
 @both_algorithms
-@both_kinds
+@all_kinds
 def test_a_round_that_was_stopped_while_it_was_scored_is_not_trained_again(
-    algorithm: str, wrappers: tuple[Any, ...], tmp_path: Path
+    algorithm: str, kind: str, tmp_path: Path
 ) -> None:
-    calm = create(tmp_path / "calm", algorithm, wrappers=wrappers)
-    torn = create(tmp_path / "torn", algorithm, wrappers=wrappers)
+    calm = create(tmp_path / "calm", algorithm, env=KINDS[kind])
+    torn = create(tmp_path / "torn", algorithm, env=KINDS[kind])
     birth = first_birth(calm)
     iterations = 512 // (32 * 4)
     scored = train(torn, birth, iterations + 3)  # it is asked again at each step of the panel
@@ -172,9 +172,9 @@ def test_a_copy_refers_to_its_parents_replay_and_writes_only_what_is_new(tmp_pat
     parent = train(folder, birth)
     child = train(folder, copy_of(birth, parent))
     assert parent.checkpoint is not None and child.checkpoint is not None
-    assert child.checkpoint.segments[: len(parent.checkpoint.segments)] == (
-        parent.checkpoint.segments
-    )
+    *whole, last = child.checkpoint.segments[: len(parent.checkpoint.segments)]
+    # Its environments begin anew: no episode of its parent's goes on behind the last row.
+    assert (*whole, replace(last, cut=False)) == parent.checkpoint.segments and last.cut
     new = child.checkpoint.segments[len(parent.checkpoint.segments) :]
     assert sum(s.stop - s.start for s in new) == 512 // 4
     assert (child.checkpoint.segments[0].start, child.checkpoint.rows) == (0, 2 * 512 // 4)
@@ -226,7 +226,9 @@ def test_a_prioritised_round_that_was_stopped_ends_as_one_that_was_not(tmp_path:
         birth, torn_birth = onward(birth, one), onward(torn_birth, other)
 
 
-@pytest.mark.parametrize(("most", "rows"), [(0, 0), (511, 0), (512, 128), (1100, 256), (None, 256)])
+@pytest.mark.parametrize(
+    ("most", "rows"), [(0, 0), (3, 0), (511, 127), (512, 128), (600, 150), (1100, 256), (None, 256)]
+)
 def test_a_copy_inherits_no_more_transitions_than_the_configuration_allows(
     most: int | None, rows: int, tmp_path: Path
 ) -> None:
@@ -260,10 +262,13 @@ def test_rounds_end_at_multiples_of_their_steps_and_never_drift(
     assert ends == [512, 1024, 1536, 2048, 2560]
 
 
-def test_the_last_step_of_a_round_is_truncated_and_no_other(tmp_path: Path) -> None:
+def test_where_nothing_can_be_saved_a_round_s_last_step_is_truncated_and_no_other(
+    tmp_path: Path,
+) -> None:
     # In 20 steps a pole can't fall: whatever is cut here was cut by the round's end.
     agents = {"dqn": {**AGENTS["dqn"], "horizon": 4, "buffer_size": 10_000}}
-    folder = create(tmp_path, "dqn", agents=agents, round={"env_steps": 4 * 8})
+    env, steps = KINDS["unsaveable"], {"env_steps": 4 * 8}
+    folder = create(tmp_path, "dqn", agents=agents, round=steps, env=env)
     report = train(folder, first_birth(folder))
     assert report.checkpoint is not None
     rows = replay(folder, report.checkpoint)
@@ -274,7 +279,7 @@ def test_the_last_step_of_a_round_is_truncated_and_no_other(tmp_path: Path) -> N
 
 def test_an_episode_that_the_round_s_end_cuts_is_none_of_its_returns(tmp_path: Path) -> None:
     folder = create(tmp_path, round={"env_steps": 4 * 32})
-    env = make_env("CartPole-v1", 4)
+    env = make_env(stateless, 4, "vector")
     agent = make_agent("ppo", env.spec, first_birth(folder).hyperparameters, 0, "cpu")
     worker, buffer = Worker(env), agent.make_buffer()
     worker.reset(torch.arange(4))
@@ -323,7 +328,7 @@ def trained(algorithm: str, tmp_path: Path) -> tuple[Agent, PanelEvaluator, RunF
     env = make_env("CartPole-v1", 4)
     agent = make_agent(algorithm, env.spec, birth.hyperparameters, 0, "cpu")
     arrays, _ = folder.blobs.get(report.checkpoint.core)
-    agent.load({n.removeprefix("agent/"): torch.from_numpy(a) for n, a in arrays.items()})
+    agent.load(agent_state(arrays))
     return agent, PanelEvaluator(lambda n: make_env("CartPole-v1", n)), folder, birth
 
 

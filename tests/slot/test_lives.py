@@ -14,7 +14,7 @@ from hpcpod.storage.slots import Life
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import read_board
 from tests.slots import SlotProcess
-from tests.small_runs import FAULTS, SLOW, create
+from tests.small_runs import SLOW, create
 
 
 @pytest.fixture
@@ -116,8 +116,8 @@ def test_a_slot_that_is_stopped_before_every_checkpoint_gives_up_in_the_end(
     number: signal.Signals, tmp_path: Path
 ) -> None:
     # An environment without a state to save: whatever ends a life ends the whole round.
-    stateless = [*SLOW["env"]["wrappers"], {FAULTS: {"fault": "none"}}]
-    folder = create(tmp_path, **{**SLOW, "env": {**SLOW["env"], "wrappers": stateless}})
+    stateless = {"id": "tests.faulty_envs:stateless", "backend": "vector"}
+    folder = create(tmp_path, **{**SLOW, "env": stateless})
     folder.save_life("s", Life(in_vain=MOST_IN_VAIN - 2, began=1.7e9))
     for _ in range(2):
         folder.drop_slot("s")  # what a life that was killed has shown last

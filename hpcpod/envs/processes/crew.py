@@ -194,14 +194,15 @@ class Crew:
         saved = all(told["saved"] for told, _ in answers)
         return [state for _, state in answers] if saved else None
 
-    def load(self, states: Sequence[State]) -> None:
-        """Go on from what ``save`` gave."""
+    def load(self, states: Sequence[State]) -> bool:
+        """Go on from what ``save`` gave; whether that played episodes again, and wrote ``obs``."""
         with self._undisturbed():
             for member, state in zip(self._members, states, strict=True):
                 os.eventfd_write(member.go, Command.LOAD)
                 member.line.send({}, state)
             answers = self._receive()
         self._raise_failure([told for told, _ in answers])
+        return any(told["played"] for told, _ in answers)
 
     def close(self) -> None:
         """End all processes and what they have started; environments may close before."""

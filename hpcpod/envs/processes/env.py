@@ -117,11 +117,12 @@ class ProcessVecEnv:
             return None
         return joined(saved, self._rows)
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: State) -> Tensor | None:
         """Go on from a ``state()`` of an environment made with the same arguments, whether that was
-        stepped by as many processes or not."""
-        self._crew.load(parted(state, self._rows))
+        stepped by as many processes or not; see ``VecEnv.restore``."""
+        played = self._crew.load(parted(state, self._rows))
         self._begun = True
+        return tensor(self._arrays.obs.copy(), self.spec.device) if played else None
 
     def close(self) -> None:
         """Close the environments and end the processes, also if they hang."""

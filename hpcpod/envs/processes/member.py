@@ -128,8 +128,10 @@ class _Member:
     def _load(self) -> None:
         _, state = self._line.receive()
         try:
-            self._env.restore(state)
+            obs = self._env.restore(state)
         except _ANYTHING as error:
             self._line.send(_told(error))
         else:
-            self._line.send({})
+            if obs is not None:
+                self._obs[:] = obs.numpy()
+            self._line.send({"played": obs is not None})

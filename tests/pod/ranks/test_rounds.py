@@ -17,7 +17,7 @@ from hpcpod.pod.child import Child, ChildDied
 from hpcpod.pod.work import Work
 from hpcpod.records import Birth, Report, decode
 from hpcpod.storage.run_folder import RunFolder
-from tests.pod.rounds import first_birth, onward
+from tests.pod.rounds import copy_of, first_birth, onward
 from tests.small_runs import create, wait_for
 
 HERE = "tests.pod.ranks.fusions"
@@ -168,6 +168,57 @@ def test_survivors_of_a_kill_in_an_exchange_save_themselves_and_the_round_goes_o
     again = trained(folder, replace(birth, attempt=birth.attempt + 1))
     assert again.checkpoint is not None and again.checkpoint.rank == 0
     assert again.trained_steps >= 2048 and len(again.checkpoint.others) == 2
+    # Those that have saved nothing took the survivor's rows, and began episodes of their own.
+    for part in again.checkpoint.parts:
+        cuts = [s.stop for s in part.segments if s.cut]
+        assert cuts == [] if part.rank == survivor.rank else [survivor.rows]
+
+
+def test_a_rank_that_saved_nothing_of_a_copy_s_first_round_plays_no_episode_of_its_parent_s(
+    tmp_path: Path, watched: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VICTIM", "1")
+    dying = {"fusion": {"scheme": f"{HERE}:Dying"}}
+    folder = small(tmp_path, "dqn", pod=dying)
+    (watched / "died").touch()  # nobody does, for now
+    birth = first_birth(folder)
+    parent = trained(folder, birth)
+    (watched / "died").unlink()
+    copy = copy_of(birth, parent)
+    child = child_of(folder)
+    try:
+        with contextlib.suppress(ChildDied):
+            converse(child, copy)
+    finally:
+        child.close()
+    survivor = folder.latest_resume(copy.pod, 2)
+    assert survivor is not None and survivor.rank == 0
+    assert parent.checkpoint is not None and survivor.part(1) == parent.checkpoint.part(1)
+    again = trained(folder, replace(copy, attempt=copy.attempt + 1))
+    assert again.checkpoint is not None and len(again.checkpoint.others) == 1
+    for part in again.checkpoint.parts:
+        assert [s.stop for s in part.segments if s.cut] == [parent.checkpoint.rows]
+
+
+def test_ranks_that_go_on_with_the_next_round_end_as_others_that_restore_it(
+    tmp_path: Path,
+) -> None:
+    here, there = small(tmp_path / "here", "dqn"), small(tmp_path / "there", "dqn")
+    birth = other = first_birth(here)
+    child = child_of(here)
+    try:
+        for _ in range(2):
+            one = decode(Report, converse(child, birth)["report"])
+            two = trained(there, other)
+            birth, other = onward(birth, one), onward(other, two)
+    finally:
+        child.close()
+    assert one.checkpoint is not None and two.checkpoint is not None
+    assert [part.core for part in one.checkpoint.parts] == [
+        part.core for part in two.checkpoint.parts
+    ]
+    for part in one.checkpoint.parts:
+        assert part.segments and not any(s.cut for s in part.segments)
 
 
 def test_a_signal_that_arrives_in_an_exchange_stops_all_ranks_at_its_end(
