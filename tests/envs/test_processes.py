@@ -78,9 +78,6 @@ def alive(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
-FLAT = ["gymnasium.wrappers:FlattenObservation"]
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     """After each test there is no process and no open file more than before it."""
@@ -99,7 +96,7 @@ def nothing_is_left() -> Iterator[None]:
         ("Hopper-v5", 3, 2, {}),
         ("CartPole-v1", 7, 2, {"backend": "torch"}),
         ("FrozenLake-v1", 4, 2, {}),
-        ("Pendulum-v1", 3, 2, {"kwargs": {"max_episode_steps": 37}, "wrappers": FLAT}),
+        (COUNTING, 4, 2, {"wrappers": [*SHORT, "gymnasium.wrappers:FlattenObservation"]}),
         (COUNTING, 4, 2, {"wrappers": SHORT}),
         ("tests.agents.image_env:Bright", 3, 2, {"kwargs": {"discrete": True}}),
     ],
@@ -122,8 +119,7 @@ def test_it_keeps_the_contract_and_gives_what_one_process_gives(
         once = [env.step(action) for action in actions]
         assert assert_equal(once, [alone.step(action) for action in actions]) > 3
         env.reset()
-        found = env.restore(saved)
-        assert found is None or torch.equal(found, before)
+        assert (found := env.restore(saved)) is None or torch.equal(found, before)
         assert_equal(once, [env.step(action) for action in actions])
     env.close()
 
