@@ -27,7 +27,6 @@ from hpcpod.envs.vec_env import (
     Step,
     VecEnv,
     check_env,
-    random_seeds,
     tensor_form,
 )
 from hpcpod.errors import ConfigError, Diverged, EnvFailed, UserError
