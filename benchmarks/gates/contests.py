@@ -88,6 +88,6 @@ def _defaults() -> list[Contest]:
 
 
 CONTESTS: Mapping[str, Contest] = {
-    each.name: each for each in [*_defaults(), *(Contest(*row[:4], zoo=own) for *row, own in ZOO)]
+    each.name: each for each in [*_defaults(), *(Contest(*row) for row in ZOO)]
 }
 """Cheapest first, so that what is left out is what costs most."""
