@@ -14,37 +14,31 @@ twenty minutes of them. With ``--json`` an interrupted benchmark goes on where i
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
 
-from contenders.venvs import python_of
 from gates.rows import ROWS
-from gates.table import LIBRARIES, OURS, PEER, Run, render
+from gates.running import append, interpreters, lines, measure
+from gates.table import LIBRARIES, OURS, Run, render
 
 HERE = Path(__file__).parent
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 def main() -> None:
     options = parse(sys.argv[1:])
-    known = read(options.json) if options.json else []
+    known = [Run(**each) for each in lines(options.json)] if options.json else []
     wanted = list(orders(options))
     if not options.report:
         done = [run for run in known if not run.failure]
         missing = [order for order in wanted if not any(same(run, order) for run in done)]
         try:
-            for run in measure(missing, options):
+            pythons = interpreters(missing, options.sb3_python, options.venvs)
+            for run in measure(missing, pythons, options.jobs):
                 known.append(run)
                 if options.json:
-                    append(options.json, run)
+                    append(options.json, run.json())
         except KeyboardInterrupt:
             print("interrupted: this is what there is", file=sys.stderr)
     print(render(latest(known, wanted)))
@@ -122,70 +116,6 @@ def latest(runs: list[Run], wanted: list[Run]) -> list[Run]:
     """Of each run that is asked for the last that there is."""
     found = [[run for run in runs if same(run, order)][-1:] for order in wanted]
     return [run for each in found for run in each]
-
-
-def read(path: Path) -> list[Run]:
-    """The runs of a results file; a last line that was cut short is left out."""
-    runs = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-        with contextlib.suppress(json.JSONDecodeError):
-            runs.append(Run(**json.loads(line)))
-    return runs
-
-
-def append(path: Path, run: Run) -> None:
-    """Add a run to a results file, below a last line that was cut short."""
-    with path.open("a+b") as file:
-        if file.tell() > 0:
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
-                file.write(b"\n")
-        file.write(json.dumps(run.json()).encode() + b"\n")
-
-
-def measure(missing: list[Run], options: argparse.Namespace) -> Iterator[Run]:
-    """Train what is missing, ``jobs`` processes at once; what ends first comes first."""
-    pythons = {OURS: Path(sys.executable)}
-    if any(order.library == PEER for order in missing):
-        pythons[PEER] = options.sb3_python or python_of("sb3", options.venvs)
-    started: set[subprocess.Popen[str]] = set()
-    with ThreadPoolExecutor(options.jobs) as pool:
-        futures = [
-            pool.submit(run_once, pythons[order.library], order, started) for order in missing
-        ]
-        try:
-            for count, future in enumerate(as_completed(futures), 1):
-                run = future.result()
-                said = run.failure or f"{run.score:.1f} in {run.curve[-1]['seconds']:.0f} s"
-                who = f"{run.row} {run.library} seed {run.order['seed']}"
-                print(f"{count}/{len(missing)} {who}: {said}", file=sys.stderr, flush=True)
-                yield run
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in started:
-                process.terminate()
-
-
-def run_once(python: Path, order: Run, started: set[subprocess.Popen[str]]) -> Run:
-    """One process from start to end."""
-    paths = [str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
-    one = dict.fromkeys(THREADS, "1")
-    env = os.environ | one | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    # A folder of its own: simulators write their logs where they are started.
-    with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.Popen(
-            [str(python), "-m", f"gates.{order.library}_run"], cwd=folder, env=env, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        started.add(process)
-        out, err = process.communicate(json.dumps(dict(order.order)))
-        started.discard(process)
-    if process.returncode != 0:
-        last = [line for line in err.splitlines() if line.strip()][-1:]
-        failure = f"exit {process.returncode}: {' '.join(last)}"
-        return Run(order.row, order.library, order.order, failure=failure)
-    curve: list[dict[str, Any]] = json.loads(out.splitlines()[-1])
-    return Run(order.row, order.library, order.order, curve)
 
 
 if __name__ == "__main__":

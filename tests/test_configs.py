@@ -15,10 +15,15 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 FILES = sorted(str(path.relative_to(CONFIGS)) for path in CONFIGS.rglob("*.yaml"))
 
 
-def needs_mujoco(name: str) -> None:
-    extra = ("mujoco", "imageio") if "-v5" in (CONFIGS / name).read_text() else ()
-    if not all(importlib.util.find_spec(package) for package in extra):
-        pytest.skip("needs the extra mujoco")
+EXTRAS = {"-v5": ("mujoco", "imageio"), "LunarLander": ("Box2D", "pygame")}
+"""Packages that a task needs beside hpcpod's own, by a word of its name."""
+
+
+def needs_its_simulator(name: str) -> None:
+    text = (CONFIGS / name).read_text()
+    needed = [package for word, extra in EXTRAS.items() if word in text for package in extra]
+    if not all(importlib.util.find_spec(package) for package in needed):
+        pytest.skip(f"needs {', '.join(needed)}")
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -26,7 +31,7 @@ def test_a_configuration_is_valid(
     name: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # `home` is an empty working directory: simulators write their logs there
-    needs_mujoco(name)
+    needs_its_simulator(name)
     code = main(["validate", str(CONFIGS / name)])
     said = capsys.readouterr()
     assert code == 0, said.err
@@ -37,7 +42,7 @@ def test_a_configuration_is_valid(
 def test_a_walker_s_run_trains_on_mujoco_and_is_scored_by_gymnasium(
     name: str, home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    needs_mujoco(f"{name}.yaml")
+    needs_its_simulator(f"{name}.yaml")
     short = [
         "round.env_steps=4096", "round.episodes=2", "stop.rounds=1", "stop.confirm_episodes=2",
         "stop.finalists=1", "population.pods.max=2",

@@ -1,7 +1,8 @@
 """One run of stable-baselines3: ``python -m gates.sb3_run``, as ``gates.hpcpod_run``.
 
-It runs in an environment of its own, without hpcpod. The hyperparameters are hpcpod's, by the
-names that they have there; what has no counterpart is said where it is left out.
+It runs in an environment of its own, without hpcpod. ``order["hyperparameters"]`` are hpcpod's, by
+the names that they have there; what has no counterpart is said where it is left out.
+``order["own"]`` stands in their place where the library's own are meant, by its own names.
 """
 
 from __future__ import annotations
@@ -18,11 +19,46 @@ import stable_baselines3 as sb3
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.noise import NormalActionNoise
+from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 
 def train(order: dict[str, Any]) -> list[dict[str, float]]:
     """Train and score as ``Row.order`` says; returns what ``hpcpod_run.train`` does."""
+    model = own(order) if "own" in order else translated(order)
+    scores = Scores(order)
+    model.learn(order["env_steps"], callback=scores)
+    scores.score_if_due()
+    return scores.curve
+
+
+def own(order: dict[str, Any]) -> Any:
+    """A model as the library or its zoo makes it: nothing but ``order["own"]`` is told.
+
+    There ``n_envs`` and ``normalize`` are what the zoo's files mean by them, a string
+    ``lin_3e-4`` is a rate that falls to 0 by the end of the run, and ``noise_std`` is that of
+    normal noise on actions.
+    """
+    env, given = order["env"], dict(order["own"])
+    count, normalize = given.pop("n_envs", 1), given.pop("normalize", False)
+    vec_env: Any = DummyVecEnv([lambda: gym.make(env["id"], **env["kwargs"])] * count)
+    if normalize:
+        vec_env = VecNormalize(vec_env, gamma=given.get("gamma", 0.99))
+    for name, value in given.items():
+        if isinstance(value, str) and value.startswith("lin_"):
+            given[name] = LinearSchedule(float(value.removeprefix("lin_")), 0.0, 1.0)
+    if "noise_std" in given:
+        mean = np.zeros(vec_env.action_space.shape)
+        given["action_noise"] = NormalActionNoise(mean, mean + given.pop("noise_std"))
+    if "activation_fn" in given.get("policy_kwargs", {}):
+        activation = getattr(torch.nn, given["policy_kwargs"]["activation_fn"])
+        given["policy_kwargs"] = given["policy_kwargs"] | {"activation_fn": activation}
+    make = getattr(sb3, order["algorithm"].upper())
+    return make("MlpPolicy", vec_env, seed=order["seed"], device="cpu", **given)
+
+
+def translated(order: dict[str, Any]) -> Any:
+    """A model with hpcpod's environments and hyperparameters."""
     env, given = order["env"], order["hyperparameters"]
     make = [lambda: gym.make(env["id"], **env["kwargs"]) for _ in range(env["num_envs"])]
     vec_env: Any = DummyVecEnv(make)
@@ -32,11 +68,7 @@ def train(order: dict[str, Any]) -> list[dict[str, float]]:
             vec_env, norm_obs=given["normalize_obs"], norm_reward=normalize_returns,
             gamma=given["gamma"],
         )  # fmt: skip
-    model = MODELS[order["algorithm"]](vec_env, given, order)
-    scores = Scores(order)
-    model.learn(order["env_steps"], callback=scores)
-    scores.score_if_due()
-    return scores.curve
+    return MODELS[order["algorithm"]](vec_env, given, order)
 
 
 class Scores(BaseCallback):  # type: ignore[misc]

@@ -6,7 +6,7 @@ arXiv:2205.09123).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from hpcpod.agents.ppo import PPO
@@ -17,19 +17,18 @@ from hpcpod.agents.ppo_config import PPOConfig
 class A2CConfig(PPOConfig):
     """Hyperparameters of A2C: PPO's; ``clip`` and ``target_kl`` have no effect while it
     takes one step for each rollout, as by default. In a pipeline ``clip`` has: the rollout is one
-    of older weights.
+    of older weights. Advantages are normalised, unlike the paper's: then one step size fits
+    rewards of any scale.
     """
 
-    gae_lambda: float = field(default=1.0, metadata={"near_one": True})
-    """λ of generalised advantage estimation, in [0, 1]: 0 trusts the critic, 1 the returns."""
+    learning_rate: float = 1e-3
+    """Step size of Adam."""
     epochs: int = 1
     """Passes over each rollout."""
     minibatch_size: int = 2**31
     """Steps in one gradient update: all."""
-    horizon: int = 16
+    horizon: int = 8
     """Steps that each environment contributes to a rollout."""
-    normalize_advantage: bool = False
-    """Scale the advantages of each minibatch to mean 0 and variance 1."""
 
 
 class A2C(PPO):

@@ -29,6 +29,8 @@ class RunningNorm:
 
     def update(self, x: Tensor) -> None:
         """Take float32 [B, size] into the statistics (Chan, Golub and LeVeque 1983)."""
+        if len(x) == 0:  # a rollout of resets alone: no mean of nothing
+            return
         count = self.count + len(x)
         share = (len(x) / count).to(torch.float32)
         var, mean = torch.var_mean(x, dim=0, correction=0)

@@ -61,6 +61,8 @@ def refusals(name: str) -> Iterator[None]:
     # gymnasium warns of old versions through `warnings`, which -W error turns into a crash.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        # Box2D's, and nobody can do a thing about it: SWIG has made its types.
+        warnings.filterwarnings("ignore", "builtin type [Ss]wig", DeprecationWarning)
         try:
             yield
         except gym.error.DependencyNotInstalled as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 
 from hpcpod import plugins
@@ -20,7 +21,17 @@ def env_factory(config: RunConfig, device: str) -> Callable[[int], VecEnv]:
 def make_agent(
     name: str, spec: EnvSpec, hyperparameters: Mapping[str, Scalar], seed: int, device: str
 ) -> Agent:
-    """Build an agent by its plugin name for such an environment."""
-    config = plugins.resolve("agents", name).Config(**hyperparameters)
+    """Build an agent by its plugin name for such an environment.
+
+    A run that was stored before a hyperparameter was there has none of it: then it gets what the
+    field's metadata has as ``absent``, which is what the agent did until then, not its default.
+    """
+    made_by = plugins.resolve("agents", name).Config
+    absent = {
+        field.name: field.metadata["absent"]
+        for field in dataclasses.fields(made_by)
+        if "absent" in field.metadata
+    }
+    config = made_by(**{**absent, **hyperparameters})
     agent: Agent = plugins.make(Agent, "agents", name, spec, config, seed % 2**63, device)
     return agent

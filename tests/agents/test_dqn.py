@@ -58,7 +58,7 @@ def test_the_learning_rate_falls_linearly_with_the_steps() -> None:
         rates.append(agent._optimizer.learning_rate)
     # 2 steps each: a quarter of nine tenths less each time, until a tenth is left
     assert rates == pytest.approx([7.75e-4, 5.5e-4, 3.25e-4, 1e-4, 1e-4])
-    assert DQN(spec(), DQNConfig(), seed=0).learning_rate == 1e-3
+    assert DQN(spec(), DQNConfig(anneal=False), seed=0).learning_rate == 5e-4
 
 
 @pytest.mark.parametrize("dueling", [False, True])
@@ -132,8 +132,6 @@ def test_as_many_updates_for_a_transition_whatever_the_number_of_environments(
     agent = DQN(spec(num_envs=num_envs), config, 0)
     replayed(agent, num_envs, 12)
     assert int(agent.state()["updates"]) == 0.25 * 12 * num_envs
-    # 64 updates for each 32 rows of 8 environments: the ratio that there was.
-    assert DQNConfig().updates_per_step == 64 / (32 * 8)
 
 
 @pytest.mark.parametrize("num_envs", [2, 4])

@@ -82,7 +82,7 @@ def test_no_rule_and_two_are_refused_with_what_to_declare(
 
 
 def test_a_whole_state_is_decided_at_once() -> None:
-    ppo = PPO(spec(Box((1,), -1.0, 1.0)), PPOConfig(hidden=4, layers=1), 0)
+    ppo = PPO(spec(Box((1,), -1.0, 1.0)), PPOConfig(hidden=4, layers=1, normalize_returns=False), 0)
     rules = fusion_rules(ppo, ppo.state())
     assert rules.keys() == ppo.state().keys()
     assert {name for name, rule in rules.items() if rule != "mean"} == {

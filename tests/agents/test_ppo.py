@@ -208,7 +208,7 @@ def filled(agent: PPO, rewards: list[float]) -> Buffer:
 
 def test_equal_returns_are_not_blown_up_by_their_scale() -> None:
     agent = PPO(spec(), PPOConfig(normalize_returns=True, horizon=32, hidden=16), seed=0)
-    for _ in range(5):
+    for _ in range(8):
         metrics = agent.update(filled(agent, [0.0, 0.0]))
     assert metrics["value_loss"] < 100
     assert max(float(p.detach().abs().max()) for p in agent._network.parameters()) < 100
@@ -248,7 +248,7 @@ def test_the_learning_rate_falls_linearly_with_the_steps_and_stays() -> None:
     other = PPO(spec(), config, seed=1)
     other.load(agent.state())
     assert other.learning_rate == pytest.approx(1e-4)
-    assert PPO(spec(), PPOConfig(), seed=0).learning_rate == 1e-3
+    assert PPO(spec(), PPOConfig(), seed=0).learning_rate == 3e-4
 
 
 @pytest.mark.parametrize("image", [False, True])
@@ -305,7 +305,11 @@ def test_all_terms_of_the_loss_together_are_autograds(action: Space, image: bool
 
 
 def test_a2c_takes_one_step_along_the_policy_gradient() -> None:
-    agent = A2C(spec(), A2CConfig(horizon=4, hidden=8, value_coef=0.0, normalize_obs=False), seed=0)
+    config = A2CConfig(
+        horizon=4, hidden=8, value_coef=0.0, normalize_obs=False, normalize_returns=False,
+        normalize_advantage=False,
+    )  # fmt: skip
+    agent = A2C(spec(), config, seed=0)
     buffer = filled(agent, [1.0, -2.0])
     rollout = buffer.segment(0, 4)
     obs = rollout["obs"].flatten(0, 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 import learning
 import numpy as np
 import pytest
-from gates import table
+from gates import running, table
 from gates.estimates import estimate, iqm
 from gates.rows import EPISODES, PANEL, ROWS
 from gates.table import OURS, PEER, Run
@@ -152,7 +152,7 @@ def test_an_interrupted_benchmark_goes_on_where_it_stopped(tmp_path: Path) -> No
     out.write_text(kept + "\n" + kept[:50])  # killed while it wrote
     second = benchmark(*words, "--jobs", "2", folder=tmp_path)
     assert "1/1 cartpole-ppo hpcpod seed 2" in second.stderr, second.stderr
-    runs = learning.read(out)
+    runs = [Run(**each) for each in running.lines(out)]
     assert [run.order["seed"] for run in runs] == [1, 2]
     assert all(len(run.curve) == 2 and math.isfinite(run.score) for run in runs)
     report = benchmark(*words, "--report", folder=tmp_path)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
+from importlib.util import find_spec
 
 import gymnasium as gym
 import numpy as np
@@ -338,3 +341,13 @@ def test_seeds_are_stable_and_well_spread() -> None:
 def test_every_episode_of_an_environment_has_a_seed_of_its_own() -> None:
     assert episode_seed(5, 0) == 5
     assert len({episode_seed(seed, k) for seed in (5, 6) for k in range(50)}) == 100
+
+
+@pytest.mark.skipif(find_spec("Box2D") is None, reason="pip install 'hpcpod[box2d]'")
+def test_box2d_s_types_are_no_user_s_concern() -> None:
+    # once in a process: when its module is imported first
+    words = "import hpcpod; hpcpod.make_env('LunarLander-v3', 2).close()"
+    done = subprocess.run(
+        [sys.executable, "-W", "default", "-c", words], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "Swig" in done.stderr) == (0, False), done.stderr
