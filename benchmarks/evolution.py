@@ -1,0 +1,163 @@
+"""What copies buy on real tasks: ``python benchmarks/evolution.py``.
+
+PPO on Pendulum-v1 and Acrobot-v1: eight pods, twelve rounds of 5,120 steps, five hyperparameters
+drawn from wide ranges, no controls. The delivered policy plays 128 episodes on seeds that no run
+has used. Three ways on the same seeds: the rules of this checkout, the same without copies
+(``NoCopies``: a random search of eight), and those of another checkout (``--against DIR``).
+
+With ``--json`` each run is appended as a line, and an interrupted benchmark goes on where it
+stopped. A run takes about a minute on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import yaml
+
+HERE = Path(__file__).parent
+EPISODES = 128
+TASKS = ("Pendulum-v1", "Acrobot-v1")
+WAYS = {"copies": "gentle_truncation", "no copies": "no_copies:NoCopies"}
+BEFORE = "before"
+SEARCHED = {
+    "learning_rate": {"log_uniform": [1e-5, 1e-2]},
+    "gamma": {"uniform": [0.8, 0.999]},
+    "gae_lambda": {"uniform": [0.8, 0.99]},
+    "epochs": {"int": [2, 20]},
+    "clip": {"uniform": [0.05, 0.4]},
+}
+FIXED = {
+    "horizon": 128, "minibatch_size": 64, "normalize_obs": True, "normalize_returns": False,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, and what its policy is worth."""
+
+    task: str
+    way: str
+    seed: int
+    score: float
+    copies: int
+    minutes: float
+
+
+def main() -> None:
+    options = parse(sys.argv[1:])
+    known = read(options.json)
+    for task, way, seed in orders(options):
+        if any((run.task, run.way, run.seed) == (task, way, seed) for run in known):
+            continue
+        known.append(play(task, way, seed, options.against))
+        print(known[-1], file=sys.stderr)
+        if options.json is not None:
+            with options.json.open("a") as file:
+                file.write(json.dumps(asdict(known[-1])) + "\n")
+    print(render(known))
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS))
+    parser.add_argument("--seeds", type=int, default=5, help="1 to this number (default: 5)")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="append each run, a line each")
+    parser.add_argument("--against", type=Path, metavar="DIR", help="a checkout of other rules")
+    return parser.parse_args(arguments)
+
+
+def read(path: Path | None) -> list[Run]:
+    if path is None or not path.exists():
+        return []
+    return [Run(**json.loads(line)) for line in path.read_text().splitlines()]
+
+
+def orders(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
+    ways = [*WAYS, *([BEFORE] if options.against is not None else [])]
+    for seed in range(1, options.seeds + 1):
+        for task in options.tasks:
+            for way in ways:
+                yield task, way, seed
+
+
+def config_of(task: str, way: str, seed: int) -> dict[str, object]:
+    return {
+        "name": "run",
+        "seed": seed,
+        "env": {"id": task, "num_envs": 8},
+        "population": {
+            "pods": {"min": 1, "max": 8},
+            "algorithms": {"ppo": 1},
+            "generator": WAYS.get(way, WAYS["copies"]),
+            "controls": 0,
+        },
+        "round": {"env_steps": 5120, "episodes": 32},
+        "agents": {"ppo": {**FIXED, **SEARCHED}},
+        "stop": {"rounds": 12},
+    }
+
+
+def play(task: str, way: str, seed: int, against: Path | None) -> Run:
+    """Launch a run in a process of its own, and score its policy in another."""
+    checkout = against if way == BEFORE and against is not None else HERE.parent
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.yaml"
+        path.write_text(yaml.safe_dump(config_of(task, way, seed)))
+        paths = os.pathsep.join([str(checkout.absolute()), str(HERE.absolute())])
+        env = {**os.environ, "PYTHONPATH": paths, "HPCPOD_RUNS": folder}
+        launch = [sys.executable, "-m", "hpcpod", "launch", str(path)]
+        subprocess.run(launch, env=env, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        asked = [sys.executable, "-m", "hpcpod", "status", "run", "--json"]
+        done = subprocess.run(asked, env=env, cwd=folder, check=True, capture_output=True)
+        status = json.loads(done.stdout)
+        scored = subprocess.run(
+            [sys.executable, "-c", _SCORE, str(Path(folder) / "run" / "best.h5"), task],
+            env=env, cwd=folder, check=True, capture_output=True, text=True,
+        )  # fmt: skip
+    return Run(task, way, seed, float(scored.stdout), status["copies"], status["minutes"])
+
+
+_SCORE = f"""
+import sys
+import gymnasium
+import hpcpod
+policy, total = hpcpod.load_policy(sys.argv[1]), 0.0
+env = gymnasium.make(sys.argv[2])
+for episode in range({EPISODES}):
+    obs, _ = env.reset(seed=1_000_000_007 + episode)
+    ended = False
+    while not ended:
+        obs, reward, terminated, truncated, _ = env.step(policy(obs))
+        total += float(reward)
+        ended = terminated or truncated
+print(total / {EPISODES})
+"""
+
+
+def render(runs: list[Run]) -> str:
+    """A table: a line for each task and way, with the mean over seeds and its standard error."""
+    lines = ["| task | way | each seed | mean | copies | minutes |", "|---|---|---|---|---|---|"]
+    for task, way in dict.fromkeys((run.task, run.way) for run in runs):
+        mine = sorted((r for r in runs if (r.task, r.way) == (task, way)), key=lambda r: r.seed)
+        scores = [run.score for run in mine]
+        error = statistics.stdev(scores) / len(scores) ** 0.5 if len(scores) > 1 else float("nan")
+        each = ", ".join(f"{score:.0f}" for score in scores)
+        copies = statistics.fmean(run.copies for run in mine)
+        minutes = statistics.fmean(run.minutes for run in mine)
+        mean = f"{statistics.fmean(scores):.0f} ± {error:.0f}"
+        lines.append(f"| {task} | {way} | {each} | {mean} | {copies:.1f} | {minutes:.1f} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
