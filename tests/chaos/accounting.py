@@ -186,17 +186,19 @@ def _check_not_passed_over(
 
 
 def _check_leader(step: Step, past: Past, books: Books) -> None:
-    """The best is never lost: the first row only gets better, unless its files are damaged."""
+    """The leader stays on the board, and leads until another one is better, unless its files are
+    damaged."""
     if not step.old.entries:
         return
-    before = step.old.entries[0]
+    before, after = step.old.entries[0], step.new.entries
     if past.blobs & set(before.checkpoint.blobs()):
         return
-    if not step.new.entries or step.new.entries[0].low < before.low:
-        after = step.new.entries[0].low if step.new.entries else None
+    estimates = [entry.mean if entry.estimate is None else entry.estimate for entry in after]
+    listed = before.pod in {entry.pod for entry in after}
+    if not listed or estimates[0] < max(estimates):
         books.violations.append(
-            f"generation {step.number} loses its best: {before.pod} with {before.low:.2f}"
-            f" gives way to {after}"
+            f"generation {step.number} loses its best: {before.pod} with {before.mean:.2f}"
+            f" gives way to {after[0] if after else None}"
         )
 
 

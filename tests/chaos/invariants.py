@@ -136,7 +136,7 @@ def _lost_best(world: World, board: Board) -> list[str]:
     if hashlib.sha256(data).hexdigest() != about["checkpoint"]:
         return ["best.h5 is not the checkpoint that best.json names"]
     finals = [s for s in board.confirmed if s.passed or (s.purpose == "final" and s.episodes)]
-    passed = [s for s in finals if s.passed] or sorted(finals, key=lambda s: -s.low)
+    passed = [s for s in finals if s.passed] or sorted(finals, key=lambda s: -s.mean)
     ranked: list[Checkpoint] = [s.checkpoint for s in passed[:1]]
     ranked += [entry.checkpoint for entry in board.entries]
     sound = [c.core for c in ranked if c.core not in world.observer.past.blobs]
