@@ -71,6 +71,11 @@ def test_a_panel_that_can_compare_nobody_is_remarked_on() -> None:
     assert said.startswith("round.episodes: a panel of 3 episodes has none left to compare")
 
 
+def ppo(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The section ``agents``; a rollout by default is longer than these runs' rounds."""
+    return {"ppo": {"horizon": 32, **given}}
+
+
 def lone(**sections: Any) -> str:
     """The only remark on a run of 2 rounds of 512 steps, if nothing else is said."""
     (said,) = remarks_on(**sections)
@@ -78,7 +83,7 @@ def lone(**sections: Any) -> str:
 
 
 def test_a_schedule_in_steps_that_outlasts_the_run_is_remarked_on() -> None:
-    assert lone(agents={"ppo": {"anneal_steps": 5000}}) == (
+    assert lone(agents=ppo({"anneal_steps": 5000})) == (
         "agents.ppo.anneal_steps: 5000 steps, where a pod trains 1024 in this run: the learning"
         " rate does not come to the end of its fall; write anneal_steps: 0 with anneal: true to"
         " follow the run's budget"
@@ -87,14 +92,14 @@ def test_a_schedule_in_steps_that_outlasts_the_run_is_remarked_on() -> None:
 
 def test_a_schedule_in_steps_that_ends_long_before_the_run_is_remarked_on() -> None:
     assert "after that the learning rate has come to its least, and stays there; write" in lone(
-        agents={"ppo": {"anneal_steps": 500}}
+        agents=ppo({"anneal_steps": 500})
     )
-    assert not remarks_on(agents={"ppo": {"anneal_steps": 1000}})
+    assert not remarks_on(agents=ppo({"anneal_steps": 1000}))
     # 4 pods, of which each trains a quarter of the run's steps
     crowd = {"pods": {"min": 1, "max": 4}}
     stop = {"rounds": None, "env_steps": 40_000}
     assert "where a pod trains 10000 in this run" in lone(
-        agents={"ppo": {"anneal_steps": 4000}}, population=crowd, stop=stop
+        agents=ppo({"anneal_steps": 4000}), population=crowd, stop=stop
     )
 
 
@@ -118,21 +123,21 @@ def test_schedules_of_dqn_are_remarked_on(given: Mapping[str, int], said: str) -
 
 def test_a_rate_that_follows_a_run_which_nothing_limits_is_remarked_on() -> None:
     endless = {"rounds": None, "target": 475.0}
-    said = lone(agents={"ppo": {"anneal": True}}, stop=endless)
+    said = lone(agents=ppo({"anneal": True}), stop=endless)
     assert said.startswith("agents.ppo.anneal: nothing but a target limits this run, so")
-    assert not remarks_on(agents={"ppo": {"anneal": True}}, stop={**endless, "minutes": 5})
-    assert not remarks_on(agents={"ppo": {"anneal": True}})
+    assert not remarks_on(agents=ppo({"anneal": True}), stop={**endless, "minutes": 5})
+    assert not remarks_on(agents=ppo({"anneal": True}))
 
 
 def test_ranges_that_no_mutation_moves_are_remarked_on() -> None:
     ranges = {"log_std_init": {"uniform": [-2.0, 0.0]}, "hidden": {"choice": [16, 32]}}
     several = {"pods": {"min": 1, "max": 4}}
-    said = lone(agents={"ppo": ranges}, population=several)
+    said = lone(agents=ppo(ranges), population=several)
     assert said.startswith("agents.ppo: the only ranges are of")
     assert "every copy will be a clone of its parent" in said
     rate = {"learning_rate": {"log_uniform": [1e-4, 1e-2]}}
-    assert not remarks_on(agents={"ppo": {**ranges, **rate}}, population=several)
-    assert not remarks_on(agents={"ppo": ranges})  # one pod is never copied
+    assert not remarks_on(agents=ppo({**ranges, **rate}), population=several)
+    assert not remarks_on(agents=ppo(ranges))  # one pod is never copied
 
 
 STATELESS = {"id": "tests.pod.rounds:stateless", "backend": "vector"}

@@ -81,7 +81,7 @@ def test_a_copy_is_where_the_run_is_and_not_where_its_parents_steps_are() -> Non
     copy.proceed(0.8)
     assert (parent.epsilon, parent.beta) == pytest.approx((0.8, 0.2))
     assert (copy.epsilon, copy.beta) == pytest.approx((0.2, 0.8))
-    assert copy.learning_rate == pytest.approx(1e-3 * 0.6)
+    assert copy.learning_rate == pytest.approx(5e-4 * 0.6)
     assert "progress" not in str(parent.state().keys())
 
 
