@@ -11,8 +11,8 @@ A row is passed when ours is not worse beyond doubt: the interval of the differe
 interquartile means (bootstrap, 95 %) reaches 0. "P(better)" is the share of pairs of seeds in
 which ours is the better one, ties counted half (Agarwal et al. 2021, arXiv:2108.13264).
 
-Ten seeds of everything take about two days of one core, four fifths of them Stable-Baselines3's
-updates from replay. Results are kept in ``benchmarks/data/defaults.jsonl``, a line a run, and only
+Ten seeds of everything take about a day of one core by an estimate from the first ones, most of it
+Stable-Baselines3's part. Results are kept in ``benchmarks/data/defaults.jsonl``, a line a run, and only
 what is missing is trained; ``--report`` trains nothing.
 """
 

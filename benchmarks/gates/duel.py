@@ -14,6 +14,10 @@ from gates.table import OURS, PEER, Run, words
 from gates.zoo import PUBLISHED
 
 
+FEWEST = 3
+"""Seeds of each library without which nothing is said of a difference."""
+
+
 @dataclass(frozen=True)
 class Result:
     """A run as it is kept."""
@@ -111,7 +115,7 @@ def _row(contest: Contest, scores: Mapping[str, list[float]]) -> str:
     ours, peers = scores[OURS], scores[PEER]
     said = [words(estimate(each)) if each else "" for each in (ours, peers)]
     beside = ["", "", "", ""]
-    if ours and peers:
+    if min(len(ours), len(peers)) >= FEWEST:
         apart = difference(ours, peers)
         beside = [
             f"{apart.middle:+.1f} [{apart.low:+.1f}, {apart.high:+.1f}]",
@@ -119,6 +123,8 @@ def _row(contest: Contest, scores: Mapping[str, list[float]]) -> str:
             f"{min(ours):.0f}, {min(peers):.0f}",
             apart.verdict,
         ]
+    elif ours and peers:
+        beside[3] = "too few seeds"
     seeds, name = f"{len(ours)}, {len(peers)}", contest.name
     if contest.preset:
         published, steps = PUBLISHED[contest.algorithm, contest.env]

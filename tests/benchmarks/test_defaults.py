@@ -49,12 +49,15 @@ def test_a_difference_between_two_groups_by_hand() -> None:
 
 
 def test_the_table_by_hand() -> None:
-    runs = [result(OURS, 1, 500), result(OURS, 2, 480), result(PEER, 1, 490)]
+    runs = [result(OURS, seed, 490 + 10 * (seed - 2)) for seed in (1, 2, 3)]
+    runs += [result(PEER, seed, 490) for seed in (1, 2, 3)]
     head, _, line = render(runs, [ROW]).splitlines()
     assert head.startswith("| row | steps | seeds | hpcpod | sb3 | difference | P(better) |")
-    # The interquartile mean of 500 and 480 is 490: half of the pairs are won.
-    assert line.startswith("| ppo CartPole-v1 | 100k | 2, 1 | 490.0 [480.0, 500.0] | 490.0 [490.0")
+    # Of three none is left out: the mean of 480, 490, 500 is 490; a third of the pairs is even.
+    assert line.startswith("| ppo CartPole-v1 | 100k | 3, 3 | 490.0 [480.0, 500.0] | 490.0 [490.0")
     assert line.endswith("| +0.0 [-10.0, +10.0] | 0.50 | 480, 490 | no difference shown |")
+    few = render([runs[0], runs[3]], [ROW]).splitlines()[2]
+    assert few.endswith("| 480.0 [480.0, 480.0] | 490.0 [490.0, 490.0] |  |  |  | too few seeds |")
 
 
 def test_a_tuned_row_says_what_the_zoo_has_published() -> None:
