@@ -12,8 +12,8 @@ interquartile means (bootstrap, 95 %) reaches 0. "P(better)" is the share of pai
 which ours is the better one, ties counted half (Agarwal et al. 2021, arXiv:2108.13264).
 
 Ten seeds of everything take about a day of one core by an estimate from the first ones, most of it
-Stable-Baselines3's part. Results are kept in ``benchmarks/data/defaults.jsonl``, a line a run, and only
-what is missing is trained; ``--report`` trains nothing.
+Stable-Baselines3's part. Results are kept in ``benchmarks/data/defaults.jsonl``, a line a run, and
+only what is missing is trained; ``--report`` trains nothing.
 """
 
 from __future__ import annotations

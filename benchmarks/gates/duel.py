@@ -13,7 +13,6 @@ from gates.estimates import RESAMPLES, SEED, estimate, iqm
 from gates.table import OURS, PEER, Run, words
 from gates.zoo import PUBLISHED
 
-
 FEWEST = 3
 """Seeds of each library without which nothing is said of a difference."""
 
