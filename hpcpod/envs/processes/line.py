@@ -78,7 +78,8 @@ class Line:
         for name, value in (tensors or {}).items():
             plain = value.detach().cpu().contiguous()
             forms.append([name, str(plain.dtype).removeprefix("torch."), list(plain.shape)])
-            parts.append(plain.reshape(-1).view(torch.uint8).numpy().tobytes())
+            if plain.numel():  # numpy's strides of no number at all are 0, which no view takes
+                parts.append(plain.reshape(-1).view(torch.uint8).numpy().tobytes())
         payload = b"".join(parts)
         said = json.dumps({"message": message, "tensors": forms}).encode()
         self._put(f"{len(said):<{_LENGTH}}{len(payload):<{_LENGTH}}".encode() + said + payload)
