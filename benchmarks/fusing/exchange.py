@@ -136,6 +136,7 @@ def _agent(model: str, group: Communicator) -> PPO:
         epochs=10,
         hidden=hidden,
         normalize_obs=False,
+        normalize_returns=False,
     )
     agent = PPO(spec, config, seed=0)
     agent.reseed(group.rank)

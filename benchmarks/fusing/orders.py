@@ -50,7 +50,7 @@ TASKS = {
         "ppo",
         {
             "learning_rate": 1e-3, "gamma": 0.9, "horizon": 256, "minibatch_size": 64,
-            "epochs": 10, "normalize_obs": False,
+            "epochs": 10, "normalize_obs": False, "normalize_returns": False,
         },
         env_steps=81_920,
     ),

@@ -97,6 +97,12 @@ class PPO:
         """Those that it steps: gradients may be exchanged there."""
         return [self._optimizer]
 
+    @property
+    def rescaled(self) -> tuple[str, ...]:
+        """Names of weights that normalised returns move beside the optimizer, by own rows."""
+        names = ("network/value.weight", "network/value.bias")
+        return names if self._returns is not None else ()
+
     def act(self, obs: Tensor, *, explore: bool) -> Tensor:
         """Choose actions; continuous ones are not clipped when exploring. See ``Agent.act``."""
         with torch.inference_mode():

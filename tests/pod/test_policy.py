@@ -21,6 +21,7 @@ from hpcpod.errors import Corrupt, UserError
 from hpcpod.pod.making import make_agent
 from hpcpod.pod.policy import (
     Policy,
+    agent_state,
     load_policy_file,
     policy_meta,
 )
@@ -54,7 +55,7 @@ def test_the_policy_of_a_checkpoint_acts_as_its_agent_did(algorithm: str, tmp_pa
     env = make_env("CartPole-v1", 4)
     agent = make_agent(algorithm, env.spec, birth.hyperparameters, 0, "cpu")
     arrays, _ = folder.blobs.get(report.checkpoint.core)
-    agent.load({n.removeprefix("agent/"): torch.from_numpy(a) for n, a in arrays.items()})
+    agent.load(agent_state(arrays))
     obs = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
     actions = policy(obs.numpy())
     np.testing.assert_array_equal(actions, agent.act(obs, explore=False).numpy())

@@ -212,8 +212,13 @@ class GradAllReduce(Mean):
             optimizer.exchange = self._exchanger(vector)
 
     def _exchanged(self, rules: Mapping[str, Rule]) -> Mapping[str, Rule]:
-        # The same gradients from the same weights: what would be averaged is equal already.
-        return {name: "local" if rule == "mean" else rule for name, rule in rules.items()}
+        # The same gradients from the same weights: what would be averaged is equal already, but for
+        # what an agent moves by its own rows beside (PopArt's layer: ``rescaled``).
+        moved = frozenset(getattr(self._agent, "rescaled", ()))
+        return {
+            name: "local" if rule == "mean" and name not in moved else rule
+            for name, rule in rules.items()
+        }
 
     def _exchanger(self, vector: Tensor) -> Callable[[Tensor], None]:
         gradient, stepping = vector[:-1], vector[-1:]
