@@ -69,7 +69,8 @@ TASKS = {  # the settings of configs/
     "ppo CartPole": Task("ppo", {"id": "CartPole-v1", "num_envs": 8}, pairs=5),
     "ppo Pendulum": Task(
         "ppo", PENDULUM,
-        {"learning_rate": 1e-3, "gamma": 0.9, "horizon": 1024, "normalize_obs": False},
+        {"learning_rate": 1e-3, "gamma": 0.9, "horizon": 1024, "normalize_obs": False,
+         "normalize_returns": False},
         pairs=4,
     ),
     "sac Pendulum": Task(

@@ -50,6 +50,7 @@ def hyperparameters(row: Row) -> dict[str, object]:
             "epochs": row.epochs,
             "minibatch_size": row.batch,
             "normalize_obs": False,
+            "normalize_returns": False,
         }
     given |= {"buffer_size": rows.BUFFER, "learning_starts": rows.LEARNING_STARTS}
     given["batch_size"] = row.batch

@@ -40,19 +40,10 @@ MOST_STEPS = 100
 
 @dataclass(frozen=True)
 class DQNConfig(RateConfig):
-    """Hyperparameters of DQN.
+    """Hyperparameters of DQN."""
 
-    The defaults are those of ``configs/classic/cartpole.yaml``, but for its gamma and its dueling:
-    a step size that falls, targets of three steps and a slow target network, without which about
-    half of the seeds reached 500 there and fell back. benchmarks/RESULTS.md has what they reach.
-    """
-
-    learning_rate: float = 5e-4
+    learning_rate: float = 1e-3
     """Step size of Adam."""
-    anneal: bool = field(default=True, metadata={"absent": False})
-    """See ``RateConfig``; here it does, unless told otherwise."""
-    anneal_to: float = 0.1
-    """Share of the learning rate that is left at the end, in [0, 1], at least 0.01."""
     gamma: float = field(default=0.99, metadata={"near_one": True})
     """Discount factor, in [0, 1]."""
     buffer_size: int = 100_000
@@ -63,17 +54,17 @@ class DQNConfig(RateConfig):
     """Transitions to collect before the first gradient update; each of a pod's ranks its own."""
     horizon: int = 32
     """Steps of each environment between two rounds of gradient updates."""
-    updates_per_step: float = 0.5
+    updates_per_step: float = 0.25
     """Gradient updates for each transition collected, over all environments."""
     updates_per_iteration: int = 0
     """Gradient updates in each round of them, whatever was collected; 0: ``updates_per_step``."""
-    target_interval: int = 256
+    target_interval: int = 64
     """Gradient updates between two updates of the target network."""
     tau: float = 1.0
     """How far the target network moves towards the online one, in (0, 1]; 1 copies it."""
     epsilon_start: float = field(default=1.0, metadata={"initial": True})
     """Share of random actions at the first step."""
-    epsilon_end: float = 0.1
+    epsilon_end: float = 0.04
     """Share of random actions that is left in the end."""
     epsilon_fraction: float = 0.1
     """Part of the run's budget (see ``anneal``) in which the share falls, linearly, in [0, 1]."""
@@ -83,7 +74,7 @@ class DQNConfig(RateConfig):
     """Choose the next action by the online network and value it by the target network."""
     dueling: bool = field(default=False, metadata={"structural": True})
     """Split the network into the state's value and the actions' advantages."""
-    n_steps: int = 3
+    n_steps: int = 1
     """Steps of reward in a target before the target network values the rest."""
     priority_exponent: float = field(default=0.0, metadata={"structural": True})
     """Draw transitions in proportion to their errors to this power, in [0, 1]; 0: all alike.

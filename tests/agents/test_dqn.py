@@ -251,7 +251,7 @@ def test_the_weighted_loss_by_hand() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{"n_steps": 3}, {"priority_exponent": 0.6}])
 def test_several_steps_and_prioritised_replay_learn_cartpole(options: dict[str, Any]) -> None:
-    training = hpcpod.train("dqn", env_steps=60_000, seed=2, **options)
+    training = hpcpod.train("dqn", env_steps=60_000, seed=2, epsilon_steps=10_000, **options)
     assert max(point.mean_return for point in training.curve) >= 475
 
 
@@ -264,7 +264,7 @@ def test_double_and_dueling_together_learn_cartpole() -> None:
 @pytest.mark.slow
 def test_dqn_balances_cartpole() -> None:
     env = PreprocessVecEnv("CartPole-v1", 8)
-    agent = DQN(env.spec, DQNConfig(), seed=0)
+    agent = DQN(env.spec, DQNConfig(epsilon_steps=10_000), seed=0)
     buffer, obs, best = agent.make_buffer(), env.reset(torch.arange(8)), 0.0
     for iteration in range(300):
         obs, _ = iterate(agent, env, buffer, obs)
