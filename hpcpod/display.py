@@ -118,6 +118,11 @@ def _limit_words(status: Status) -> str:
 def _target_words(status: Status) -> str:
     if status.target is None:
         return ""
+    if status.showable is not None:
+        return (
+            f"not at the target of {status.target:g}: returns that are hardly above it can't show"
+            f" that their mean is; {number(status.showable)} could be shown"
+        )
     if status.best is None or status.distance is None:
         return f"at the target of {status.target:g}, nobody can tell when"
     if status.distance == 0:

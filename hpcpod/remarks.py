@@ -6,11 +6,11 @@ Each is one sentence. ``launch`` and ``validate`` show them; nothing is refused 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.shape import ranks_of
-from hpcpod.config.space import AlgorithmSpace, extremes
+from hpcpod.config.space import AlgorithmSpace, Scalar, extremes
 from hpcpod.tournament.census import quotas
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def remarks(
     for name, space in algorithms.items():
         if config.population.pods.max > 1:
             yield from _clones(name, space)
+        yield from _no_learning(name, space, config)
         yield from _schedules(name, space, config)
 
 
@@ -88,8 +89,7 @@ def _schedules(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterator[
             " stop.env_steps or stop.minutes, which it then follows"
         )
     for field, (early, ended, cut, beside) in _SCHEDULES.items():
-        values = [v for v in extremes(space.values.get(field, 0)) if isinstance(v, (int, float))]
-        steps = [v for v in values if v > 0]
+        steps = [v for v in extremes(space.values.get(field, 0)) if _number(v) and v > 0]
         if total is None or not steps:
             continue
         if max(steps) < early * total:
@@ -104,6 +104,32 @@ def _schedules(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterator[
         )
 
 
+SLOWEST, FASTEST = 1e-7, 0.1
+"""Learning rates of Adam below and from which no agent learned CartPole-v1 (RESULTS.md)."""
+
+
+def _no_learning(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterator[str]:
+    """Ranges with no value by which a pod would learn, so that there is nothing to select."""
+    rates = [v for v in extremes(space.values.get("learning_rate", 1e-3)) if _number(v)]
+    few, many = max(rates) < SLOWEST, min(rates) >= FASTEST
+    if few or many:
+        every = "is" if len(rates) == 1 else "are all"
+        what = f"below {SLOWEST:g}: weights hardly move" if few else "so large that weights diverge"
+        told = ", ".join(f"{rate:g}" for rate in rates)
+        yield (
+            f"agents.{name}.learning_rate: {told} {every} {what}, and no pod learns, whichever"
+            f" survives; most tasks are learned between 1e-5 and 3e-3"
+        )
+    total = _steps_of_a_pod(config)
+    starts = [v for v in extremes(space.values.get("learning_starts", 0)) if _number(v)]
+    if total is not None and min(starts) >= total / ranks_of(config):
+        yield (
+            f"agents.{name}.learning_starts: the first update would come after {min(starts)}"
+            f" steps, but a pod trains {total // ranks_of(config)} in this run, so nothing is ever"
+            " learned; set it to a tenth of that or less, or train longer"
+        )
+
+
 def _steps_of_a_pod(config: RunConfig) -> int | None:
     """Steps that a pod trains from the first round to the last, its ancestors' included; None where
     no number of steps limits the run."""
@@ -113,6 +139,10 @@ def _steps_of_a_pod(config: RunConfig) -> int | None:
     if stop.env_steps is not None:
         limits.append(stop.env_steps // config.population.pods.max)
     return min(limits, default=None)
+
+
+def _number(value: Scalar) -> TypeGuard[int | float]:
+    return isinstance(value, (int, float))
 
 
 def _clones(name: str, space: AlgorithmSpace) -> Iterator[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from hpcpod.display import leaderboard_table, visible
+from hpcpod.display import LONG_UNCOMPARED, leaderboard_table, progress_lines, visible
 from hpcpod.results import open_run
 
 
@@ -28,3 +28,20 @@ def test_a_row_of_the_leaderboard_is_one_line_of_80_columns(finished_run: Path) 
 
 def test_what_others_have_written_does_not_steer_the_terminal_and_can_be_shown() -> None:
     assert visible("a\x1b[2J\x9b\ud800\tb\n").encode() == "a\ufffd[2J\ufffd\ufffd\tb\n".encode()
+
+
+def test_a_target_that_cannot_be_shown_is_said_with_one_that_can(finished_run: Path) -> None:
+    status = replace(open_run(finished_run).status(), state="running", target=500.0, showable=497.2)
+    said = "\n".join(progress_lines(status))
+    assert "not at the target of 500: returns that are hardly above it can't show" in said
+    assert "497.2 could be shown" in said
+
+
+def test_pods_that_were_not_compared_for_long_are_said(finished_run: Path) -> None:
+    status = replace(open_run(finished_run).status(), state="running", pods=4)
+    silent, said = (
+        "\n".join(progress_lines(replace(status, uncompared=LONG_UNCOMPARED * 4 + more)))
+        for more in (0, 1)
+    )
+    assert "compared" not in silent
+    assert f"no pod was compared with others in the last {LONG_UNCOMPARED * 4 + 1} rounds" in said

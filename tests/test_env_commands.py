@@ -77,9 +77,15 @@ class Heavy(Sound):
 
 
 class Sleeping(Sound):
+    seconds = 0.004
+
     def step(self, action):
-        time.sleep(0.004)
+        time.sleep(self.seconds)
         return super().step(action)
+
+
+class Slower(Sleeping):
+    seconds = 0.03
 
 
 class Hanging(Sound):
@@ -267,7 +273,7 @@ def test_processes_step_it_where_they_are_asked_for(
 
 
 def test_what_auto_came_to_is_told(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("envs", "check", "own_envs:Sleeping", "--set", "resources.cpus_per_pod=2", *QUICK)
+    words = ("envs", "check", "own_envs:Slower", "--set", "resources.cpus_per_pod=2", *QUICK)
     assert main(words) == 0
     said = capsys.readouterr().out
     assert "  backend      gymnasium\n" in said

@@ -129,6 +129,31 @@ def test_a_rate_that_follows_a_run_which_nothing_limits_is_remarked_on() -> None
     assert not remarks_on(agents=ppo({"anneal": True}))
 
 
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [
+        ({"log_uniform": [1e-10, 1e-8]}, "1e-10, 1e-08 are all below 1e-07: weights hardly move"),
+        ({"choice": [0.1, 1.0]}, "0.1, 1 are all so large that weights diverge"),
+        (0.3, "0.3 is so large that weights diverge"),
+    ],
+)
+def test_a_range_in_which_nothing_learns_is_remarked_on(rate: Any, said: str) -> None:
+    remark = lone(agents=ppo({"learning_rate": rate}))
+    assert remark.startswith(f"agents.ppo.learning_rate: {said}, and no pod learns")
+    assert remark.endswith("most tasks are learned between 1e-5 and 3e-3")
+    part = {"learning_rate": {"log_uniform": [1e-10, 1e-4]}}
+    assert not remarks_on(agents=ppo(part))
+
+
+def test_updates_that_begin_after_the_run_are_remarked_on() -> None:
+    (said,) = remarks_on("dqn", agents={"dqn": {"learning_starts": 1024}})
+    assert said.startswith("agents.dqn.learning_starts: the first update would come after 1024")
+    assert "but a pod trains 1024 in this run, so nothing is ever learned" in said
+    some = {"learning_starts": {"int": [1000, 9000]}}
+    assert not remarks_on("dqn", agents={"dqn": some})
+    assert not remarks_on("dqn", agents={"dqn": {"learning_starts": 1023}})
+
+
 def test_ranges_that_no_mutation_moves_are_remarked_on() -> None:
     ranges = {"log_std_init": {"uniform": [-2.0, 0.0]}, "hidden": {"choice": [16, 32]}}
     several = {"pods": {"min": 1, "max": 4}}

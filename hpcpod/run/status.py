@@ -16,6 +16,7 @@ from hpcpod.run.seen import RunState, Seen
 from hpcpod.run.target import Target
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.attempts import highest_target
 from hpcpod.tournament.endings import allowed
 from hpcpod.tournament.leaderboard import leader
 
@@ -94,6 +95,8 @@ class Status:
     """Environment steps trained, over all pods."""
     attempts: int
     """Attempts made at the target."""
+    showable: float | None
+    """The highest target that could be shown, if what reaches the run's can't show it."""
     minutes: float
     """Wall time since the first slot began to work, to the end or to now."""
     quarantined: int
@@ -145,6 +148,7 @@ def status_of(folder: RunFolder, seen: Seen, target: Target) -> Status:
         uncompared=board.rounds - board.compared,
         env_steps=board.env_steps,
         attempts=board.attempts,
+        showable=highest_target(board, config.stop) if board.phase == "running" else None,
         minutes=(end - began) / 60,
         quarantined=len(folder.quarantined()),
     )

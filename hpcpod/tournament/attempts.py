@@ -26,6 +26,9 @@ from hpcpod.tournament.scores import mean, spent
 
 Returns = tuple[float, ...]
 
+_HALVINGS = 30
+"""In the search for a target."""
+
 
 def attempt_target(board: Board, config: RunConfig) -> Board:
     """Open an attempt if a checkpoint promises to pass one and none is open.
@@ -66,6 +69,30 @@ def needed_by(board: Board, evaluation: Evaluation, level: float, target: float)
     """Fresh episodes that an attempt would take if all were like the panel's."""
     worst = worst_case(_seen(board, evaluation), target, evaluation.returns)
     return episodes_needed(evaluation.returns, level, target, worst)
+
+
+def highest_target(board: Board, stop: StopConfig) -> float | None:
+    """The highest target that could be shown by what reaches the given one but can't show it.
+
+    Returns are never far above a target at their ceiling: no number of them shows that their mean
+    is not below it.
+
+    Returns:
+        None while an attempt is open or possible, or where nothing reaches the target.
+    """
+    if stop.target is None or board.rescores:
+        return None
+    level, found = spent(stop.alpha, board.attempts + 1), []
+    for _, evaluation in _candidates(board, stop.target):
+        if needed_by(board, evaluation, level, stop.target) <= MOST_EPISODES:
+            return None
+        low, high = min(evaluation.returns) - 1.0, stop.target
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            enough = needed_by(board, evaluation, level, middle) <= MOST_EPISODES
+            low, high = (middle, high) if enough else (low, middle)
+        found.append(low)
+    return max(found, default=None)
 
 
 def shown(

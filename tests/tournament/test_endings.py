@@ -6,6 +6,7 @@ import pytest
 
 from hpcpod.config.schema import StopConfig
 from hpcpod.records import Board, Rescore
+from hpcpod.tournament.attempts import highest_target
 from hpcpod.tournament.endings import WIND_UP
 from hpcpod.tournament.leaderboard import begin, first_board, fold, leader, orders
 from hpcpod.tournament.rules import Rules
@@ -88,6 +89,19 @@ def test_no_attempt_is_spent_on_who_would_rather_fail() -> None:
     assert board.entries[0].mean > 3.97
     board = play(rules(4, stop=StopConfig(target=3.6)), 1)
     assert (len(rescores(board)), board.attempts) == (1, 1)
+
+
+def test_a_target_at_the_ceiling_of_returns_is_told_from_one_that_can_be_shown() -> None:
+    stop = StopConfig(target=4.0)
+    board = play(rules(4, stop=stop), 1)
+    highest = highest_target(board, stop)
+    assert (rescores(board), board.attempts) == ([], 0)
+    assert highest is not None and 3.9 < highest < 4.0
+    assert rescores(play(rules(4, stop=StopConfig(target=highest)), 1))
+    assert not rescores(play(rules(4, stop=StopConfig(target=highest + 0.001)), 1))
+    for target in (3.0, 99.0, None):  # tried, reached by nobody, not asked for
+        stop = StopConfig(target=target, rounds=9)
+        assert highest_target(play(rules(4, stop=stop), 1), stop) is None
 
 
 def test_a_checkpoint_is_tried_only_once_and_one_at_a_time() -> None:
