@@ -13,9 +13,8 @@ from hpcpod.agents.dqn import DQN, DQNConfig, q_target
 from hpcpod.agents.networks import Dueling
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.rollout import RolloutBuffer
-from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.vec_env import Step
-from tests.agents.training import evaluate, iterate, row, spec
+from tests.agents.training import row, spec
 
 
 def test_the_target_by_hand() -> None:
@@ -249,27 +248,8 @@ def test_the_weighted_loss_by_hand() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{"n_steps": 3}, {"priority_exponent": 0.6}])
-def test_several_steps_and_prioritised_replay_learn_cartpole(options: dict[str, Any]) -> None:
-    training = hpcpod.train("dqn", env_steps=60_000, seed=2, epsilon_steps=10_000, **options)
-    assert max(point.mean_return for point in training.curve) >= 475
-
-
-@pytest.mark.slow
-def test_double_and_dueling_together_learn_cartpole() -> None:
-    training = hpcpod.train("dqn", env_steps=60_000, seed=2, dueling=True, learning_rate=2.5e-3)
-    assert max(point.mean_return for point in training.curve) >= 475
-
-
-@pytest.mark.slow
-def test_dqn_balances_cartpole() -> None:
-    env = PreprocessVecEnv("CartPole-v1", 8)
-    agent = DQN(env.spec, DQNConfig(epsilon_steps=10_000), seed=0)
-    buffer, obs, best = agent.make_buffer(), env.reset(torch.arange(8)), 0.0
-    for iteration in range(300):
-        obs, _ = iterate(agent, env, buffer, obs)
-        if iteration % 5 == 4:
-            best = evaluate(agent, "CartPole-v1")
-        if best >= 475:
-            break
-    assert best >= 475
+@pytest.mark.parametrize("options", [{}, {"priority_exponent": 0.6}, {"dueling": True}])
+def test_dqn_learns_cartpole_without_a_word_and_keeps_it(options: dict[str, Any]) -> None:
+    training = hpcpod.train("dqn", env_steps=80_000, seed=2, **options)
+    last = [point.mean_return for point in training.curve][-5:]
+    assert sum(last) / 5 >= 475
