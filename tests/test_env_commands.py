@@ -78,7 +78,6 @@ class Heavy(Sound):
 
 class Sleeping(Sound):
     seconds = 0.004
-
     def step(self, action):
         time.sleep(self.seconds)
         return super().step(action)
