@@ -248,7 +248,7 @@ def test_the_weighted_loss_by_hand() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"priority_exponent": 0.6}, {"dueling": True}])
+@pytest.mark.parametrize("options", [{}, {"priority_exponent": 0.6, "dueling": True}])
 def test_dqn_learns_cartpole_without_a_word_and_keeps_it(options: dict[str, Any]) -> None:
     training = hpcpod.train("dqn", env_steps=80_000, seed=2, **options)
     last = [point.mean_return for point in training.curve][-5:]
