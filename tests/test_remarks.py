@@ -132,7 +132,7 @@ def test_a_rate_that_follows_a_run_which_nothing_limits_is_remarked_on() -> None
 @pytest.mark.parametrize(
     ("rate", "said"),
     [
-        ({"log_uniform": [1e-10, 1e-8]}, "1e-10, 1e-08 are all below 1e-07: weights hardly move"),
+        ({"log_uniform": [1e-10, 1e-8]}, "1e-10, 1e-08 are all so small that weights hardly move"),
         ({"choice": [0.1, 1.0]}, "0.1, 1 are all so large that weights diverge"),
         (0.3, "0.3 is so large that weights diverge"),
     ],
