@@ -47,7 +47,7 @@ def test_the_cartpole_tournament_launched_by_the_cli_reaches_its_target(shell: S
     )  # fmt: skip
     assert re.search(r"coordinator as job \d+ and the slots as job \d+", said)
     assert "hpcpod watch" in said
-    status = shell.finished("cartpole", 400)
+    status = shell.finished("cartpole", 550)
     assert status["state"] == "finished"
     assert status["stop_reason"] == "target"
     assert status["best"]["fresh"]
