@@ -121,7 +121,7 @@ def _target_words(status: Status) -> str:
     if status.showable is not None:
         return (
             f"not at the target of {status.target:g}: returns that are hardly above it can't show"
-            f" that their mean is; {number(status.showable)} could be shown"
+            f" that their mean is; {status.showable:.6g} could be shown"
         )
     if status.best is None or status.distance is None:
         return f"at the target of {status.target:g}, nobody can tell when"

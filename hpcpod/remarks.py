@@ -105,14 +105,14 @@ def _schedules(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterator[
 
 
 SLOWEST, FASTEST = 1e-8, 0.1
-"""Learning rates of Adam up to which and from which no agent learned anything of CartPole-v1 within
-100,000 steps."""
+"""Learning rates of Adam. CartPole-v1 was learned neither with the one (by PPO and DQN) nor with
+the other (by these and A2C); PPO began to learn it with 1e-7, and reached 500 with 0.03."""
 
 
 def _no_learning(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterator[str]:
     """Ranges with no value by which a pod would learn, so that there is nothing to select."""
     rates = [v for v in extremes(space.values.get("learning_rate", 1e-3)) if _number(v)]
-    few, many = max(rates) <= SLOWEST, min(rates) >= FASTEST
+    few, many = max(rates, default=1.0) <= SLOWEST, min(rates, default=0.0) >= FASTEST
     if few or many:
         every = "is" if len(rates) == 1 else "are all"
         what = "so small that weights hardly move" if few else "so large that weights diverge"
@@ -123,7 +123,7 @@ def _no_learning(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterato
         )
     total = _steps_of_a_pod(config)
     starts = [v for v in extremes(space.values.get("learning_starts", 0)) if _number(v)]
-    if total is not None and min(starts) >= total / ranks_of(config):
+    if total is not None and starts and min(starts) >= total / ranks_of(config):
         yield (
             f"agents.{name}.learning_starts: the first update would come after {min(starts)}"
             f" steps, but a pod trains {total // ranks_of(config)} in this run, so nothing is ever"

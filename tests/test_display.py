@@ -35,6 +35,8 @@ def test_a_target_that_cannot_be_shown_is_said_with_one_that_can(finished_run: P
     said = "\n".join(progress_lines(status))
     assert "not at the target of 500: returns that are hardly above it can't show" in said
     assert "497.2 could be shown" in said
+    near = replace(status, target=1.0, showable=0.987)  # no rounding up to the target
+    assert "0.987 could be shown" in "\n".join(progress_lines(near))
 
 
 def test_pods_that_were_not_compared_for_long_are_said(finished_run: Path) -> None:

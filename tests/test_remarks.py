@@ -13,7 +13,9 @@ import pytest
 
 from hpcpod.cli import main
 from hpcpod.config.loading import from_mapping
+from hpcpod.config.space import AlgorithmSpace
 from hpcpod.preparing import check
+from hpcpod.remarks import remarks
 from tests.small_runs import mapping
 
 
@@ -143,6 +145,11 @@ def test_a_range_in_which_nothing_learns_is_remarked_on(rate: Any, said: str) ->
     assert remark.endswith("most tasks are learned between 1e-5 and 3e-3")
     part = {"learning_rate": {"log_uniform": [1e-10, 1e-4]}}
     assert not remarks_on(agents=ppo(part))
+
+
+def test_an_agent_whose_rate_is_a_word_has_no_remark_on_it() -> None:
+    space = AlgorithmSpace("mine", {"learning_rate": "linear", "learning_starts": "soon"}, {})
+    assert not list(remarks(from_mapping(mapping()), {"mine": space}, None))
 
 
 def test_updates_that_begin_after_the_run_are_remarked_on() -> None:

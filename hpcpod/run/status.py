@@ -96,7 +96,7 @@ class Status:
     attempts: int
     """Attempts made at the target."""
     showable: float | None
-    """The highest target that could be shown, if what reaches the run's can't show it."""
+    """The highest target that the best panel could show, if it can't show the run's."""
     minutes: float
     """Wall time since the first slot began to work, to the end or to now."""
     quarantined: int

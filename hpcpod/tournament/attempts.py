@@ -72,7 +72,7 @@ def needed_by(board: Board, evaluation: Evaluation, level: float, target: float)
 
 
 def highest_target(board: Board, stop: StopConfig) -> float | None:
-    """The highest target that could be shown by what reaches the given one but can't show it.
+    """The highest target that the best panel could show, where it can't show the one it reaches.
 
     Returns are never far above a target at their ceiling: no number of them shows that their mean
     is not below it.
@@ -82,17 +82,19 @@ def highest_target(board: Board, stop: StopConfig) -> float | None:
     """
     if stop.target is None or board.rescores:
         return None
-    level, found = spent(stop.alpha, board.attempts + 1), []
-    for _, evaluation in _candidates(board, stop.target):
-        if needed_by(board, evaluation, level, stop.target) <= MOST_EPISODES:
-            return None
-        low, high = min(evaluation.returns) - 1.0, stop.target
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            enough = needed_by(board, evaluation, level, middle) <= MOST_EPISODES
-            low, high = (middle, high) if enough else (low, middle)
-        found.append(low)
-    return max(found, default=None)
+    level = spent(stop.alpha, board.attempts + 1)
+    found = [evaluation for _, evaluation in _candidates(board, stop.target)]
+    if not found or any(
+        needed_by(board, each, level, stop.target) <= MOST_EPISODES for each in found
+    ):
+        return None
+    best = max(found, key=lambda each: mean(each.returns))
+    low, high = min(best.returns) - 1.0, stop.target
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        enough = needed_by(board, best, level, middle) <= MOST_EPISODES
+        low, high = (middle, high) if enough else (low, middle)
+    return low
 
 
 def shown(
