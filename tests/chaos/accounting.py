@@ -29,7 +29,8 @@ class Step:
     old: Board
     new: Board
     foreign: bool
-    """It was computed from generations that only its writer still saw: damage lay between."""
+    """It was, or may have been, computed from a generation that only its writer still saw: damage
+    lay between."""
 
 
 @dataclass
@@ -60,8 +61,10 @@ def steps(past: Past, violations: list[str]) -> Iterator[Step]:
     document: Document = {}
     seal = ""
     board: Board | None = None
+    damaged = 0  # generations by faults, since the last sound one
     for number, seen in enumerate(past.generations):
         foreign = False
+        damaged += seen.damaged
         try:
             if seen.damaged:
                 raise Corrupt("by a fault")
@@ -70,14 +73,15 @@ def steps(past: Past, violations: list[str]) -> Iterator[Step]:
                 violations.append(f"generation {number} says it is {payload['generation']}")
             if "snapshot" in payload:
                 document = payload["snapshot"]
-                foreign = number > 0 and seal == "" and payload["previous"] != ""
+                # Of two, the earlier one may have been damaged after this one was written.
+                foreign = number > 0 and seal == "" and (payload["previous"] != "" or damaged > 1)
             elif payload["previous"] == seal:
                 document = applied(document, payload)
             else:
                 if seal != "":
                     violations.append(f"generation {number} does not follow the one before it")
                 raise Corrupt("its predecessor was damaged")
-            seal = seal_of(seen.data)
+            seal, damaged = seal_of(seen.data), 0
         except Corrupt as error:
             if not seen.damaged and seal != "":
                 violations.append(f"generation {number} is damaged, and no fault did it: {error}")

@@ -186,6 +186,28 @@ def test_a_damaged_generation_takes_back_what_it_counted_and_that_is_right(
     assert "no fault did it" in "\n".join(audit(observer.past).violations)
 
 
+def test_two_generations_may_be_damaged_one_before_and_one_after_a_merge(
+    folder: RunFolder,
+) -> None:
+    """The merge between goes on from the first of them, while it is sound, and counts once more
+    what the second had counted: in one step the rounds of both."""
+    trained(folder)
+    for order in births(read_board(folder)):
+        answer(folder, order, 50.0)
+    merge(folder, rules(folder))
+    observer = Observer(folder.path)
+    observer.look()
+    for number in (4, 3):
+        observer.past.generations[number].damaged = True
+        path = folder.board.path(number)
+        os.truncate(path, path.stat().st_size // 2)
+        merge(RunFolder.open(folder.path), rules(folder))
+    observer.close()
+    books = audit(observer.past)
+    assert books.violations == []
+    assert books.board == read_board(RunFolder.open(folder.path))
+
+
 # What the checks of files and processes find, in a world without a run on its cluster.
 
 
