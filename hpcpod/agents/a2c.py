@@ -6,7 +6,7 @@ arXiv:2205.09123).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from hpcpod.agents.ppo import PPO
@@ -17,18 +17,27 @@ from hpcpod.agents.ppo_config import PPOConfig
 class A2CConfig(PPOConfig):
     """Hyperparameters of A2C: PPO's; ``clip`` and ``target_kl`` have no effect while it
     takes one step for each rollout, as by default. In a pipeline ``clip`` has: the rollout is one
-    of older weights. Advantages are normalised, unlike the paper's: then one step size fits
-    rewards of any scale.
+    of older weights. Advantages are in units of the returns' standard deviation, so that one step
+    size fits rewards of any scale; a rollout is too short to normalise them by itself.
     """
 
-    learning_rate: float = 1e-3
+    learning_rate: float = 1.5e-3
     """Step size of Adam."""
+    anneal: bool = field(default=True, metadata={"absent": False})
+    """See ``RateConfig``; here it does, unless told otherwise: without it the best policy was lost
+    again and again on LunarLander-v3."""
+    gamma: float = field(default=0.995, metadata={"near_one": True})
+    """Discount factor, in [0, 1]."""
+    entropy: float = 0.003
+    """Weight of the entropy bonus: larger keeps exploring for longer."""
     epochs: int = 1
     """Passes over each rollout."""
     minibatch_size: int = 2**31
     """Steps in one gradient update: all."""
-    horizon: int = 8
+    horizon: int = 5
     """Steps that each environment contributes to a rollout."""
+    normalize_advantage: bool = False
+    """Scale the advantages of each minibatch to mean 0 and variance 1."""
 
 
 class A2C(PPO):

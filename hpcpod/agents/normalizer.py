@@ -128,6 +128,10 @@ class PopArt:
         scale, mean = self._scale()
         return values * scale + mean
 
+    def scaled(self, differences: Tensor) -> Tensor:
+        """Differences of returns, such as advantages, in units of their standard deviation."""
+        return differences / self._scale()[0]
+
     def _scale(self) -> tuple[Tensor, Tensor]:
         return self._norm.var.sqrt().clamp(min=_LEAST_SCALE), self._norm.mean
 

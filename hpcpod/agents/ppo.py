@@ -238,6 +238,8 @@ class PPO:
             self._returns.learn(batch["target"], self._network.value)
             for name in ("value", "target"):
                 batch[name] = self._returns.normalize(batch[name])
+            if not config.normalize_advantage:
+                batch["advantage"] = self._returns.scaled(batch["advantage"])
         return batch, raw_obs
 
     def _runs(self, rollout: State) -> State | None:

@@ -48,7 +48,8 @@ class PPOConfig(RateConfig):
     horizon: int = 256
     """Steps that each environment contributes to a rollout."""
     normalize_advantage: bool = True
-    """Scale the advantages of each minibatch to mean 0 and variance 1."""
+    """Scale the advantages of each minibatch to mean 0 and variance 1. If not, they are in units of
+    reward, or of the returns' standard deviation where these are normalised."""
     normalize_obs: bool = field(default=True, metadata={"structural": True})
     """Scale vector observations by their running mean and variance."""
     normalize_rewards: bool = field(default=False, metadata={"structural": True})

@@ -304,10 +304,11 @@ def test_all_terms_of_the_loss_together_are_autograds(action: Space, image: bool
     assert torch.allclose(record[[0, 1, 2, 5]], measured, rtol=1e-4)
 
 
-def test_a2c_takes_one_step_along_the_policy_gradient() -> None:
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a2c_takes_one_step_along_the_policy_gradient(normalize: bool) -> None:
     config = A2CConfig(
-        horizon=4, hidden=8, value_coef=0.0, normalize_obs=False, normalize_returns=False,
-        normalize_advantage=False,
+        horizon=4, hidden=8, value_coef=0.0, normalize_obs=False, normalize_returns=normalize,
+        normalize_advantage=False, entropy=0.0, learning_rate=1e-3,
     )  # fmt: skip
     agent = A2C(spec(), config, seed=0)
     buffer = filled(agent, [1.0, -2.0])
@@ -318,7 +319,9 @@ def test_a2c_takes_one_step_along_the_policy_gradient() -> None:
     outputs, value = network(obs)
     log_p, _ = network.head.evaluate(outputs, rollout["action"].flatten())
     # An episode is one step: A = r - V(s). The gradient is that of -mean(A log π).
-    advantage = (rollout["reward"].flatten() - value).detach()
+    reward = rollout["reward"].flatten()
+    scale = reward.std(correction=0) if normalize else 1.0
+    advantage = ((reward - value) / scale).detach()
     moving = {n: p for n, p in network.named_parameters() if not n.startswith("value")}
     gradients = torch.autograd.grad(-(advantage * log_p).mean(), list(moving.values()))
     norm = float(torch.stack([g.square().sum() for g in gradients]).sum().sqrt())
