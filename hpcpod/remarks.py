@@ -29,7 +29,7 @@ def remarks(
     """
     if look is not None and look.deterministic:
         yield _deterministic(config)
-    if look is not None and not look.saves_state:
+    if look is not None:
         yield from _late_parts(config, look)
     yield from _no_evolution(config)
     for name, space in algorithms.items():
@@ -49,16 +49,32 @@ def _no_evolution(config: RunConfig) -> Iterator[str]:
             f"round.episodes: a panel of {config.round.episodes} episodes has none left to compare"
             " pods on, so none is ever replaced by a copy; take 4 or more, better 32"
         )
+    yield from _too_few_rounds(config)
     places = quotas(population)
     spare = {name: places[name] - max(1, population.controls) for name in places}
     if all(left <= 0 for left in spare.values()):
-        each = "one of its algorithm" if population.controls < 2 else "a control"
+        several = population.controls > 1
+        each = "a control" if several else "the only one of its algorithm"
         enough = sum(max(1, population.controls) + 1 for _ in places)
+        fewer = ", or fewer population.controls" if several else ""
         yield (
             f"population.pods.max: each of the {population.pods.max} pods is {each}, and such a pod"
             " is never replaced by a copy, so hyperparameters are never searched beyond the first"
-            f" draws; take {enough} or more, or fewer population.controls"
+            f" draws; take {enough} or more{fewer}"
         )
+
+
+def _too_few_rounds(config: RunConfig) -> Iterator[str]:
+    """A run that ends before a copy could be made that has something to train."""
+    total, warmup = _steps_of_a_pod(config), config.population.warmup_rounds
+    if total is None or total > (warmup + 1) * config.round.env_steps:
+        return
+    yield (
+        f"population.warmup_rounds: a pod trains {total / config.round.env_steps:.3g} rounds in"
+        f" this run, and none gives way to a copy in the first {warmup} or after the last, so"
+        f" hyperparameters are never searched beyond the first draws; train for {warmup + 2} rounds"
+        " or more (stop.rounds, stop.env_steps), or make them shorter (round.env_steps)"
+    )
 
 
 _SCHEDULES = {
@@ -88,18 +104,19 @@ def _schedules(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterator[
             " falls to its least within 100000 steps of a pod's experience; give stop.rounds,"
             " stop.env_steps or stop.minutes, which it then follows"
         )
+    trained, where = (config.round.env_steps, "a round") if total is None else (total, "this run")
     for field, (early, ended, cut, beside) in _SCHEDULES.items():
         steps = [v for v in extremes(space.values.get(field, 0)) if _number(v) and v > 0]
-        if total is None or not steps:
+        if not steps or _idle(field, space):
             continue
-        if max(steps) < early * total:
+        if max(steps) < early * trained:
             what = f"after that {ended}"
-        elif min(steps) > total:
+        elif total is not None and min(steps) > total:
             what = cut
         else:
             continue
         yield (
-            f"agents.{name}.{field}: {steps[0]} steps, where a pod trains {total} in this run:"
+            f"agents.{name}.{field}: {steps[0]} steps, where a pod trains {trained} in {where}:"
             f" {what}; write {field}: 0{beside} to follow the run's budget"
         )
 
@@ -121,13 +138,25 @@ def _no_learning(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterato
             f"agents.{name}.learning_rate: {told} {every} {what}, and no pod learns, whichever"
             " survives; most tasks are learned between 1e-5 and 3e-3"
         )
-    total = _steps_of_a_pod(config)
-    starts = [v for v in extremes(space.values.get("learning_starts", 0)) if _number(v)]
-    if total is not None and starts and min(starts) >= total / ranks_of(config):
+    yield from _no_update(name, space, config)
+
+
+def _no_update(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterator[str]:
+    """A first update that comes after the run; a full buffer does not wait for it."""
+    total, ranks = _steps_of_a_pod(config), ranks_of(config)
+    starts, room = (
+        [v for v in extremes(space.values.get(field, 0)) if _number(v)]
+        for field in ("learning_starts", "buffer_size")
+    )
+    if total is None or not starts:
+        return
+    first = min(min(starts), *room)
+    if first > total / ranks:
+        who = "a pod" if ranks == 1 else "each rank of a pod"
         yield (
-            f"agents.{name}.learning_starts: the first update would come after {min(starts)}"
-            f" steps, but a pod trains {total // ranks_of(config)} in this run, so nothing is ever"
-            " learned; set it to a tenth of that or less, or train longer"
+            f"agents.{name}.learning_starts: the first update would come after {first} steps, but"
+            f" {who} trains {total // ranks} in this run, so nothing is ever learned; set it to a"
+            " tenth of that or less, or train longer"
         )
 
 
@@ -146,14 +175,39 @@ def _number(value: Scalar) -> TypeGuard[int | float]:
     return isinstance(value, (int, float))
 
 
+_SWITCHES = {
+    "anneal_to": ("anneal", "anneal_steps"),
+    "h_steps": ("h_term",),
+    "priority_beta": ("priority_exponent",),
+    "priority_beta_steps": ("priority_exponent",),
+}
+"""Hyperparameters that count only where one of others is not 0 or false."""
+
+
+def _idle(field: str, space: AlgorithmSpace) -> bool:
+    """Whether a hyperparameter has no effect, because what it belongs to is off."""
+    switches = _SWITCHES.get(field, ())
+    return bool(switches) and not any(
+        any(extremes(space.values.get(switch, True))) for switch in switches
+    )
+
+
 def _clones(name: str, space: AlgorithmSpace) -> Iterator[str]:
-    """Ranges of which none is moved by a mutation."""
-    if space.ranged and not space.mutable:
-        yield (
-            f"agents.{name}: the only ranges are of {', '.join(space.ranged)}, which copies keep"
-            " (they shape the network, or count from scratch alone), so every copy will be a clone"
-            " of its parent; give a range to another hyperparameter, such as learning_rate"
-        )
+    """Ranges of which none is moved by a mutation, or only what has no effect."""
+    idle = [field for field in space.mutable if _idle(field, space)]
+    if not space.ranged or len(idle) < len(space.mutable):
+        return
+    why = (
+        f"which {'has' if len(idle) == 1 else 'have'} no effect while"
+        f" {' and '.join(_SWITCHES[idle[0]])} {'is' if len(_SWITCHES[idle[0]]) == 1 else 'are'} off"
+        if idle
+        else "which copies keep (they shape the network, or count from scratch alone)"
+    )
+    yield (
+        f"agents.{name}: the only ranges are of {', '.join(idle or space.ranged)}, {why}, so every"
+        " copy will be a clone of its parent; give a range to another hyperparameter, such as"
+        " learning_rate"
+    )
 
 
 def round_in_words(config: RunConfig, look: Look | None) -> str:
@@ -170,7 +224,9 @@ def round_in_words(config: RunConfig, look: Look | None) -> str:
     of = f"of {look.max_episode_steps:,} steps"
     share = steps / look.max_episode_steps
     many = f"{share:,.3g} episodes {of}" if share > 1 else f"{share:.3g} of an episode {of}"
-    then = "goes on in the same episodes" if look.saves_state else "begins other ones"
+    then = "goes on in the same episodes" if look.saved_steps else "begins other ones"
+    if 0 < look.saved_steps < look.max_episode_steps:
+        then += f", of which at most {look.saved_steps:,.0f} steps can be saved"
     return f"{said}, {many}; the next one {then}"
 
 
@@ -180,24 +236,28 @@ def _steps(config: RunConfig) -> float:
 
 
 def _late_parts(config: RunConfig, look: Look) -> Iterator[str]:
-    length, steps = look.max_episode_steps, _steps(config)
-    if length is None or steps >= length:
+    length, steps, saved = look.max_episode_steps, _steps(config), look.saved_steps
+    if length is None or steps >= length or saved >= length:
         return
     ranks = ranks_of(config)
     fewer = config.round.env_steps // (length * ranks)
     lesser = f"env.num_envs to at most {fewer} or " if fewer else ""
+    seen = min(length, saved + steps)
+    kept = f"that is longer than {saved:,.0f} steps " if saved else ""
     yield (
-        f"round.env_steps: a round of {steps:,.6g} steps per environment sees only the first"
-        f" {100 * steps / length:.3g} % of an episode of {length:,} steps, and the state of"
-        f" {config.env.id} can't be saved for the next one, so nothing later is ever trained on;"
+        f"round.env_steps: an episode of {config.env.id} {kept}can't be saved for the next round,"
+        f" so with {steps:,.6g} steps per environment nothing after the first"
+        f" {100 * seen / length:.3g} % of its {length:,} steps is ever trained on;"
         f" set {lesser}round.env_steps to at least {length * ranks * config.env.num_envs}"
     )
 
 
 def _deterministic(config: RunConfig) -> str:
+    # A target is shown by a number of episodes, however alike: a smaller set would not save any.
+    both = "" if config.stop.target is not None else " and stop.confirm_episodes to 2"
     return (
-        f"env.id: every episode of {config.env.id} begins and goes on alike, whatever its seed, so"
-        " the returns of a panel are equal, the smallest difference between two pods decides, and"
-        " no score says how the policy does elsewhere; give it random starts, or set"
-        " round.episodes to 4 and stop.confirm_episodes to 2 to save the time"
+        f"env.id: episodes of {config.env.id} with different seeds begin and go on alike under the"
+        " same actions, so the returns of a panel are equal, the smallest difference between two"
+        " pods decides, and no score says how the policy does elsewhere; give it random starts, or"
+        f" set round.episodes to 4{both} to save the time"
     )

@@ -16,7 +16,7 @@ from hpcpod.config.loading import from_mapping
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.preparing import check
 from hpcpod.remarks import remarks
-from tests.small_runs import mapping
+from tests.small_runs import AGENTS, mapping
 
 
 class OneSeries(gym.Env[Any, Any]):
@@ -36,6 +36,22 @@ class OneSeries(gym.Env[Any, Any]):
         return np.array([price], np.float32), float(price * action), False, self._t == 32, {}
 
 
+class ChanceLater(OneSeries):
+    """The same, but for a reward that is drawn where one of two actions is taken."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        obs, reward, end, cut, info = super().step(action)
+        return obs, reward + (self.np_random.normal() if action == 1 else 0.0), end, cut, info
+
+
+class Endless(ChanceLater):
+    """The same without an end."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        obs, reward, end, _, info = super().step(action)
+        return obs, reward, end, False, info
+
+
 def remarks_on(*algorithms: str, **sections: Any) -> tuple[str, ...]:
     return check(from_mapping(mapping(*algorithms, **sections))).remarks
 
@@ -50,17 +66,54 @@ def test_a_sound_configuration_has_no_remark(
 @pytest.mark.parametrize("env", [{"num_envs": 1}, {"num_envs": 3}])
 def test_a_task_in_which_nothing_is_drawn_is_remarked_on(env: Mapping[str, Any]) -> None:
     (said,) = [r for r in remarks_on(env={"id": f"{__name__}:OneSeries", **env}) if "alike" in r]
-    assert said.startswith("env.id: every episode of")
+    assert said.startswith(f"env.id: episodes of {__name__}:OneSeries with different seeds begin")
+    assert said.endswith("set round.episodes to 4 and stop.confirm_episodes to 2 to save the time")
+
+
+def test_fewer_episodes_are_not_advised_where_a_target_asks_for_a_number_of_them() -> None:
+    one = {"id": f"{__name__}:OneSeries"}
+    (said,) = [r for r in remarks_on(env=one, stop={"target": 5.0}) if "alike" in r]
+    assert said.endswith("set round.episodes to 4 to save the time")
+
+
+def test_a_task_in_which_one_action_draws_is_not_taken_for_one_without_chance() -> None:
+    assert not [r for r in remarks_on(env={"id": f"{__name__}:ChanceLater"}) if "alike" in r]
+
+
+LONGER = {"rounds": 3}
+"""With one round of warm-up, the least in which a copy can be made and has something to train."""
+
+
+@pytest.mark.parametrize(
+    ("sections", "rounds", "enough"),
+    [
+        ({}, "2 rounds", "train for 3 rounds or more"),
+        ({"stop": {"rounds": 1}}, "1 rounds", "train for 3 rounds or more"),
+        ({"stop": {"rounds": None, "env_steps": 3000}}, "1.46 rounds", "train for 3 rounds"),
+        ({"population": {"warmup_rounds": 4}, "stop": {"rounds": 5}}, "5 rounds", "for 6 rounds"),
+    ],
+)
+def test_a_run_that_is_too_short_for_a_copy_is_remarked_on(
+    sections: dict[str, Any], rounds: str, enough: str
+) -> None:
+    four = {"pods": {"min": 1, "max": 4}, **sections.get("population", {})}
+    said = lone(**{**sections, "population": four})
+    assert said.startswith(f"population.warmup_rounds: a pod trains {rounds} in this run, and none")
+    assert enough in said
+    longer = {"rounds": four.get("warmup_rounds", 1) + 2}
+    assert not remarks_on(population=four, stop=longer)
 
 
 def test_a_population_of_controls_alone_is_remarked_on() -> None:
-    (said,) = remarks_on("ppo", "dqn")
-    assert said.startswith("population.pods.max: each of the 2 pods is one of its algorithm")
-    assert "take 4 or more" in said
+    (said,) = remarks_on("ppo", "dqn", stop=LONGER)
+    assert said.startswith("population.pods.max: each of the 2 pods is the only one of its")
+    assert said.endswith("take 4 or more")
     three = {"algorithms": {"ppo": 1}, "pods": {"min": 1, "max": 3}, "controls": 3}
-    (said,) = remarks_on(population=three)
+    (said,) = remarks_on(population=three, stop=LONGER)
     assert said.startswith("population.pods.max: each of the 3 pods is a control")
-    assert not remarks_on("ppo", "dqn", population={"pods": {"min": 1, "max": 4}})
+    assert said.endswith("or fewer population.controls")
+    four = {"pods": {"min": 1, "max": 4}}
+    assert not remarks_on("ppo", "dqn", population=four, stop=LONGER)
 
 
 def test_one_agent_is_no_failed_population() -> None:
@@ -69,7 +122,7 @@ def test_one_agent_is_no_failed_population() -> None:
 
 def test_a_panel_that_can_compare_nobody_is_remarked_on() -> None:
     four = {"pods": {"min": 1, "max": 4}}
-    (said,) = remarks_on(population=four, round={"episodes": 3})
+    (said,) = remarks_on(population=four, round={"episodes": 3}, stop=LONGER)
     assert said.startswith("round.episodes: a panel of 3 episodes has none left to compare")
 
 
@@ -118,9 +171,16 @@ def test_a_schedule_in_steps_that_ends_long_before_the_run_is_remarked_on() -> N
     ],
 )
 def test_schedules_of_dqn_are_remarked_on(given: Mapping[str, int], said: str) -> None:
-    (remark,) = remarks_on("dqn", agents={"dqn": given})
+    (remark,) = remarks_on("dqn", agents={"dqn": {"priority_exponent": 0.6, **given}})
     assert said in remark
     assert not remarks_on("dqn")
+
+
+def test_a_schedule_that_ends_within_a_round_is_remarked_on_where_time_ends_the_run() -> None:
+    hours = {"rounds": None, "minutes": 60}
+    said = lone(agents=ppo({"anneal_steps": 100}), stop=hours)
+    assert "100 steps, where a pod trains 512 in a round: after that the learning rate" in said
+    assert not remarks_on(agents=ppo({"anneal_steps": 5000}), stop=hours)
 
 
 def test_a_rate_that_follows_a_run_which_nothing_limits_is_remarked_on() -> None:
@@ -153,23 +213,56 @@ def test_an_agent_whose_rate_is_a_word_has_no_remark_on_it() -> None:
 
 
 def test_updates_that_begin_after_the_run_are_remarked_on() -> None:
-    (said,) = remarks_on("dqn", agents={"dqn": {"learning_starts": 1024}})
-    assert said.startswith("agents.dqn.learning_starts: the first update would come after 1024")
+    (said,) = remarks_on("dqn", agents={"dqn": {"learning_starts": 1025}})
+    assert said.startswith("agents.dqn.learning_starts: the first update would come after 1025")
     assert "but a pod trains 1024 in this run, so nothing is ever learned" in said
     some = {"learning_starts": {"int": [1000, 9000]}}
     assert not remarks_on("dqn", agents={"dqn": some})
-    assert not remarks_on("dqn", agents={"dqn": {"learning_starts": 1023}})
+    assert not remarks_on("dqn", agents={"dqn": {"learning_starts": 1024}})
+    # A buffer that is full does not wait for more.
+    assert not remarks_on("dqn", agents={"dqn": {"learning_starts": 9000, "buffer_size": 1000}})
 
 
 def test_ranges_that_no_mutation_moves_are_remarked_on() -> None:
     ranges = {"log_std_init": {"uniform": [-2.0, 0.0]}, "hidden": {"choice": [16, 32]}}
     several = {"pods": {"min": 1, "max": 4}}
-    said = lone(agents=ppo(ranges), population=several)
+    said = lone(agents=ppo(ranges), population=several, stop=LONGER)
     assert said.startswith("agents.ppo: the only ranges are of")
     assert "every copy will be a clone of its parent" in said
     rate = {"learning_rate": {"log_uniform": [1e-4, 1e-2]}}
-    assert not remarks_on(agents=ppo({**ranges, **rate}), population=several)
+    assert not remarks_on(agents=ppo({**ranges, **rate}), population=several, stop=LONGER)
     assert not remarks_on(agents=ppo(ranges))  # one pod is never copied
+
+
+@pytest.mark.parametrize(
+    ("agent", "ranges", "why", "on"),
+    [
+        ("ppo", {"h_steps": {"int": [2, 8]}}, "no effect while h_term is off", {"h_term": 0.1}),
+        (
+            "ppo",
+            {"anneal_to": {"uniform": [0.1, 0.9]}},
+            "no effect while anneal and anneal_steps are off",
+            {"anneal": True},
+        ),
+        (
+            "dqn",
+            {"priority_beta": {"uniform": [0.1, 0.9]}},
+            "no effect while priority_exponent is off",
+            {"priority_exponent": 0.6},
+        ),
+    ],
+)
+def test_ranges_of_what_has_no_effect_are_remarked_on(
+    agent: str, ranges: dict[str, Any], why: str, on: dict[str, Any]
+) -> None:
+    population = {"algorithms": {agent: 1}, "pods": {"min": 1, "max": 4}}
+    sections = {"population": population, "stop": LONGER}
+    (said,) = remarks_on(agent, **sections, agents={agent: {**AGENTS[agent], **ranges}})
+    assert said.startswith(
+        f"agents.{agent}: the only ranges are of {next(iter(ranges))}, which has"
+    )
+    assert why in said and "every copy will be a clone of its parent" in said
+    assert not remarks_on(agent, **sections, agents={agent: {**AGENTS[agent], **ranges, **on}})
 
 
 STATELESS = {"id": "tests.pod.rounds:stateless", "backend": "vector"}
@@ -188,12 +281,24 @@ def test_a_round_that_never_sees_the_end_of_an_episode_is_remarked_on(
     short = {"round": {"env_steps": round_steps}}
     (said,) = remarks_on(env=STATELESS, **short)
     steps = round_steps / 4
-    assert said.startswith(f"round.env_steps: a round of {steps:g} steps per environment sees")
-    assert f"only the first {steps / 5:.3g} % of an episode of 500 steps" in said
+    assert said.startswith(f"round.env_steps: an episode of {STATELESS['id']} can't be saved for")
+    assert f"with {steps:g} steps per environment nothing after the first" in said
+    assert f"first {steps / 5:.3g} % of its 500 steps is ever trained on" in said
     assert said.endswith(remedy)
     assert not remarks_on(env=STATELESS, round={"env_steps": 2000})
     assert not remarks_on(**short)  # CartPole goes on in the next round
     assert not remarks_on(env={"wrappers": ["gymnasium.wrappers:FlattenObservation"]}, **short)
+
+
+def test_an_episode_that_is_too_long_to_be_played_again_is_remarked_on() -> None:
+    long = {"gymnasium.wrappers:TimeLimit": {"max_episode_steps": 27_000}}
+    task = {"id": f"{__name__}:Endless", "wrappers": [long]}
+    said = lone(env=task, round={"env_steps": 8_000})
+    assert "that is longer than 10,000 steps can't be saved for the next round" in said
+    assert "nothing after the first 44.4 % of its 27,000 steps is ever trained on" in said
+    assert "set round.env_steps to at least 108000" in said
+    words = check(from_mapping(mapping(env=task))).round
+    assert words.endswith("in the same episodes, of which at most 10,000 steps can be saved")
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,8 @@ class ActorCriticConfig(RateConfig):
     batch_size: int = 256
     """Transitions in one gradient update."""
     learning_starts: int = field(default=1_000, metadata={"initial": True})
-    """Transitions to collect, by random actions, before the first gradient update; each of
-    a pod's ranks its own."""
+    """Transitions to collect, by random actions, before the first gradient update, or as many as
+    the buffer holds; each of a pod's ranks its own. A copy that inherits fewer waits for them."""
     horizon: int = 16
     """Steps of each environment between two rounds of gradient updates."""
     updates_per_step: float = 1.0

@@ -12,7 +12,7 @@ from torch import Tensor
 from hpcpod.envs import construct, observations, snapshot
 from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, form_of, tensor
 from hpcpod.envs.construct import Env, Wrapper
-from hpcpod.envs.recording import Recording
+from hpcpod.envs.recording import ACTIONS, Recording
 from hpcpod.envs.vec_env import (
     EnvSpec,
     State,
@@ -24,9 +24,6 @@ from hpcpod.envs.vec_env import (
     given_seeds,
 )
 from hpcpod.errors import UserError
-
-_ACTIONS = "actions"
-"""Of an environment's state: those of its episode, where they are all that is saved."""
 
 
 class PreprocessVecEnv:
@@ -74,6 +71,7 @@ class PreprocessVecEnv:
             max_episode_steps=construct.time_limit_of(first),
             engine=construct.engine_of(first),
             action_bounds=construct.action_bounds(first.action_space),
+            action_dtype=construct.action_dtype(first.action_space),
         )
         self._to_env = action_map(first.action_space)
         shape, self._dtype = form_of(self.spec.observation)
@@ -149,7 +147,7 @@ class PreprocessVecEnv:
             episodes = self._recording.episodes()
             if episodes is None:
                 return None
-            saved.update({f"{i}/{_ACTIONS}": torch.from_numpy(a) for i, a in enumerate(episodes)})
+            saved.update({f"{i}/{ACTIONS}": torch.from_numpy(a) for i, a in enumerate(episodes)})
             return saved
         for i, env in enumerate(self._envs):
             saved.update({f"{i}/{name}": value for name, value in snapshot.save(env).items()})
@@ -164,9 +162,9 @@ class PreprocessVecEnv:
         check_state_size(state, self.spec)
         self._seeds = [int(seed) for seed in state["seeds"].tolist()]
         self._episodes = [int(k) for k in state["episodes"].tolist()]
-        if f"0/{_ACTIONS}" in state:
+        if f"0/{ACTIONS}" in state:
             n = len(self._envs)
-            return self._play_again([state[f"{i}/{_ACTIONS}"].cpu().numpy() for i in range(n)])
+            return self._play_again([state[f"{i}/{ACTIONS}"].cpu().numpy() for i in range(n)])
         self._recording = None
         for i, env in enumerate(self._envs):
             prefix = f"{i}/"

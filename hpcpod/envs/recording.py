@@ -6,10 +6,12 @@ start. That costs what its steps have cost, so long episodes are not kept.
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from torch import Tensor
 
 from hpcpod.envs.arrays import Array
 
@@ -17,6 +19,8 @@ MOST_STEPS = 10_000
 """Steps of an episode that are played again at most."""
 MOST_BYTES = 128 * 2**20
 """What the actions of a batch may take; with more, fewer steps are kept."""
+ACTIONS = "actions"
+"""What they are called in a saved state: environment i has ``i/actions``, [T, *action]."""
 _TIDY = 64
 """Steps between two looks for actions that are of no episode any more."""
 
@@ -40,7 +44,7 @@ class Recording:
         self._rows.append(actions.copy())
         self._count += 1
         if self._count % _TIDY == 0:
-            oldest = max(min(self._begun), self._count - _most(actions))
+            oldest = max(min(self._begun), self._count - _most(actions.nbytes))
             while self._count - len(self._rows) < oldest:
                 self._rows.popleft()
 
@@ -49,7 +53,7 @@ class Recording:
         longest = self._count - min(self._begun)
         if longest == 0:
             return [np.zeros(0, np.float32)] * len(self._begun)
-        if longest > _most(self._rows[-1]):
+        if longest > _most(self._rows[-1].nbytes):
             return None
         first = self._count - len(self._rows)
         whole = np.stack(self._rows)
@@ -70,5 +74,18 @@ class Recording:
             self._rows.extend(whole)
 
 
-def _most(row: Array) -> int:
-    return min(MOST_STEPS, MOST_BYTES // max(1, row.nbytes))
+def saved_steps(state: Mapping[str, Tensor] | None) -> float:
+    """Steps of an episode after which a batch with such a ``state()`` can still be saved: 0 if it
+    never can, infinity if nothing is played again."""
+    if state is None:
+        return 0
+    episodes = [tensor for name, tensor in state.items() if name.endswith(f"/{ACTIONS}")]
+    if not episodes:
+        return math.inf
+    width = max(math.prod(each.shape[1:]) * each.element_size() for each in episodes)
+    return _most(width * len(episodes))
+
+
+def _most(row: int) -> int:
+    """Steps that are kept of a batch whose actions take so many bytes a step."""
+    return min(MOST_STEPS, MOST_BYTES // max(1, row))

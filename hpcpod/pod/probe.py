@@ -14,7 +14,8 @@ from hpcpod import plugins
 from hpcpod.agents.base import Agent
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
-from hpcpod.envs.vec_env import State, VecEnv, tensor_form
+from hpcpod.envs.recording import saved_steps
+from hpcpod.envs.vec_env import State, VecEnv, random_actions, tensor_form
 from hpcpod.errors import (
     ConfigError,
     HpcpodError,
@@ -26,7 +27,7 @@ from hpcpod.errors import (
 from hpcpod.pod.evaluator import Evaluator
 from hpcpod.pod.making import env_factory, make_agent
 
-_STEPS_ALIKE = 16
+_STEPS_ALIKE = 32
 """Steps in which two episodes may show that they differ."""
 
 
@@ -40,8 +41,9 @@ class Look:
     """The time limit of an episode in steps; None without one."""
     deterministic: bool
     """Two episodes of different seeds began alike, and went on alike under the same actions."""
-    saves_state: bool
-    """A round goes on in the episodes of the one before: what they need can be saved."""
+    saved_steps: float
+    """Steps of an episode after which the next round can still go on in it: 0 where nothing can be
+    saved, infinity where the state of the environment can."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def probe(
         try:
             env = factory(config.env.num_envs)
             _step(env)
-            deterministic, saves_state = _alike(env), env.state() is not None
+            deterministic, saved = _alike(env), saved_steps(env.state())
         except Exception as error:
             said = f"{_blamed(error)}: {_complaint(config.env.id, error, free)}"
             raise ConfigError("the configuration", [*problems, said]) from error
@@ -105,17 +107,16 @@ def probe(
         env.close()
     if problems:
         raise ConfigError("the configuration", problems)
-    return Look(footprints, env.spec.max_episode_steps, deterministic, saves_state)
+    return Look(footprints, env.spec.max_episode_steps, deterministic, saved)
 
 
 def _alike(env: VecEnv) -> bool:
     """Whether episodes of different seeds can't be told apart for some steps."""
-    shape, dtype = tensor_form(env.spec.action)
-    still = torch.zeros((env.spec.num_envs, *shape), dtype=dtype, device=env.spec.device)
+    actions = random_actions(env.spec, _STEPS_ALIKE, torch.Generator().manual_seed(0))
     seen = []
     for first in (0, env.spec.num_envs):
         obs = [env.reset(torch.arange(first, first + env.spec.num_envs))]
-        steps = [env.step(still) for _ in range(_STEPS_ALIKE)]
+        steps = [env.step(action) for action in actions]
         seen.append((obs + [step.obs for step in steps], [step.reward for step in steps]))
     (obs, rewards), (others, other_rewards) = seen
     return all(map(torch.equal, obs + rewards, others + other_rewards))
