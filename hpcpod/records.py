@@ -232,11 +232,12 @@ class PodState:
     history: tuple[Evaluation, ...] = ()
     """The last evaluations, oldest first."""
     milestones: tuple[Milestone, ...] = ()
-    """Evaluations of rounds 1, 2, 4, 8 and so on that are older than these, oldest first."""
+    """Evaluations of rounds 1, 2, 4, 8 and so on that are older than these, its ancestors'
+    included, oldest first."""
     best: Evaluation | None = None
     """The best evaluation so far, by its estimated mean return."""
     motion: Motion = Motion()
-    """Of its panels."""
+    """Of its panels and its ancestors'."""
     cost: float = 0.0
     """Slot-seconds that its experience took, its ancestors' included."""
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hpcpod.records import Birth, Board, PodState, stable_hash
 from hpcpod.tournament.generators import Copy, Fresh
-from hpcpod.tournament.outcomes import buried
+from hpcpod.tournament.outcomes import buried, remembered
 from hpcpod.tournament.rules import Rules
 
 
@@ -60,6 +60,8 @@ class Nursery:
             mutated=copy.mutated,
             evidence=copy.evidence,
             cost=source.cost,
+            milestones=remembered(parent, copy.round),
+            motion=parent.motion,
         )
         birth = replace(
             _first_birth(child), round=copy.round + 1, checkpoint=source.checkpoint, inherited=True

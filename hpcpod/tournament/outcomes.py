@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from hpcpod.config.schema import RunConfig
@@ -204,7 +204,7 @@ def _finished(pod: PodState, report: Report, config: RunConfig) -> PodState:
     done = replace(
         pod,
         history=kept[-HISTORY:],
-        milestones=pod.milestones + tuple(map(_milestone, filter(_is_sparse, kept[:-HISTORY]))),
+        milestones=pod.milestones + _sparse(kept[:-HISTORY]),
         best=best,
         motion=motion,
         cost=cost,
@@ -241,10 +241,15 @@ def _failed(pod: PodState, report: Report, kind: str, why: str, config: RunConfi
     return replace(pod, birth=again)
 
 
-def _is_sparse(evaluation: Evaluation) -> bool:
-    """Whether its round is a power of two."""
-    return evaluation.round & (evaluation.round - 1) == 0
+def remembered(pod: PodState, last: int) -> tuple[Milestone, ...]:
+    """A pod's evaluations of sparse rounds up to one at which it is copied: the child's past, with
+    which it stands where a slower pod comes only now."""
+    past = tuple(milestone for milestone in pod.milestones if milestone.round <= last)
+    return past + _sparse(e for e in pod.history if e.round <= last)
 
 
-def _milestone(evaluation: Evaluation) -> Milestone:
-    return Milestone(evaluation.round, evaluation.returns, evaluation.cost)
+def _sparse(evaluations: Iterable[Evaluation]) -> tuple[Milestone, ...]:
+    """Those whose round is a power of two."""
+    return tuple(
+        Milestone(e.round, e.returns, e.cost) for e in evaluations if e.round & (e.round - 1) == 0
+    )

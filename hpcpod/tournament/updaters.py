@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Protocol
 
 from hpcpod.config.schema import PopulationConfig
-from hpcpod.records import Report, Verdict
-from hpcpod.tournament.census import Census, Cohort
-from hpcpod.tournament.scores import GATE, Difference, difference, halves, mean
+from hpcpod.records import PodState, Report, Verdict
+from hpcpod.tournament.census import Census, Cohort, Standing
+from hpcpod.tournament.scores import GATE, Difference, difference, halves, mean, t_quantile
 
 
 class Updater(Protocol):
@@ -34,7 +36,10 @@ class PairedGate:
 
     with t Student's quantile at n - 1. Evaluations of different rounds have no common episodes,
     and Welch's test takes its place. So where all pods are equal, one that is tested is beaten
-    by any of them with a probability of 5 % at most. Each of its rounds may be a test.
+    by any of them with a probability of about 5 %, given panels of eight episodes or more whose
+    returns differ. Each of its rounds may be a test. A rival of another algorithm is one only
+    with what it has shown since: else a slow algorithm's evaluation would be tried against a fast
+    one's pods again and again, until one of them falls to it.
 
     Nobody else is replaced or copied: all pairs of a thousand pods would take seconds.
     """
@@ -55,17 +60,44 @@ class PairedGate:
         cohort = census.cohort(pod.algorithm, compared)
         evidence: dict[str, str] = {}
         if pod.id in cohort.worst:
-            for rival in cohort.best:
+            for rival in _rivals(census, cohort, pod):
                 test = _compare(cohort, rival, pod.id)
-                if test is not None and test.low > 0:
+                if test is not None and min(test.low, test.mean - _doubt(cohort, pod)) > 0:
                     evidence[rival] = _in_words(cohort, rival, pod.id, test)
         return Verdict(admit, compared, tuple(evidence), evidence)
+
+
+def _rivals(census: Census, cohort: Cohort, pod: PodState) -> Iterator[str]:
+    """The best of a cohort, but for those of other algorithms that stand in it with an evaluation
+    at less than the cost at which the pod was compared last, or made as a copy."""
+    last = max(pod.judged, pod.parent_round)
+    own: tuple[Standing, ...] = (*pod.milestones, *pod.history)
+    cost = max((standing.cost for standing in own if standing.round <= last), default=0.0)
+    for rival in cohort.best:
+        kin = census.board.pods[rival].algorithm == pod.algorithm
+        if kin or cohort.standings[rival].cost >= cost:
+            yield rival
 
 
 def _compare(cohort: Cohort, challenger: str, incumbent: str) -> Difference | None:
     one, other = (halves(cohort.standings[pod].returns)[1] for pod in (challenger, incumbent))
     paired = cohort.paired(challenger, incumbent) and len(one) == len(other)
     return difference(one, other, paired=paired, level=GATE / len(cohort.best))
+
+
+def _doubt(cohort: Cohort, pod: PodState) -> float:
+    """The margin of a pod whose whole panel is equal, by the spread of its panels before.
+
+    A policy that succeeds in one episode of sixteen has a panel of failures now and then. That has
+    no spread, and would be beaten with certainty by whoever does a little better each time. It is
+    0 for a pod that never had a spread, such as one in a deterministic environment.
+    """
+    returns, motion = cohort.standings[pod.id].returns, pod.motion
+    if min(returns) < max(returns) or not motion.noise:
+        return 0.0
+    episodes = len(halves(returns)[1])
+    error = math.sqrt(2 * motion.noise / motion.panels)  # a half of the panel has twice its square
+    return t_quantile(1 - GATE / len(cohort.best), episodes - 1) * error
 
 
 def _in_words(cohort: Cohort, challenger: str, incumbent: str, test: Difference) -> str:

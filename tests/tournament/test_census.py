@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hpcpod.config.schema import StopConfig
 from hpcpod.records import Board
 from hpcpod.tournament.census import Census
 from hpcpod.tournament.leaderboard import first_board, fold, needed_checkpoints, orders
 from hpcpod.tournament.outcomes import HISTORY, settle
 from hpcpod.tournament.rules import Rules
-from tests.tournament.world import by_number, flat, order_of, play_round, report, rules
+from tests.tournament.world import by_number, failed, flat, order_of, play_round, report, rules
 
 SECONDS = {"ppo": 6.0, "sac": 420.0}
 """Of a round: of 50,000 steps, as fast as they are on HalfCheetah."""
@@ -176,3 +177,28 @@ def test_a_leader_far_ahead_is_copied_as_it_is_now() -> None:
     # compared at round 2, of which the leader's checkpoint is not kept any more
     assert (child.parent, child.parent_round) == ("p0003", 9)
     assert "at round 2 on 2 common seeds" in child.evidence
+    # Once it can be copied it stands with its ancestors' past where others come late.
+    assert [milestone.round for milestone in child.milestones] == [1, 2, 4, 8]
+    assert child.id not in census(board, game).cohort("ppo", 2).standings
+    board = fold(board, [report(order_of(board, child.id), flat(3.0))], game, now=3.0)
+    standing = census(board, game).cohort("ppo", 2).standings[child.id]
+    assert (standing.round, board.pods[child.id].history[0].round) == (2, 10)
+
+
+def test_a_pod_whose_checkpoints_are_all_damaged_stands_nowhere() -> None:
+    game = rules(4, {"ppo": 1, "sac": 1}, controls=0, stop=StopConfig(target=100.0))
+    board = first_board(game, 0.0)
+    for value in range(200, 209):
+        birth = board.pods["p0003"].birth
+        assert birth is not None
+        board = fold(board, [report(birth, flat(value, 32))], game, now=1.0)
+    while board.rescores:  # each that is tried for the target
+        (rescore,) = board.rescores.values()
+        board = fold(board, [failed(rescore, "corrupt")], game, now=2.0)
+    assert board.pods["p0003"].milestones and not board.pods["p0003"].history
+    for value in range(1, 5):
+        for pod in [pod.id for pod in board.living if pod.id != "p0003"]:
+            if board.pods[pod].fate == "alive":
+                done = report(order_of(board, pod), flat(value * float(pod[1:]), 32))
+                board = fold(board, [done], game, now=2.0)
+    assert "p0003" not in census(board, game).cohort("ppo", 2).standings

@@ -41,14 +41,19 @@ class Greedy(GentleTruncation):
     def challenge(self, census: Census, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
         if not 0 < verdict.round < ROUNDS or not census.spare(pod):
             return None
-        best = census.cohort(pod.algorithm, verdict.round).best
-        donors = [donor for donor in best if donor in census.living]
-        if pod.id in best or not donors:
+        cohort = census.cohort(pod.algorithm, verdict.round)
+        donors = [
+            (donor, source.round)
+            for donor in cohort.best
+            if donor in census.living
+            and (source := census.source(donor, cohort.standings[donor])) is not None
+        ]
+        if pod.id in cohort.best or not donors:
             return None
         rng = Random(key)
-        parent = census.living[rng.choice(donors)]
-        child, mutated = mutate(SPACE, parent.hyperparameters, rng)
-        return Copy(parent.id, verdict.round, child, mutated, "")
+        donor, source_round = rng.choice(donors)
+        child, mutated = mutate(SPACE, census.living[donor].hyperparameters, rng)
+        return Copy(donor, source_round, child, mutated, "")
 
 
 class Toy:

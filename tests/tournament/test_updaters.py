@@ -14,7 +14,7 @@ from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.outcomes import accept, settle
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.updaters import PairedGate
-from tests.tournament.world import failed, order_of, report, rules
+from tests.tournament.world import failed, flat, order_of, report, rules
 
 
 def judge(game: Rules, returns: Mapping[str, tuple[float, ...]], pod: str) -> Verdict:
@@ -118,6 +118,59 @@ def test_panels_of_other_seeds_are_compared_by_welch() -> None:
     # 1, -1 and 9, 8, 9: 26/3 - 0, variances 1 and 1/9, 1.2 degrees of freedom: t(1) 6.314
     assert verdict.beaten_by == ("p0002",)
     assert "on 2 seeds each" in verdict.evidence["p0002"]
+
+
+def test_a_slow_rivals_evaluation_is_tried_once() -> None:
+    game = rules(4, {"ppo": 1, "sac": 1}, controls=0)
+    board = first_board(game, 0.0)
+
+    def reported(board: Board, algorithm: str, value: float, seconds: float) -> Board:
+        for pod in [pod.id for pod in board.living if pod.algorithm == algorithm]:
+            done = report(order_of(board, pod), flat(value), wall_seconds=seconds)
+            board = fold(board, [done], game, now=1.0)
+        return board
+
+    def replaced(board: Board) -> int:
+        return sum(pod.fate == "replaced" for pod in board.pods.values())
+
+    for _ in range(2):  # SAC has been at 13 and 26 slot-seconds
+        board = reported(board, "sac", 5.0, 13.0)
+    for _ in range(3):  # PPO has been at 10, 20 and 30, and was compared with it
+        board = reported(board, "ppo", 5.0, 10.0)
+    board = reported(board, "ppo", 1.0, 10.0)
+    assert replaced(board) == 0  # at 40 there is nothing new of SAC
+    board = reported(board, "sac", 5.0, 13.0)
+    board = reported(board, "ppo", 1.0, 5.0)
+    assert replaced(board) == 0  # at 45: SAC's 39 came before 40
+    board = reported(board, "sac", 5.0, 13.0)
+    board = reported(board, "ppo", 1.0, 10.0)
+    assert replaced(board) == 1  # at 55: SAC's 52
+
+
+@pytest.mark.parametrize(
+    ("before", "rival", "beats"),
+    [
+        # Squared standard errors of the panels before and now: 23² and 0; of half a panel the
+        # mean has 2 * 23² / 2, so an error of 23, and t(3) 2.353 of them are 54.1
+        ((90.0, *[-2.0] * 3) * 2, 52.0, False),
+        ((90.0, *[-2.0] * 3) * 2, 53.0, True),
+        ((-2.0,) * 8, -1.0, True),  # it never had a spread
+    ],
+)
+def test_a_panel_without_spread_is_no_certainty_where_there_was_one_before(
+    before: tuple[float, ...], rival: float, beats: bool
+) -> None:
+    # sd of 90 -2 -2 -2 90 -2 -2 -2 is 42.59, / sqrt(8) = 15.06: scaled to an error of 23
+    wide = tuple(-2.0 + (r + 2.0) * 23.0 / 15.0585 for r in before)
+    game = rules(2, controls=0)
+    board = first_board(game, 0.0)
+    for one, other in ((wide, (0.0,) * 8), ((-2.0,) * 8, (rival,) * 8)):
+        reports = [
+            report(order_of(board, pod), sample)
+            for pod, sample in (("p0001", one), ("p0002", other))
+        ]
+        board = fold(board, reports, game, now=1.0)
+    assert (board.pods["p0001"].fate == "replaced") is beats
 
 
 def test_only_the_worst_are_tested_and_only_against_the_best() -> None:
