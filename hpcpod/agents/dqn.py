@@ -57,7 +57,8 @@ class DQNConfig(RateConfig):
     batch_size: int = 128
     """Transitions in one gradient update."""
     learning_starts: int = field(default=1_000, metadata={"initial": True})
-    """Transitions to collect before the first gradient update; each of a pod's ranks its own."""
+    """Transitions to collect before the first gradient update, or as many as the buffer holds; each
+    of a pod's ranks its own. A copy that inherits fewer waits for them."""
     horizon: int = 4
     """Steps of each environment between two rounds of gradient updates."""
     updates_per_step: float = 0.5
@@ -69,13 +70,17 @@ class DQNConfig(RateConfig):
     tau: float = 1.0
     """How far the target network moves towards the online one, in (0, 1]; 1 copies it."""
     epsilon_start: float = field(default=1.0, metadata={"initial": True})
-    """Share of random actions at the first step."""
+    """Share of random actions at the run's first step. With ``epsilon_steps`` it is the share at
+    the first step of every pod that begins from scratch."""
     epsilon_end: float = 0.05
     """Share of random actions that is left in the end."""
     epsilon_fraction: float = 0.1
-    """Part of the run's budget (see ``anneal``) in which the share falls, linearly, in [0, 1]."""
+    """Part of the run's budget (see ``anneal``) in which the share falls, linearly, in [0, 1].
+    A pod that begins later takes the share that the run has reached, even from scratch: after
+    that part it is ``epsilon_end`` from the pod's first step on."""
     epsilon_steps: int = 0
-    """Environment steps of experience in which it falls instead; 0: see ``epsilon_fraction``."""
+    """Environment steps of experience in which it falls instead, those of a copy's ancestors
+    included; 0: see ``epsilon_fraction``."""
     double: bool = True
     """Choose the next action by the online network and value it by the target network."""
     dueling: bool = field(default=False, metadata={"structural": True})

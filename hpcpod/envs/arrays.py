@@ -68,20 +68,36 @@ def form_of(space: Space) -> Form:
 def action_map(space: gym.Space[Any]) -> Callable[[Array], Array]:
     """From a batch of the policy's actions to what the environments' ``step`` wants.
 
-    Continuous actions go to the bounds of ``space`` by ``rescaled``, in float32 as all of it is:
-    two backends of one environment give it the same bits.
+    Continuous actions go to the bounds of ``space`` by ``box_map``: two backends of one
+    environment give it the same bits.
     """
     if not isinstance(space, gym.spaces.Box):
         start = np.asarray(getattr(space, "start", 0))
         return lambda action: action + start if start.any() else action
-    low, high, dtype = _one(space.low), _one(space.high), space.dtype
+    to_box = box_map(space.low, space.high)
 
     def rescale(action: Array) -> Array:
         if not np.isfinite(action).all():
             raise Diverged(f"an action is not finite: {action.tolist()}")
-        return rescaled(action, low, high).astype(dtype)
+        return to_box(action)
 
     return rescale
+
+
+def box_map(low: Array, high: Array) -> Callable[[Array], Array]:
+    """From a batch of actions of [-1, 1] to those of a box, in the dtype of its bounds.
+
+    It computes in that dtype by ``rescaled``, or in float32 where the box has float16: there the
+    width of finite bounds can be infinite.
+
+    Args:
+        low: of each number, in a shape that spreads over the batch.
+        high: alike, of the same dtype.
+    """
+    dtype = low.dtype
+    wide = np.promote_types(dtype, np.float32)
+    least, most = _one(low.astype(wide)), _one(high.astype(wide))
+    return lambda action: rescaled(action, least, most).astype(dtype)
 
 
 def rescaled(action: Array, low: Array, high: Array) -> Array:

@@ -191,6 +191,11 @@ def action_bounds(space: gym.Space[Any]) -> tuple[Bound, Bound] | None:
     return _bound(space.low), _bound(space.high)
 
 
+def action_dtype(space: gym.Space[Any]) -> str:
+    """Name of a continuous action's dtype, as the environment takes it."""
+    return str(space.dtype) if isinstance(space, gym.spaces.Box) else "float32"
+
+
 def _build_one(
     source: str | Callable[..., Env],
     wrappers: Sequence[Wrapper],

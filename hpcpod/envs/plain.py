@@ -33,6 +33,7 @@ def spec_from_plain(plain: Mapping[str, Any]) -> EnvSpec:
         action_bounds=None if bounds is None else (_tuples(bounds[0]), _tuples(bounds[1])),
         seeded=plain.get("seeded", True),
         final_obs=plain.get("final_obs", True),
+        action_dtype=plain.get("action_dtype", "float32"),
     )
 
 

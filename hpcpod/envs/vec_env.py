@@ -85,6 +85,8 @@ class EnvSpec:
     """Whether ``next_obs`` is the true successor where an episode ends. A simulator that resets
     before it can be asked loses it: there ``next_obs`` is what was acted on last, which stands for
     its successor (as RSL-RL bootstraps truncated episodes)."""
+    action_dtype: str = "float32"
+    """The dtype of a ``Box``'s actions in the environment itself; a policy's own are float32."""
 
 
 class Step(NamedTuple):
@@ -272,11 +274,7 @@ class _ContractCheck:
             ends += int((ended & step.valid).sum())
             reset_as_successor += int((suspicious & step.valid).sum())
             ended = (step.terminated | step.truncated) & step.valid
-            same = (
-                (step.obs == step.next_obs).flatten(1).all(1)
-                if step.obs.dim() > 1
-                else (step.obs == step.next_obs)
-            )
+            same = (step.obs == step.next_obs).unsqueeze(-1).flatten(1).all(1)
             self._require(
                 bool((same | ended | ~step.valid).all()),
                 "next_obs differs from obs although no episode ended",

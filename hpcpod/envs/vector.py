@@ -184,6 +184,7 @@ class GymnasiumVectorEnv:
             max_episode_steps=_time_limit_of(venv, first),
             engine=construct.engine_of(first),
             action_bounds=construct.action_bounds(venv.single_action_space),
+            action_dtype=construct.action_dtype(venv.single_action_space),
             seeded=self._takes_seeds(name),
         )
 

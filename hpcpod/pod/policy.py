@@ -15,7 +15,7 @@ from hpcpod import __version__, plugins
 from hpcpod.agents.base import Agent
 from hpcpod.config.schema import EnvConfig
 from hpcpod.config.space import Scalar
-from hpcpod.envs.arrays import rescaled
+from hpcpod.envs.arrays import box_map
 from hpcpod.envs.plain import spec_from_plain, spec_to_plain
 from hpcpod.envs.vec_env import Box, EnvSpec, State
 from hpcpod.errors import Corrupt, UserError
@@ -47,7 +47,7 @@ class Policy:
 
         Returns:
             One action or a batch of them, as the environment's ``step`` takes them: int64, or
-            float32 inside the environment's own bounds.
+            floats of the environment's own dtype inside its bounds.
 
         Raises:
             UserError: the observation's shape is not the environment's, or the batch is empty.
@@ -81,12 +81,12 @@ class Policy:
             return shifted
         if self.spec.action_bounds is None:
             return action
-        shape = action.shape[1:]
+        shape, dtype = action.shape[1:], np.dtype(self.spec.action_dtype)
         low, high = (
-            np.broadcast_to(np.asarray(bound, np.float32), (int(np.prod(shape)),)).reshape(shape)
+            np.broadcast_to(np.asarray(bound, dtype), (int(np.prod(shape)),)).reshape(shape)
             for bound in self.spec.action_bounds
         )
-        return rescaled(action, low, high).astype(np.float32)
+        return box_map(low, high)(action)
 
 
 def _batch(shape: tuple[int, ...]) -> str:

@@ -33,6 +33,13 @@ def test_bounds_that_differ_map_each_to_its_own() -> None:
     assert mapped.tolist() == [[0.5, 3.0], [-1.0, 4.0]]
 
 
+def test_bounds_of_float16_may_be_further_apart_than_any_float16() -> None:
+    actions = np.array([[-1.0], [0.0], [0.5], [1.0]], np.float32)
+    mapped = action_map(gym.spaces.Box(-60000.0, 60000.0, (1,), np.float16))(actions)
+    assert mapped.dtype == np.float16
+    assert mapped.tolist() == [[-60000.0], [0.0], [30000.0], [60000.0]]
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("low", [[-1.0, -1.0, -1.0], [-1.0, 0.0, -2.0]])
 def test_where_the_bounds_are_those_of_a_policy_its_action_stays_as_it_is(

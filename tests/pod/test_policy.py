@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import given
@@ -26,7 +28,7 @@ from hpcpod.pod.policy import (
     policy_meta,
 )
 from hpcpod.storage.blobs import write_blob_file
-from tests.envs.small_envs import Starting
+from tests.envs.small_envs import Starting, WithAction
 from tests.pod.rounds import first_birth, train
 from tests.small_runs import create
 
@@ -151,6 +153,62 @@ def test_where_the_bounds_are_the_policys_own_it_gives_what_the_agent_chose() ->
     assert np.allclose(actions[:, 1], 2 * chosen[:, 1], rtol=0, atol=1e-6)
 
 
+class Receiving(WithAction):
+    """Keeps the actions that it gets."""
+
+    def __init__(self, space: gym.Space[Any]) -> None:
+        super().__init__(space)
+        self.got: list[npt.NDArray[Any]] = []
+
+    def step(self, action: npt.NDArray[Any]) -> Any:
+        assert self.action_space.contains(action), action
+        self.got.append(action.copy())
+        return super().step(action)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        ([-1.0, -1.0], [1.0, 1.0]),
+        ([-0.1, -0.1], [0.7, 0.7]),
+        ([-1.0, -0.3], [1.0, 0.4]),
+        ([0.3, -2.0], [0.3, 1e-3]),
+        ([-6e4, 0.0], [6e4, 6e4]),
+    ],
+)
+def test_a_policy_gives_bit_by_bit_what_the_environment_got_in_training(
+    low: list[float], high: list[float], dtype: str, tmp_path: Path
+) -> None:
+    kind: Any = np.dtype(dtype)
+    raw = Receiving(gym.spaces.Box(np.array(low, kind), np.array(high, kind), dtype=kind.type))
+    env = make_env(lambda: raw, 1, backend="gymnasium")
+    agent = small(env)
+    fresh = agent.state()  # its actions are all near 0
+    agent.load({**fresh, "network/policy.weight": 400 * fresh["network/policy.weight"]})
+    policy = load_policy_file(saved(agent, env, tmp_path / "p.h5"))
+    chosen = []
+    env.reset(torch.tensor([7]))
+    for obs in torch.linspace(-4, 4, 99).view(-1, 1, 1):
+        chosen.append(agent.act(obs, explore=False).numpy()[0])
+        env.step(torch.from_numpy(chosen[-1][None]))
+        action = policy(obs.numpy()[0])
+        assert action.dtype == kind and raw.action_space.contains(action)
+        assert action.tobytes() == raw.got[-1].tobytes()
+    own = np.stack(chosen)
+    assert own.min() == -1 and own.max() == 1 and len(np.unique(own)) > 30
+    if low[0] == -1.0:
+        assert np.array_equal(np.stack(raw.got)[:, 0], own[:, 0].astype(kind))
+
+
+def test_a_file_that_says_nothing_of_the_actions_dtype_is_of_float32(tmp_path: Path) -> None:
+    env = make_env(lambda: WithAction(gym.spaces.Box(-0.5, 0.5, (1,), np.float64)), 1)
+    plain = spec_to_plain(env.spec)
+    assert plain.pop("action_dtype") == "float64"
+    policy = load_policy_file(saved(small(env), env, tmp_path / "p.h5", spec=plain))
+    assert policy(np.zeros(1)).dtype == np.float32
+
+
 @pytest.mark.parametrize("shape", [(3,), (), (2, 3), (1, 2, 4)])
 def test_an_observation_of_the_wrong_shape_is_one_sentence(
     shape: tuple[int, ...], tmp_path: Path
@@ -195,11 +253,23 @@ spaces = (
 )
 
 
-@given(spaces, spaces, st.none() | st.integers(1), st.none() | st.tuples(bounds, bounds))
+@given(
+    spaces,
+    spaces,
+    st.none() | st.integers(1),
+    st.none() | st.tuples(bounds, bounds),
+    st.sampled_from(["float16", "float64"]),
+)
 def test_a_spec_survives_its_plain_form(
-    observation: Any, action: Any, limit: int | None, action_bounds: tuple[Bound, Bound] | None
+    observation: Any,
+    action: Any,
+    limit: int | None,
+    action_bounds: tuple[Bound, Bound] | None,
+    dtype: str,
 ) -> None:
-    spec = EnvSpec("E-v0", observation, action, 3, "cpu", limit, "engine 1", action_bounds)
+    spec = EnvSpec(
+        "E-v0", observation, action, 3, "cpu", limit, "engine 1", action_bounds, action_dtype=dtype
+    )
     assert spec_from_plain(spec_to_plain(spec)) == spec
 
 

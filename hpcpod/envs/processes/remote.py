@@ -67,6 +67,7 @@ class RemoteVecEnv:
                 engine=told["engine"],
                 seeded=told["seeded"],
                 action_bounds=construct.action_bounds(acted),
+                action_dtype=construct.action_dtype(acted),
             )
         except UserError:
             self.close()
