@@ -179,7 +179,7 @@ def leaderboard_table(board: Board, rows: int | None = None) -> Table:
     from rich.text import Text
 
     table = Table(
-        title=f"leaderboard (± 95 %, as the best of {board.rounds} evaluations)",
+        title=f"leaderboard ([95 %], as the best of {board.rounds} evaluations)",
         title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
         show_edge=False, pad_edge=False,
     )  # fmt: skip
@@ -192,12 +192,12 @@ def leaderboard_table(board: Board, rows: int | None = None) -> Table:
         table.add_column(column, no_wrap=True)
     for place, entry in enumerate(board.entries[:rows], start=1):
         pod = board.pods[entry.pod]
-        _, high = chosen_interval(entry.mean, entry.low, entry.episodes, board.rounds)
+        ends = chosen_interval(entry.mean, entry.low, entry.episodes, board.rounds, board.worst)
         last = number(fmean(pod.history[-1].returns)) if pod.history else "-"
         table.add_row(
             str(place), Text(visible(entry.pod)),
             Text(visible(entry.algorithm), no_wrap=True, overflow="ellipsis"),
-            str(entry.round), f"{number(entry.mean)} ± {number(high - entry.mean)}", last,
+            str(entry.round), interval(entry.mean, *ends), last,
             Text(visible(origin(pod))),
             "winner" if entry.pod == board.winner else pod.fate,
         )  # fmt: skip

@@ -284,9 +284,10 @@ class Confirmed:
     number: int
     mean: float
     low: float
-    """Confirm: the one-sided lower bound at the level spent; final: of an interval that holds the
-    true means of all finalists at once in 95 % of runs."""
+    """Confirm: the one-sided lower bound at the level spent; final: of an interval for the true
+    means of all finalists at once, see ``tournament.scores.chosen_interval``."""
     high: float
+    """By the spread of the sample, which rare good luck would fool: nothing is claimed by it."""
     episodes: int
     """Of all the attempt's sets of fresh seeds; 0 if it could not be scored: then the score stands
     for nothing."""

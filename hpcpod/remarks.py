@@ -39,6 +39,11 @@ def remarks(
         yield from _schedules(name, space, config)
 
 
+_FEW_EPISODES = 8
+"""Below it, of pods that succeed equally often, more than 5 % of those tested are beaten: 11 % of 8
+pods with 4 or 5 episodes, 9 % of 32 pods with 6."""
+
+
 def _no_evolution(config: RunConfig) -> Iterator[str]:
     """A population in which no pod may ever give way to a copy."""
     population = config.population
@@ -47,7 +52,13 @@ def _no_evolution(config: RunConfig) -> Iterator[str]:
     if config.round.episodes < 4:
         yield (
             f"round.episodes: a panel of {config.round.episodes} episodes has none left to compare"
-            " pods on, so none is ever replaced by a copy; take 4 or more, better 32"
+            " pods on, so none is ever replaced by a copy; take 8 or more, better 32"
+        )
+    elif config.round.episodes < _FEW_EPISODES:
+        yield (
+            f"round.episodes: pods are tested on half of a panel of {config.round.episodes}, and so"
+            " few returns that are success or failure are often all alike, so that a pod gives way"
+            " to one that is no better more often than in 5 % of tests; take 8 or more, better 32"
         )
     yield from _too_few_rounds(config)
     places = quotas(population)

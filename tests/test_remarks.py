@@ -124,6 +124,10 @@ def test_a_panel_that_can_compare_nobody_is_remarked_on() -> None:
     four = {"pods": {"min": 1, "max": 4}}
     (said,) = remarks_on(population=four, round={"episodes": 3}, stop=LONGER)
     assert said.startswith("round.episodes: a panel of 3 episodes has none left to compare")
+    (said,) = remarks_on(population=four, round={"episodes": 7}, stop=LONGER)
+    assert said.startswith("round.episodes: pods are tested on half of a panel of 7, and so few")
+    assert not remarks_on(population=four, round={"episodes": 8}, stop=LONGER)
+    assert not remarks_on(round={"episodes": 2})  # one pod is compared with nobody
 
 
 def ppo(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.launchers.base import THROTTLED
 from hpcpod.records import Board, Confirmed
@@ -90,7 +91,8 @@ class Status:
     rounds: int
     """Rounds finished, over all pods."""
     uncompared: int
-    """Of these, finished since a pod was last compared with others."""
+    """Of these, finished since a pod was last compared with others, or since the warm-up; 0 where
+    there is one pod only."""
     env_steps: int
     """Environment steps trained, over all pods."""
     attempts: int
@@ -145,7 +147,7 @@ def status_of(folder: RunFolder, seen: Seen, target: Target) -> Status:
         born=len(board.pods),
         copies=sum(pod.cause == "copy" for pod in board.pods.values()),
         rounds=board.rounds,
-        uncompared=board.rounds - board.compared,
+        uncompared=_uncompared(board, config),
         env_steps=board.env_steps,
         attempts=board.attempts,
         showable=highest_target(board, config.stop) if board.phase == "running" else None,
@@ -182,3 +184,10 @@ def _distance(board: Board, target: float | None) -> float | None:
     if target is None or score is None:
         return None
     return max(0.0, target - allowed(board, score)[0])
+
+
+def _uncompared(board: Board, config: RunConfig) -> int:
+    if config.population.pods.max == 1:
+        return 0
+    warmup = config.population.warmup_rounds * len(board.living)
+    return max(0, board.rounds - max(board.compared, warmup))

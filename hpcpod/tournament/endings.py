@@ -140,7 +140,7 @@ def allowed(board: Board, score: Confirmed | Entry) -> tuple[float, float, int]:
     if isinstance(score, Confirmed):
         finals = sum(each.purpose == "final" for each in board.confirmed)
         return score.low, score.high, finals if score.purpose == "final" else 1
-    low, high = chosen_interval(score.mean, score.low, score.episodes, board.rounds)
+    low, high = chosen_interval(score.mean, score.low, score.episodes, board.rounds, board.worst)
     return low, high, board.rounds
 
 
@@ -195,10 +195,10 @@ def _scored(
     if returns:
         centre = mean(returns)
         plain, _ = interval(returns)
-        low, high = chosen_interval(centre, plain, len(returns), config.stop.finalists)
+        rivals = config.stop.finalists if order.purpose == "final" else 1
+        low, high = chosen_interval(centre, plain, len(returns), rivals, worst)
         if order.purpose == "confirm":
             low, passed = shown(order, returns, worst, config.stop)
-            high = 2 * centre - low
     return Confirmed(
         order.pod,
         order.round,

@@ -39,21 +39,33 @@ def interval(returns: Returns, confidence: float = 0.95) -> tuple[float, float]:
     return centre - half, centre + half
 
 
-def chosen_interval(mean: float, low: float, episodes: int, candidates: int) -> tuple[float, float]:
+def chosen_interval(
+    mean: float, low: float, episodes: int, candidates: int, worst: float | None = None
+) -> tuple[float, float]:
     """The 95 % interval of a score that was chosen as the best of several (Bonferroni).
 
-    Such intervals hold the true means of all candidates at once with 95 %, and so that of the
-    chosen one, whichever it is; the plain interval of a maximum does not.
+    Such intervals hold the true means of all candidates at once with about 95 %, and so that of
+    the chosen one, whichever it is; the plain interval of a maximum does not. The lower end is
+    that of the sample with one more episode, as bad as any: where one episode in a hundred fails
+    most samples hold none, and their spread is too small to doubt by. It is no proof, unlike
+    ``confirmation``'s; what it covers is measured (``benchmarks/selection.py``, first_row).
 
     Args:
         mean: the score.
         low: the lower end of its plain 95 % interval, see ``interval``.
         episodes: of the score, at least two.
         candidates: scores among which it was chosen, itself included.
+        worst: the lowest return that the run has seen; None: the sample stands for itself.
     """
-    wider = t_quantile(1 - 0.025 / max(1, candidates), episodes - 1)
-    half = (mean - low) * wider / t_quantile(0.975, episodes - 1)
-    return mean - half, mean + half
+    level, n = 1 - 0.025 / max(1, candidates), episodes
+    error = (mean - low) / t_quantile(0.975, n - 1)
+    half = t_quantile(level, n - 1) * error
+    if worst is None or worst >= mean:
+        return mean - half, mean + half
+    fallen = mean - (mean - worst) / (n + 1)
+    squares = (n - 1) * n * error**2 + (mean - worst) ** 2 * n / (n + 1)
+    wider = t_quantile(level, n) * math.sqrt(squares / n / (n + 1))
+    return min(mean - half, fallen - wider), mean + half
 
 
 def spent(alpha: float, attempt: int) -> float:

@@ -77,6 +77,38 @@ def test_the_interval_of_the_best_of_equal_scores_holds_the_truth() -> None:
     assert chosen >= 90
 
 
+def test_an_episode_that_was_not_seen_may_have_been_as_bad_as_the_worst() -> None:
+    # 500, 500, 500 and 20: mean 380, sd 240, error 120, t(3) 3.1824
+    low, high = chosen_interval(500.0, 500.0, 3, 1, 20.0)
+    assert low == pytest.approx(380 - 3.1824 * 120, abs=0.01)
+    assert high == 500.0
+    assert chosen_interval(500.0, 500.0, 3, 1, 500.0) == (500.0, 500.0)
+    # 2, 4, 6 and -8: mean 1, sd 6.2183, error 3.1091
+    plain, _ = interval([2.0, 4.0, 6.0])
+    low, high = chosen_interval(4.0, plain, 3, 1, -8.0)
+    assert low == pytest.approx(1 - 3.1824 * 3.1091, abs=1e-3)
+    assert high == pytest.approx(4 + 4.3027 * 2 / math.sqrt(3), abs=1e-3)
+
+
+@pytest.mark.parametrize(("episodes", "candidates"), [(16, 160), (128, 1)])
+def test_the_interval_holds_the_truth_where_one_episode_in_a_hundred_fails(
+    episodes: int, candidates: int
+) -> None:
+    rng, plain, held = Random(4), 0, 0
+    for _ in range(200):
+        samples = [
+            [20.0 if rng.random() < 0.01 else 500.0 for _ in range(episodes)]
+            for _ in range(candidates)
+        ]
+        best = max(samples, key=mean)
+        score = mean(best), interval(best)[0], episodes, candidates
+        plain += chosen_interval(*score)[0] <= 495.2 <= chosen_interval(*score)[1]
+        low, high = chosen_interval(*score, 20.0)
+        held += low <= 495.2 <= high
+    assert plain < 170
+    assert held >= 190
+
+
 def test_attempts_together_spend_no_more_than_alpha() -> None:
     assert spent(0.05, 1) == 0.025
     assert spent(0.05, 2) == pytest.approx(0.05 / 6)
