@@ -1,4 +1,7 @@
-"""All policies equal: how far the number that a run shows, and delivers, stands above the truth."""
+"""All policies equal: how far the number that a run shows, and delivers, stands above the truth.
+
+Returns are normal, or 500 but for one episode in a hundred that ends at 20.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import sqrt
 
+import numpy as np
+
 from hpcpod.config.schema import StopConfig
 from hpcpod.records import Board, Confirmed, Entry
 from hpcpod.tournament import endings
 from selection_scenarios.measures import Number, Row, mean, share
-from selection_scenarios.world import Agents, Game, Settings, delivered, ended, in_step, running
+from selection_scenarios.world import (
+    Agents,
+    Game,
+    Returns,
+    Settings,
+    delivered,
+    ended,
+    in_step,
+    running,
+)
 
 SHAPES = ((8, 20), (12, 40))
+TOP, FALLEN, FAILING = 500.0, 20.0, 0.01
 
 
 @dataclass(frozen=True)
@@ -39,10 +54,24 @@ def rows(settings: Settings) -> Iterator[Row]:
         yield Row("equal policies", f"{case}: first row", above(first))
         yield Row("equal policies", f"{case}: winner, ended by its limit", above(finals))
         yield Row("equal policies", f"{case}: winner, ended by stop", above(stopped))
+    pods, rounds = SHAPES[0]
+    case = f"{pods} pods, {rounds} rounds"
+    first, finals, stopped = runs(pods, rounds, settings, Failing)
+    truth = TOP - FAILING * (TOP - FALLEN)
+    for name, shown in (("first row", first), ("by its limit", finals), ("by stop", stopped)):
+        held = share(s.low <= truth <= s.high for s in shown)
+        yield Row("rare failures", f"{case}: {name}", {"its interval covers the truth": held})
+
+
+class Failing(Agents):
+    """Policies that fail in one episode of a hundred, all of them."""
+
+    def returns(self, truth: float, shared: Returns) -> Returns:
+        return np.where(self.rng.random(len(shared)) < FAILING, FALLEN, TOP)
 
 
 def runs(
-    pods: int, rounds: int, settings: Settings
+    pods: int, rounds: int, settings: Settings, made: type[Agents] = Agents
 ) -> tuple[list[Shown], list[Shown], list[Shown]]:
     """First row at the end, winner by the finals, and winner if stopped instead, of each run."""
     first: list[Shown] = []
@@ -50,7 +79,7 @@ def runs(
     stopped: list[Shown] = []
     for replicate in range(settings.replicates):
         rules = Game(pods, stop=StopConfig(rounds=rounds)).rules(settings, replicate)
-        agents = Agents(rules, replicate)
+        agents = made(rules, replicate)
         boards = in_step(rules, agents)
         last = running(boards)
         first.append(Shown.of(last, last.entries[0]))

@@ -3,7 +3,8 @@
 PPO, SAC and TD3 at the speeds of ``configs/mujoco/halfcheetah.yaml`` on two cores, or one
 algorithm with a node that is four times slower. A policy gets better by slot-hours, not by
 steps, and the faster the nearer its ``step`` is to the best one; one algorithm's ceiling is higher
-than the others'.
+than the others'. Where all are equal nobody learns anything, and each algorithm should keep about
+as many pods as it began with.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Site:
     name: str
     speeds: Mapping[str, float]
     best: str
+    """Algorithm; empty: all pods are equal, and stay so."""
     slots: tuple[float, ...] = (1.0,) * 12
     """Speed of each, relative."""
     pods: int = 12
@@ -77,6 +79,7 @@ SITES = (
         )
         for never in (True, False)
     ),
+    Site("12 slots, all equal", SPEEDS, ""),
 )
 
 
@@ -88,6 +91,8 @@ class Hours(Agents):
         self._site = site
 
     def trained(self, birth: Birth, skill: float) -> tuple[float, float]:
+        if not self._site.best:
+            return 0.0, 0.0
         step = birth.hyperparameters["step"]
         assert isinstance(step, float)
         quality = math.exp(-2 * math.log10(step / BEST_STEP) ** 2)
@@ -111,6 +116,8 @@ class Ledger:
     """Minute of the last comparison."""
     slow: set[str] = field(default_factory=set)
     """Pods that were last trained on the slow node."""
+    living: Counter[str] = field(default_factory=Counter)
+    """At the end of the run, before the finals."""
 
     def group(self, pod: PodState) -> str:
         return SLOW if pod.id in self.slow else pod.algorithm
@@ -158,16 +165,18 @@ def site_rows(site: Site, settings: Settings) -> Iterator[Row]:
         board = play(rules, agents, site, ledger)
         best = delivered(board)
         ledgers.append(ledger)
+        ledger.living.update(ledger.group(pod) for pod in board.living)
         scores.append(agents.truth[best.checkpoint.core])
         winners.append(board.pods[best.pod].algorithm == site.best)
-    yield Row(
-        "unequal speeds: what is delivered",
-        site.name,
-        {
-            "true score delivered": mean(scores),
-            "winner is of the better algorithm": mean(map(float, winners)),
-        },
-    )
+    if site.best:
+        yield Row(
+            "unequal speeds: what is delivered",
+            site.name,
+            {
+                "true score delivered": mean(scores),
+                "winner is of the better algorithm": mean(map(float, winners)),
+            },
+        )
     for group in [*site.speeds, *([SLOW] if min(site.slots) < 1 else [])]:
         yield Row("unequal speeds: by group", f"{site.name}: {group}", of_group(ledgers, group))
 
@@ -177,6 +186,7 @@ def of_group(ledgers: Sequence[Ledger], group: str) -> dict[str, Number]:
     return {
         "comparisons": mean(float(ledger.compared[group]) for ledger in ledgers),
         "replaced by a copy": mean(float(ledger.children[group]) for ledger in ledgers),
+        "living at the end": mean(float(ledger.living[group]) for ledger in ledgers),
         "slot-hours": mean(ledger.hours[group] for ledger in ledgers),
         "minute of the last comparison": mean(
             ledger.last.get(group, math.nan) for ledger in ledgers

@@ -248,8 +248,8 @@ class StopConfig:
     as soon as a panel promises that. The bound holds for skewed returns, also if rare episodes
     fail, as long as none is worse than the worst that the run has seen (nor than 0, or for a
     negative target than twice the target, if nothing worse was seen). So it asks for a margin: 128
-    episodes of equal returns show a target that they exceed by 3 % of its distance from that worst
-    return. The best possible return can't be shown."""
+    episodes of equal returns show a target that they exceed by 3.1 % of its distance from the worst
+    one. The best possible return can't be shown."""
     env_steps: Count | None = None
     """Environment steps of the whole population."""
     minutes: Positive | None = None
