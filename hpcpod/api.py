@@ -16,6 +16,7 @@ from hpcpod.config.space import Scalar
 from hpcpod.errors import ConfigError, UserError
 from hpcpod.launching import create_run, start
 from hpcpod.preparing import Config, check, read_config, resolve_task, site_for, source_of
+from hpcpod.remarks import remarks
 from hpcpod.results import Run, open_run, runs_home
 from hpcpod.tournament.mutation import unmutated
 
@@ -130,17 +131,31 @@ def train_config(
     if steps is None:
         raise ConfigError(source, ["nothing says how long to train: give env_steps"])
     resolved = resolve_task(config, source=source)
-    space = resolved.algorithms[next(iter(config.population.algorithms))]
+    name = next(iter(config.population.algorithms))
+    space = resolved.algorithms[name]
+    hyperparameters = unmutated(space)
+    for remark in remarks(
+        _of_one(config, name, steps), {name: replace(space, values=hyperparameters)}, None
+    ):
+        log.warning("%s", remark)
     work = plugins.load("hpcpod.pod.vanilla:train")
     training: Training = work(
         config,
         space,
-        unmutated(space),
+        hyperparameters,
         env_steps=steps,
         save_to=Path(save_to) if save_to is not None else None,
         on_progress=on_progress,
     )
     return training
+
+
+def _of_one(config: RunConfig, name: str, steps: int) -> RunConfig:
+    """What a training of one agent means as a run."""
+    pods = replace(config.population.pods, min=1, max=1)
+    population = replace(config.population, algorithms={name: 1.0}, pods=pods)
+    stop = replace(config.stop, env_steps=steps, rounds=None)
+    return replace(config, population=population, stop=stop, pod=replace(config.pod, ranks=1))
 
 
 def _steps_of_rounds(config: RunConfig) -> int | None:

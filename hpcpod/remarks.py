@@ -127,8 +127,9 @@ def _schedules(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterator[
         else:
             continue
         yield (
-            f"agents.{name}.{field}: {steps[0]} steps, where a pod trains {trained} in {where}:"
-            f" {what}; write {field}: 0{beside} to follow the run's budget"
+            f"agents.{name}.{field}: {steps[0]} steps, where a pod trains"
+            f" {_about(config)}{trained} in {where}: {what}; write {field}: 0{beside} to follow"
+            " the run's budget"
         )
 
 
@@ -166,20 +167,26 @@ def _no_update(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterator[
         who = "a pod" if ranks == 1 else "each rank of a pod"
         yield (
             f"agents.{name}.learning_starts: the first update would come after {first} steps, but"
-            f" {who} trains {total // ranks} in this run, so nothing is ever learned; set it to a"
-            " tenth of that or less, or train longer"
+            f" {who} trains {_about(config)}{total // ranks} in this run, so nothing is ever"
+            " learned; set it to a tenth of that or less, or train longer"
         )
 
 
 def _steps_of_a_pod(config: RunConfig) -> int | None:
-    """Steps that a pod trains from the first round to the last, its ancestors' included; None where
-    no number of steps limits the run."""
+    """Steps that a pod trains from the first round to the last, its ancestors' included, if all
+    are equally fast; None where no number of steps limits the run."""
     stop, limits = config.stop, []
     if stop.rounds is not None:
         limits.append(stop.rounds * config.round.env_steps)
     if stop.env_steps is not None:
         limits.append(stop.env_steps // config.population.pods.max)
     return min(limits, default=None)
+
+
+def _about(config: RunConfig) -> str:
+    """What to say before a number of steps that depends on which algorithm is faster."""
+    shared = config.stop.env_steps is not None and len(config.population.algorithms) > 1
+    return "about " if shared else ""
 
 
 def _number(value: Scalar) -> TypeGuard[int | float]:

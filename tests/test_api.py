@@ -181,3 +181,13 @@ def test_the_notebook_runs(finished_run: Path, monkeypatch: pytest.MonkeyPatch) 
         if cell["cell_type"] == "code":
             exec("".join(cell["source"]), names)  # the notebook's own code
     assert names["status"].state == "finished"  # type: ignore[attr-defined]
+
+
+def test_a_training_in_which_nothing_is_learned_is_remarked_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hpcpod.train("dqn", env_steps=100)
+    assert "the first update would come after 1000 steps, but a pod trains 100" in caplog.text
+    caplog.clear()
+    hpcpod.train("dqn", env_steps=100, learning_starts=10, batch_size=8)
+    assert caplog.text == ""

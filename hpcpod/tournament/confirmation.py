@@ -11,7 +11,7 @@ with x its return, w the worst return that an episode may have, m the claimed me
 the distribution above w, so it ever reaches 1 / level with a probability of at most ``level``
 (Ville's inequality; Waudby-Smith and Ramdas 2024, J. R. Stat. Soc. B 86). "Ever" lets sets of
 fresh episodes be pooled until they decide. The stake must be chosen before the episodes that it
-is for: by the panel, then by the sets before.
+is for: the panel chooses the one of the whole attempt.
 """
 
 from __future__ import annotations
