@@ -4,9 +4,10 @@ The best of many panels is mostly a lucky one: of eight equal pods with forty ro
 2.9 standard errors above the truth. A checkpoint before or after it is nearly the same policy, so
 its panel says something of it, too: with the error variance v of a panel's mean and the variance
 q by which true means move in a round, a neighbour counts v / (v + q) as much as the checkpoint's
-own panel. Both are estimated from the pod's own panels: v is the mean of their squared standard
-errors, q what the mean squared difference of successive means is above 2 v. Where policies move
-by less than the error the estimate is nearly a moving average, where they jump it is the panel's.
+own panel. Both are estimated from the panels of the pod and its ancestors: v is the mean of their
+squared standard errors, q what the mean squared difference of successive means is above 2 v. Where
+policies move by less than the error the estimate is nearly a moving average, where they jump it is
+the panel's.
 """
 
 from __future__ import annotations

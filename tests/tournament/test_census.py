@@ -179,6 +179,7 @@ def test_a_leader_far_ahead_is_copied_as_it_is_now() -> None:
     assert "at round 2 on 2 common seeds" in child.evidence
     # Once it can be copied it stands with its ancestors' past where others come late.
     assert [milestone.round for milestone in child.milestones] == [1, 2, 4, 8]
+    assert child.motion.panels == 9
     assert child.id not in census(board, game).cohort("ppo", 2).standings
     board = fold(board, [report(order_of(board, child.id), flat(3.0))], game, now=3.0)
     standing = census(board, game).cohort("ppo", 2).standings[child.id]
