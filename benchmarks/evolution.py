@@ -2,8 +2,9 @@
 
 PPO on Pendulum-v1 and Acrobot-v1: eight pods, twelve rounds of 5,120 steps, five hyperparameters
 drawn from wide ranges, no controls. The delivered policy plays 128 episodes on seeds that no run
-has used. Three ways on the same seeds: the rules of this checkout, the same without copies
-(``NoCopies``: a random search of eight), and those of another checkout (``--against DIR``).
+has used. Ways on the same seeds: the rules of this checkout, the same without copies (``NoCopies``:
+a random search of eight), with a gate that finds a difference where there is none more often
+(``LooserGate``), and another checkout, agents and all (``--against DIR``).
 
 With ``--json`` each run is appended as a line, and an interrupted benchmark goes on where it
 stopped. A run takes about a minute on two cores.
@@ -27,7 +28,11 @@ import yaml
 HERE = Path(__file__).parent
 EPISODES = 128
 TASKS = ("Pendulum-v1", "Acrobot-v1")
-WAYS = {"copies": "gentle_truncation", "no copies": "no_copies:NoCopies"}
+WAYS: dict[str, dict[str, str]] = {
+    "copies": {},
+    "no copies": {"generator": "looser_rules:NoCopies"},
+    "looser gate": {"updater": "looser_rules:LooserGate"},
+}
 BEFORE = "before"
 SEARCHED = {
     "learning_rate": {"log_uniform": [1e-5, 1e-2]},
@@ -98,8 +103,8 @@ def config_of(task: str, way: str, seed: int) -> dict[str, object]:
         "population": {
             "pods": {"min": 1, "max": 8},
             "algorithms": {"ppo": 1},
-            "generator": WAYS.get(way, WAYS["copies"]),
             "controls": 0,
+            **WAYS.get(way, {}),
         },
         "round": {"env_steps": 5120, "episodes": 32},
         "agents": {"ppo": {**FIXED, **SEARCHED}},

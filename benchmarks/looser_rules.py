@@ -1,0 +1,35 @@
+"""Rules that hpcpod does not use, for comparison: nobody is copied, or copied with less evidence."""
+
+from __future__ import annotations
+
+from hpcpod.records import PodState, Report, Verdict
+from hpcpod.tournament.census import Census
+from hpcpod.tournament.generators import Copy, GentleTruncation
+from hpcpod.tournament.scores import difference
+from hpcpod.tournament.updaters import PairedGate
+
+
+class NoCopies(GentleTruncation):
+    """A generator that never replaces a pod that lives: a random search of the founders."""
+
+    def challenge(self, census: Census, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
+        """Nothing takes a living pod's place."""
+        return None
+
+
+class LooserGate(PairedGate):
+    """An updater that tests on all episodes, also those that ranked, at 5 % against each leader."""
+
+    def judge(self, census: Census, report: Report) -> Verdict:
+        """Name the leaders that beat one of the worst by the whole panel."""
+        verdict, pod = super().judge(census, report), census.living[report.pod]
+        if not verdict.round:
+            return verdict
+        cohort = census.cohort(pod.algorithm, verdict.round)
+        beaten_by = []
+        for rival in cohort.best if pod.id in cohort.worst else ():
+            one, other = (cohort.standings[each].returns for each in (rival, pod.id))
+            test = difference(one, other, paired=cohort.paired(rival, pod.id))
+            if test is not None and test.low > 0:
+                beaten_by.append(rival)
+        return Verdict(verdict.admit, verdict.round, tuple(beaten_by))
