@@ -1,4 +1,4 @@
-"""Rules that hpcpod does not use, for comparison: nobody is copied, or copied with less evidence."""
+"""Rules that hpcpod does not use, to compare: nobody is copied, or copied with less evidence."""
 
 from __future__ import annotations
 
