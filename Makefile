@@ -34,7 +34,7 @@ floors: .venv/.test ## Imports only go down (import-linter)
 	@$(BIN)/lint-imports
 
 tests: .venv/.test ## The tests alone (pytest); PYTEST="-n 0 -k name" passes options
-	@$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST)
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 format: .venv/.test ## Format the code
 	@$(BIN)/ruff check --quiet --fix-only . ; $(BIN)/ruff format .

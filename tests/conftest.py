@@ -22,6 +22,14 @@ settings.register_profile("hpcpod", deadline=None)
 settings.load_profile("hpcpod")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that wait for a Slurm or train for long come first: a process that begins one of
+    them last would go on alone for minutes."""
+    marked = (item for item in items if any(map(item.get_closest_marker, ("slurm", "slow"))))
+    long = {item.path for item in marked}
+    items.sort(key=lambda item: item.path not in long)
+
+
 @pytest.fixture(autouse=True)
 def torch_as_it_was() -> Iterator[None]:
     """One thread, as in a pod; more collapse beside a busy neighbour. Training in this process

@@ -24,6 +24,8 @@ from tests.pod.rounds import first_birth, onward, train
 from tests.slots import SlotProcess, gone
 from tests.small_runs import SLOW, create, wait_for
 
+pytestmark = pytest.mark.slow
+
 FIRST, SECOND = "p0001-00001-1", "p0001-00002-1"
 
 

@@ -56,17 +56,17 @@ ZOO: list[tuple[str, str, int, str, dict[str, Any]]] = [
         "n_envs": 16, "n_steps": 1024, "batch_size": 64, "gae_lambda": 0.98, "gamma": 0.999,
         "n_epochs": 4, "ent_coef": 0.01,
     }),
-    ("ppo", "Hopper-v5", 300_000, "mujoco/hopper.yaml", {
+    ("ppo", "Hopper-v5", 1_000_000, "mujoco/hopper.yaml", {
         "normalize": True, "n_envs": 1, "batch_size": 32, "n_steps": 512, "gamma": 0.999,
         "learning_rate": 9.80828e-05, "ent_coef": 0.00229519, "clip_range": 0.2, "n_epochs": 5,
         "gae_lambda": 0.99, "max_grad_norm": 0.7, "vf_coef": 0.835671, "policy_kwargs": _WIDE,
     }),
-    ("ppo", "HalfCheetah-v5", 300_000, "mujoco/halfcheetah.yaml", {
+    ("ppo", "HalfCheetah-v5", 1_000_000, "mujoco/halfcheetah.yaml", {
         "normalize": True, "n_envs": 1, "batch_size": 64, "n_steps": 512, "gamma": 0.98,
         "learning_rate": 2.0633e-05, "ent_coef": 0.000401762, "clip_range": 0.1, "n_epochs": 20,
         "gae_lambda": 0.92, "max_grad_norm": 0.8, "vf_coef": 0.58096, "policy_kwargs": _WIDE,
     }),
-    ("ppo", "Ant-v5", 300_000, "mujoco/ant.yaml", {"normalize": True}),
+    ("ppo", "Ant-v5", 1_000_000, "mujoco/ant.yaml", {"normalize": True}),
 ]  # fmt: skip
 
 PUBLISHED: dict[tuple[str, str], tuple[float, int]] = {

@@ -22,6 +22,9 @@ from tests.small_runs import FAULTS, SLOW, mapping, wait_for
 LONG: dict[str, Any] = {**SLOW, "cluster": {"slots": 1}}
 
 
+pytestmark = pytest.mark.slow
+
+
 class Shell:
     """A person at a terminal of this machine, with one run."""
 
