@@ -70,14 +70,12 @@ class DQNConfig(RateConfig):
     tau: float = 1.0
     """How far the target network moves towards the online one, in (0, 1]; 1 copies it."""
     epsilon_start: float = field(default=1.0, metadata={"initial": True})
-    """Share of random actions at the run's first step. With ``epsilon_steps`` it is the share at
-    the first step of every pod that begins from scratch."""
+    """Share of random actions at the first step of a pod that begins from scratch."""
     epsilon_end: float = 0.05
     """Share of random actions that is left in the end."""
     epsilon_fraction: float = 0.1
-    """Part of the run's budget (see ``anneal``) in which the share falls, linearly, in [0, 1].
-    A pod that begins later takes the share that the run has reached, even from scratch: after
-    that part it is ``epsilon_end`` from the pod's first step on."""
+    """Part of the run's budget (see ``anneal``) in which the share falls, linearly, in [0, 1]: of
+    what is left of it when a pod begins from scratch. A copy goes on where its parent's falls."""
     epsilon_steps: int = 0
     """Environment steps of experience in which it falls instead, those of a copy's ancestors
     included; 0: see ``epsilon_fraction``."""
@@ -152,6 +150,7 @@ class DQN:
             True: Captured(self._explore, recorder), False: Captured(self._best, recorder)
         }  # fmt: skip
         self._clock = Clock()
+        self._begun = 0.0
         self._env_steps = 0
         self._updates = 0
         self._owed = 0.0
@@ -170,7 +169,9 @@ class DQN:
     def epsilon(self) -> float:
         """Share of random actions now."""
         config = self._config
-        share = self._clock.share(self._env_steps, config.epsilon_steps, config.epsilon_fraction)
+        share = self._clock.share(
+            self._env_steps, config.epsilon_steps, config.epsilon_fraction, self._begun
+        )
         return config.epsilon_start + share * (config.epsilon_end - config.epsilon_start)
 
     @property
@@ -181,6 +182,8 @@ class DQN:
 
     def proceed(self, progress: float) -> None:
         """Learn how far the run has come; see ``Scheduled``."""
+        if self._env_steps == 0:
+            self._begun = progress
         self._clock.progress = progress
 
     def make_buffer(self) -> ReplayBuffer:
@@ -242,11 +245,12 @@ class DQN:
             "env_steps": torch.tensor(self._env_steps),
             "updates": torch.tensor(self._updates),
             "updates_owed": torch.tensor(self._owed, dtype=torch.float64),
+            "begun": torch.tensor(self._begun, dtype=torch.float64),
         }
 
     def load(self, state: State) -> None:
         """Take over a ``state()``; see ``Agent.load``."""
-        check_names(self.state(), state, "dqn agent", later=("updates_owed",))
+        check_names(self.state(), state, "dqn agent", later=("updates_owed", "begun"))
         load_module(self._network, under("network", state))
         load_module(self._target, under("target", state))
         self._optimizer.load(under("optimizer", state))
@@ -255,6 +259,7 @@ class DQN:
         self._env_steps = int(state["env_steps"])
         self._updates = int(state["updates"])
         self._owed = float(state.get("updates_owed", 0.0))
+        self._begun = float(state.get("begun", 0.0))
 
     def reseed(self, seed: int) -> None:
         """Restart the random numbers; weights stay."""

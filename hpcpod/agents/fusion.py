@@ -38,6 +38,7 @@ FUSION: Mapping[str, Rule] = {
     "env_steps": "sum",
     "updates": "max",
     "updates_owed": "local",
+    "begun": "local",
     "own_steps": "local",
     "normalizer*/running": "local",
     "rng": "local",

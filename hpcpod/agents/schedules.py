@@ -47,18 +47,20 @@ class Clock:
         self.progress: float | None = None
         """Share of the run's budget that is spent, in [0, 1]; None: the agent was not told."""
 
-    def share(self, done: int, steps: int = 0, fraction: float = 1.0) -> float:
+    def share(self, done: int, steps: int = 0, fraction: float = 1.0, begun: float = 0.0) -> float:
         """Share of a schedule that is over, in [0, 1].
 
         Args:
             done: environment steps of the agent's experience.
             steps: that the schedule takes; 0: it takes a part of the run's budget.
-            fraction: that part, in [0, 1].
+            fraction: that part, in [0, 1], of what was left when the schedule began.
+            begun: share of the run's budget that was spent then.
         """
         if steps:
             return min(1.0, done / steps)
         spent = done / BUDGET if self.progress is None else self.progress
-        return min(1.0, spent / fraction) if fraction else 1.0
+        lasts = fraction * (1.0 - begun)
+        return min(1.0, max(0.0, spent - begun) / lasts) if lasts else 1.0
 
     def rate(self, config: RateConfig, done: int) -> float:
         """The learning rate now, after ``done`` environment steps of experience."""

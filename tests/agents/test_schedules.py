@@ -74,9 +74,10 @@ def test_a_copy_is_where_the_run_is_and_not_where_its_parents_steps_are() -> Non
         anneal=True, anneal_to=0.5, epsilon_end=0.0, epsilon_fraction=1.0, priority_beta=0.0
     )
     parent, copy = DQN(spec(), config, seed=0), DQN(spec(), config, seed=1)
-    parent.proceed(0.2)
+    parent.proceed(0.0)
     for _ in range(100):
         parent.act(torch.zeros(2, 3), explore=True)
+    parent.proceed(0.2)
     copy.load(parent.state())
     copy.proceed(0.8)
     assert (parent.epsilon, parent.beta) == pytest.approx((0.8, 0.2))
@@ -90,6 +91,7 @@ def test_epsilon_falls_in_a_part_of_the_run_and_beta_rises_over_all_of_it() -> N
     told = []
     for progress in (0.0, 0.05, 0.1, 1.0):
         agent.proceed(progress)
+        agent.act(torch.zeros(2, 3), explore=True)
         told.append((agent.epsilon, agent.beta))
     expected = [(1.0, 0.4), (0.6, 0.43), (0.2, 0.46), (0.2, 1.0)]
     assert told == [pytest.approx(pair) for pair in expected]
@@ -99,6 +101,26 @@ def test_epsilon_falls_in_a_part_of_the_run_and_beta_rises_over_all_of_it() -> N
         old.act(torch.zeros(2, 3), explore=True)
     old.proceed(0.99)
     assert (old.epsilon, old.beta) == pytest.approx((0.9, 0.55))
+
+
+def test_a_pod_that_begins_late_explores_in_a_part_of_what_is_left_and_so_do_its_copies() -> None:
+    config = DQNConfig(epsilon_start=1.0, epsilon_end=0.0, epsilon_fraction=0.2)
+    late, copy = DQN(spec(), config, seed=0), DQN(spec(), config, seed=1)
+    late.proceed(0.5)
+    assert late.epsilon == 1.0
+    late.act(torch.zeros(2, 3), explore=True)
+    late.proceed(0.575)  # of a fifth of the half that was left, 0.075 / 0.1 is over
+    assert late.epsilon == pytest.approx(0.25)
+    copy.load(late.state())
+    copy.proceed(0.59)
+    assert copy.epsilon == pytest.approx(0.1)
+    copy.proceed(0.9)
+    assert copy.epsilon == 0.0
+    # What is stored of before says nothing of it: the run's first step.
+    old = {name: tensor for name, tensor in late.state().items() if name != "begun"}
+    copy.load(old)
+    copy.proceed(0.05)
+    assert copy.epsilon == pytest.approx(0.75)
 
 
 def test_a_clip_falls_with_the_run_and_is_what_the_loss_takes() -> None:
