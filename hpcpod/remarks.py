@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TypeGuard
 
 from hpcpod.config.schema import RunConfig
-from hpcpod.config.shape import ranks_of
+from hpcpod.config.shape import LENGTH, ranks_of, walk_of
 from hpcpod.config.space import AlgorithmSpace, Scalar, extremes
 from hpcpod.tournament.census import quotas
 
@@ -31,12 +31,20 @@ def remarks(
         yield _deterministic(config)
     if look is not None:
         yield from _late_parts(config, look)
-    yield from _no_evolution(config)
+    if _own_rules(config):
+        yield from _no_evolution(config, look)
     for name, space in algorithms.items():
         if config.population.pods.max > 1:
             yield from _clones(name, space)
-        yield from _no_learning(name, space, config)
+        if ":" not in space.agent:  # of a user's agent no more is known than a few names
+            yield from _no_learning(name, space)
+        yield from _no_update(name, space, config)
         yield from _schedules(name, space, config)
+
+
+def _own_rules(config: RunConfig) -> bool:
+    """Whether no updater or generator of a user's decides who is replaced."""
+    return ":" not in config.population.updater + config.population.generator
 
 
 _FEW_EPISODES = 8
@@ -44,8 +52,8 @@ _FEW_EPISODES = 8
 pods with 4 or 5 episodes, 9 % of 32 pods with 6."""
 
 
-def _no_evolution(config: RunConfig) -> Iterator[str]:
-    """A population in which no pod may ever give way to a copy."""
+def _no_evolution(config: RunConfig, look: Look | None) -> Iterator[str]:
+    """A population in which no pod may ever give way to a copy, or one does for nothing."""
     population = config.population
     if population.pods.max == 1:  # one agent is meant
         return
@@ -54,7 +62,7 @@ def _no_evolution(config: RunConfig) -> Iterator[str]:
             f"round.episodes: a panel of {config.round.episodes} episodes has none left to compare"
             " pods on, so none is ever replaced by a copy; take 8 or more, better 32"
         )
-    elif config.round.episodes < _FEW_EPISODES:
+    elif config.round.episodes < _FEW_EPISODES and not (look is not None and look.deterministic):
         yield (
             f"round.episodes: pods are tested on half of a panel of {config.round.episodes}, and so"
             " few returns that are success or failure are often all alike, so that a pod gives way"
@@ -138,7 +146,7 @@ SLOWEST, FASTEST = 1e-8, 0.1
 the other (by these and A2C); PPO began to learn it with 1e-7, and reached 500 with 0.03."""
 
 
-def _no_learning(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterator[str]:
+def _no_learning(name: str, space: AlgorithmSpace) -> Iterator[str]:
     """Ranges with no value by which a pod would learn, so that there is nothing to select."""
     rates = [v for v in extremes(space.values.get("learning_rate", 1e-3)) if _number(v)]
     few, many = max(rates, default=1.0) <= SLOWEST, min(rates, default=0.0) >= FASTEST
@@ -147,10 +155,10 @@ def _no_learning(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterato
         what = "so small that weights hardly move" if few else "so large that weights diverge"
         told = ", ".join(f"{rate:g}" for rate in rates)
         yield (
-            f"agents.{name}.learning_rate: {told} {every} {what}, and no pod learns, whichever"
-            " survives; most tasks are learned between 1e-5 and 3e-3"
+            f"agents.{name}.learning_rate: {told} {every} {what}, and no pod learns, as it was on"
+            " CartPole-v1; give it a range around the default,"
+            f" {space.defaults.get('learning_rate', 1e-3):g}"
         )
-    yield from _no_update(name, space, config)
 
 
 def _no_update(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterator[str]:
@@ -162,7 +170,7 @@ def _no_update(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterator[
     )
     if total is None or not starts:
         return
-    first = min(min(starts), *room)
+    first = min([min(starts), *room])
     if first > total / ranks:
         who = "a pod" if ranks == 1 else "each rank of a pod"
         yield (
@@ -175,11 +183,13 @@ def _no_update(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterator[
 def _steps_of_a_pod(config: RunConfig) -> int | None:
     """Steps that a pod trains from the first round to the last, its ancestors' included, if all
     are equally fast; None where no number of steps limits the run."""
-    stop, limits = config.stop, []
+    stop, limits, pods = config.stop, [], config.population.pods.max
     if stop.rounds is not None:
         limits.append(stop.rounds * config.round.env_steps)
     if stop.env_steps is not None:
-        limits.append(stop.env_steps // config.population.pods.max)
+        # Rounds are finished: a run of several pods ends after the one that passes the limit.
+        least = config.round.env_steps if pods > 1 else 0
+        limits.append(max(least, stop.env_steps // pods))
     return min(limits, default=None)
 
 
@@ -198,16 +208,25 @@ _SWITCHES = {
     "h_steps": ("h_term",),
     "priority_beta": ("priority_exponent",),
     "priority_beta_steps": ("priority_exponent",),
+    "target_noise_clip": ("target_noise",),
 }
 """Hyperparameters that count only where one of others is not 0 or false."""
+_OVERRIDDEN = {
+    "epsilon_fraction": "epsilon_steps",
+    "updates_per_step": "updates_per_iteration",
+    "target_entropy": "temperature",
+}
+"""Hyperparameters that count only where another is 0."""
 
 
-def _idle(field: str, space: AlgorithmSpace) -> bool:
-    """Whether a hyperparameter has no effect, because what it belongs to is off."""
-    switches = _SWITCHES.get(field, ())
-    return bool(switches) and not any(
-        any(extremes(space.values.get(switch, True))) for switch in switches
-    )
+def _idle(field: str, space: AlgorithmSpace) -> str:
+    """Why a hyperparameter has no effect, such as ``anneal is off``; "": it has, or may have."""
+    switches, over = _SWITCHES.get(field, ()), _OVERRIDDEN.get(field)
+    if switches and not any(any(extremes(space.values.get(each, True))) for each in switches):
+        return f"{' and '.join(switches)} {'is' if len(switches) == 1 else 'are'} off"
+    if over is not None and all(extremes(space.values.get(over, 0))):
+        return f"{over} is on"
+    return ""
 
 
 def _clones(name: str, space: AlgorithmSpace) -> Iterator[str]:
@@ -216,8 +235,7 @@ def _clones(name: str, space: AlgorithmSpace) -> Iterator[str]:
     if not space.ranged or len(idle) < len(space.mutable):
         return
     why = (
-        f"which {'has' if len(idle) == 1 else 'have'} no effect while"
-        f" {' and '.join(_SWITCHES[idle[0]])} {'is' if len(_SWITCHES[idle[0]]) == 1 else 'are'} off"
+        f"which {'has' if len(idle) == 1 else 'have'} no effect while {_idle(idle[0], space)}"
         if idle
         else "which copies keep (they shape the network, or count from scratch alone)"
     )
@@ -237,15 +255,17 @@ def round_in_words(config: RunConfig, look: Look | None) -> str:
     """
     steps = _steps(config)
     said = f"{steps:,.6g} step{'' if steps == 1 else 's'} of each environment"
-    if look is None or look.max_episode_steps is None:
+    if look is None:
         return said
-    of = f"of {look.max_episode_steps:,} steps"
-    share = steps / look.max_episode_steps
-    many = f"{share:,.3g} episodes {of}" if share > 1 else f"{share:.3g} of an episode {of}"
+    length = look.max_episode_steps
+    if length is not None:
+        share, of = steps / length, f"of {length:,} steps"
+        many = f"{share:,.3g} episodes {of}" if share > 1 else f"{share:.3g} of an episode {of}"
+        said = f"{said}, {many}"
     then = "goes on in the same episodes" if look.saved_steps else "begins other ones"
-    if 0 < look.saved_steps < look.max_episode_steps:
+    if 0 < look.saved_steps < (LENGTH if length is None else length):
         then += f", of which at most {look.saved_steps:,.0f} steps can be saved"
-    return f"{said}, {many}; the next one {then}"
+    return f"{said}; the next one {then}"
 
 
 def _steps(config: RunConfig) -> float:
@@ -254,28 +274,36 @@ def _steps(config: RunConfig) -> float:
 
 
 def _late_parts(config: RunConfig, look: Look) -> Iterator[str]:
+    """Episodes that rounds can't hand on to each other, and what that costs."""
     length, steps, saved = look.max_episode_steps, _steps(config), look.saved_steps
-    if length is None or steps >= length or saved >= length:
+    if saved and (length is None or steps >= length or saved >= length):
         return
-    ranks = ranks_of(config)
-    fewer = config.round.env_steps // (length * ranks)
+    walk = 0 if saved else walk_of(config, length)
+    if not saved and not walk:
+        return
+    longest, ranks = length or LENGTH, ranks_of(config)
+    fewer = config.round.env_steps // (longest * ranks)
     lesser = f"env.num_envs to at most {fewer} or " if fewer else ""
-    seen = min(length, saved + steps)
     kept = f"that is longer than {saved:,.0f} steps " if saved else ""
+    what = f"nothing after its first {min(longest, saved + walk + steps):,.6g} steps"
+    ever = f"{what} is ever trained on" if saved + walk + steps < longest or saved else ""
+    led = f"each round goes on for up to {walk:,} steps without learning, to begin in the middle"
+    unknown = "" if length is not None else ", whose length is not known,"
     yield (
-        f"round.env_steps: an episode of {config.env.id} {kept}can't be saved for the next round,"
-        f" so with {steps:,.6g} steps per environment nothing after the first"
-        f" {100 * seen / length:.3g} % of its {length:,} steps is ever trained on;"
-        f" set {lesser}round.env_steps to at least {length * ranks * config.env.num_envs}"
+        f"round.env_steps: an episode of {config.env.id}{unknown} {kept}can't be saved for the next"
+        f" round, so with {steps:,.6g} steps per environment"
+        f" {', and '.join(filter(None, (led if walk else '', ever)))};"
+        f" set {lesser}round.env_steps to at least {longest * ranks * config.env.num_envs}"
     )
 
 
 def _deterministic(config: RunConfig) -> str:
     # A target is shown by a number of episodes, however alike: a smaller set would not save any.
     both = "" if config.stop.target is not None else " and stop.confirm_episodes to 2"
+    fewer = f", or set round.episodes to 4{both} to save the time"
     return (
         f"env.id: episodes of {config.env.id} with different seeds begin and go on alike under the"
-        " same actions, so the returns of a panel are equal, the smallest difference between two"
-        " pods decides, and no score says how the policy does elsewhere; give it random starts, or"
-        f" set round.episodes to 4{both} to save the time"
+        " same actions, as far as they were tried, so the returns of a panel are equal, the"
+        " smallest difference between two pods decides, and no score says how the policy does"
+        f" elsewhere; give it random starts{fewer if config.round.episodes > 4 else ''}"
     )

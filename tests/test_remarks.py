@@ -13,9 +13,10 @@ import pytest
 
 from hpcpod.cli import main
 from hpcpod.config.loading import from_mapping
-from hpcpod.config.space import AlgorithmSpace
+from hpcpod.config.space import AlgorithmSpace, Value
 from hpcpod.preparing import check
 from hpcpod.remarks import remarks
+from hpcpod.tournament.updaters import PairedGate
 from tests.small_runs import AGENTS, mapping
 
 
@@ -42,6 +43,15 @@ class ChanceLater(OneSeries):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         obs, reward, end, cut, info = super().step(action)
         return obs, reward + (self.np_random.normal() if action == 1 else 0.0), end, cut, info
+
+
+class ChanceAtTheEnd(OneSeries):
+    """Pays once, after 200 steps, what was drawn before."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        obs, _, _, _, info = super().step(action)
+        end = self._t == 200
+        return obs, float(self.np_random.normal()) if end else 0.0, end, False, info
 
 
 class Endless(ChanceLater):
@@ -80,6 +90,17 @@ def test_a_task_in_which_one_action_draws_is_not_taken_for_one_without_chance() 
     assert not [r for r in remarks_on(env={"id": f"{__name__}:ChanceLater"}) if "alike" in r]
 
 
+def test_nor_is_one_whose_chance_shows_at_the_end_of_a_long_episode() -> None:
+    assert not [r for r in remarks_on(env={"id": f"{__name__}:ChanceAtTheEnd"}) if "alike" in r]
+
+
+def test_a_small_panel_of_equal_episodes_is_not_advised_to_grow() -> None:
+    four = {"round": {"env_steps": 512, "episodes": 4}, "stop": LONGER}
+    several = {"pods": {"min": 1, "max": 4}}
+    said = lone(env={"id": f"{__name__}:OneSeries"}, population=several, **four)
+    assert "alike" in said and said.endswith("give it random starts")
+
+
 LONGER = {"rounds": 3}
 """With one round of warm-up, the least in which a copy can be made and has something to train."""
 
@@ -90,6 +111,7 @@ LONGER = {"rounds": 3}
         ({}, "2 rounds", "train for 3 rounds or more"),
         ({"stop": {"rounds": 1}}, "1 rounds", "train for 3 rounds or more"),
         ({"stop": {"rounds": None, "env_steps": 3000}}, "1.46 rounds", "train for 3 rounds"),
+        ({"stop": {"rounds": None, "env_steps": 300}}, "1 rounds", "train for 3 rounds"),
         ({"population": {"warmup_rounds": 4}, "stop": {"rounds": 5}}, "5 rounds", "for 6 rounds"),
     ],
 )
@@ -206,14 +228,31 @@ def test_a_rate_that_follows_a_run_which_nothing_limits_is_remarked_on() -> None
 def test_a_range_in_which_nothing_learns_is_remarked_on(rate: Any, said: str) -> None:
     remark = lone(agents=ppo({"learning_rate": rate}))
     assert remark.startswith(f"agents.ppo.learning_rate: {said}, and no pod learns")
-    assert remark.endswith("most tasks are learned between 1e-5 and 3e-3")
+    assert remark.endswith("give it a range around the default, 0.0003")
     part = {"learning_rate": {"log_uniform": [1e-10, 1e-4]}}
     assert not remarks_on(agents=ppo(part))
 
 
 def test_an_agent_whose_rate_is_a_word_has_no_remark_on_it() -> None:
-    space = AlgorithmSpace("mine", {"learning_rate": "linear", "learning_starts": "soon"}, {})
+    words: dict[str, Value] = {"learning_rate": "linear", "learning_starts": "soon"}
+    several: dict[str, Value] = {"learning_starts": 1, "buffer_size": "plenty"}
+    for values in (words, several):
+        space = AlgorithmSpace("mine:Mine", values, {})
+        assert not list(remarks(from_mapping(mapping()), {"mine": space}, None))
+
+
+def test_what_was_measured_with_hpcpod_s_agents_and_rules_is_not_said_of_a_user_s() -> None:
+    space = AlgorithmSpace("mine:Tabular", {"learning_rate": 0.5}, {})
     assert not list(remarks(from_mapping(mapping()), {"mine": space}, None))
+    two = {"pods": {"min": 1, "max": 2}, "algorithms": {"ppo": 1}, "warmup_rounds": 0}
+    short = {"round": {"env_steps": 512, "episodes": 2}, "population": two}
+    assert "round.episodes: a panel of 2" in " ".join(remarks_on(**short))
+    two["updater"] = "tests.test_remarks:NeverBeaten"
+    assert not [said for said in remarks_on(**short) if "round.episodes" in said]
+
+
+class NeverBeaten(PairedGate):
+    """An updater of a user's, with rules of its own."""
 
 
 def test_updates_that_begin_after_the_run_are_remarked_on() -> None:
@@ -254,6 +293,12 @@ def test_ranges_that_no_mutation_moves_are_remarked_on() -> None:
             "no effect while priority_exponent is off",
             {"priority_exponent": 0.6},
         ),
+        (
+            "dqn",
+            {"epsilon_fraction": {"uniform": [0.1, 0.9]}, "epsilon_steps": 300},
+            "no effect while epsilon_steps is on",
+            {"epsilon_steps": 0},
+        ),
     ],
 )
 def test_ranges_of_what_has_no_effect_are_remarked_on(
@@ -286,12 +331,18 @@ def test_a_round_that_never_sees_the_end_of_an_episode_is_remarked_on(
     (said,) = remarks_on(env=STATELESS, **short)
     steps = round_steps / 4
     assert said.startswith(f"round.env_steps: an episode of {STATELESS['id']} can't be saved for")
-    assert f"with {steps:g} steps per environment nothing after the first" in said
-    assert f"first {steps / 5:.3g} % of its 500 steps is ever trained on" in said
-    assert said.endswith(remedy)
+    assert f"with {steps:g} steps per environment each round goes on for up to 500 steps" in said
+    assert "ever trained on" not in said and said.endswith(remedy)
     assert not remarks_on(env=STATELESS, round={"env_steps": 2000})
     assert not remarks_on(**short)  # CartPole goes on in the next round
     assert not remarks_on(env={"wrappers": ["gymnasium.wrappers:FlattenObservation"]}, **short)
+
+
+def test_what_is_too_far_from_an_episode_s_begin_for_any_round_is_remarked_on() -> None:
+    far = {**STATELESS, "num_envs": 10}
+    said = lone(env=far, round={"env_steps": 400})  # 40 steps of each, after at most 400
+    assert "for up to 400 steps without learning, to begin in the middle, and nothing" in said
+    assert "nothing after its first 440 steps is ever trained on" in said
 
 
 def test_an_episode_that_is_too_long_to_be_played_again_is_remarked_on() -> None:
@@ -299,7 +350,7 @@ def test_an_episode_that_is_too_long_to_be_played_again_is_remarked_on() -> None
     task = {"id": f"{__name__}:Endless", "wrappers": [long]}
     said = lone(env=task, round={"env_steps": 8_000})
     assert "that is longer than 10,000 steps can't be saved for the next round" in said
-    assert "nothing after the first 44.4 % of its 27,000 steps is ever trained on" in said
+    assert "nothing after its first 12,000 steps is ever trained on" in said
     assert "set round.env_steps to at least 108000" in said
     words = check(from_mapping(mapping(env=task))).round
     assert words.endswith("in the same episodes, of which at most 10,000 steps can be saved")

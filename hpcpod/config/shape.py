@@ -68,6 +68,31 @@ def ranks_of(config: RunConfig) -> int:
     return ranks
 
 
+LENGTH = 1_000
+"""Steps that an episode is taken to last where the environment does not say its limit."""
+WALK = 10
+"""Most steps of a walk (see ``walk_of``) for each one that the round learns from."""
+
+
+def walk_of(config: RunConfig, length: int | None) -> int:
+    """Most steps that a round's environments are led on before it learns from them.
+
+    Rounds that are shorter than an episode, and can't hand theirs on, would all learn from the same
+    first steps. So each of them begins somewhere in the middle.
+
+    Args:
+        config: of the run.
+        length: the time limit of an episode in steps; None: it is not known.
+
+    Returns:
+        The length, but at most ten times the steps of each environment in a round; 0 where a round
+        sees whole episodes.
+    """
+    steps = -(-config.round.env_steps // (config.env.num_envs * ranks_of(config)))
+    length = LENGTH if length is None else length
+    return 0 if steps >= length else min(length, WALK * steps)
+
+
 def scores_beside(config: RunConfig) -> bool:
     """``pod.score_beside``, or whether there is a core for it."""
     wanted = config.pod.score_beside

@@ -73,7 +73,7 @@ def action_map(space: gym.Space[Any]) -> Callable[[Array], Array]:
     """
     if not isinstance(space, gym.spaces.Box):
         start = np.asarray(getattr(space, "start", 0))
-        return lambda action: action + start if start.any() else action
+        return lambda action: action + start  # a new array: an environment may write into it
     to_box = box_map(space.low, space.high)
 
     def rescale(action: Array) -> Array:
@@ -87,15 +87,18 @@ def action_map(space: gym.Space[Any]) -> Callable[[Array], Array]:
 def box_map(low: Array, high: Array) -> Callable[[Array], Array]:
     """From a batch of actions of [-1, 1] to those of a box, in the dtype of its bounds.
 
-    It computes in that dtype by ``rescaled``, or in float32 where the box has float16: there the
-    width of finite bounds can be infinite.
+    It computes in that dtype by ``rescaled``, or in float32 where the box has float16, or in what
+    has room for it where finite bounds are so far apart that their distance is infinite.
 
     Args:
         low: of each number, in a shape that spreads over the batch.
         high: alike, of the same dtype.
     """
     dtype = low.dtype
-    wide = np.promote_types(dtype, np.float32)
+    wide: np.dtype[Any] = np.promote_types(dtype, np.float32)
+    with np.errstate(over="ignore"):
+        if not np.isfinite(high.astype(wide) - low.astype(wide)).all():
+            wide = np.dtype(np.longdouble)
     least, most = _one(low.astype(wide)), _one(high.astype(wide))
     return lambda action: rescaled(action, least, most).astype(dtype)
 

@@ -90,6 +90,13 @@ class Collecting:
         state = self._worker.state()
         return state is not None, state or {}
 
+    def walk(self, steps: int, tensors: State) -> tuple[None, State]:
+        """Go on with an agent's ``state()``; see ``Worker.walk``."""
+        assert self._agent is not None
+        self._agent.load(tensors)
+        self._worker.walk(self._agent, steps)
+        return None, {}
+
     def collect(
         self, steps: int, cut: bool, seed: int | None, progress: float | None, tensors: State
     ) -> tuple[None, State]:

@@ -91,6 +91,15 @@ class Pipeline:
         """
         self._seed = stable_hash("actor", *seeds.tolist())
 
+    @property
+    def spec(self) -> EnvSpec:
+        """Of the environments."""
+        return self._spec
+
+    def walk(self, agent: Agent, steps: int) -> None:
+        """See ``Worker.walk``."""
+        self._line.ask("walk", steps, tensors=agent.state())
+
     def iterate(
         self, agent: Agent, buffer: Buffer, learner: Learner, left: int
     ) -> tuple[int, Metrics]:

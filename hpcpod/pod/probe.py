@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from hpcpod import plugins
 from hpcpod.agents.base import Agent
 from hpcpod.config.schema import RunConfig
+from hpcpod.config.shape import LENGTH
 from hpcpod.config.space import AlgorithmSpace, Scalar
 from hpcpod.envs.recording import saved_steps
 from hpcpod.envs.vec_env import State, VecEnv, random_actions, tensor_form
@@ -28,7 +31,9 @@ from hpcpod.pod.evaluator import Evaluator
 from hpcpod.pod.making import env_factory, make_agent
 
 _STEPS_ALIKE = 32
-"""Steps in which two episodes may show that they differ."""
+"""Steps in which most episodes show that they differ."""
+_SECONDS_ALIKE = 2.0
+"""Time for as many steps as an episode has, where they have not."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,8 @@ class Look:
     max_episode_steps: int | None
     """The time limit of an episode in steps; None without one."""
     deterministic: bool
-    """Two episodes of different seeds began alike, and went on alike under the same actions."""
+    """Two episodes of different seeds began alike, and went on alike under the same actions, as far
+    as there was time to try."""
     saved_steps: float
     """Steps of an episode after which the next round can still go on in it: 0 where nothing can be
     saved, infinity where the state of the environment can."""
@@ -111,15 +117,31 @@ def probe(
 
 
 def _alike(env: VecEnv) -> bool:
-    """Whether episodes of different seeds can't be told apart for some steps."""
-    actions = random_actions(env.spec, _STEPS_ALIKE, torch.Generator().manual_seed(0))
+    """Whether episodes of different seeds can't be told apart, as far as there is time to try."""
+    began = time.monotonic()
+    if not _same(env, _STEPS_ALIKE):
+        return False
+    pace = (time.monotonic() - began) / (2 * _STEPS_ALIKE)
+    more = min(env.spec.max_episode_steps or LENGTH, int(_SECONDS_ALIKE / 2 / pace))
+    return more <= _STEPS_ALIKE or _same(env, more)
+
+
+def _same(env: VecEnv, steps: int) -> bool:
+    """Whether the same actions lead to the same sums of observations, and to the same rewards."""
     seen = []
     for first in (0, env.spec.num_envs):
-        obs = [env.reset(torch.arange(first, first + env.spec.num_envs))]
-        steps = [env.step(action) for action in actions]
-        seen.append((obs + [step.obs for step in steps], [step.reward for step in steps]))
-    (obs, rewards), (others, other_rewards) = seen
-    return all(map(torch.equal, obs + rewards, others + other_rewards))
+        actions = torch.Generator().manual_seed(0)
+        sums = [_sums(env.reset(torch.arange(first, first + env.spec.num_envs)))]
+        for _ in range(steps):
+            step = env.step(random_actions(env.spec, 1, actions)[0])
+            sums += [_sums(step.obs), step.reward]
+        seen.append(sums)
+    return all(map(torch.equal, *seen))
+
+
+def _sums(obs: Tensor) -> Tensor:
+    """Of each environment's observation, float64 [N]."""
+    return obs.flatten(1).double().sum(1)
 
 
 def _step(env: VecEnv) -> None:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from hpcpod.config.schema import RunConfig
+from hpcpod.config.shape import walk_of
 from hpcpod.envs.vec_env import State, random_seeds
 from hpcpod.errors import StorageError
 from hpcpod.pod.checkpoint import Checkpoints
@@ -115,12 +116,21 @@ class Round:
         worker, whole = self.replica.worker, False
         if self._episodes is None:
             worker.reset(seeds)
+            self._walk()
         else:
             whole = kept or worker.restore(self._episodes)
             worker.go_on(seeds)
         cap = self._config.pod.inherit_transitions
         most = None if cap is None or not self.birth.inherited else cap // len(seeds)
         self.checkpoints.fill(self.replica.buffer, most_rows=most, cut=not whole, kept=kept)
+
+    def _walk(self) -> None:
+        """Go on into the middle of episodes that the round before could not hand on."""
+        birth, worker = self.birth, self.replica.worker
+        most = walk_of(self._config, worker.spec.max_episode_steps)
+        if most and birth.round > 1 and worker.state() is None:
+            drawn = stable_hash(birth.seed, "walk", birth.round, self._group.rank)
+            worker.walk(self.replica.agent, drawn % (most + 1))
 
     def resume(self, checkpoint: Checkpoint) -> State | None:
         """Go on from a checkpoint inside the round.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hpcpod.agents.base import Agent, Buffer
-from hpcpod.envs.vec_env import State, Step, VecEnv
+from hpcpod.envs.vec_env import EnvSpec, State, Step, VecEnv
 
 RECENT = 64
 """Training episodes in the running mean that the progress display shows."""
@@ -32,12 +32,25 @@ class Worker:
         self._recent.fill_(float("nan"))
         self._episodes = 0
 
+    @property
+    def spec(self) -> EnvSpec:
+        """Of the environments."""
+        return self._env.spec
+
     def go_on(self, seeds: Tensor) -> None:
         """Begin a round in the episodes in progress.
 
         Args:
             seeds: of a ``reset``, int64 [N]. Nothing here is drawn from them.
         """
+
+    def walk(self, agent: Agent, steps: int) -> None:
+        """Step ``steps`` times as the agent acts without exploring. No step is kept or counted, but
+        as a part of its episode's return."""
+        for _ in range(steps):
+            step = self._env.step(agent.act(self._obs, explore=False))
+            self._obs = step.obs
+            self._count([step])
 
     def collect(self, agent: Agent, buffer: Buffer, steps: int, *, cut: bool) -> int:
         """Step ``steps`` times; return the environment steps that counted.

@@ -6,6 +6,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 LENGTH = 1000
 """Steps of an episode."""
@@ -29,6 +30,11 @@ class Late(gym.Env[Any, Any]):
 
     def _seen(self) -> Any:
         return np.array([self._t / LENGTH + self._offset + self.noise], np.float32)
+
+
+def unsaveable(num_envs: int) -> SyncVectorEnv:
+    """As many of them, whose state can't be saved."""
+    return SyncVectorEnv([Late] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
 
 
 class Saveable(Late):

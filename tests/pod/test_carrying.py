@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,30 @@ def test_episodes_are_trained_on_to_their_end_however_short_rounds_are(
         assert rows["reward"].sum(0).tolist() == [500.0, 500.0]
     returns = [report.metrics.get("training_return") for report in reports]
     assert returns[:3] == [None] * 3 and returns[3] is not None
+
+
+UNSAVEABLE: dict[str, dict[str, Any]] = {
+    "vector": {"id": f"{LATE}unsaveable", "backend": "vector"},
+    "another Python": {"id": f"{LATE}Late", "python": sys.executable},
+}
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+@pytest.mark.parametrize("kind", UNSAVEABLE)
+def test_where_no_episode_can_be_handed_on_rounds_begin_in_the_middle_of_others(
+    kind: str, pipeline: bool, tmp_path: Path
+) -> None:
+    folder = create(
+        tmp_path, "dqn", agents={"dqn": {**COLLECTING, "horizon": 25}},
+        env={"num_envs": 2, **UNSAVEABLE[kind]}, pod={"pipeline": pipeline},
+        round={"env_steps": 2 * 100, "episodes": 2},
+    )  # fmt: skip
+    _, reports = rounds(folder, 6)
+    rows = rows_of(folder, reports[-1], f"{LATE}Late", 2)
+    begins = (rows["obs"][::100, 0, 0] * LENGTH).int().tolist()
+    assert begins[0] == 0 and len(set(begins)) == 6  # drawn from all of an episode
+    assert max(begins) > LENGTH / 2 and rows["reward"].sum() > 0
+    assert [report.trained_steps for report in reports] == [200] * 6  # the way there is not counted
 
 
 @pytest.mark.parametrize("kind", KINDS)
