@@ -182,7 +182,7 @@ def _add_lookers(add: Add) -> None:
     _run(verb)
     verb = add(
         "leaderboard", looking.leaderboard,
-        "who leads, with Student intervals of the mean return, and the winner's lineage",
+        "who leads, with intervals that allow for the choice, and the winner's lineage",
     )  # fmt: skip
     _run(verb)
     _json(verb)

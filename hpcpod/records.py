@@ -59,7 +59,7 @@ class Birth:
 
 @dataclass(frozen=True)
 class Rescore:
-    """An order to score a checkpoint on fresh seeds, never used for selection."""
+    """An order to score a checkpoint on seeds of which no evaluation before it knew."""
 
     purpose: Literal["confirm", "final"]
     number: int
@@ -276,7 +276,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Confirmed:
-    """A score on fresh seeds, never used for selection."""
+    """A score on seeds of which no evaluation before it knew; finals choose the winner by it."""
 
     pod: str
     round: int

@@ -17,15 +17,18 @@ from hpcpod.agents.ppo_config import PPOConfig
 class A2CConfig(PPOConfig):
     """Hyperparameters of A2C: PPO's; ``clip`` and ``target_kl`` have no effect while it
     takes one step for each rollout, as by default. In a pipeline ``clip`` has: the rollout is one
-    of older weights. Advantages are in units of the returns' standard deviation, so that one step
-    size fits rewards of any scale; a rollout is too short to normalise them by itself.
+    of older weights. Advantages are in units of the returns' standard deviation, so that
+    the step does not depend on the scale of rewards; a rollout is too short to normalise them by
+    itself.
+
+    LunarLander-v3 ended below its best with these defaults, and Pendulum-v1 was not learned
+    (benchmarks/RESULTS.md).
     """
 
     learning_rate: float = 1.5e-3
     """Step size of Adam."""
     anneal: bool = field(default=True, metadata={"absent": False})
-    """See ``RateConfig``; here it does, unless told otherwise: without it the best policy was lost
-    again and again on LunarLander-v3."""
+    """See ``RateConfig``; here it does, unless told otherwise."""
     gamma: float = field(default=0.995, metadata={"near_one": True})
     """Discount factor, in [0, 1]."""
     entropy: float = 0.003

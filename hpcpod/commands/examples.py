@@ -31,7 +31,7 @@ Example:
 """,
     "leaderboard": """\
 Example:
-  hpcpod leaderboard cartpole --json | jq '.entries[0]'
+  hpcpod leaderboard cartpole --json | jq '.entries[0].pod'
 """,
     "why": """\
 Examples:

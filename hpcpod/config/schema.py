@@ -120,9 +120,9 @@ class PopulationConfig:
     """Algorithms and their share of the population: ``{ppo: 1, dqn: 1}``."""
     updater: str = "paired_gate"
     """What the leaderboard keeps, and when a copy is justified: a name or a path. ``paired_gate``:
-    a pod is tested only if it is among the worst eighth by one half of its panel, and gives way
-    only if a leader is better by a test on the other half; where all are equal, a test finds
-    that with a probability of 5 % at most."""
+    a pod is tested only if it is among the worst eighth, rounded up, by one half of its panel, and
+    gives way only if a leader is better by a test on the other half. Where all are equal, a test
+    finds a difference in about 5 % of cases (benchmarks/RESULTS.md); a run makes many tests."""
     generator: str = "gentle_truncation"
     """What is born next: a name or a path."""
     capacity: Count = 16
@@ -130,7 +130,8 @@ class PopulationConfig:
     warmup_rounds: Natural = 1
     """Rounds that every pod trains before it may be replaced by a copy."""
     controls: Natural = 1
-    """Pods per algorithm that keep their first hyperparameters and are never replaced."""
+    """Pods per algorithm that keep their first hyperparameters and are not replaced while they
+    live."""
 
     def __post_init__(self) -> None:
         check_limits(self)
@@ -247,9 +248,10 @@ class StopConfig:
     """Mean return to reach; its lower confidence bound on fresh seeds must reach it, and is tried
     as soon as a panel promises that. The bound holds for skewed returns, also if rare episodes
     fail, as long as none is worse than the worst that the run has seen (nor than 0, or for a
-    negative target than twice the target, if nothing worse was seen). So it asks for a margin: 128
-    episodes of equal returns show a target that they exceed by 3.1 % of its distance from the worst
-    one. The best possible return can't be shown."""
+    negative target than twice the target, nor than as far below the target as the best is above
+    it). So it asks for a margin: at the first attempt 128 episodes of equal returns show a target
+    that they exceed by 3.1 % of its distance from the worst one; later ones ask for more. The best
+    possible return can't be shown."""
     env_steps: Count | None = None
     """Environment steps of the whole population."""
     minutes: Positive | None = None
@@ -262,7 +264,7 @@ class StopConfig:
     alpha / (k (k + 1))."""
     confirm_episodes: Panel = 128
     """Episodes in a set of fresh seeds, for the finalists and to confirm the target; there sets are
-    pooled, 1,024 episodes at most, until they decide. They are played in
+    pooled until they decide; none is begun that would pass 1,024 episodes. They are played in
     gymnasium's own environment, whatever backend trains, where it has ``env.id`` and takes
     ``env.kwargs``."""
     finalists: Count = 3

@@ -31,11 +31,12 @@ class Best:
     round: int
     mean: float
     low: float
-    """Lower end of a 95 % interval that allows for ``candidates``."""
+    """Lower end of a 95 % interval that allows for ``candidates``; of a confirmed target the
+    one-sided bound at the level that its attempt spent."""
     high: float
     episodes: int
     fresh: bool
-    """The score is on seeds never used for selection."""
+    """The score is on seeds of which no evaluation before it knew."""
     candidates: int
     """Scores among which this one was chosen as the best: evaluations of the run, or finalists."""
     checkpoint: Path

@@ -4,8 +4,8 @@ A pod is compared at one of its rounds. Pods of its own algorithm stand in that 
 what they had learned by the same round, so on the same seeds and after the same number of
 environment steps. Pods of other algorithms, whose steps may take a hundred times as long, stand
 in it with what they had learned by the same cost in slot-seconds. Where a pod has no evaluation
-just there, the nearest one below stands in, if it has at least half of the experience: who
-beats with less experience beats all the more.
+just there, the nearest one below stands in, if it has at least half of the experience: if
+training helps, who beats with less experience beats all the more.
 
 Nobody waits for a comparison: a pod that reports early is compared one report later, when the
 others have been there too, and one whose evaluation would be forgotten with those that are near.

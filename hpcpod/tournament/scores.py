@@ -1,8 +1,9 @@
 """Statistics of episode returns: means, intervals, and tests on common seeds.
 
-Every interval is Student's: exact for normal returns at any number of episodes, and the
-usual approximation for others. A sample of equal returns has no spread to learn from, and its
-interval is a point. What skewed returns allow to be claimed is ``confirmation``'s.
+Intervals are Student's: exact for normal returns at any number of episodes, and the usual
+approximation for others. ``chosen_interval`` allows for a choice, too, and for one bad episode. A
+sample of equal returns has no spread to learn from, and its interval is a point. What skewed
+returns allow to be claimed is ``confirmation``'s.
 """
 
 from __future__ import annotations

@@ -41,6 +41,22 @@ def test_bounds_of_float16_may_be_further_apart_than_any_float16() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bounds_may_be_further_apart_than_any_number_of_their_kind(dtype: Any) -> None:
+    most = np.finfo(dtype).max
+    actions = np.array([[-1.0], [0.0], [0.5], [1.0]], np.float32)
+    mapped = action_map(gym.spaces.Box(-most, most, (1,), dtype))(actions)
+    assert mapped.dtype == dtype
+    assert mapped.ravel().tolist() == pytest.approx([-most, 0.0, most / 2, most])
+
+
+def test_an_environment_may_write_into_the_choices_that_it_is_given() -> None:
+    action = np.array([[1, 0, 1]])
+    given = action_map(gym.spaces.MultiBinary(3))(action)
+    given[:] = 0
+    assert action.tolist() == [[1, 0, 1]]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("low", [[-1.0, -1.0, -1.0], [-1.0, 0.0, -2.0]])
 def test_where_the_bounds_are_those_of_a_policy_its_action_stays_as_it_is(
     low: list[float], dtype: Any
