@@ -153,8 +153,8 @@ class RoundConfig:
     env_steps: Count = 20_000
     """Environment steps that a pod trains in one round, over all its environments. The next round
     goes on in the episodes in progress. Where their state can't be saved it begins other ones, and
-    is led on into their middle if they are longer than it. ``hpcpod validate`` says what share of an
-    episode a round sees."""
+    is led on into their middle if they are longer than it. ``hpcpod validate`` says what share of
+    an episode a round sees."""
     episodes: Panel = 32
     """Episodes of the panel on which every pod of a round is compared (common seeds): one half
     ranks the pods, the other half tests them. With fewer than 4 no pod is ever replaced."""
