@@ -25,8 +25,8 @@ from hpcpod.storage.patience import patiently
 from hpcpod.storage.run_folder import REFUSED, RunFolder
 from hpcpod.tournament.claims import take
 from hpcpod.tournament.leaderboard import orders
-from hpcpod.tournament.merge import merge, read_board
-from hpcpod.tournament.progress import ahead, same_work
+from hpcpod.tournament.merge import merge, now_of, read_board
+from hpcpod.tournament.progress import ahead, same_work, taken_up
 from hpcpod.tournament.prospects import asleep
 from hpcpod.tournament.rules import Rules
 
@@ -331,9 +331,10 @@ class Slot:
         """Take an open order that an idle process can do, if there is one; see ``take``."""
         open_orders = [order for order in orders(board) if self._can_do(order)]
         order = take(self._folder, self._owner, open_orders, self._pod, asleep(board))
-        if order is not None:
-            self._pod = order.pod
-        return order
+        if order is None:
+            return None
+        self._pod = order.pod
+        return taken_up(order, board, self._config, now_of(self._folder, self._rules))
 
     def _can_do(self, order: Order) -> bool:
         """Whether the process that an order is for is idle, and the order not in hand."""

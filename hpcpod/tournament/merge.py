@@ -109,7 +109,7 @@ def merge(
     """
 
     def folded(old: Board, reports: list[Report], broken: list[str]) -> Board:
-        now = _now(folder, rules)
+        now = now_of(folder, rules)
         old = begin(old, now) if at_work else old
         gone = {*lost, *broken}
         return fold(old, reports, rules, now=now, lost=gone, stop=stop, size=size)
@@ -120,7 +120,7 @@ def merge(
     return board
 
 
-def _now(folder: RunFolder, rules: Rules) -> float:
+def now_of(folder: RunFolder, rules: Rules) -> float:
     """Unix time in seconds. Where it can end the run, by the clock of the disk, which is the same
     for all: on a node whose own is hours ahead the first merge would spend ``stop.minutes``."""
     if rules.config.stop.minutes is not None:

@@ -1,7 +1,8 @@
 """A run's progress, the share of its budget that is spent, and each birth's part of it.
 
 Schedules (a learning rate that falls, exploration that ends) follow it. It is written into a birth
-when that is ordered, so a round stays a function of its birth alone.
+when that is ordered, and again when a slot takes it up after a while: a round stays a function of
+the birth that its process was given.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpcpod.config.schema import RunConfig
-from hpcpod.records import Birth, Board, Checkpoint, PodState
+from hpcpod.records import Birth, Board, Checkpoint, Order, PodState
 from hpcpod.tournament.outcomes import onward
 
 
@@ -35,20 +36,43 @@ def dated(board: Board, before: Board | None, config: RunConfig, now: float) -> 
     return replace(board, pods={**board.pods, **new}) if new else board
 
 
-def _dated(birth: Birth, last: Birth | None, board: Board, config: RunConfig, now: float) -> Birth:
-    stop = config.stop
-    shares, took = [], 0.0
+def taken_up(order: Order, board: Board, config: RunConfig, now: float) -> Order:
+    """An order as a slot begins with it: where fewer slots than pods are at work it has waited, and
+    the others have spent a part of the budget since.
+
+    Args:
+        order: of the board.
+        board: as the slot has just read it.
+        config: of the run.
+        now: Unix time in seconds.
+    """
+    if not isinstance(order, Birth) or order.begins is None or order.ends is None:
+        return order
+    spent = _spent(order, board, config, now)
+    if spent is None or spent <= order.begins:
+        return order
+    # Of what was expected to pass until the round's end the waiting is over.
+    return _lasting(order, spent, max(0.0, order.ends - spent), config)
+
+
+def _spent(birth: Birth, board: Board, config: RunConfig, now: float) -> float | None:
+    """The share of the run's budget that is spent; None: nothing limits the run."""
+    stop, shares = config.stop, []
     if stop.rounds is not None:
         shares.append((birth.round - 1) / stop.rounds)
     if stop.env_steps is not None:
         shares.append(board.env_steps / stop.env_steps)
-        # A first guess: meanwhile each of the others trains a round, too.
-        took = len(board.living) * config.round.env_steps / stop.env_steps
     if stop.minutes is not None:
         shares.append((now - (now if board.began is None else board.began)) / (60 * stop.minutes))
-    if not shares:
+    return min(1.0, max(0.0, *shares)) if shares else None
+
+
+def _dated(birth: Birth, last: Birth | None, board: Board, config: RunConfig, now: float) -> Birth:
+    begins, took, total = _spent(birth, board, config, now), 0.0, config.stop.env_steps
+    if begins is None:
         return replace(birth, begins=None, ends=None)
-    begins = min(1.0, max(0.0, *shares))
+    if total is not None:  # a first guess: meanwhile each of the others trains a round, too
+        took = len(board.living) * config.round.env_steps / total
     if last is not None and last.begins is not None and last.round < birth.round:
         took = max(0.0, begins - last.begins)
     return _lasting(birth, begins, took, config)

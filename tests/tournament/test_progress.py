@@ -8,8 +8,8 @@ import pytest
 
 from hpcpod.config.schema import StopConfig
 from hpcpod.records import Birth, Board, Checkpoint, decode, encode
-from hpcpod.tournament.leaderboard import begin, first_board, fold
-from hpcpod.tournament.progress import ahead, same_work
+from hpcpod.tournament.leaderboard import begin, first_board, fold, orders
+from hpcpod.tournament.progress import ahead, same_work, taken_up
 from tests.tournament.world import by_number, failed, flat, order_of, play_round, report, rules
 
 
@@ -49,6 +49,24 @@ def test_of_minutes_it_is_what_is_spent_since_the_first_slot_began() -> None:
     assert spans(board) == {(0.1, 0.2)}
     board = play_round(board, the_rules, by_number, now=1540.0)
     assert spans(board) == {(0.9, 1.0)}  # it took eight minutes, and more than all is nothing
+
+
+@pytest.mark.parametrize("stop", [StopConfig(minutes=100), StopConfig(env_steps=10_000)])
+def test_where_pods_take_turns_a_round_follows_what_is_spent_when_a_slot_takes_it_up(
+    stop: StopConfig,
+) -> None:
+    # 4 pods, one slot, 100 steps in a round of a minute: 1 % of the budget.
+    the_rules = rules(4, stop=stop)
+    board = begin(first_board(the_rules, now=0.0), now=0.0)
+    told = []
+    for minute in range(16):
+        order = orders(board)[0]
+        birth = taken_up(order, board, the_rules.config, now=60.0 * minute)
+        assert isinstance(birth, Birth) and birth.begins is not None and birth.ends is not None
+        told.append((birth.begins, birth.ends))
+        board = fold(board, [report(order, flat(1))], the_rules, now=60.0 * (minute + 1))
+    assert [begins for begins, _ in told] == pytest.approx([n / 100 for n in range(16)])
+    assert all(begins <= ends <= 1.0 for begins, ends in told)
 
 
 def test_of_several_limits_the_one_counts_of_which_most_is_spent() -> None:
