@@ -7,9 +7,10 @@ same seeds, each in an environment of its own library's making, and are scored 2
 the same 20 episodes without exploring. The score of a run is the mean of its *last five*
 evaluations: a policy that was good once and fell back is not good.
 
-A row is passed when ours is not worse beyond doubt: the interval of the difference of the
-interquartile means (bootstrap, 95 %) reaches 0. "P(better)" is the share of pairs of seeds in
-which ours is the better one, ties counted half (Agarwal et al. 2021, arXiv:2108.13264).
+A row is passed when ours is not worse beyond doubt. "P(better)" is the share of pairs of seeds in
+which ours is the better one, ties counted half (Agarwal et al. 2021, arXiv:2108.13264); a
+difference is shown where that lies so far from 1/2 that a permutation test says p <= 0.05. The
+bootstrap intervals (95 %) of the interquartile means are too narrow for a handful of seeds.
 
 Ten seeds of everything take about a day of one core by an estimate from the first ones, most of it
 Stable-Baselines3's part. Results are kept in ``benchmarks/data/defaults.jsonl``, a line a run, and

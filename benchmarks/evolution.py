@@ -4,7 +4,7 @@ PPO on Pendulum-v1 and Acrobot-v1: eight pods, twelve rounds of 5,120 steps, fiv
 drawn from wide ranges, no controls. The delivered policy plays 128 episodes on seeds that no run
 has used. Ways on the same seeds: the rules of this checkout, the same without copies (``NoCopies``:
 a random search of eight), with a gate that finds a difference where there is none more often
-(``LooserGate``), and another checkout, agents and all (``--against DIR``).
+(``LooserGate``), and another checkout, agents and all (``--against DIR``), with copies and without.
 
 With ``--json`` each run is appended as a line, and an interrupted benchmark goes on where it
 stopped. A run takes one to three minutes on two cores.
@@ -33,7 +33,13 @@ WAYS: dict[str, dict[str, str]] = {
     "no copies": {"generator": "looser_rules:NoCopies"},
     "looser gate": {"updater": "looser_rules:LooserGate"},
 }
-BEFORE = "before"
+BEFORE: dict[str, dict[str, str]] = {
+    "before": {},
+    "before, no copies": {"generator": "looser_rules:NoCopies"},
+}
+"""Ways of the other checkout."""
+NONE = {way: "before, no copies" if way in BEFORE else "no copies" for way in (*WAYS, *BEFORE)}
+"""The way of the same checkout in which nobody is copied."""
 SEARCHED = {
     "learning_rate": {"log_uniform": [1e-5, 1e-2]},
     "gamma": {"uniform": [0.8, 0.999]},
@@ -89,7 +95,7 @@ def read(path: Path | None) -> list[Run]:
 
 
 def orders(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
-    ways = [*WAYS, *([BEFORE] if options.against is not None else [])]
+    ways = [*WAYS, *(BEFORE if options.against is not None else ())]
     for seed in range(1, options.seeds + 1):
         for task in options.tasks:
             for way in ways:
@@ -105,7 +111,7 @@ def config_of(task: str, way: str, seed: int) -> dict[str, object]:
             "pods": {"min": 1, "max": 8},
             "algorithms": {"ppo": 1},
             "controls": 0,
-            **WAYS.get(way, {}),
+            **(WAYS | BEFORE)[way],
         },
         "round": {"env_steps": 5120, "episodes": 32},
         "agents": {"ppo": {**FIXED, **SEARCHED}},
@@ -115,7 +121,7 @@ def config_of(task: str, way: str, seed: int) -> dict[str, object]:
 
 def play(task: str, way: str, seed: int, against: Path | None) -> Run:
     """Launch a run in a process of its own, and score its policy in another."""
-    checkout = against if way == BEFORE and against is not None else HERE.parent
+    checkout = against if way in BEFORE and against is not None else HERE.parent
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.yaml"
         path.write_text(yaml.safe_dump(config_of(task, way, seed)))
@@ -153,19 +159,19 @@ print(total / {EPISODES})
 def render(runs: list[Run]) -> str:
     """A table: a line for each task and way, with means over seeds and their standard errors.
 
-    "Over none" is the mean difference from the same seeds without copies, which began with the
-    same founders.
+    "Over none" is the mean difference from the same seeds of the same checkout without copies,
+    which began with the same founders.
     """
     head = ("task", "way", "each seed", "mean", "over none", "copies", "minutes")
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for task, way in dict.fromkeys((run.task, run.way) for run in runs):
         mine = sorted((r for r in runs if (r.task, r.way) == (task, way)), key=lambda r: r.seed)
-        none = {r.seed: r.score for r in runs if (r.task, r.way) == (task, "no copies")}
+        none = {r.seed: r.score for r in runs if (r.task, r.way) == (task, NONE[way])}
         apart = [run.score - none[run.seed] for run in mine if run.seed in none]
         cells = (
             ", ".join(f"{run.score:.0f}" for run in mine),
             _mean([run.score for run in mine]),
-            _mean(apart) if way != "no copies" else "",
+            _mean(apart) if way != NONE[way] else "",
             f"{statistics.fmean(run.copies for run in mine):.1f}",
             f"{statistics.fmean(run.minutes for run in mine):.1f}",
         )

@@ -221,7 +221,8 @@ def _add_doers(add: Add) -> None:
     )  # fmt: skip
     verb.add_argument(
         "--now", action="store_true",
-        help="finish at once: the finalists are not scored on fresh seeds first",
+        help="finish at once: the finalists are not scored on fresh seeds first, as on Slurm where"
+        " no slot is at work to do it",
     )  # fmt: skip
     verb = add("resume", steering.resume, "go on with a run that was paused or that lost its slots")
     _run(verb)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from hpcpod.records import Board, PodState
 from hpcpod.results import Run
+from hpcpod.run.rows import rows
 from hpcpod.run.status import Status
 from hpcpod.run.words import duration, times
-from hpcpod.tournament.scores import chosen_interval
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -167,12 +166,10 @@ def _slot_row(table: Table, name: str, shown: Mapping[str, Any]) -> None:
     )  # fmt: skip
 
 
-def leaderboard_table(board: Board, rows: int | None = None) -> Table:
+def leaderboard_table(board: Board, most: int | None = None) -> Table:
     """The leaderboard, best first: the evaluation by which a pod ranks, and its last one.
 
-    The intervals of the former allow for all evaluations among which the row could be chosen
-    (``chosen_interval``): the best of many is mostly a lucky one. A row is one line, of 80 columns
-    if the terminal has no more: an agent's path is cut to fit.
+    A row is one line, of 80 columns if the terminal has no more: an agent's path is cut to fit.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -190,25 +187,14 @@ def leaderboard_table(board: Board, rows: int | None = None) -> Table:
         table.add_column(column, justify="right", no_wrap=True)
     for column in ("origin", "fate"):
         table.add_column(column, no_wrap=True)
-    for place, entry in enumerate(board.entries[:rows], start=1):
-        pod = board.pods[entry.pod]
-        ends = chosen_interval(entry.mean, entry.low, entry.episodes, board.rounds, board.worst)
-        last = number(fmean(pod.history[-1].returns)) if pod.history else "-"
+    for place, row in enumerate(rows(board, most), start=1):
         table.add_row(
-            str(place), Text(visible(entry.pod)),
-            Text(visible(entry.algorithm), no_wrap=True, overflow="ellipsis"),
-            str(entry.round), interval(entry.mean, *ends), last,
-            Text(visible(origin(pod))),
-            "winner" if entry.pod == board.winner else pod.fate,
+            str(place), Text(visible(row.pod)),
+            Text(visible(row.algorithm), no_wrap=True, overflow="ellipsis"), str(row.round),
+            interval(row.mean, row.low, row.high), "-" if row.last is None else number(row.last),
+            Text(visible(row.origin)), row.fate,
         )  # fmt: skip
     return table
-
-
-def origin(pod: PodState) -> str:
-    """Where a pod comes from, in a few words."""
-    if pod.parent is not None:
-        return f"copy of {pod.parent}"
-    return "control" if pod.control else "fresh"
 
 
 def screen(run: Run, board: Board) -> RenderableType:

@@ -25,6 +25,8 @@ from hpcpod.tournament.leaderboard import first_board
 from hpcpod.tournament.merge import read_board
 from hpcpod.tournament.rules import Rules
 
+BEGIN_SECONDS = 30.0
+"""The longest that a process that runs slots here is waited for when it begins."""
 _BACKGROUND: list[subprocess.Popen[bytes]] = []
 """Coordinators that this process has started; they end with it."""
 
@@ -124,7 +126,10 @@ def _new_intents(folder: RunFolder, config: RunConfig, sizes: Sequence[int]) -> 
 
 
 def start_here(folder: RunFolder) -> None:
-    """Run slots and coordinator in the background; they end when this process does."""
+    """Run slots and coordinator in the background; they end when this process does.
+
+    Returns when they do, so that whoever looks next finds no interrupted run.
+    """
     (folder.path / "logs").mkdir(exist_ok=True)
     with (folder.path / "logs" / "coordinator.log").open("ab") as log:
         process = subprocess.Popen(
@@ -138,6 +143,9 @@ def start_here(folder: RunFolder) -> None:
             start_new_session=True,
         )  # fmt: skip
     _BACKGROUND.append(process)
+    end = time.monotonic() + BEGIN_SECONDS
+    while folder.driven() is False and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
 
 
 def source_state() -> str:

@@ -33,8 +33,9 @@ def remarks(
         yield from _late_parts(config, look)
     if _own_rules(config):
         yield from _no_evolution(config, look)
+    spare = _spare_places(config)
     for name, space in algorithms.items():
-        if config.population.pods.max > 1:
+        if spare.get(name, 0) > 0 and (space.ranged or _own_rules(config)):
             yield from _clones(name, space)
         if ":" not in space.agent:  # of a user's agent no more is known than a few names
             yield from _no_learning(name, space)
@@ -69,18 +70,23 @@ def _no_evolution(config: RunConfig, look: Look | None) -> Iterator[str]:
             " to one that is no better more often than in 5 % of tests; take 8 or more, better 32"
         )
     yield from _too_few_rounds(config)
-    places = quotas(population)
-    spare = {name: places[name] - max(1, population.controls) for name in places}
+    spare = _spare_places(config)
     if all(left <= 0 for left in spare.values()):
         several = population.controls > 1
         each = "a control" if several else "the only one of its algorithm"
-        enough = sum(max(1, population.controls) + 1 for _ in places)
+        enough = sum(max(1, population.controls) + 1 for _ in spare)
         fewer = ", or fewer population.controls" if several else ""
         yield (
             f"population.pods.max: each of the {population.pods.max} pods is {each}, and such a pod"
             " is never replaced by a copy, so hyperparameters are never searched beyond the first"
             f" draws; take {enough} or more{fewer}"
         )
+
+
+def _spare_places(config: RunConfig) -> dict[str, int]:
+    """Of each algorithm the pods that may be replaced by a copy."""
+    kept = max(1, config.population.controls)
+    return {name: places - kept for name, places in quotas(config.population).items()}
 
 
 def _too_few_rounds(config: RunConfig) -> Iterator[str]:
@@ -144,6 +150,7 @@ def _schedules(name: str, space: AlgorithmSpace, config: RunConfig) -> Iterator[
 SLOWEST, FASTEST = 1e-8, 0.1
 """Learning rates of Adam. CartPole-v1 was learned neither with the one (by PPO and DQN) nor with
 the other (by these and A2C); PPO began to learn it with 1e-7, and reached 500 with 0.03."""
+_SEEN_SLOWEST, _SEEN_FASTEST = ("ppo", "dqn"), ("ppo", "dqn", "a2c")
 
 
 def _no_learning(name: str, space: AlgorithmSpace) -> Iterator[str]:
@@ -153,11 +160,14 @@ def _no_learning(name: str, space: AlgorithmSpace) -> Iterator[str]:
     if few or many:
         every = "is" if len(rates) == 1 else "are all"
         what = "so small that weights hardly move" if few else "so large that weights diverge"
+        seen = space.agent in (_SEEN_SLOWEST if few else _SEEN_FASTEST)
+        so = (
+            "no pod learns, as it was on CartPole-v1" if seen else "no pod can be expected to learn"
+        )
         told = ", ".join(f"{rate:g}" for rate in rates)
         yield (
-            f"agents.{name}.learning_rate: {told} {every} {what}, and no pod learns, as it was on"
-            " CartPole-v1; give it a range around the default,"
-            f" {space.defaults.get('learning_rate', 1e-3):g}"
+            f"agents.{name}.learning_rate: {told} {every} {what}, and {so}; give it a range around"
+            f" the default, {space.defaults.get('learning_rate', 1e-3):g}"
         )
 
 
@@ -230,19 +240,27 @@ def _idle(field: str, space: AlgorithmSpace) -> str:
 
 
 def _clones(name: str, space: AlgorithmSpace) -> Iterator[str]:
-    """Ranges of which none is moved by a mutation, or only what has no effect."""
-    idle = [field for field in space.mutable if _idle(field, space)]
-    if not space.ranged or len(idle) < len(space.mutable):
+    """Ranges that no mutation moves, or that have no effect, and none at all."""
+    idle = {field: why for field in space.mutable if (why := _idle(field, space))}
+    if len(idle) < len(space.mutable):
+        for field, why in idle.items():
+            yield f"agents.{name}.{field}: its range has no effect while {why}; leave it out"
         return
-    why = (
-        f"which {'has' if len(idle) == 1 else 'have'} no effect while {_idle(idle[0], space)}"
-        if idle
-        else "which copies keep (they shape the network, or count from scratch alone)"
-    )
+    if not space.ranged:
+        told = "there is no range"
+    elif idle:
+        has = "has" if len(idle) == 1 else "have"
+        because = f"which {has} no effect while {next(iter(idle.values()))}"
+        told = f"the only ranges are of {', '.join(idle)}, {because}"
+    else:
+        because = "which copies keep (they shape the network, or count from scratch alone)"
+        told = f"the only ranges are of {', '.join(space.ranged)}, {because}"
+    example, rate = space.defaults.get("learning_rate", ""), ""
+    if _number(example):
+        rate = f": {{log_uniform: [{example / 3:.1g}, {example * 3:.1g}]}}"
     yield (
-        f"agents.{name}: the only ranges are of {', '.join(idle or space.ranged)}, {why}, so every"
-        " copy will be a clone of its parent; give a range to another hyperparameter, such as"
-        " learning_rate"
+        f"agents.{name}: {told}, so every copy will be a clone of its parent; give a range to"
+        f" {'another' if space.ranged else 'a'} hyperparameter, such as learning_rate{rate}"
     )
 
 
@@ -258,7 +276,9 @@ def round_in_words(config: RunConfig, look: Look | None) -> str:
     if look is None:
         return said
     length = look.max_episode_steps
-    if length is not None:
+    if length is None:
+        said += ", of episodes whose length is not known"
+    else:
         share, of = steps / length, f"of {length:,} steps"
         many = f"{share:,.3g} episodes {of}" if share > 1 else f"{share:.3g} of an episode {of}"
         said = f"{said}, {many}"
@@ -298,9 +318,7 @@ def _late_parts(config: RunConfig, look: Look) -> Iterator[str]:
 
 
 def _deterministic(config: RunConfig) -> str:
-    # A target is shown by a number of episodes, however alike: a smaller set would not save any.
-    both = "" if config.stop.target is not None else " and stop.confirm_episodes to 2"
-    fewer = f", or set round.episodes to 4{both} to save the time"
+    fewer = ", or set round.episodes to 4 to save the time"
     return (
         f"env.id: episodes of {config.env.id} with different seeds begin and go on alike under the"
         " same actions, as far as they were tried, so the returns of a panel are equal, the"

@@ -15,9 +15,10 @@ from pathlib import Path
 from hpcpod.config.space import Range
 from hpcpod.errors import HpcpodError, RunNotFound, StorageError, UserError
 from hpcpod.launchers.base import Launcher
-from hpcpod.records import Board, Entry, PodState
+from hpcpod.records import Board, PodState
 from hpcpod.run import steering
 from hpcpod.run.explaining import why
+from hpcpod.run.rows import Row, rows
 from hpcpod.run.seen import RunState, see
 from hpcpod.run.status import Best, Status, best_of, status_of
 from hpcpod.run.target import Target, launcher_here, target_of
@@ -104,9 +105,9 @@ class Run:
         """
         return why(self.folder, self.word, pod)
 
-    def leaderboard(self, board: Board | None = None) -> tuple[Entry, ...]:
+    def leaderboard(self, board: Board | None = None) -> tuple[Row, ...]:
         """The rows, best first."""
-        return (board or self.board()).entries
+        return rows(board or self.board())
 
     def best(self, board: Board | None = None) -> Best | None:
         """The winner, or the leader so far; None before the first report."""
@@ -159,8 +160,9 @@ class Run:
         """End the run and keep the best policy of it.
 
         The slots at work leave their rounds, score the finalists on fresh seeds and end; ``wait``
-        waits for that. Where there is none, and if this is asked a second time, the run is
-        finished at once, by the scores that are there.
+        waits for that. A run on this machine that is paused or interrupted has them scored by
+        processes that end with this one, as by ``resume``. Where there is no slot on a cluster,
+        and if this is asked a second time, the run is finished at once, by the scores there are.
 
         Args:
             drain: let every slot finish the round it is in, then pause: ``hpcpod resume``

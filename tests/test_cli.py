@@ -179,18 +179,6 @@ def test_status_of_a_finished_run_as_json(
     assert status["slots"] == {}
 
 
-def test_leaderboard_shows_rows_and_lineage(
-    finished_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["leaderboard", str(finished_run)]) == 0
-    said = capsys.readouterr().out
-    assert " winner" in said
-    assert "lineage of p0" in said
-    assert main(["leaderboard", str(finished_run), "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert rows["winner"] == rows["lineage"][-1]["id"]
-
-
 def test_looking_at_no_run_is_a_sentence(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for verb in ("status", "watch", "leaderboard", "logs", "stop", "resume", "tick", "export"):
         assert "there is no run at nowhere" in refusal(capsys, verb, "nowhere")

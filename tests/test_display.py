@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
+from hpcpod.cli import main
 from hpcpod.display import LONG_UNCOMPARED, leaderboard_table, progress_lines, visible
 from hpcpod.results import open_run
+from hpcpod.tournament.scores import mean
 
 
 def test_a_row_of_the_leaderboard_is_one_line_of_80_columns(finished_run: Path) -> None:
@@ -39,6 +43,14 @@ def test_a_target_that_cannot_be_shown_is_said_with_one_that_can(finished_run: P
     assert "0.987 could be shown" in "\n".join(progress_lines(near))
 
 
+def test_rounds_without_a_comparison_by_hand(finished_run: Path) -> None:
+    run = open_run(finished_run)
+    board = run.board()
+    for rounds, compared, expected in ((50, 12, 38), (50, 0, 50), (50, 50, 0)):
+        now = run.status(replace(board, rounds=rounds, compared=compared))
+        assert now.uncompared == expected
+
+
 def test_pods_that_were_not_compared_for_long_are_said(finished_run: Path) -> None:
     status = replace(open_run(finished_run).status(), state="running", pods=4)
     silent, said = (
@@ -47,3 +59,21 @@ def test_pods_that_were_not_compared_for_long_are_said(finished_run: Path) -> No
     )
     assert "compared" not in silent
     assert f"no pod was compared with others in the last {LONG_UNCOMPARED * 4 + 1} rounds" in said
+
+
+def test_leaderboard_shows_rows_and_lineage(
+    finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["leaderboard", str(finished_run)]) == 0
+    said = capsys.readouterr().out
+    assert " winner" in said
+    assert "lineage of p0" in said
+    assert main(["leaderboard", str(finished_run), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows["winner"] == rows["lineage"][-1]["id"]
+    # As in the table, intervals allow for the choice among all evaluations.
+    board = open_run(finished_run).board()
+    first, row = board.entries[0], rows["entries"][0]
+    assert row["candidates"] == board.rounds > 1
+    assert row["low"] < first.low and row["high"] >= first.high
+    assert row["last"] == mean(board.pods[first.pod].history[-1].returns)

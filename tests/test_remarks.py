@@ -17,7 +17,7 @@ from hpcpod.config.space import AlgorithmSpace, Value
 from hpcpod.preparing import check
 from hpcpod.remarks import remarks
 from hpcpod.tournament.updaters import PairedGate
-from tests.small_runs import AGENTS, mapping
+from tests.small_runs import mapping
 
 
 class OneSeries(gym.Env[Any, Any]):
@@ -63,7 +63,9 @@ class Endless(ChanceLater):
 
 
 def remarks_on(*algorithms: str, **sections: Any) -> tuple[str, ...]:
-    return check(from_mapping(mapping(*algorithms, **sections))).remarks
+    """All remarks but that nothing is searched, which most of these configurations deserve."""
+    found = check(from_mapping(mapping(*algorithms, **sections))).remarks
+    return tuple(remark for remark in found if "there is no range" not in remark)
 
 
 def test_a_sound_configuration_has_no_remark(
@@ -77,7 +79,7 @@ def test_a_sound_configuration_has_no_remark(
 def test_a_task_in_which_nothing_is_drawn_is_remarked_on(env: Mapping[str, Any]) -> None:
     (said,) = [r for r in remarks_on(env={"id": f"{__name__}:OneSeries", **env}) if "alike" in r]
     assert said.startswith(f"env.id: episodes of {__name__}:OneSeries with different seeds begin")
-    assert said.endswith("set round.episodes to 4 and stop.confirm_episodes to 2 to save the time")
+    assert said.endswith("or set round.episodes to 4 to save the time")
 
 
 def test_fewer_episodes_are_not_advised_where_a_target_asks_for_a_number_of_them() -> None:
@@ -217,22 +219,6 @@ def test_a_rate_that_follows_a_run_which_nothing_limits_is_remarked_on() -> None
     assert not remarks_on(agents=ppo({"anneal": True}))
 
 
-@pytest.mark.parametrize(
-    ("rate", "said"),
-    [
-        ({"log_uniform": [1e-10, 1e-8]}, "1e-10, 1e-08 are all so small that weights hardly move"),
-        ({"choice": [0.1, 1.0]}, "0.1, 1 are all so large that weights diverge"),
-        (0.3, "0.3 is so large that weights diverge"),
-    ],
-)
-def test_a_range_in_which_nothing_learns_is_remarked_on(rate: Any, said: str) -> None:
-    remark = lone(agents=ppo({"learning_rate": rate}))
-    assert remark.startswith(f"agents.ppo.learning_rate: {said}, and no pod learns")
-    assert remark.endswith("give it a range around the default, 0.0003")
-    part = {"learning_rate": {"log_uniform": [1e-10, 1e-4]}}
-    assert not remarks_on(agents=ppo(part))
-
-
 def test_an_agent_whose_rate_is_a_word_has_no_remark_on_it() -> None:
     words: dict[str, Value] = {"learning_rate": "linear", "learning_starts": "soon"}
     several: dict[str, Value] = {"learning_starts": 1, "buffer_size": "plenty"}
@@ -264,54 +250,6 @@ def test_updates_that_begin_after_the_run_are_remarked_on() -> None:
     assert not remarks_on("dqn", agents={"dqn": {"learning_starts": 1024}})
     # A buffer that is full does not wait for more.
     assert not remarks_on("dqn", agents={"dqn": {"learning_starts": 9000, "buffer_size": 1000}})
-
-
-def test_ranges_that_no_mutation_moves_are_remarked_on() -> None:
-    ranges = {"log_std_init": {"uniform": [-2.0, 0.0]}, "hidden": {"choice": [16, 32]}}
-    several = {"pods": {"min": 1, "max": 4}}
-    said = lone(agents=ppo(ranges), population=several, stop=LONGER)
-    assert said.startswith("agents.ppo: the only ranges are of")
-    assert "every copy will be a clone of its parent" in said
-    rate = {"learning_rate": {"log_uniform": [1e-4, 1e-2]}}
-    assert not remarks_on(agents=ppo({**ranges, **rate}), population=several, stop=LONGER)
-    assert not remarks_on(agents=ppo(ranges))  # one pod is never copied
-
-
-@pytest.mark.parametrize(
-    ("agent", "ranges", "why", "on"),
-    [
-        ("ppo", {"h_steps": {"int": [2, 8]}}, "no effect while h_term is off", {"h_term": 0.1}),
-        (
-            "ppo",
-            {"anneal_to": {"uniform": [0.1, 0.9]}},
-            "no effect while anneal and anneal_steps are off",
-            {"anneal": True},
-        ),
-        (
-            "dqn",
-            {"priority_beta": {"uniform": [0.1, 0.9]}},
-            "no effect while priority_exponent is off",
-            {"priority_exponent": 0.6},
-        ),
-        (
-            "dqn",
-            {"epsilon_fraction": {"uniform": [0.1, 0.9]}, "epsilon_steps": 300},
-            "no effect while epsilon_steps is on",
-            {"epsilon_steps": 0},
-        ),
-    ],
-)
-def test_ranges_of_what_has_no_effect_are_remarked_on(
-    agent: str, ranges: dict[str, Any], why: str, on: dict[str, Any]
-) -> None:
-    population = {"algorithms": {agent: 1}, "pods": {"min": 1, "max": 4}}
-    sections = {"population": population, "stop": LONGER}
-    (said,) = remarks_on(agent, **sections, agents={agent: {**AGENTS[agent], **ranges}})
-    assert said.startswith(
-        f"agents.{agent}: the only ranges are of {next(iter(ranges))}, which has"
-    )
-    assert why in said and "every copy will be a clone of its parent" in said
-    assert not remarks_on(agent, **sections, agents={agent: {**AGENTS[agent], **ranges, **on}})
 
 
 STATELESS = {"id": "tests.pod.rounds:stateless", "backend": "vector"}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,10 @@ from gates.zoo import PUBLISHED
 
 FEWEST = 3
 """Seeds of each library without which nothing is said of a difference."""
+SURE = 0.05
+"""The largest share of cases in which a difference is said to be shown where there is none."""
+SPLITS = 20_000
+"""Divisions of all seeds into two groups that are tried, at most."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +61,26 @@ class Result:
 
 @dataclass(frozen=True)
 class Difference:
-    """Ours less the peer's, of the interquartile means, with its 95 % interval."""
+    """Ours less the peer's, of the interquartile means, with a 95 % bootstrap interval.
+
+    The interval of three seeds is too narrow: of equal groups of ten and three, normally
+    distributed, it missed 0 in 16 % of cases, of two threes in 20 %. So ``p`` decides.
+    """
 
     middle: float
     low: float
     high: float
+    wins: float
+    """See ``improvement``."""
+    p: float
+    """See ``chance``."""
 
     @property
     def verdict(self) -> str:
         """In a word or two."""
-        if self.low > 0:
-            return "better"
-        return "WORSE" if self.high < 0 else "no difference shown"
+        if self.p > SURE:
+            return "no difference shown"
+        return "better" if self.wins > 0.5 else "WORSE"
 
 
 def difference(ours: Sequence[float], peers: Sequence[float]) -> Difference:
@@ -79,7 +93,31 @@ def difference(ours: Sequence[float], peers: Sequence[float]) -> Difference:
     middle = float(iqm(ours) - iqm(peers))
     drawn = [rng.choice(np.asarray(each), (RESAMPLES, len(each))) for each in (ours, peers)]
     low, high = np.quantile(iqm(drawn[0]) - iqm(drawn[1]), [0.025, 0.975])
-    return Difference(middle, float(low), float(high))
+    wins, p = improvement(ours, peers), chance(ours, peers)
+    return Difference(middle, float(low), float(high), wins, p)
+
+
+def chance(ours: Sequence[float], peers: Sequence[float]) -> float:
+    """Share of the divisions of all seeds into two such groups at least as uneven as this one.
+
+    The Mann-Whitney test by permutation, two-sided: "uneven" is how far ``improvement`` lies
+    from 1/2. Where both libraries' seeds are of one distribution, the share is at most x in at
+    most x of cases, however few the seeds and whatever the ties (Phipson and Smyth 2010,
+    doi:10.2202/1544-6115.1585). All divisions are tried where ``SPLITS`` allows it, else so many,
+    random ones and this one.
+    """
+    scores, count = np.asarray([*ours, *peers], dtype=np.float64), len(ours)
+    order = np.arange(len(scores))
+    if comb(len(scores), count) <= SPLITS:
+        divided = np.asarray(list(combinations(order.tolist(), count)))
+    else:
+        rng = np.random.default_rng(SEED)
+        divided = rng.permuted(np.tile(order, (SPLITS, 1)), axis=1)[:, :count]
+        divided[0] = order[:count]
+    beaten = np.sum(scores[:, None] > scores, axis=1) - np.sum(scores[:, None] < scores, axis=1)
+    # Within a group wins and losses cancel: what is left is against the other group.
+    uneven = np.abs(beaten[divided].sum(axis=1))
+    return float(np.mean(uneven >= abs(beaten[:count].sum())))
 
 
 def improvement(ours: Sequence[float], peers: Sequence[float]) -> float:
@@ -118,9 +156,9 @@ def _row(contest: Contest, scores: Mapping[str, list[float]]) -> str:
         apart = difference(ours, peers)
         beside = [
             f"{apart.middle:+.1f} [{apart.low:+.1f}, {apart.high:+.1f}]",
-            f"{improvement(ours, peers):.2f}",
+            f"{apart.wins:.2f}",
             f"{min(ours):.0f}, {min(peers):.0f}",
-            apart.verdict,
+            f"{apart.verdict} ({f'p {apart.p:.3f}' if apart.p >= 0.001 else 'p < 0.001'})",
         ]
     elif ours and peers:
         beside[3] = "too few seeds"

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from hpcpod.agents import checks, h_term, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics, check_finite
 from hpcpod.agents.graphs import Captured, Outputs, recorder_for
+from hpcpod.agents.noise import Noise
 from hpcpod.agents.observations import Observations
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer
@@ -49,6 +50,10 @@ class ActorCriticConfig(RateConfig):
     learning_starts: int = field(default=1_000, metadata={"initial": True})
     """Transitions to collect, by random actions, before the first gradient update, or as many as
     the buffer holds; each of a pod's ranks its own. A copy that inherits fewer waits for them."""
+    noise_memory: int = field(default=1_024, metadata={"absent": 1})
+    """Steps over which exploration's noise is correlated at most: pink noise, which reaches what
+    noise that forgets at once never does (``agents/noise.py``). 1: white noise, as in the papers
+    of SAC and TD3."""
     horizon: int = 16
     """Steps of each environment between two rounds of gradient updates."""
     updates_per_step: float = 1.0
@@ -73,7 +78,7 @@ class ActorCriticConfig(RateConfig):
         for name in ("gamma", "tau"):
             checks.fraction(name, getattr(self, name))
         checks.at_least("learning_starts", self.learning_starts, 0)
-        for name in ("buffer_size", "batch_size", "horizon", "critics"):
+        for name in ("buffer_size", "batch_size", "noise_memory", "horizon", "critics"):
             checks.at_least(name, getattr(self, name), 1)
         checks.at_most("critics", self.critics, offpolicy.MOST_CRITICS)
         checks.shape(self.hidden, self.layers)
@@ -128,6 +133,7 @@ class ActorCritic(ABC, Generic[C]):
             False: Captured(self._best, self._recorder),
         }
         numbers, inputs = math.prod(self._action.shape), self._observations.width
+        self._noise = Noise(spec.num_envs, numbers, config.noise_memory, self._generator)
         hidden, weights = [config.hidden] * config.layers, torch.Generator().manual_seed(seed)
         self._actor = networks.mlp([inputs, *hidden, outputs * numbers], nn.ReLU, 0.01, weights)
         encoder = self._observations.encoder(weights)
@@ -179,7 +185,8 @@ class ActorCritic(ABC, Generic[C]):
                 self._env_steps += len(obs)
                 self._own_steps += len(obs)
                 if self._own_steps <= self._config.learning_starts:
-                    return uniform(obs, self._action, self._generator)
+                    shape = (len(obs), *self._action.shape)
+                    return self._noise.draw_uniform(torch.empty(shape, device=obs.device))
             return self._captured_act[explore]({"obs": obs})[0]
 
     def update(self, buffer: Buffer) -> Metrics:
@@ -221,6 +228,7 @@ class ActorCritic(ABC, Generic[C]):
         return {
             **state,
             **prefixed("normalizer", self._observations.state()),
+            **self._noise.state(),
             "rng": self._generator.get_state(),
             "env_steps": torch.tensor(self._env_steps),
             "own_steps": torch.tensor(self._own_steps),
@@ -230,7 +238,8 @@ class ActorCritic(ABC, Generic[C]):
 
     def load(self, state: State) -> None:
         """Take over a ``state()``; see ``Agent.load``."""
-        check_names(self.state(), state, f"{self.name} agent", later=("own_steps",))
+        later, sized = ("own_steps", "noise"), ("rng", "noise")
+        check_names(self.state(), state, f"{self.name} agent", later, sized)
         for name, module in self._trained.items():
             load_module(module, under(f"network/{name}", state))
             self._optimizers[name].load(under(f"optimizer/{name}", state))
@@ -238,6 +247,7 @@ class ActorCritic(ABC, Generic[C]):
             load_module(module, under(f"target/{name}", state))
         self._observations.load(under("normalizer", state))
         load_generator(self._generator, state["rng"])
+        self._noise.load(state)
         self._env_steps = int(state["env_steps"])
         # Older versions counted those of all ranks, and no others.
         self._own_steps = int(state.get("own_steps", state["env_steps"]))
@@ -247,6 +257,7 @@ class ActorCritic(ABC, Generic[C]):
     def reseed(self, seed: int) -> None:
         """Restart the random numbers; weights stay."""
         self._generator.manual_seed(seed)
+        self._noise.begin()
 
     def _outputs(self, obs: Tensor) -> Tensor:
         """Of the policy's network, for raw observations."""
@@ -295,9 +306,3 @@ def continuous(algorithm: str, spec: EnvSpec) -> Box:
         f"{algorithm} acts in continuous spaces only, but {spec.id} has a {kind} action space;"
         f" use {remedy}"
     )
-
-
-def uniform(like: Tensor, action: Box, generator: torch.Generator) -> Tensor:
-    """Actions that know nothing: uniform in [-1, 1], float32 [N, *action], N = len(``like``)."""
-    shape = (len(like), *action.shape)
-    return torch.empty(shape, device=like.device).uniform_(-1.0, 1.0, generator=generator)

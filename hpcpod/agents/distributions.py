@@ -147,10 +147,9 @@ class SquashedGaussian:
         self.inputs = 2 * self.size
         self._shape = shape
 
-    def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw tanh(μ + σ ε)."""
+    def at(self, outputs: Tensor, noise: Tensor) -> Tensor:
+        """tanh(μ + σ ε), float32 [N, *action], of ε float32 [N, A], standard normal."""
         mean, log_std = self._parameters(outputs)
-        noise = torch.empty_like(mean).normal_(generator=generator)
         return torch.tanh(mean + log_std.exp() * noise).view(-1, *self._shape)
 
     def mode(self, outputs: Tensor) -> Tensor:

@@ -75,7 +75,8 @@ class DQNConfig(RateConfig):
     """Share of random actions that is left in the end."""
     epsilon_fraction: float = 0.1
     """Part of the run's budget (see ``anneal``) in which the share falls, linearly, in [0, 1]: of
-    what is left of it when a pod begins from scratch. A copy goes on where its parent's falls."""
+    what is left of it when a pod begins from scratch. A copy goes on where its parent's falls. As
+    ``anneal`` it waits for the second round where ``stop.minutes`` alone limit the run."""
     epsilon_steps: int = 0
     """Environment steps of experience in which it falls instead, those of a copy's ancestors
     included; 0: see ``epsilon_fraction``."""

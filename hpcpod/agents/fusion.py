@@ -23,7 +23,7 @@ Rule = Literal["mean", "max", "sum", "moments", "local"]
 - ``sum``: what all have added to it since the last fusion. Environment steps, whole numbers.
 - ``moments``: ``mean``, ``var`` and ``count`` of one running normaliser, merged by the formula
   of Chan, Golub and LeVeque (1983); the three stand side by side.
-- ``local``: nothing, each replica keeps its own. Random generators.
+- ``local``: nothing, each replica keeps its own. Random generators and noise.
 """
 
 FUSION: Mapping[str, Rule] = {
@@ -41,6 +41,7 @@ FUSION: Mapping[str, Rule] = {
     "begun": "local",
     "own_steps": "local",
     "normalizer*/running": "local",
+    "noise": "local",
     "rng": "local",
 }
 """The rules of the names that hpcpod's own agents use; ``*`` also stands for slashes."""

@@ -75,7 +75,8 @@ class SAC(ActorCritic[SACConfig]):
         return dict(zip(_METRICS, torch.stack(records).mean(0).tolist(), strict=True))
 
     def _explore(self, inputs: State) -> Outputs:
-        return (self._head.sample(self._outputs(inputs["obs"]), self._generator),)
+        outputs = self._outputs(inputs["obs"])
+        return (self._head.at(outputs, self._noise.draw(outputs[:, : self._head.size])),)
 
     def _best(self, inputs: State) -> Outputs:
         return (self._head.mode(self._outputs(inputs["obs"])),)

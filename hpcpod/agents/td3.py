@@ -107,8 +107,8 @@ class TD3(ActorCritic[TD3Config]):
 
     def _explore(self, inputs: State) -> Outputs:
         (action,) = self._best(inputs)
-        noise = torch.empty_like(action).normal_(generator=self._generator)
-        return ((action + self._config.exploration_noise * noise).clamp(-1.0, 1.0),)
+        noise = self._config.exploration_noise * self._noise.draw(action)
+        return ((action + noise).clamp(-1.0, 1.0),)
 
     def _target_values(self, batch: State) -> Outputs:
         """y = r + γ (1 - terminated) min Q'(s', a'), algorithm 1; float32 [B]."""
@@ -154,7 +154,7 @@ _OF_TARGETS = ("next_inputs", "reward", "discount")
 
 
 class DDPG(TD3):
-    """DDPG for continuous actions; its noise is Gaussian, not correlated."""
+    """DDPG for continuous actions; its noise is pink, not that of an Ornstein-Uhlenbeck process."""
 
     Config: ClassVar[type[TD3Config]] = DDPGConfig
     name = "ddpg"

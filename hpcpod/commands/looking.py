@@ -92,7 +92,7 @@ def leaderboard(options: Namespace) -> int:
     if options.json:
         say_json(
             {
-                "entries": [encode(entry) for entry in board.entries],
+                "entries": [encode(row) for row in run.leaderboard(board)],
                 "winner": board.winner,
                 "lineage": [encode(pod) for pod in run.lineage(board=board)],
                 "confirmed": [encode(score) for score in board.confirmed],

@@ -6,13 +6,13 @@ import re
 import signal
 from argparse import Namespace
 
-from hpcpod.commands.looking import conclude
+from hpcpod.commands.looking import conclude, say_outcome
 from hpcpod.commands.naming import run_and
 from hpcpod.commands.output import say, say_json
 from hpcpod.errors import UserError
 from hpcpod.records import encode
 from hpcpod.results import Run, open_run
-from hpcpod.run.steering import require_resumable
+from hpcpod.run.steering import require_resumable, wind_up
 from hpcpod.run.words import many
 
 
@@ -43,10 +43,15 @@ def follow_here(run: Run) -> int:
 def stop(options: Namespace) -> int:
     """``hpcpod stop``."""
     run = open_run(options.run)
+    if not (options.drain or options.now) and wind_up(run.folder):
+        say(f"its finalists are scored here; finish it without: hpcpod stop {run.word} --now")
+        return follow_here(run)
     now = run.stop(drain=options.drain, now=options.now)
     say(f"{run.name}: {now.state}" + (f" ({now.stop_reason})" if now.stop_reason else ""))
     if now.state == "finished" and now.best is not None:
-        say(f"policy: {now.best.checkpoint}")
+        say_outcome(now)
+        if not now.best.fresh:
+            say("it was not scored on fresh seeds")
     if now.state == "finals":
         say("its finalists are scored on fresh seeds, and then it is finished")
         say(f"finish it without: hpcpod stop {run.word} --now")

@@ -118,12 +118,14 @@ def resume(folder: RunFolder) -> list[str]:
 
 
 def end(folder: RunFolder, *, score: bool = True) -> str:
-    """End the run: have the slots that are at work score its finalists, or finish it now.
+    """End the run: have its finalists scored, or finish it now.
 
     Args:
         folder: the run.
-        score: have the finalists scored on fresh seeds first. Where no slot is at work, or that
-            was asked for before, the run is finished at once, and so are its jobs.
+        score: have the finalists scored on fresh seeds first: by the slots that are at work; of a
+            run on this machine that is paused or interrupted, by processes that end with this
+            one. Where neither is there, or that was asked for before, the run is finished at
+            once, and so are its jobs.
 
     Returns:
         Why its jobs could not be ended from here, in one sentence, or an empty string. Then its
@@ -137,6 +139,9 @@ def end(folder: RunFolder, *, score: bool = True) -> str:
     if score and before.state == "running":
         merge(folder, rules, stop=WIND_UP)
         return act(folder)
+    if score and wind_up(folder):
+        start_here(folder)
+        return ""
     merge(folder, rules, stop="user")
     if folder.resolved.config.cluster.launcher == "local":
         return ""
@@ -146,6 +151,22 @@ def end(folder: RunFolder, *, score: bool = True) -> str:
     except LaunchError as error:
         return str(error)
     return ""
+
+
+def wind_up(folder: RunFolder) -> bool:
+    """Ask for the finals of a run on this machine that is paused or interrupted, for the caller to
+    start slots; False if the run is none, or has nothing to score.
+
+    Raises:
+        UserError: the run is another user's.
+    """
+    folder.owner.require_mine()
+    local = folder.resolved.config.cluster.launcher == "local"
+    if not local or see(folder).state not in ("paused", "interrupted"):
+        return False
+    merge(folder, Rules.of_run(folder), stop=WIND_UP)
+    undrain(folder)
+    return read_board(folder).phase != "finished"
 
 
 def tick(folder: RunFolder) -> None:

@@ -5,7 +5,8 @@ what they had learned by the same round, so on the same seeds and after the same
 environment steps. Pods of other algorithms, whose steps may take a hundred times as long, stand
 in it with what they had learned by the same cost in slot-seconds. Where a pod has no evaluation
 just there, the nearest one below stands in, if it has at least half of the experience: if
-training helps, who beats with less experience beats all the more.
+training helps, who beats with less experience beats all the more. For a pod whose node is a few
+times faster than its kin's there would be nobody left, so there half of the cost is enough.
 
 Nobody waits for a comparison: a pod that reports early is compared one report later, when the
 others have been there too, and one whose evaluation would be forgotten with those that are near.
@@ -175,11 +176,12 @@ class Census:
         return self._quorums[key]
 
     def _kin_at(
-        self, algorithm: str, round_number: int, *, past: bool
+        self, algorithm: str, round_number: int, *, past: bool, cost: float = inf
     ) -> Iterator[tuple[PodState, Standing]]:
         """Pods of an algorithm with what they had learned by a round.
 
-        With ``past`` those alone that were there or are past it: the others may still come.
+        With ``past`` those alone that were there or are past it: the others may still come. With
+        ``cost`` also those with much less experience that have cost at least half of it.
         """
         first = self.config.population.warmup_rounds + 1
         for pod in self._kin.get(algorithm, []):
@@ -188,7 +190,8 @@ class Census:
             least = max(first, NEAR * round_number)
             for standing in reversed(self._standings[pod.id]):
                 if standing.round <= round_number:
-                    if standing.round >= least:
+                    near = standing.round >= first and standing.cost >= NEAR * cost
+                    if near or standing.round >= least:
                         yield pod, standing
                     break
 
@@ -205,9 +208,11 @@ class Census:
 
     def _gather(self, algorithm: str, round_number: int) -> Cohort:
         full = self._quorum(algorithm, round_number)
-        kin = list(self._kin_at(algorithm, round_number, past=full))
-        there = [standing.cost for _, standing in kin if standing.round == round_number]
+        standings = (self._standings[pod.id] for pod in self._kin.get(algorithm, []))
+        there = [each.cost for own in standings for each in own if each.round == round_number]
         cost = median(there) if there else -inf
+        reach = inf if full or not there else cost
+        kin = list(self._kin_at(algorithm, round_number, past=full, cost=reach))
         found = [*kin, *self._others_at(algorithm, cost)]
         ranked = sorted(found, key=lambda each: (-self._rank(each[1]), each[0].id))
         spare = [pod.id for pod, _ in ranked if self.spare(self.board.pods[pod.id])]

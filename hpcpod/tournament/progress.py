@@ -8,6 +8,7 @@ the birth that its process was given.
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import median
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.records import Birth, Board, Checkpoint, Order, PodState
@@ -32,7 +33,7 @@ def dated(board: Board, before: Board | None, config: RunConfig, now: float) -> 
         if birth is None or birth is last:
             continue
         if last is None or (last.round, last.checkpoint) != (birth.round, birth.checkpoint):
-            new[name] = replace(pod, birth=_dated(birth, last, board, config, now))
+            new[name] = replace(pod, birth=_dated(birth, last, board, before, config, now))
     return replace(board, pods={**board.pods, **new}) if new else board
 
 
@@ -67,7 +68,14 @@ def _spent(birth: Birth, board: Board, config: RunConfig, now: float) -> float |
     return min(1.0, max(0.0, *shares)) if shares else None
 
 
-def _dated(birth: Birth, last: Birth | None, board: Board, config: RunConfig, now: float) -> Birth:
+def _dated(
+    birth: Birth,
+    last: Birth | None,
+    board: Board,
+    before: Board | None,
+    config: RunConfig,
+    now: float,
+) -> Birth:
     begins, took, total = _spent(birth, board, config, now), 0.0, config.stop.env_steps
     if begins is None:
         return replace(birth, begins=None, ends=None)
@@ -75,7 +83,17 @@ def _dated(birth: Birth, last: Birth | None, board: Board, config: RunConfig, no
         took = len(board.living) * config.round.env_steps / total
     if last is not None and last.begins is not None and last.round < birth.round:
         took = max(0.0, begins - last.begins)
+    elif total is None and before is not None:
+        took = _of_kin(birth.algorithm, before)
     return _lasting(birth, begins, took, config)
+
+
+def _of_kin(algorithm: str, board: Board) -> float:
+    """The part of the budget that a round of an algorithm takes by what its pods were told; 0
+    while none has finished one: nobody knows how many minutes the first ones last."""
+    births = [p.birth for p in board.living if p.algorithm == algorithm and p.birth is not None]
+    known = [b.ends - b.begins for b in births if b.begins is not None and b.ends is not None]
+    return median([part for part in known if part > 0] or [0.0])
 
 
 def _lasting(birth: Birth, begins: float, took: float, config: RunConfig) -> Birth:

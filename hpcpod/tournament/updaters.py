@@ -8,7 +8,7 @@ from typing import Protocol
 
 from hpcpod.config.schema import PopulationConfig
 from hpcpod.records import PodState, Report, Verdict
-from hpcpod.tournament.census import Census, Cohort, Standing
+from hpcpod.tournament.census import NEAR, Census, Cohort, Standing
 from hpcpod.tournament.scores import GATE, Difference, difference, halves, mean, t_quantile
 
 
@@ -37,9 +37,9 @@ class PairedGate:
     with t Student's quantile at n - 1. Evaluations of different rounds have no common episodes,
     and Welch's test takes its place. So where all pods are equal, one that is tested is beaten
     by any of them with a probability of about 5 %, given panels of eight episodes or more whose
-    returns differ. Each of its rounds may be a test. A rival of another algorithm is one only
-    with what it has shown since: else a slow algorithm's evaluation would be tried against a fast
-    one's pods again and again, until one of them falls to it.
+    returns differ. Each of its rounds may be a test. A rival that stands in it by its cost, of
+    another algorithm or on a far slower node, is one only with what it has shown since: else a slow
+    pod's evaluation would be tried against a fast one's again and again, until it falls to it.
 
     Nobody else is replaced or copied: all pairs of a thousand pods would take seconds.
     """
@@ -60,22 +60,23 @@ class PairedGate:
         cohort = census.cohort(pod.algorithm, compared)
         evidence: dict[str, str] = {}
         if pod.id in cohort.worst:
-            for rival in _rivals(census, cohort, pod):
+            for rival in rivals(census, cohort, pod):
                 test = _compare(cohort, rival, pod.id)
                 if test is not None and min(test.low, test.mean - _doubt(cohort, pod)) > 0:
                     evidence[rival] = _in_words(cohort, rival, pod.id, test)
         return Verdict(admit, compared, tuple(evidence), evidence)
 
 
-def _rivals(census: Census, cohort: Cohort, pod: PodState) -> Iterator[str]:
-    """The best of a cohort, but for those of other algorithms that stand in it with an evaluation
+def rivals(census: Census, cohort: Cohort, pod: PodState) -> Iterator[str]:
+    """The best of a cohort, but for those that stand in it by their cost alone, with an evaluation
     at less than the cost at which the pod was compared last, or made as a copy."""
     last = max(pod.judged, pod.parent_round)
     own: tuple[Standing, ...] = (*pod.milestones, *pod.history)
     cost = max((standing.cost for standing in own if standing.round <= last), default=0.0)
     for rival in cohort.best:
+        standing = cohort.standings[rival]
         kin = census.board.pods[rival].algorithm == pod.algorithm
-        if kin or cohort.standings[rival].cost >= cost:
+        if standing.cost >= cost or (kin and standing.round >= NEAR * cohort.round):
             yield rival
 
 

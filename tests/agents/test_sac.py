@@ -89,7 +89,8 @@ def test_far_out_where_one_minus_tanh_squared_is_zero_in_float32_it_stays_exact(
 @torch.no_grad()
 def test_samples_are_squashed_and_the_best_guess_is_the_squashed_mean() -> None:
     head, generator = SquashedGaussian((1,)), torch.Generator().manual_seed(0)
-    sample = head.sample(outputs(0.3, 0.5).expand(40_000, 2), generator)
+    noise = torch.randn(40_000, 1, generator=generator)
+    sample = head.at(outputs(0.3, 0.5).expand(40_000, 2), noise)
     assert sample.shape == (40_000, 1) and float(sample.abs().max()) < 1
     # artanh undoes it: σ of the mean is 0.5 / √40000 = 0.0025
     assert float(torch.atanh(sample).mean()) == pytest.approx(0.3, abs=0.0125)
@@ -297,7 +298,7 @@ def test_sac_swings_the_pendulum_up() -> None:
 
 def test_each_of_a_pods_ranks_warms_up_by_itself() -> None:
     # Four ranks, whose steps are summed at each fusion; 10 random transitions are asked of each.
-    one = agent(learning_starts=10, horizon=2)
+    one = agent(learning_starts=10, horizon=2, noise_memory=1)
     buffer, random = one.make_buffer(), 0
     generator = torch.Generator().manual_seed(0)
     for t in range(12):

@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import defaults
+import numpy as np
 import pytest
 from gates.contests import CONTESTS, EVALUATIONS, Contest
-from gates.duel import Result, difference, improvement, render
+from gates.duel import Result, chance, difference, improvement, render
 from gates.table import OURS, PEER
 from gates.zoo import PUBLISHED, ZOO
 
@@ -45,7 +46,42 @@ def test_a_difference_between_two_groups_by_hand() -> None:
     # Resamples of (0, 1) are 0, 1/2, 1; those of (10, 11) 10 more: the ends are 9 and 11 less.
     apart = difference([0.0, 1.0], [10.0, 11.0])
     assert (apart.middle, apart.low, apart.high) == (-10, -11, -9)
-    assert apart.verdict == "WORSE" and difference([10, 11], [0, 1]).verdict == "better"
+    # Of the six ways to divide four seeds two are as uneven: never enough.
+    assert apart.p == 2 / 6 and apart.verdict == "no difference shown"
+    # Of 70 ways to divide eight two are as uneven: this and its mirror image.
+    low, high = [0, 1, 2, 3], [10, 11, 12, 13]
+    assert difference(low, high).p == 2 / 70
+    assert difference(low, high).verdict == "WORSE"
+    assert difference(high, low).verdict == "better"
+
+
+@pytest.mark.parametrize(("ours", "peers"), [(10, 3), (3, 3), (5, 5), (10, 10)])
+def test_with_nothing_to_find_a_difference_is_shown_as_often_as_it_says(
+    ours: int, peers: int
+) -> None:
+    # 200 cases at 5 % have a standard error of 1.5 %.
+    rng = np.random.default_rng(3)
+
+    def draw(count: int, mean: float = 0.0) -> list[float]:
+        return [mean + rng.standard_normal() for _ in range(count)]
+
+    found = [chance(draw(ours), draw(peers)) <= 0.05 for _ in range(200)]
+    assert np.mean(found) <= 0.08
+    # Five standard deviations are found wherever the seeds suffice: three and three never do.
+    apart = [chance(draw(ours, 5), draw(peers)) <= 0.05 for _ in range(20)]
+    assert all(apart) == (ours + peers > 6)
+
+
+@pytest.mark.parametrize(("ours", "least", "most"), [(3, 0.12, 0.28), (10, 0.08, 0.24)])
+def test_bootstrap_intervals_of_three_seeds_are_too_narrow(
+    ours: int, least: float, most: float
+) -> None:
+    # 400 cases missed 0 in 20 % and 16 %, each ± 2 %: so a verdict is by the permutation test.
+    rng, missed = np.random.default_rng(3), []
+    for _ in range(150):
+        apart = difference(*(rng.standard_normal(count).tolist() for count in (ours, 3)))
+        missed.append(not apart.low <= 0 <= apart.high)
+    assert least <= np.mean(missed) <= most
 
 
 def test_the_table_by_hand() -> None:
@@ -55,7 +91,9 @@ def test_the_table_by_hand() -> None:
     assert head.startswith("| row | steps | seeds | hpcpod | sb3 | difference | P(better) |")
     # Of three none is left out: the mean of 480, 490, 500 is 490; a third of the pairs is even.
     assert line.startswith("| ppo CartPole-v1 | 100k | 3, 3 | 490.0 [480.0, 500.0] | 490.0 [490.0")
-    assert line.endswith("| +0.0 [-10.0, +10.0] | 0.50 | 480, 490 | no difference shown |")
+    assert line.endswith(
+        "| +0.0 [-10.0, +10.0] | 0.50 | 480, 490 | no difference shown (p 1.000) |"
+    )
     few = render([runs[0], runs[3]], [ROW]).splitlines()[2]
     assert few.endswith("| 480.0 [480.0, 480.0] | 490.0 [490.0, 490.0] |  |  |  | too few seeds |")
 

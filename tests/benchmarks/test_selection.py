@@ -1,8 +1,8 @@
 """The short version of ``benchmarks/selection.py``: what the rules promise, and its own parts.
 
 Tests named ``test_promise_...`` hold what the tournament says of itself, on populations whose
-truth is known. All but those of power and of copies that help fail on commit 72894fe, whose gate
-tested on the returns that it had chosen by.
+truth is known. All but those of power, of copies that help and of a fast algorithm's places fail on
+commit 72894fe, whose gate tested on the returns that it had chosen by.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import selection
-from selection_scenarios import equal, first_row, sparse, speeds, target, trap
+from selection_scenarios import equal, fast_node, first_row, sparse, speeds, target, trap
 from selection_scenarios.measures import Number, Row, mean, render, share
 from selection_scenarios.speeds import SLOW, Site
 from selection_scenarios.world import Settings
@@ -40,6 +40,16 @@ def test_promise_of_equal_pods_few_are_replaced(pods: int) -> None:
     nominal = sqrt(GATE * (1 - GATE) / tests)
     measured = numbers["false copies per tested pod"]
     assert measured.value <= GATE + 2 * max(nominal, measured.error)
+
+
+@pytest.mark.parametrize("faster", [1.5, 4.0])
+def test_promise_of_equal_pods_on_a_fast_node_few_are_replaced(faster: float) -> None:
+    numbers = fast_node.numbers(8, faster, Settings(80))
+    assert numbers["tests of the fast in a run"].value >= 10
+    for name in ("fast", "others"):
+        measured = numbers[f"replaced per test: {name}"]
+        nominal = sqrt(GATE * (1 - GATE) / measured.count)
+        assert measured.value <= GATE + 2 * nominal, name
 
 
 def test_promise_of_power_a_pod_that_is_much_worse_is_replaced_soon() -> None:

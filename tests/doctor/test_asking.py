@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import psutil
-
 from hpcpod.doctor.asking import ask
+from tests.slots import gone
+from tests.small_runs import wait_for
 
 
 def test_what_hangs_is_ended_with_all_that_it_has_started(tmp_path: Path) -> None:
@@ -15,17 +15,8 @@ def test_what_hangs_is_ended_with_all_that_it_has_started(tmp_path: Path) -> Non
     hang = f"trap '' TERM; sleep 300 & echo $! $$ > {pids}; wait"
     answer = ask(["sh", "-c", hang], 1.0)
     assert (answer.code, answer.err) == (None, "sh did not answer within 1 s")
-    left = [psutil.Process(int(pid)) for pid in pids.read_text().split() if lives(int(pid))]
-    psutil.wait_procs(left, timeout=10)
-    assert not [process for process in left if lives(process.pid)]
-
-
-def lives(pid: int) -> bool:
-    """Whether it is there, and no zombie that nobody has waited for."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    left = [int(pid) for pid in pids.read_text().split()]
+    wait_for("the end of what it had started", lambda: all(map(gone, left)), seconds=10)
 
 
 def test_what_is_not_there_or_can_not_be_run_is_said(tmp_path: Path) -> None:

@@ -93,11 +93,12 @@ def test_autocast_multiplies_in_bfloat16_and_keeps_float32(name: str) -> None:
 def test_products_in_bfloat16_still_swing_the_pendulum_up(agent: str) -> None:
     whole: dict[str, Any] = {
         "name": "gate",
+        "seed": 1,
         "env": {"id": "Pendulum-v1", "num_envs": 1},
         "population": {"algorithms": {agent: 1}, "pods": {"min": 1, "max": 1}},
         "agents": {agent: {"learning_rate": 1e-3, "hidden": 64}},
         "round": {"env_steps": 1000, "episodes": 16},
-        "stop": {"env_steps": 9000},
+        "stop": {"env_steps": 6000},
         "pod": {"matmul": "medium"},
     }
     training = train_config(from_mapping(whole))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.preemption.cells import Cell
 from tests.preemption.scene import Scene
+from tests.slots import gone
 from tests.slurm.runs import Shell
 from tests.slurm_cluster import SlurmCluster
 
@@ -50,7 +51,7 @@ def play(cell: Cell, home: Path) -> Outcome:
             scene.until_late(victim)
             (scene.notes / "stuck").touch()
         scene.evict(victim)
-        scene.until("its end", lambda: not _lives(before[victim]))
+        scene.until("its end", lambda: gone(before[victim]))
         last = scene.run.folder.latest_resume(pod, 1)
         (scene.notes / "stuck").unlink(missing_ok=True)
         first = {(slot, 0) for slot in before}
@@ -67,7 +68,7 @@ def play(cell: Cell, home: Path) -> Outcome:
             back_seconds=again[0] - scene.started(slot),
             away_seconds=again[0] - took[-1],
             bystanders=all(
-                scene.slots().get(other) == pid and _lives(pid) and not scene.calls(other)
+                scene.slots().get(other) == pid and not gone(pid) and not scene.calls(other)
                 for other, pid in before.items() if other != victim
             ),
             calls=tuple(scene.calls(victim)),
@@ -91,10 +92,3 @@ def play_all(
 
     with ThreadPoolExecutor(at_once) as pool:
         yield from pool.map(one, cells)
-
-
-def _lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

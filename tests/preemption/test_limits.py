@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.preemption.scene import Scene
+from tests.slots import gone
 from tests.slurm.runs import Shell
 from tests.slurm_cluster import Options, SlurmCluster
 
@@ -27,9 +28,13 @@ def stopped(scene: Scene, slots: dict[str, int]) -> None:
 
 def late(scene: Scene, slots: dict[str, int]) -> None:
     """The training hears nothing until its time is over."""
-    (slot,) = slots
+    ((slot, pid),) = slots.items()
     (scene.notes / "stuck").touch()
-    scene.until("the end of its time", lambda: "Reason=TimeLimit" in scene.described(slot))
+    # By the log: Slurm's word for the job itself is gone as soon as that is requeued. Or the slot
+    # has ended just before, as one does that was told to go long ago.
+    log = scene.shell.cluster.folder / "log" / "slurmctld.log"
+    ended = f"Time limit exhausted for JobId={slot}\n"
+    scene.until("the end of its time", lambda: ended in log.read_text() or gone(pid))
     (scene.notes / "stuck").unlink()
 
 

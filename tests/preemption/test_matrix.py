@@ -24,7 +24,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[Cell, Outcome | E
         required = os.environ.get("CI") or os.environ.get("HPCPOD_REQUIRE_ALL")
         (pytest.fail if required else pytest.skip)("no slurmctld here")
     home = tmp_path_factory.mktemp("cells")
-    return {cell: outcome for cell, outcome, _ in play_all(CHOSEN, home, at_once=2)}
+    return {cell: outcome for cell, outcome, _ in play_all(CHOSEN, home, at_once=3)}
 
 
 @pytest.mark.timeout(900)  # the first one waits for all

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from hpcpod.errors import UserError
 from hpcpod.orchestrator.brakes import Brakes
 from hpcpod.orchestrator.tick import REFUSALS, refusals_of
 from hpcpod.results import Run, open_run
+from hpcpod.run import seen
 from tests.command_line import refusal
 from tests.small_runs import SLOW, create, mapping, wait_for
 
@@ -142,6 +145,39 @@ def test_a_run_here_is_paused_scaled_and_gone_on_with_from_python(tmp_path: Path
         run.resume()
     run.stop()
     assert run.wait(timeout=120).stop_reason == "user"
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_a_paused_run_here_that_is_stopped_has_its_finalists_scored(
+    tmp_path: Path, now: bool
+) -> None:
+    stop = {"rounds": 100, "confirm_episodes": 16}
+    run = hpcpod.launch(mapping(stop=stop, cluster={"slots": 1}), runs=tmp_path)
+    wait_for("an evaluation", lambda: run.board().rounds > 0)
+    run.pause()
+    wait_for("its driver to end", lambda: run.folder.driven() is False)
+    command = [sys.executable, "-m", "hpcpod", "stop", str(run.path), *(["--now"] if now else [])]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    best, ended = run.best(), run.status()
+    assert best is not None and (ended.state, ended.stop_reason) == ("finished", "user")
+    assert best.fresh is not now
+    assert ("its finalists are scored here; finish it without: hpcpod stop" in said) is not now
+    assert ("it was not scored on fresh seeds" in said) is now
+
+
+def test_so_has_one_that_is_stopped_from_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seen, "STARTING_SECONDS", 0.0)  # as if launched long ago
+    stop = {"rounds": 100, "confirm_episodes": 16}
+    run = hpcpod.launch(mapping(stop=stop, cluster={"slots": 1}), runs=tmp_path)
+    wait_for("an evaluation", lambda: run.board().rounds > 0)
+    run.pause()
+    wait_for("its driver to end", lambda: run.folder.driven() is False)
+    assert run.stop().state not in ("finished", "interrupted")
+    ended, best = run.wait(timeout=120), run.best()
+    assert (ended.state, ended.stop_reason) == ("finished", "user")
+    assert best is not None and best.fresh
 
 
 def test_status_has_what_was_used_and_when_it_ends(

@@ -44,6 +44,7 @@ def test_the_cartpole_tournament_launched_by_the_cli_reaches_its_target(shell: S
     said = shell.hpcpod(
         "launch", str(CONFIGS / "cartpole.yaml"), "--cluster", "slurm",
         "--set", "cluster.tick_seconds=2", "--set", "cluster.slots=4",
+        "--set", "stop.target=150",  # its own is tests/test_demo.py's to reach
     )  # fmt: skip
     assert re.search(r"coordinator as job \d+ and the slots as job \d+", said)
     assert "hpcpod watch" in said
@@ -51,7 +52,7 @@ def test_the_cartpole_tournament_launched_by_the_cli_reaches_its_target(shell: S
     assert status["state"] == "finished"
     assert status["stop_reason"] == "target"
     assert status["best"]["fresh"]
-    assert status["best"]["low"] >= 475
+    assert status["best"]["low"] >= 150
     assert (shell.home / "runs" / "cartpole" / "best.h5").exists()
     assert "lineage of" in shell.hpcpod("leaderboard", "cartpole")
 
@@ -104,7 +105,7 @@ def cancel_all(shell: Shell) -> None:
 
 
 def test_ticks_by_hand_do_where_there_is_no_coordinator(shell: Shell) -> None:
-    config = shell.small("by-hand", steps=100_000, rounds=2)
+    config = shell.small("by-hand", steps=40_000, rounds=2)
     shell.hpcpod("launch", str(config), "--set", "cluster.coordinator=false")
     run = shell.run("by-hand")
     assert len(shell.jobs()) == 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from hpcpod.config.schema import StopConfig
 from hpcpod.records import Board
 from hpcpod.tournament.census import Census
@@ -130,6 +132,34 @@ def test_a_slow_node_beside_fast_ones_does_not_end_comparisons() -> None:
     board = play_for(game, 60, lambda pod, _: 24.0 if pod in slow else 6.0)
     assert board.pods["p0001"].history[-1].round > 3.9 * board.pods["p0003"].history[-1].round
     assert max(uncompared(board).values()) <= HISTORY
+
+
+@pytest.mark.parametrize("ratio", [1.5, 2.5, 4.0, 10.0])
+def test_a_fast_node_beside_slow_ones_goes_on_being_compared(ratio: float) -> None:
+    game = rules(8)
+    board = play_for(game, 60, lambda pod, _: 6.0 if pod == "p0008" else 6.0 * ratio)
+    rounds = {pod.id: pod.history[-1].round for pod in board.living}
+    assert rounds["p0008"] >= ratio * rounds["p0001"]
+    assert max(uncompared(board).values()) <= HISTORY
+
+
+def test_kin_on_far_slower_nodes_stand_in_for_what_they_have_cost() -> None:
+    game = rules(3, controls=0)
+    board = first_board(game, 0.0)
+    fast, *slow = [pod.id for pod in board.living]
+    for pod, rounds, seconds in ((fast, 12, 10.0), *((each, 3, 40.0) for each in slow)):
+        for _ in range(rounds):
+            answer = report(order_of(board, pod), flat(1.0), wall_seconds=seconds)
+            board = fold(board, [answer], game, now=1.0)
+    # The fast pod's ninth round cost 90 s. The others have not come to half of the nine, but they
+    # have spent more than half of the seconds: what they have learned last stands in.
+    cohort = census(board, game).cohort("ppo", 9)
+    assert {pod: each.round for pod, each in cohort.standings.items()} == {
+        fast: 9, **dict.fromkeys(slow, 3),
+    }  # fmt: skip
+    # The slow ones are compared at their own rounds with what the fast one had learned by then.
+    cohort = census(board, game).cohort("ppo", 2)
+    assert {each.round for each in cohort.standings.values()} == {2}
 
 
 def test_another_algorithm_is_compared_at_equal_cost() -> None:

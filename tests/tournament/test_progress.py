@@ -51,6 +51,16 @@ def test_of_minutes_it_is_what_is_spent_since_the_first_slot_began() -> None:
     assert spans(board) == {(0.9, 1.0)}  # it took eight minutes, and more than all is nothing
 
 
+def test_of_minutes_a_copy_s_first_round_is_as_long_as_its_kin_s() -> None:
+    the_rules = rules(8, stop=StopConfig(minutes=10))
+    board = begin(first_board(the_rules, now=0.0), now=0.0)
+    for minute in range(1, 6):
+        board = play_round(board, the_rules, by_number, now=60.0 * minute)
+        for told in spans(board):
+            assert told == pytest.approx((minute / 10, (minute + 1) / 10))
+    assert any(pod.cause == "copy" and pod.birth is not None for pod in board.pods.values())
+
+
 @pytest.mark.parametrize("stop", [StopConfig(minutes=100), StopConfig(env_steps=10_000)])
 def test_where_pods_take_turns_a_round_follows_what_is_spent_when_a_slot_takes_it_up(
     stop: StopConfig,

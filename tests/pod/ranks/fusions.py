@@ -65,7 +65,9 @@ class Dying(Mean):
         super().fuse(weight)
         self._fusions += 1
         marker = Path(os.environ["WATCHED"]) / "died"
-        if self._fusions == 3 and not marker.exists():
+        dies = self._fusions == 3 and not marker.exists()
+        self._group.sum_(torch.zeros(1))  # all have looked: else one may see the marker, and go on
+        if dies:
             if self._group.rank == int(os.environ["VICTIM"]):
                 marker.touch()
                 kill = os.kill, (os.getpid(), signal.SIGKILL)
