@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import signal
 import time
@@ -73,9 +74,11 @@ class Faulty(gym.Wrapper[Any, Any, Any, Any]):
     def _is_due(self) -> bool:
         if self._tally is None:
             return True
-        before = len(self._tally.read_text().splitlines()) if self._tally.exists() else 0
-        if before < self._times:
-            with self._tally.open("a") as file:
+        with self._tally.open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # other processes come to their at-th step together
+            file.seek(0)
+            before = len(file.readlines())
+            if before < self._times:
                 file.write(f"{self._fault}\n")
         return before < self._times
 
@@ -103,4 +106,6 @@ def _leave_a_worker(tally: Path | None) -> None:
         time.sleep(300)
         os._exit(0)
     if tally is not None:
-        tally.with_suffix(".pid").write_text(str(pid))
+        new = tally.with_suffix(".new")
+        new.write_text(str(pid))
+        new.rename(tally.with_suffix(".pid"))  # whoever sees it can read it

@@ -103,7 +103,7 @@ def guarded(group: Communicator, scores: list[float]) -> Any:
 
 def warm_up(group: Communicator) -> Any:
     """How many transitions a rank has collected by random actions, and before its first update."""
-    config = TD3Config(learning_starts=64, horizon=4, batch_size=8, hidden=16)
+    config = TD3Config(learning_starts=64, horizon=4, batch_size=8, hidden=16, noise_memory=1)
     agent = TD3(spec(Box((2,), -1.0, 1.0)), config, seed=0)
     agent.reseed(group.rank)
     fusion, buffer = Mean(agent, group), agent.make_buffer()
