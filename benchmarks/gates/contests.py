@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from gates.rows import EPISODES, PANEL, Row
@@ -64,12 +64,18 @@ class Contest:
         return order | {"hyperparameters": {}}
 
     def made(self, library: str) -> str:
-        """A digest of all that decides a run but its seed: changed defaults make other runs."""
+        """A digest of all that decides a run but its seed: changed defaults make other runs.
+
+        A new hyperparameter that is at what agents did without it (``absent``) makes none.
+        """
         order = self.order(library, 0)
-        if library == OURS and not self.preset:
-            agent = plugins.resolve("agents", self.algorithm)
-            order["hyperparameters"] = encode(agent.Config())
-            order["env"] |= encode(EnvConfig(self.env))
+        if library == OURS:
+            config = plugins.resolve("agents", self.algorithm).Config()
+            given = {**encode(config), **order["hyperparameters"]}
+            absent = [(f.name, f.metadata.get("absent")) for f in fields(config)]
+            order["hyperparameters"] = {k: v for k, v in given.items() if (k, v) not in absent}
+            if not self.preset:
+                order["env"] |= encode(EnvConfig(self.env))
         text = json.dumps(order, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 

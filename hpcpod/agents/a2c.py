@@ -21,8 +21,8 @@ class A2CConfig(PPOConfig):
     the step does not depend on the scale of rewards; a rollout is too short to normalise them by
     itself.
 
-    With these defaults four of ten seeds ended below 0 on LunarLander-v3 and three on
-    MountainCarContinuous-v0, and Pendulum-v1 was not learned (benchmarks/RESULTS.md).
+    With these defaults four of ten seeds ended below 0 on LunarLander-v3, and Pendulum-v1 was not
+    learned (benchmarks/RESULTS.md).
     """
 
     learning_rate: float = 1.5e-3
@@ -41,6 +41,9 @@ class A2CConfig(PPOConfig):
     """Steps that each environment contributes to a rollout."""
     normalize_advantage: bool = False
     """Scale the advantages of each minibatch to mean 0 and variance 1."""
+    noise_memory: int = field(default=16, metadata={"absent": 1})
+    """Steps over which the noise of continuous actions is correlated at most
+    (``agents/noise.py``). 1: white noise, as in the paper."""
 
 
 class A2C(PPO):

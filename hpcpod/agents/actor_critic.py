@@ -238,8 +238,8 @@ class ActorCritic(ABC, Generic[C]):
 
     def load(self, state: State) -> None:
         """Take over a ``state()``; see ``Agent.load``."""
-        later, sized = ("own_steps", "noise"), ("rng", "noise")
-        check_names(self.state(), state, f"{self.name} agent", later, sized)
+        optional, sized = ("own_steps", "noise"), ("rng", "noise")
+        check_names(self.state(), state, f"{self.name} agent", optional, sized)
         for name, module in self._trained.items():
             load_module(module, under(f"network/{name}", state))
             self._optimizers[name].load(under(f"optimizer/{name}", state))

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hpcpod.agents.networks import Slopes
+from hpcpod.agents.noise import Noise
 from hpcpod.envs.vec_env import Box, Discrete, MultiDiscrete, Space
 
 SlopesBy = Callable[[Tensor, float], Slopes]
@@ -34,10 +35,10 @@ class Categorical(nn.Module):
         super().__init__()
         self.inputs = n
 
-    def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw by the Gumbel-max trick: argmax of logits - log(E), E ~ Exp(1)."""
-        noise = torch.empty_like(outputs).exponential_(generator=generator)
-        return (outputs - noise.log_()).argmax(dim=-1)
+    def sample(self, outputs: Tensor, noise: Noise) -> Tensor:
+        """Draw by the Gumbel-max trick, argmax of logits - log(E), E ~ Exp(1); never correlated."""
+        drawn = torch.empty_like(outputs).exponential_(generator=noise.generator)
+        return (outputs - drawn.log_()).argmax(dim=-1)
 
     def mode(self, outputs: Tensor) -> Tensor:
         """The largest logit."""
@@ -72,10 +73,10 @@ class MultiCategorical(nn.Module):
         self._sizes = list(nvec)
         self._choice = Categorical(max(nvec))
 
-    def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
+    def sample(self, outputs: Tensor, noise: Noise) -> Tensor:
         """Draw each choice."""
         parts = outputs.split_with_sizes(self._sizes, dim=-1)
-        return torch.stack([self._choice.sample(part, generator) for part in parts], dim=-1)
+        return torch.stack([self._choice.sample(part, noise) for part in parts], dim=-1)
 
     def mode(self, outputs: Tensor) -> Tensor:
         """The largest logit of each choice."""
@@ -107,10 +108,9 @@ class Gaussian(nn.Module):
         self._shape = shape
         self.log_std = nn.Parameter(torch.full((self.inputs,), log_std))
 
-    def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
+    def sample(self, outputs: Tensor, noise: Noise) -> Tensor:
         """Draw μ + σ ε, not clipped."""
-        noise = torch.empty_like(outputs).normal_(generator=generator)
-        return (outputs + self.log_std.exp() * noise).view(-1, *self._shape)
+        return (outputs + self.log_std.exp() * noise.draw(outputs)).view(-1, *self._shape)
 
     def mode(self, outputs: Tensor) -> Tensor:
         """The means, clipped to [-1, 1]."""

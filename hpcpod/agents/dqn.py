@@ -251,7 +251,7 @@ class DQN:
 
     def load(self, state: State) -> None:
         """Take over a ``state()``; see ``Agent.load``."""
-        check_names(self.state(), state, "dqn agent", later=("updates_owed", "begun"))
+        check_names(self.state(), state, "dqn agent", optional=("updates_owed", "begun"))
         load_module(self._network, under("network", state))
         load_module(self._target, under("target", state))
         self._optimizer.load(under("optimizer", state))

@@ -37,7 +37,7 @@ class Noise:
         """
         count = 1 + int(math.log(memory, RATIO) + 1e-9) if memory > 1 else 0
         device = generator.device
-        self._generator = generator
+        self.generator = generator
         self._keep = 1 - torch.tensor([1 / RATIO**k for k in range(count)], device=device)
         self._keep = self._keep.view(-1, 1, 1)
         self._add = (1 - self._keep.square()).sqrt()
@@ -46,25 +46,25 @@ class Noise:
 
     def begin(self) -> None:
         """Begin anew, in place."""
-        self._processes.normal_(generator=self._generator)
+        self._processes.normal_(generator=self.generator)
 
     def draw(self, like: Tensor) -> Tensor:
         """The next numbers, of the shape and on the device of ``like``, float32 [N, ...]."""
         if not len(self._processes):
-            return torch.empty_like(like).normal_(generator=self._generator)
-        fresh = torch.empty_like(self._processes).normal_(generator=self._generator)
+            return torch.empty_like(like).normal_(generator=self.generator)
+        fresh = torch.empty_like(self._processes).normal_(generator=self.generator)
         self._processes.mul_(self._keep).addcmul_(fresh, self._add)
         return self._processes.sum(0).div_(len(self._processes) ** 0.5).view(like.shape)
 
     def draw_uniform(self, like: Tensor) -> Tensor:
         """Numbers that are uniform in [-1, 1] each by itself, correlated like the noise."""
         if not len(self._processes):
-            return torch.empty_like(like).uniform_(-1.0, 1.0, generator=self._generator)
+            return torch.empty_like(like).uniform_(-1.0, 1.0, generator=self.generator)
         return torch.erf(self.draw(like) / math.sqrt(2))
 
     def state(self) -> State:
-        """Where the processes are, float32 [K, N, A]; K = 0 of white noise."""
-        return {"noise": self._processes.clone()}
+        """Where the processes are, float32 [K, N, A]; nothing of white noise."""
+        return {"noise": self._processes.clone()} if len(self._processes) else {}
 
     def load(self, state: State) -> None:
         """Go on from a ``state()``; begin anew from one of other environments or older versions."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from hpcpod.agents import h_term
 from hpcpod.agents.base import Buffer, Metrics, check_finite
 from hpcpod.agents.graphs import Captured, Outputs, recorder_for
+from hpcpod.agents.noise import Noise
 from hpcpod.agents.normalizer import PopArt, RewardScale
 from hpcpod.agents.observations import Observations
 from hpcpod.agents.optimizer import Adam
@@ -27,7 +28,7 @@ from hpcpod.agents.state import (
     prefixed,
     under,
 )
-from hpcpod.envs.vec_env import EnvSpec, State
+from hpcpod.envs.vec_env import Box, EnvSpec, State
 
 _AT_ONCE = 2**24
 """Numbers of observations in one pass over a rollout: one of images would not fit otherwise."""
@@ -58,6 +59,11 @@ class PPO:
         self._network = PolicyAndValue(spec, config, self._observations, generator).to(device)
         self._optimizer = Adam(self._network, config.learning_rate, eps=1e-5)
         self._generator = generator_on(device, seed)
+        head, memory = (
+            self._network.head,
+            config.noise_memory if isinstance(spec.action, Box) else 1,
+        )
+        self._noise = Noise(spec.num_envs, head.inputs, memory, self._generator)
         recorder = recorder_for(self._generator)
         self._captured_descend = Captured(self._descend, recorder)
         self._captured_act = {
@@ -162,6 +168,7 @@ class PPO:
             **prefixed("normalizer/obs", self._observations.state()),
             **prefixed("normalizer/rewards", self._rewards.state() if self._rewards else {}),
             **prefixed("normalizer/returns", self._returns.state() if self._returns else {}),
+            **self._noise.state(),
             "rng": self._generator.get_state(),
             "env_steps": torch.tensor(self._env_steps),
             "updates": torch.tensor(self._updates),
@@ -169,8 +176,8 @@ class PPO:
 
     def load(self, state: State) -> None:
         """Take over a ``state()``; see ``Agent.load``."""
-        sized = ("rng", "normalizer/rewards/running")
-        check_names(self.state(), state, f"{self.name} agent", sized=sized)
+        sized = ("rng", "noise", "normalizer/rewards/running")
+        check_names(self.state(), state, f"{self.name} agent", ("noise",), sized)
         load_module(self._network, under("network", state))
         self._optimizer.load(under("optimizer", state))
         self._observations.load(under("normalizer/obs", state))
@@ -179,15 +186,17 @@ class PPO:
         if self._returns is not None:
             self._returns.load(under("normalizer/returns", state))
         load_generator(self._generator, state["rng"])
+        self._noise.load(state)
         self._env_steps = int(state["env_steps"])
         self._updates = int(state["updates"])
 
     def reseed(self, seed: int) -> None:
         """Restart the random numbers; weights stay."""
         self._generator.manual_seed(seed)
+        self._noise.begin()
 
     def _explore(self, inputs: State) -> Outputs:
-        return (self._network.head.sample(self._outputs(inputs["obs"]), self._generator),)
+        return (self._network.head.sample(self._outputs(inputs["obs"]), self._noise),)
 
     def _best(self, inputs: State) -> Outputs:
         return (self._network.head.mode(self._outputs(inputs["obs"])),)

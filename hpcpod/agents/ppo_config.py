@@ -69,6 +69,10 @@ class PPOConfig(RateConfig):
     """Steps in a run of the Hamiltonian term."""
     log_std_init: float = field(default=0.0, metadata={"initial": True})
     """Log of the standard deviation with which continuous actions begin."""
+    noise_memory: int = field(default=1, metadata={"absent": 1})
+    """Steps over which the noise of continuous actions is correlated at most
+    (``agents/noise.py``). 1: white noise, as in the paper. 16 found MountainCarContinuous' flag
+    where that did not, and walked worse (benchmarks/RESULTS.md)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,7 +82,7 @@ class PPOConfig(RateConfig):
             checks.fraction(name, getattr(self, name))
         for name in ("value_clip", "entropy", "value_coef", "target_kl"):
             checks.at_least(name, getattr(self, name), 0)
-        for name in ("epochs", "minibatch_size", "horizon"):
+        for name in ("epochs", "minibatch_size", "horizon", "noise_memory"):
             checks.at_least(name, getattr(self, name), 1)
         checks.shape(self.hidden, self.layers)
         checks.h_term(self.h_term, self.h_steps, h_term.MOST_STEPS)

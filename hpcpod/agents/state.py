@@ -43,7 +43,7 @@ def check_names(
     expected: State,
     state: Mapping[str, torch.Tensor],
     agent: str,
-    later: Collection[str] = (),
+    optional: Collection[str] = (),
     sized: Collection[str] = ("rng",),
 ) -> None:
     """Refuse a state that does not fit.
@@ -52,15 +52,15 @@ def check_names(
         expected: a state that does.
         state: the one that is to be loaded.
         agent: its name, for the message.
-        later: names that states of older versions lack.
+        optional: names that not every state has: those of older versions lack some.
         sized: names whose size may differ, as that of ``rng`` from device to device.
 
     Raises:
         ValueError: a name is missing or unknown, or a shape differs; it names the first ones.
     """
-    missing = [name for name in expected if name not in state and name not in later]
+    missing = [name for name in expected if name not in state and name not in optional]
     problems = [f"'{name}' is missing" for name in missing]
-    problems += [f"'{name}' is unknown" for name in state if name not in expected]
+    problems += [f"'{name}' is unknown" for name in state if name not in {*expected, *optional}]
     problems += [
         f"'{name}' has shape {tuple(state[name].shape)}, not {tuple(tensor.shape)}"
         for name, tensor in expected.items()

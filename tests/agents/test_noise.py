@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from hpcpod.agents.base import Agent
 from hpcpod.agents.noise import Noise
 from hpcpod.agents.sac import SAC, SACConfig
 from hpcpod.agents.td3 import TD3, TD3Config
-from hpcpod.envs.vec_env import Box
+from hpcpod.envs.vec_env import Box, Discrete
 from hpcpod.pod.making import make_agent
 from tests.agents.training import spec
 
@@ -65,7 +66,7 @@ def test_white_noise_is_what_the_generator_gives() -> None:
     assert torch.equal(made.draw(torch.empty(5, 1)), torch.empty(5, 1).normal_(generator=generator))
     expected = torch.empty(5, 1).uniform_(-1, 1, generator=generator)
     assert torch.equal(made.draw_uniform(torch.empty(5, 1)), expected)
-    assert made.state()["noise"].shape == (0, 5, 1)
+    assert made.state() == {}
 
 
 def test_environments_and_numbers_of_an_action_have_noise_of_their_own() -> None:
@@ -80,7 +81,7 @@ def sac(memory: int = 1024, num_envs: int = 3, seed: int = 0) -> SAC:
     return SAC(spec(ACTION, num_envs=num_envs), config, seed)
 
 
-def acts(agent: SAC, count: int, num_envs: int = 3) -> Tensor:
+def acts(agent: Agent, count: int, num_envs: int = 3) -> Tensor:
     return torch.stack([agent.act(torch.zeros(num_envs, 3), explore=True) for _ in range(count)])
 
 
@@ -106,17 +107,32 @@ def test_a_state_of_another_memory_or_of_other_environments_is_taken_without_its
     agent = sac(memory, num_envs)
     agent.load(sac().state())
     assert torch.isfinite(acts(agent, 5, num_envs)).all()
-    assert agent.state()["noise"].shape[1] == num_envs
+    assert ("noise" in agent.state()) == (memory > 1)
 
 
-def test_states_and_runs_from_before_there_was_pink_noise_go_on_with_white() -> None:
-    stored = make_agent("sac", spec(ACTION, num_envs=3), {"hidden": 8}, 0, "cpu")
-    assert stored.state()["noise"].shape == (0, 3, 2)
-    old = sac(memory=1)
-    state = {name: tensor for name, tensor in old.state().items() if name != "noise"}
-    other = sac(memory=1, seed=1)
-    other.load(state)
-    assert torch.equal(acts(old, 5), acts(other, 5))
+@pytest.mark.parametrize("algorithm", ["sac", "td3", "ddpg", "ppo", "a2c"])
+def test_states_and_runs_from_before_there_was_pink_noise_go_on_with_white(algorithm: str) -> None:
+    stored = make_agent(algorithm, spec(ACTION, num_envs=3), {"hidden": 8}, 0, "cpu")
+    assert "noise" not in stored.state()
+    child = make_agent(
+        algorithm, spec(ACTION, num_envs=3), {"hidden": 8, "noise_memory": 9}, 1, "cpu"
+    )
+    child.load(stored.state())
+    assert "noise" in child.state()
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c"])
+def test_the_noise_of_a_rollout_goes_on_in_the_middle_and_choices_have_none(algorithm: str) -> None:
+    agent, other = (
+        make_agent(algorithm, spec(ACTION, num_envs=3), {"noise_memory": 16}, seed, "cpu")
+        for seed in (0, 1)
+    )
+    acts(agent, 5)
+    other.load(agent.state())
+    assert torch.equal(acts(agent, 5), acts(other, 5))
+    assert agent.state()["noise"].shape == (3, 3, 2)
+    choices = make_agent(algorithm, spec(Discrete(2), num_envs=3), {"noise_memory": 16}, 0, "cpu")
+    assert "noise" not in choices.state()
 
 
 def test_td3_pushes_on_where_white_noise_turns_round_at_once() -> None:
