@@ -109,12 +109,12 @@ def test_another_default_makes_another_run(monkeypatch: pytest.MonkeyPatch) -> N
     assert ROW.made(OURS) == before != ROW.made(PEER)
     monkeypatch.setattr(PPO, "Config", lambda: replace(PPO_CONFIG(), gamma=0.5))
     assert ROW.made(OURS) != before
+    assert render([Result(ROW.name, OURS, 1, before, [500.0], 1.0)], [ROW]).count("\n") == 1
     # what is at the value that stands for its absence is no change
     monkeypatch.setattr(PPO, "Config", lambda: replace(PPO_CONFIG(), noise_memory=16))
     assert ROW.made(OURS) != before
     monkeypatch.setattr(PPO, "Config", lambda: replace(PPO_CONFIG(), noise_memory=1))
     assert ROW.made(OURS) == before
-    assert render([Result(ROW.name, OURS, 1, before, [500.0], 1.0)], [ROW]).count("\n") == 1
 
 
 PPO_CONFIG = PPO.Config
