@@ -35,9 +35,11 @@ class Categorical(nn.Module):
         super().__init__()
         self.inputs = n
 
-    def sample(self, outputs: Tensor, noise: Noise) -> Tensor:
+    def sample(
+        self, outputs: Tensor, generator: torch.Generator, noise: Noise | None = None
+    ) -> Tensor:
         """Draw by the Gumbel-max trick, argmax of logits - log(E), E ~ Exp(1); never correlated."""
-        drawn = torch.empty_like(outputs).exponential_(generator=noise.generator)
+        drawn = torch.empty_like(outputs).exponential_(generator=generator)
         return (outputs - drawn.log_()).argmax(dim=-1)
 
     def mode(self, outputs: Tensor) -> Tensor:
@@ -73,10 +75,12 @@ class MultiCategorical(nn.Module):
         self._sizes = list(nvec)
         self._choice = Categorical(max(nvec))
 
-    def sample(self, outputs: Tensor, noise: Noise) -> Tensor:
+    def sample(
+        self, outputs: Tensor, generator: torch.Generator, noise: Noise | None = None
+    ) -> Tensor:
         """Draw each choice."""
         parts = outputs.split_with_sizes(self._sizes, dim=-1)
-        return torch.stack([self._choice.sample(part, noise) for part in parts], dim=-1)
+        return torch.stack([self._choice.sample(part, generator) for part in parts], dim=-1)
 
     def mode(self, outputs: Tensor) -> Tensor:
         """The largest logit of each choice."""
@@ -108,9 +112,15 @@ class Gaussian(nn.Module):
         self._shape = shape
         self.log_std = nn.Parameter(torch.full((self.inputs,), log_std))
 
-    def sample(self, outputs: Tensor, noise: Noise) -> Tensor:
-        """Draw μ + σ ε, not clipped."""
-        return (outputs + self.log_std.exp() * noise.draw(outputs)).view(-1, *self._shape)
+    def sample(
+        self, outputs: Tensor, generator: torch.Generator, noise: Noise | None = None
+    ) -> Tensor:
+        """Draw μ + σ ε, not clipped; ε is white, or the next of a correlated ``noise``."""
+        if noise is None:
+            drawn = torch.empty_like(outputs).normal_(generator=generator)
+        else:
+            drawn = noise.draw(outputs)
+        return (outputs + self.log_std.exp() * drawn).view(-1, *self._shape)
 
     def mode(self, outputs: Tensor) -> Tensor:
         """The means, clipped to [-1, 1]."""

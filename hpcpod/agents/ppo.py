@@ -196,7 +196,8 @@ class PPO:
         self._noise.begin()
 
     def _explore(self, inputs: State) -> Outputs:
-        return (self._network.head.sample(self._outputs(inputs["obs"]), self._noise),)
+        outputs = self._outputs(inputs["obs"])
+        return (self._network.head.sample(outputs, self._generator, self._noise),)
 
     def _best(self, inputs: State) -> Outputs:
         return (self._network.head.mode(self._outputs(inputs["obs"])),)

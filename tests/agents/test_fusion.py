@@ -86,7 +86,7 @@ def test_a_whole_state_is_decided_at_once() -> None:
     rules = fusion_rules(ppo, ppo.state())
     assert rules.keys() == ppo.state().keys()
     assert {name for name, rule in rules.items() if rule != "mean"} == {
-        "optimizer/step", "rng", "noise", "env_steps", "updates",
+        "optimizer/step", "rng", "env_steps", "updates",
         *(f"normalizer/obs/{part}" for part in ("mean", "var", "count")),
     }  # fmt: skip
     sac = SAC(spec(Box((1,), -1.0, 1.0)), SACConfig(hidden=4, layers=1), 0)

@@ -13,7 +13,6 @@ from hpcpod.agents.a2c import A2C, A2CConfig
 from hpcpod.agents.base import Buffer
 from hpcpod.agents.distributions import Categorical, Gaussian, MultiCategorical
 from hpcpod.agents.networks import linear
-from hpcpod.agents.noise import Noise
 from hpcpod.agents.normalizer import PopArt
 from hpcpod.agents.ppo import PPO, PPOConfig
 from hpcpod.agents.ppo_loss import gae
@@ -90,14 +89,14 @@ def test_choices_by_hand() -> None:
 
 @torch.no_grad()
 def test_samples_follow_the_probabilities() -> None:
-    noise = Noise(40_000, 1, 1, torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
     logits = torch.tensor([1.0, 3.0]).log().expand(40_000, 2)
     # σ of the mean is √(0.75·0.25/40000) = 0.0022
-    assert float(Categorical(2).sample(logits, noise).float().mean()) == pytest.approx(
+    assert float(Categorical(2).sample(logits, generator).float().mean()) == pytest.approx(
         0.75, abs=0.01
     )
     head = Gaussian((1,), log_std=math.log(2.0))
-    sample = head.sample(torch.full((40_000, 1), 3.0), noise)
+    sample = head.sample(torch.full((40_000, 1), 3.0), generator)
     assert float(sample.mean()) == pytest.approx(3.0, abs=0.05)
     assert float(sample.std()) == pytest.approx(2.0, abs=0.05)
 
@@ -265,7 +264,7 @@ def test_all_terms_of_the_loss_together_are_autograds(action: Space, image: bool
         inputs = torch.randint(256, (40, 1, 6, 6), generator=generator).to(torch.uint8)
     with torch.no_grad():
         outputs, value = network(network.encoder(inputs))
-        chosen = network.head.sample(outputs, Noise(40, 2, 1, generator))
+        chosen = network.head.sample(outputs, generator)
         log_p, _ = network.head.evaluate(outputs, chosen)
     noise = torch.randn(4, 40, generator=generator)
     batch = {

@@ -109,8 +109,10 @@ def test_a_preempted_pod_resumes_all_ranks_where_they_were(
     goes_on = re.findall(r"rank (\d) INFO p0001-00001-\d goes on at (\d+) env steps", logs)
     assert {rank for rank, _ in goes_on} == {"0", "1", "2", "3"}, logs
     assert len({steps for _, steps in goes_on}) == 1
-    (report,) = [p for p in (run.path / "reports").rglob("*.json") if "-00001-" in p.name]
-    assert '"failure":""' in report.read_text()
+    # Without any grace a rank may be gone before its slot is told why: a failure, tried again.
+    reports = sorted(p for p in (run.path / "reports").rglob("*.json") if "-00001-" in p.name)
+    assert len(reports) <= (1 if grace else 2)
+    assert '"failure":""' in reports[-1].read_text()
 
 
 def test_a_tournament_of_pods_of_four_ranks_reaches_its_target(
