@@ -39,7 +39,7 @@ def train(order: dict[str, Any]) -> list[dict[str, float]]:
             "evaluator": f"{FixedPanel.__module__}:{FixedPanel.__name__}",
         },
     }
-    curve = train_config(from_mapping(config)).curve
+    curve = train_config(from_mapping(config), keep="last").curve
     return [
         {"env_steps": p.env_steps, "score": p.mean_return, "seconds": p.seconds - spent}
         for p, spent in zip(curve, accumulate(FixedPanel.spent), strict=True)
