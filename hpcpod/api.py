@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from hpcpod import plugins
 from hpcpod.config.building import build
 from hpcpod.config.loading import from_mapping
-from hpcpod.config.schema import EnvConfig, RunConfig
+from hpcpod.config.schema import EnvConfig, PodConfig, RoundConfig, RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.errors import ConfigError, UserError
 from hpcpod.launching import create_run, start
 from hpcpod.preparing import Config, check, read_config, resolve_task, site_for, source_of
+from hpcpod.progress import progress_line
 from hpcpod.remarks import remarks
 from hpcpod.results import Run, open_run, runs_home
 from hpcpod.tournament.mutation import unmutated
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from hpcpod.envs.construct import Wrapper
     from hpcpod.envs.vec_env import VecEnv
     from hpcpod.pod.policy import Policy
-    from hpcpod.pod.vanilla import Training
+    from hpcpod.pod.round import Progress
+    from hpcpod.pod.vanilla import Keep, Training
 
 log = logging.getLogger(__name__)
 
@@ -66,47 +68,65 @@ def launch(
     return Run(folder)
 
 
-def train(
+def train(  # noqa: PLR0913 (what one says of a training, by name)
     agent: str = "ppo",
     env: str = "CartPole-v1",
     *,
     env_steps: int,
     seed: int = 0,
+    keep: Keep = "best",
     save_to: str | Path | None = None,
+    overwrite: bool = False,
+    num_envs: int = EnvConfig.num_envs,
+    episodes: int = RoundConfig.episodes,
+    device: str = PodConfig.device,
     wrappers: Sequence[Wrapper] = (),
     env_kwargs: Mapping[str, object] | None = None,
+    progress: bool | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
     **hyperparameters: Scalar,
 ) -> Training:
-    """Train one agent with no tournament; return its policy and its learning curve.
+    """Train one agent with no tournament; return a policy and the learning curve.
 
-    The agent is scored about ten times on its way.
+    The agent is scored about ten times on its way; its best policy is scored again, on 128 episodes
+    that did not choose it: ``returns``.
 
     Args:
         agent: ``ppo``, ``a2c``, ``dqn``, ``sac``, ``td3``, ``ddpg``, or the path of an agent class.
         env: a gymnasium id or the path of an environment class.
         env_steps: environment steps to train, over all environments of the batch.
         seed: of everything random.
+        keep: which policy is given and saved: that of the ``best`` score, or the ``last`` one.
         save_to: a file for the policy, which ``load_policy`` reads.
+        overwrite: write the file even if there is one.
+        num_envs: environments in the batch.
+        episodes: in which each point of the curve is scored.
+        device: ``auto``, ``cpu`` or a GPU, such as ``cuda:0``.
         wrappers: of gymnasium, as ``env.wrappers`` of a configuration: innermost first, each
             ``"pkg.mod:Wrapper"`` or ``{"pkg.mod:Wrapper": {argument: value}}``.
         env_kwargs: keyword arguments of the environment itself.
+        progress: show a line of progress on standard error. None: in a terminal or a notebook.
+        on_progress: told after every update how far the training is.
         hyperparameters: of the agent; its defaults stand where nothing is given.
 
     Raises:
-        UserError: an unknown name, a value that can't be, an agent that can't act there.
+        UserError: an unknown name, a value that can't be, an agent that can't act, a file is there.
     """
-    config = from_mapping(
-        {
-            "name": "train",
-            "seed": seed,
-            "env": {"id": env, "wrappers": wrappers, "kwargs": env_kwargs or {}},
-            "stop": {"env_steps": env_steps},
-            "population": {"algorithms": {agent: 1}, "pods": {"min": 1, "max": 1}},
-            "agents": {agent: hyperparameters} if hyperparameters else {},
-        }
-    )
+    fields = {
+        "name": "train",
+        "seed": seed,
+        "env": {"id": env, "num_envs": num_envs, "wrappers": wrappers, "kwargs": env_kwargs or {}},
+        "round": {"episodes": episodes},
+        "pod": {"device": device},
+        "stop": {"env_steps": env_steps},
+        "population": {"algorithms": {agent: 1}, "pods": {"min": 1, "max": 1}},
+        "agents": {agent: hyperparameters} if hyperparameters else {},
+    }
+    config = from_mapping(fields)
     scored = replace(config.round, env_steps=max(1, (config.stop.env_steps or 1) // 10))
-    return train_config(replace(config, round=scored), save_to=save_to)
+    config, to = replace(config, round=scored), save_to
+    with progress_line(progress, on_progress) as tell:
+        return train_config(config, save_to=to, overwrite=overwrite, keep=keep, on_progress=tell)
 
 
 def train_config(
@@ -114,13 +134,15 @@ def train_config(
     *,
     env_steps: int | None = None,
     save_to: str | Path | None = None,
-    on_progress: Callable[[Any], None] = lambda progress: None,
+    overwrite: bool = False,
+    keep: Keep = "best",
+    on_progress: Callable[[Progress], None] = lambda progress: None,
     source: str = "the configuration",
 ) -> Training:
     """Train the first algorithm of a configuration, with no tournament.
 
     A hyperparameter that is a range takes the agent's default, or the range's middle if the
-    default is outside.
+    default is outside. Other arguments are ``train``'s.
 
     Raises:
         UserError: the configuration has problems, or says nowhere how long to train.
@@ -145,6 +167,8 @@ def train_config(
         hyperparameters,
         env_steps=steps,
         save_to=Path(save_to) if save_to is not None else None,
+        overwrite=overwrite,
+        keep=keep,
         on_progress=on_progress,
     )
     return training

@@ -100,6 +100,10 @@ def _run(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
 
 
+def _overwrite(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--overwrite", action="store_true", help="write FILE even if it is there")
+
+
 def _json(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--json", action="store_true", help="print JSON, for scripts")
 
@@ -170,8 +174,13 @@ def _add_makers(add: Add) -> None:
     verb.add_argument("--env-steps", type=_count, metavar="N", help="environment steps to train")
     verb.add_argument(
         "--save-to", type=Path, metavar="FILE",
-        help="where the policy goes; by default NAME.h5, unless that is there already",
+        help="where the policy goes; by default NAME.h5",
     )  # fmt: skip
+    verb.add_argument(
+        "--keep", choices=("best", "last"), default="best",
+        help="the policy that is kept: of the best score on the way (default), or the last one",
+    )  # fmt: skip
+    _overwrite(verb)
 
 
 def _add_lookers(add: Add) -> None:
@@ -236,6 +245,7 @@ def _add_doers(add: Add) -> None:
     verb = add("export", steering.export, "write the best policy so far to a file")
     _run(verb)
     verb.add_argument("to", metavar="FILE", nargs="?", type=Path, help="default: RUN/best.h5")
+    _overwrite(verb)
 
 
 def _add_envs(add: Add) -> None:

@@ -239,18 +239,22 @@ class Run:
         if why:
             log.warning("%s: asked for, but not done from here, %s; %s", self.name, then, why)
 
-    def export(self, to: Path | None = None) -> Path:
+    def export(self, to: Path | None = None, *, overwrite: bool = False) -> Path:
         """Write the best policy so far to a file; by default ``best.h5`` in the run folder.
 
+        Args:
+            to: the file.
+            overwrite: write it even where there is one; that of the run folder always is.
+
         Raises:
-            UserError: the file can't be written.
+            UserError: the file can't be written, or is there.
         """
         board = self.board()
         if to is None:
             self.folder.owner.require_mine("writes its best.h5: say where the policy is to go")
             done = export_best(self.folder, board)
         else:
-            check_writable(to)
+            check_writable(to, overwrite=overwrite)
             done = export_best(self.folder, board, to.absolute())
         if done is None:
             if board.entries:

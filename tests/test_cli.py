@@ -221,6 +221,7 @@ def test_export_writes_a_policy(finished_run: Path, tmp_path: Path) -> None:
 
     to = tmp_path / "policy.h5"
     assert main(["export", str(finished_run), str(to)]) == 0
+    assert main(["export", str(finished_run), str(to), "--overwrite"]) == 0
     assert hpcpod.load_policy(to)([0.0, 0.0, 0.0, 0.0]) in (0, 1)
 
 
@@ -237,12 +238,14 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(
     assert said.startswith(f"hpcpod: can't write {to}: ")
     said = refusal(capsys, "export", str(finished_run), to)
     assert said.startswith(f"hpcpod: can't write {to}: ")
+    said = refusal(capsys, "export", str(finished_run), "good.yaml")
+    assert said.startswith("hpcpod: can't write good.yaml: it is there already; ")
     assert sorted(home.rglob("*")) == before
 
 
 def test_looking_whether_a_file_can_be_written_makes_nothing(home: Path) -> None:
-    check_writable(home / "policy.h5")
-    check_writable(home / "good.yaml")
+    check_writable(home / "policy.h5", overwrite=False)
+    check_writable(home / "good.yaml", overwrite=True)
     assert sorted(home.rglob("*")) == [home / "good.yaml"]
 
 
@@ -308,11 +311,14 @@ def test_training_one_agent_prints_its_curve_and_writes_its_policy(
     assert main(["train", "good.yaml", "--env-steps", "128"]) == 0
     said = capsys.readouterr().out
     assert "env steps  return" in said
+    assert re.search(r"kept: the best, at \d+ env steps: .* on \d+ episodes of fresh seeds", said)
     assert (home / "small.h5").exists()
-    said = refusal(capsys, "train", "good.yaml", "--env-steps", "128")
-    assert said == ("hpcpod: small.h5 is there already; overwrite it with --save-to small.h5\n")
-    again = ("train", "good.yaml", "--env-steps", "128", "--save-to", "small.h5")
-    assert main(again) == 0
+    for named in ((), ("--save-to", "small.h5")):
+        said = refusal(capsys, "train", "good.yaml", "--env-steps", "128", *named)
+        assert said.startswith("hpcpod: can't write small.h5: it is there already; ")
+        assert "--overwrite" in said
+    assert main(["train", "good.yaml", "--env-steps", "128", "--overwrite", "--keep", "last"]) == 0
+    assert re.search(r"kept: the last, at 128 env steps: \S+ \S+ \S+ on", capsys.readouterr().out)
 
 
 def test_a_plugin_beside_the_configuration_is_found_by_slots_and_later_from_anywhere(

@@ -135,13 +135,12 @@ def train(options: Namespace) -> int:
     """``hpcpod train``: one agent, no tournament."""
     from hpcpod import api, preparing
     from hpcpod.display import count, number
+    from hpcpod.display import interval as scored
     from hpcpod.live import lasting_output
+    from hpcpod.tournament.scores import interval
 
     config = preparing.read_config(options.config, set_options=options.overrides)
     to = options.save_to or Path(f"{config.name}.h5")
-    if options.save_to is None and to.exists():
-        word = shlex.quote(str(to))
-        raise UserError(f"{to} is there already; overwrite it with --save-to {word}")
     told = 0.0
     first = place_of(os.environ).rank == 0  # of those that torchrun, mpirun or srun has started
 
@@ -161,6 +160,8 @@ def train(options: Namespace) -> int:
             config,
             env_steps=options.env_steps,
             save_to=to,
+            overwrite=options.overwrite,
+            keep=options.keep,
             on_progress=tell,
             source=options.config,
         )
@@ -168,6 +169,12 @@ def train(options: Namespace) -> int:
             return 0
         for point in training.curve:
             say(f"{point.env_steps:>12} env steps  return {number(point.mean_return):>9}")
+        mean, (low, high) = training.mean_return, interval(training.returns)
+        fresh = " of fresh seeds" if options.keep == "best" else ""
+        say(
+            f"kept: the {options.keep}, at {training.kept.env_steps} env steps:"
+            f" {scored(mean, low, high)} on {len(training.returns)} episodes{fresh}"
+        )
         say(f"policy: {to}")
     return 0
 

@@ -135,5 +135,5 @@ def tick(options: Namespace) -> int:
 
 def export(options: Namespace) -> int:
     """``hpcpod export``."""
-    say(str(open_run(options.run).export(options.to)))
+    say(str(open_run(options.run).export(options.to, overwrite=options.overwrite)))
     return 0

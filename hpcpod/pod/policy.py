@@ -20,7 +20,8 @@ from hpcpod.envs.plain import spec_from_plain, spec_to_plain
 from hpcpod.envs.vec_env import Box, EnvSpec, State
 from hpcpod.errors import Corrupt, UserError
 from hpcpod.records import encode
-from hpcpod.storage.blobs import read_blob_file
+from hpcpod.storage.blobs import read_blob_file, write_blob_file
+from hpcpod.storage.disk import check_writable
 from hpcpod.storage.ownership import user_name
 
 FORMAT = 2
@@ -36,7 +37,7 @@ class Policy:
         self._agent = agent
         self.spec = spec
         """The environment that it was trained in."""
-        self.about = dict(about)
+        self.about = {k: v for k, v in about.items() if k not in ("format", "spec")}
         """Where it comes from: agent, hyperparameters, pod, round, steps of experience."""
 
     def __call__(self, obs: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -73,6 +74,21 @@ class Policy:
         translated = self._translated(action)
         result: npt.NDArray[Any] = translated[0] if single else translated
         return result
+
+    def save(self, to: str | Path, *, overwrite: bool = False) -> None:
+        """Write it to a file that ``load_policy`` reads.
+
+        Args:
+            to: the file.
+            overwrite: write it even where there is one.
+
+        Raises:
+            UserError: the file can't be written, or is there.
+        """
+        check_writable(Path(to), overwrite=overwrite)
+        arrays = {f"agent/{k}": v.detach().cpu().numpy() for k, v in self._agent.state().items()}
+        meta = {"format": FORMAT, "spec": spec_to_plain(self.spec), **self.about}
+        write_blob_file(Path(to), arrays, meta)
 
     def _translated(self, action: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """The policy's actions as the environment itself takes them."""
@@ -132,8 +148,7 @@ def load_policy_file(
         agent.load(agent_state(arrays))
     except (TypeError, ValueError, LookupError, AttributeError, RuntimeError) as error:
         raise Corrupt(f"{path} does not fit its own description: {error}") from error
-    about = {k: v for k, v in meta.items() if k not in ("format", "spec")}
-    return Policy(agent, spec, about)
+    return Policy(agent, spec, meta)
 
 
 def agent_state(arrays: Mapping[str, Any]) -> State:

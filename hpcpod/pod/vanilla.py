@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 from hpcpod import plugins
+from hpcpod.agents.base import Agent
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
-from hpcpod.envs.vec_env import random_seeds
+from hpcpod.envs.vec_env import State, random_seeds
 from hpcpod.pod.device import device_of
 from hpcpod.pod.evaluator import Evaluator, never
 from hpcpod.pod.learner import Learner
@@ -26,8 +30,10 @@ from hpcpod.pod.replica import Replica
 from hpcpod.pod.round import Progress
 from hpcpod.pod.span import Span
 from hpcpod.records import stable_hash
-from hpcpod.storage.blobs import write_blob_file
 from hpcpod.storage.disk import check_writable
+
+Keep = Literal["best", "last"]
+"""Which policy a training gives: of the best point of its curve, or of the last one."""
 
 
 @dataclass(frozen=True)
@@ -46,18 +52,70 @@ class Training:
     """What ``train`` gives."""
 
     policy: Policy
+    """Of the point that was kept."""
     curve: tuple[Point, ...]
+    kept: Point
+    """Where the policy stood: of several points that saw the same return, the last one."""
+    returns: tuple[float, ...]
+    """Undiscounted returns of the policy, without exploring: ``stop.confirm_episodes`` episodes, or
+    a few more, of seeds that did not choose it; of the last point's panel if that was kept
+    because it is the last."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Of the last update."""
 
+    @property
+    def mean_return(self) -> float:
+        """Mean of ``returns``: what the policy is worth, not the best that was ever seen."""
+        return math.fsum(self.returns) / len(self.returns)
 
-def train(
+
+class _Scores:
+    """Scores an agent on its way, and knows what it was at its best."""
+
+    def __init__(self, agent: Agent, evaluator: Evaluator, config: RunConfig, keep: Keep) -> None:
+        self.agent, self._evaluator, self._config, self._keep = agent, evaluator, config, keep
+        self.curve: list[Point] = []
+        self._best = -1
+        self._at_best: State = {}
+        self._last: tuple[float, ...] = ()
+
+    def add(self, env_steps: int, began: float) -> None:
+        """Score the agent as it is now; the seconds of the point are since ``began``."""
+        self._last = self._play("panel", len(self.curve))
+        mean = sum(self._last) / len(self._last)
+        if self._keep == "last" or not self.curve or mean >= self.curve[self._best].mean_return:
+            self._best = len(self.curve)
+            self._at_best = self.agent.state() if self._keep == "best" else {}
+        self.curve.append(Point(env_steps, mean, time.monotonic() - began))
+
+    def keep(self) -> tuple[Point, tuple[float, ...]]:
+        """Make the agent the one that is kept; where that stood, and returns that are true of it.
+
+        A best point was chosen by its own panel, and stands too high there: it is scored again.
+        """
+        kept = self.curve[self._best]
+        if self._keep == "last":
+            return kept, self._last
+        if self._best != len(self.curve) - 1:
+            self.agent.load(self._at_best)
+        panels = -(-self._config.stop.confirm_episodes // self._config.round.episodes)
+        played = (self._play("fresh", panel) for panel in range(panels))
+        return kept, tuple(chain.from_iterable(played))
+
+    def _play(self, *panel: int | str) -> tuple[float, ...]:
+        episodes = self._config.round.episodes
+        return self._evaluator.evaluate(self.agent, self._config.seed, *panel, episodes=episodes)
+
+
+def train(  # noqa: PLR0913 (what one says of a training, by name)
     config: RunConfig,
     space: AlgorithmSpace,
     hyperparameters: Mapping[str, Scalar],
     *,
     env_steps: int,
     save_to: Path | None = None,
+    overwrite: bool = False,
+    keep: Keep = "best",
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Training:
     """Train one agent for ``env_steps`` steps, scoring it each ``round.env_steps``.
@@ -70,18 +128,23 @@ def train(
         hyperparameters: every one of the agent's.
         env_steps: environment steps, over all environments; at least 1.
         save_to: where to write the policy, a file that ``load_policy`` reads.
+        overwrite: write it even where there is one.
+        keep: the point of the curve whose policy is given and saved.
         on_progress: told after every update.
 
     Raises:
-        UserError: ``save_to`` can't be written; said before the training.
+        UserError: ``save_to`` can't be written, or is there; said before the training.
         Diverged: the agent's numbers stopped being finite.
         LaunchError: ranks can't meet.
         RankLost: another rank is gone.
     """
     if save_to is not None:
-        check_writable(save_to)
+        check_writable(save_to, overwrite=overwrite)
     with numerics(config), closing(join_peers(config)) as group:
-        return _train(config, group, space, hyperparameters, env_steps, save_to, on_progress)
+        training = _train(config, group, space, hyperparameters, env_steps, keep, on_progress)
+        if save_to is not None and group.rank == 0:
+            training.policy.save(save_to, overwrite=True)  # it was asked before the work
+    return training
 
 
 def _train(
@@ -90,7 +153,7 @@ def _train(
     space: AlgorithmSpace,
     hyperparameters: Mapping[str, Scalar],
     env_steps: int,
-    save_to: Path | None,
+    keep: Keep,
     on_progress: Callable[[Progress], None],
 ) -> Training:
     device = device_of(config)
@@ -109,29 +172,22 @@ def _train(
     own = (group.rank,) if group.rank else ()
     agent.reseed(stable_hash(config.seed, "train", *own))
     worker.reset(random_seeds(config.seed, "train", *own, count=env.spec.num_envs))
-    curve: list[Point] = []
+    scores = _Scores(agent, evaluator, config, keep)
     done, began = 0, time.monotonic()
     while done < env_steps:
         done += replica.iterate(left=env_steps - done, should_stop=never, due=never).steps
         replica.fuse_if_due(ends=done >= env_steps)
         seconds = time.monotonic() - began
         if group.rank == 0:
-            rate = done / seconds
-            on_progress(
-                Progress("train", len(curve) + 1, done, env_steps, worker.mean_return, rate)
-            )
+            rate, points = done / seconds, len(scores.curve) + 1
+            on_progress(Progress("train", points, done, env_steps, worker.mean_return, rate))
         # Every rank plays the panel, and so none waits for the first one.
-        if done >= min(env_steps, (len(curve) + 1) * config.round.env_steps):
-            returns = evaluator.evaluate(
-                agent, config.seed, "panel", len(curve), episodes=config.round.episodes
-            )
-            mean = sum(returns) / len(returns)
-            curve.append(Point(done, mean, time.monotonic() - began))
+        if done >= min(env_steps, (len(scores.curve) + 1) * config.round.env_steps):
+            scores.add(done, began)
+    kept, returns = scores.keep()
     for part in (workers, evaluator, env):
         part.close()
-    meta = policy_meta(env.spec, config.env, space.agent, hyperparameters) | {"env_steps": done}
-    if save_to is not None and group.rank == 0:
-        arrays = {f"agent/{k}": v.detach().cpu().numpy() for k, v in agent.state().items()}
-        write_blob_file(save_to, arrays, meta)
-    about = {k: v for k, v in meta.items() if k not in ("format", "spec")}
-    return Training(Policy(agent, env.spec, about), tuple(curve), replica.metrics)
+    meta = policy_meta(env.spec, config.env, space.agent, hyperparameters)
+    about = {"env_steps": kept.env_steps, "mean_return": sum(returns) / len(returns)}
+    policy = Policy(agent, env.spec, meta | about)
+    return Training(policy, tuple(scores.curve), kept, returns, replica.metrics)

@@ -312,17 +312,22 @@ class Disk:
             return _again({errno.ENOENT, errno.ESTALE, *_TAKEN}, attempt)
 
 
-def check_writable(path: Path) -> None:
+def check_writable(path: Path, *, overwrite: bool) -> None:
     """See whether a file could be written, before the work whose result it is for.
 
     Its folder must be there: one that is not is more likely a slip than a wish.
 
     Raises:
-        UserError: it could not.
+        UserError: it could not, or is there and is not to be overwritten.
     """
     try:
         if path.exists() and not path.is_file():
             raise UserError(f"can't write {path}: it is there already, and is no file")
+        if path.exists() and not overwrite:
+            raise UserError(
+                f"can't write {path}: it is there already; take another name, or say --overwrite"
+                " (overwrite=True in Python)"
+            )
         if not path.absolute().parent.exists():
             raise UserError(f"can't write {path}: there is no folder {path.parent}")
         with tempfile.TemporaryFile(dir=path.absolute().parent):
