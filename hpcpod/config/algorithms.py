@@ -16,8 +16,9 @@ from hpcpod.config.building import INVALID, Builder, describe
 from hpcpod.config.limits import hints
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Choice, Int, Range, Scalar, Value, extremes
+from hpcpod.config.synonyms import meant_elsewhere
 from hpcpod.errors import ConfigError, UnknownPlugin, in_words
-from hpcpod.plugins import resolve, suggest
+from hpcpod.plugins import resolve
 
 
 def resolve_algorithms(
@@ -82,7 +83,7 @@ def _typed(
     for name, value in given.items():
         where = f"{path}.{name}"
         if name not in names:
-            near = suggest(name, names)
+            near = meant_elsewhere(name, names)
             builder.problem(where, f"unknown hyperparameter{near} (known: {', '.join(names)})")
             continue
         kind = hints(cls)[name]

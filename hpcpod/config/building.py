@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from hpcpod.config.limits import hints, is_union
 from hpcpod.config.scalars import Plain, advice, show
 from hpcpod.config.space import RANGES, Choice, Int, Range, Value
+from hpcpod.config.synonyms import meant
 from hpcpod.plugins import suggest
 
 T = TypeVar("T")
@@ -104,7 +105,7 @@ class Builder:
             return self.problem(path, f"expected a mapping, got {show(data)}{hint}")
         for key in data:
             if key not in names:
-                near = suggest(str(key), names) or f" (known: {', '.join(names)})"
+                near = meant(str(key), names) or f" (known: {', '.join(names)})"
                 self.problem(join(path, key), f"unknown key{near}")
         values = {}
         for field in fields:
