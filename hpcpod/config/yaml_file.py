@@ -38,6 +38,8 @@ _PLAIN: list[tuple[str, Trap, Callable[[str], bool | int | float]]] = [
 _PATTERNS = [(re.compile(rf"(?:{pattern})\Z"), trap, read) for pattern, trap, read in _PLAIN]
 _LONGEST = 1000
 """Digits beyond this are text: Python refuses to read longer numbers."""
+_MOST = 100_000
+"""Values that a file may have, each counted as often as it is referred to."""
 _NULL = re.compile(r"~|null|Null|NULL|")
 
 
@@ -142,11 +144,15 @@ class _Reader:
     def __init__(self, lenient: bool) -> None:
         self.problems: list[str] = []
         self._lenient = lenient
+        self._values = 0
         self._open: list[yaml.Node] = []
         """The nodes around the present one: an alias to one of them has no end."""
 
     def read(self, node: yaml.Node, path: str) -> Any:
         """The data of a node."""
+        self._values += 1
+        if self._values > _MOST:  # ten lines of aliases to aliases are billions
+            raise NotYaml(f"more than {_MOST:,} values, counting what * refers to; write it out")
         if any(node is other for other in self._open):
             self.problems.append(at(path, "refers to itself"))
             return None

@@ -17,6 +17,9 @@ from hpcpod.doctor.scheduler import (
 from hpcpod.launchers.settings import requeue_seconds
 from hpcpod.run.words import many
 
+_NO_CLUSTER = "configuration source"
+"""What every command of Slurm says of where it has looked in vain, after what a resolver says."""
+
 
 def judge(
     facts: SchedulerFacts, wanted: Wanted, refused: str | None, coordinator: str = ""
@@ -52,6 +55,8 @@ def absent(facts: SchedulerFacts | None, launcher: str | None) -> Finding:
         launcher: ``local``, or what the run needs; None: whatever there is.
     """
     found = "Slurm's commands are not here" if facts is None else f"no answer: {facts.error}"
+    if facts is not None and _NO_CLUSTER in facts.error.lower():
+        found = "no Slurm here: its commands are, but no configuration that names a cluster"
     if launcher == "local":
         found = "it is not asked (--cluster local)"
     if launcher in (None, "local"):

@@ -14,6 +14,16 @@ from hpcpod.errors import ConfigError
 
 LEAST = "name: a\nenv: {id: CartPole-v1}\n"
 
+BOMB = (
+    b"a: &a ["
+    + b",".join([b"x"] * 9)
+    + b"]\n"
+    + b"".join(
+        b"%c: &%c [%s]\n" % (c, c, b",".join([b"*%c" % (c - 1)] * 9)) for c in range(98, 106)
+    )
+)
+"""Some 300 bytes whose last line is 9 to the 9th words."""
+
 REFERENCE = """
 name: pendulum            # runs/<name>
 seed: 0
@@ -186,6 +196,7 @@ def test_an_anchor_stands_for_what_it_names(tmp_path: Path) -> None:
         (b"name: a\n--- \nname: b\n", "expected a single document"),
         (b"name: *a\n", "found undefined alias 'a'"),
         (b"[" * 5000, "not valid YAML: nested too deeply"),
+        (BOMB, "more than 100,000 values, counting what * refers to; write it out"),
     ],
 )
 def test_a_file_that_is_no_configuration_is_one_sentence(

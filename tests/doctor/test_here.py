@@ -63,6 +63,16 @@ def test_commands_that_find_no_cluster_say_why(home: Path, env: dict[str, str]) 
     assert (row.verdict, row.found) == ("ok", "it is not asked (--cluster local)")
 
 
+@pytest.mark.slurm
+def test_slurm_s_own_commands_without_a_cluster_are_no_slurm(home: Path) -> None:
+    if Path("/etc/slurm/slurm.conf").exists():
+        pytest.skip("this machine is a node of a cluster")
+    nowhere = {name: value for name, value in os.environ.items() if name != "SLURM_CONF"}
+    row = doctor(home, env=nowhere).row("scheduler", "Slurm")
+    assert row.verdict == "note"
+    assert row.found.startswith("no Slurm here: ")
+
+
 @can_refuse
 def test_without_hard_links_names_are_published_by_folders(tmp_path: Path) -> None:
     said = filesystem(tmp_path, "link=EPERM", "linkat=EPERM")
