@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from hpcpod.config.limits import hints, is_union
-from hpcpod.config.scalars import Plain, advice, show
+from hpcpod.config.scalars import Plain, advice, plain, show
 from hpcpod.config.space import RANGES, Choice, Int, Range, Value
 from hpcpod.config.synonyms import meant
 from hpcpod.plugins import suggest
@@ -76,7 +76,7 @@ class Builder:
 
     def value(self, kind: Any, data: Any, path: str) -> Any:
         """A value of this type, or ``INVALID`` once its problems are noted."""
-        origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+        origin, arguments, data = typing.get_origin(kind), typing.get_args(kind), plain(data)
         if kind == Value:
             return self._hyperparameter(data, path)
         if origin is Annotated:
@@ -173,6 +173,7 @@ class Builder:
         return INVALID if any(item is INVALID for item in values.values()) else values
 
     def _scalar(self, wanted: Sequence[str], data: Any, path: str) -> Any:
+        data = plain(data)
         shown = show(data)
         try:
             data = data.read(wanted) if isinstance(data, Plain) else data
@@ -214,7 +215,7 @@ class Builder:
         return self._range(RANGES[word], arguments, join(path, word))
 
     def _range(self, cls: type[Range], data: Any, path: str) -> Any:
-        many = cls is Choice
+        many, data = cls is Choice, plain(data)
         if not isinstance(data, (list, tuple)) or not (many or len(data) == 2):
             form = "[a, b, ...]" if many else "[low, high]"
             got = f"{len(data)} values" if isinstance(data, (list, tuple)) else show(data)

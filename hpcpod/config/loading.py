@@ -67,7 +67,8 @@ def from_mapping(
     *,
     source: str = "the configuration",
 ) -> RunConfig:
-    """The configuration in plain data; a ``RunConfig`` passes through. No site's file is read.
+    """The configuration in plain data, or a ``RunConfig`` that was made by hand: it is checked like
+    plain data. Numbers may be NumPy's, words members of an enum. No site's file is read.
 
     Overrides follow the rule of a JSON merge patch: mappings merge, ``None`` takes a key
     away (its default stands again), whatever else replaces. A range is replaced whole.
@@ -75,9 +76,8 @@ def from_mapping(
     Raises:
         ConfigError: says every problem.
     """
-    if isinstance(data, RunConfig) and not overrides:
-        return data
-    config, problems = build(RunConfig, _merge(_plain(data), overrides) if overrides else data)
+    given = _merge(_plain(data), overrides) if overrides else _plain(data)
+    config, problems = build(RunConfig, given)
     if config is None:
         raise ConfigError(source, problems)
     return config

@@ -7,9 +7,11 @@ on the command line, where no other reader will see it, it is what is expected t
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from math import isfinite
 from typing import Any, Literal
 
@@ -82,6 +84,15 @@ def _number(text: str, value: object, fraction: bool) -> str:
         return str(int(value)) if isinstance(value, (int, float)) else text
     sign, whole, part, exponent_sign, exponent = match.groups()
     return f"{sign}{whole or 0}.{part or 0}e{exponent_sign or '+'}{exponent}"
+
+
+def plain(data: object) -> object:
+    """Python's own value of a NumPy scalar or array, an enum's member or a path."""
+    if isinstance(data, Enum):
+        return plain(data.value)
+    if isinstance(data, os.PathLike):
+        return os.fspath(data)
+    return data.tolist() if hasattr(data, "tolist") else data
 
 
 def advice(data: object, wanted: Sequence[str]) -> str:

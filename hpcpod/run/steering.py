@@ -7,6 +7,7 @@ one tick follows, which does at once what the coordinator would do at its next o
 from __future__ import annotations
 
 import logging
+from operator import index
 
 from hpcpod.errors import LaunchError, UserError
 from hpcpod.launching import start_here, submit_missing
@@ -41,7 +42,7 @@ def scale(folder: RunFolder, slots: int | None) -> None:
             f"{config.name} can't have {many(slots, 'slot')} at once, only {target.least} to"
             f" {target.most}: population.pods.min and pods.max of its configuration{here}"
         )
-    folder.replace_request(SCALE, {"slots": slots})
+    folder.replace_request(SCALE, {"slots": index(slots)})
     _forgive(folder)
 
 

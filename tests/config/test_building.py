@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from enum import Enum, IntEnum
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hpcpod.config.building import build
@@ -33,9 +37,54 @@ def test_a_name_and_an_environment_are_enough() -> None:
     assert from_mapping(LEAST) == RunConfig("a", EnvConfig("CartPole-v1"))
 
 
-def test_a_run_config_passes_through() -> None:
+def test_a_run_config_is_checked_like_plain_data() -> None:
     config = from_mapping(LEAST)
-    assert from_mapping(config) is config
+    assert from_mapping(config) == config
+    changes: dict[str, Any] = {"seed": "three"}
+    wrong = replace(config, **changes)
+    with pytest.raises(ConfigError, match="seed: expected int, got 'three'"):
+        from_mapping(wrong)
+
+
+class Word(Enum):
+    RELU = "relu"
+
+
+class Few(IntEnum):
+    THREE = 3
+
+
+def test_numbers_of_numpy_and_members_of_enums_are_python_s_own() -> None:
+    changes = {
+        "seed": np.int64(7),
+        "env": {"num_envs": np.int32(4), "kwargs": {"g": np.float32(0.5), "on": np.bool_(True)}},
+        "round": {"episodes": Few.THREE},
+        "agents": {
+            "ppo": {
+                "gamma": np.float64(0.9), "normalize_obs": np.bool_(False), "activation": Word.RELU,
+                "hidden": {"choice": np.array([32, 64])},
+                "clip": {"uniform": [np.float32(0.125), np.float64(0.25)]},
+            }
+        },
+        "cluster": {"site": Path("site.yaml")},
+    }  # fmt: skip
+    written = json.loads(json.dumps(to_mapping(from_mapping(LEAST, changes))))
+    assert (written["seed"], written["env"]["num_envs"], written["round"]["episodes"]) == (7, 4, 3)
+    assert written["env"]["kwargs"] == {"g": 0.5, "on": True}
+    assert written["agents"]["ppo"] == {
+        "gamma": 0.9, "normalize_obs": False, "activation": "relu",
+        "hidden": {"choice": [32, 64]}, "clip": {"uniform": [0.125, 0.25]},
+    }  # fmt: skip
+    assert written["cluster"]["site"] == "site.yaml"
+    by_hand: Any = RunConfig("a", EnvConfig("CartPole-v1", num_envs=np.int64(2)))
+    assert type(from_mapping(by_hand).env.num_envs) is int
+
+
+def test_no_number_of_numpy_is_taken_for_another_type() -> None:
+    assert problems({"seed": np.float64(1.5)}) == ["seed: expected int, got 1.5"]
+    assert problems({"seed": np.bool_(True)}) == ["seed: expected int, got true"]
+    [said] = problems({"env": {"num_envs": np.array([1, 2])}})
+    assert said == "env.num_envs: expected int, got a list"
 
 
 def test_nested_dataclasses_are_taken_as_they_are() -> None:
