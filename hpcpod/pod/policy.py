@@ -51,7 +51,8 @@ class Policy:
             floats of the environment's own dtype inside its bounds.
 
         Raises:
-            UserError: the observation's shape is not the environment's, or the batch is empty.
+            UserError: the observation's shape is not the environment's, the batch is empty, or a
+                number is not finite.
         """
         space = self.spec.observation
         shape = space.shape if isinstance(space, Box) else ()
@@ -69,6 +70,9 @@ class Policy:
         single = array.ndim == len(shape)
         if not single and len(array) == 0:
             raise UserError(f"{wanted}; this batch is empty")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            place = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
+            raise UserError(f"{wanted}; this observation has {array[place]} at {list(place)}")
         batch = torch.from_numpy(array[None] if single else array).to(self.spec.device)
         action = self._agent.act(batch, explore=False).cpu().numpy()
         translated = self._translated(action)

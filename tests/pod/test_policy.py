@@ -231,6 +231,18 @@ def test_an_observation_that_is_no_array_of_numbers_is_one_sentence(tmp_path: Pa
             policy(nonsense)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_a_number_that_is_not_finite_is_refused_by_its_place(number: float, tmp_path: Path) -> None:
+    env = make_env("CartPole-v1", 2)
+    policy = load_policy_file(saved(small(env), env, tmp_path / "p.h5"))
+    observations = np.zeros((3, 4))
+    observations[1, 2] = number
+    with pytest.raises(UserError, match=rf"this observation has {number} at \[1, 2\]"):
+        policy(observations)
+    with pytest.raises(UserError, match=rf"this observation has {number} at \[2\]"):
+        policy(observations[1])
+
+
 def test_a_policy_knows_the_environment_that_it_was_trained_in(tmp_path: Path) -> None:
     env = make_env("CartPole-v1", 2)
     policy = load_policy_file(saved(small(env), env, tmp_path / "p.h5"))
