@@ -24,7 +24,8 @@ stop: {env_steps: 8192}
 
 def run(home: Path, *launcher: str, options: tuple[str, ...] = (), code: int = 0) -> str:
     (home / "peers.yaml").write_text(CONFIG)
-    words = [*launcher, "hpcpod", "train", "peers.yaml", "--save-to", "policy.h5", *options]
+    last = ("--keep", "last", "--save-to", "policy.h5", "--overwrite")
+    words = [*launcher, "hpcpod", "train", "peers.yaml", *last, *options]
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     done = subprocess.run(
         words, cwd=home, env={**os.environ, **root, "OMP_NUM_THREADS": "1"}, text=True,
