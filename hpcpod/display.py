@@ -211,10 +211,9 @@ def screen(run: Run, board: Board) -> RenderableType:
 
 def events(old: Board | None, new: Board, run: str) -> Iterator[str]:
     """What happened between two boards of ``run``, a word of a command line, a line each."""
-    logs = f"`hpcpod logs {run}` has the traceback"
     before = old.pods if old is not None else {}
     for name, pod in sorted(new.pods.items()):
-        was = before.get(name)
+        was, logs = before.get(name), f"`hpcpod logs {run} {name}` has the traceback"
         if was is None and pod.parent is not None:
             yield (
                 f"{name} is born: copy of {pod.parent} at round {pod.parent_round} in place of"

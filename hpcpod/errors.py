@@ -21,7 +21,10 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 
 class HpcpodError(Exception):
@@ -93,6 +96,17 @@ class Diverged(HpcpodError):
 def in_words(error: BaseException) -> str:
     """An exception of somebody else's in one line, its type first."""
     return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+
+
+def raised_at(error: BaseException) -> str:
+    """The line of a user's own code that an exception came through last, in brackets; empty if it
+    came through none."""
+    ours = str(Path(__file__).parent)
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = frame.filename
+        if not path.startswith((ours, sys.base_prefix, sys.prefix, "<")):
+            return f" (line {frame.lineno} of {Path(path).name})"
+    return ""
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -115,7 +115,9 @@ class Report:
     """The simulator and its version."""
     failure: str = ""
     """Empty, or why the round failed, in one sentence."""
-    failure_kind: Literal["", "crash", "memory", "diverged", "corrupt"] = ""
+    failure_kind: Literal["", "crash", "raised", "memory", "diverged", "corrupt"] = ""
+    """``raised``: an exception in the agent or the environment; ``crash``: a process that is gone,
+    or that a machine or another process failed."""
 
     @property
     def cost(self) -> float:
@@ -227,6 +229,8 @@ class PodState:
     """Failed attempts in a row."""
     failure: str = ""
     """The last of these, and why: ``round 1, attempt 2 on local-0-0 failed: ...``; else empty."""
+    raised: str = ""
+    """What all of these raised, but for numbers in it; empty if they were not one exception."""
     trained_steps: int = 0
     """Environment steps trained under this name."""
     history: tuple[Evaluation, ...] = ()

@@ -118,7 +118,8 @@ def test_a_crash_costs_one_attempt_at_a_round(fault: str, tmp_path: Path) -> Non
     slot = SlotProcess(folder)
     assert_finished(folder, slot)
     report = report_of(folder)
-    assert report.failure_kind == ("memory" if fault == "orphan" else "crash")
+    kinds = {"segfault": "crash", "raise": "raised", "orphan": "memory"}
+    assert report.failure_kind == kinds[fault]
     assert report_of(folder, "p0001-00001-2").failure == ""
     if fault == "raise":
         assert "Traceback (most recent call last)" in slot.log

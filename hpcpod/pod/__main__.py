@@ -29,12 +29,15 @@ from hpcpod.errors import (
     Corrupt,
     Diverged,
     EngineDiffers,
+    EnvFailed,
     HpcpodError,
     StorageError,
     in_words,
     out_of_memory,
+    raised_at,
 )
 from hpcpod.lifetime import REQUEUE, die_with_parent, end_group_with
+from hpcpod.pod.lane import BROKEN
 from hpcpod.pod.orders import Orders
 from hpcpod.pod.ranks.place import Place, place_of
 from hpcpod.pod.signals import StopFlag
@@ -280,24 +283,29 @@ def _goes_on(error: Exception) -> bool:
     """
     from hpcpod.pod.ranks.team import AGREED
 
-    return AGREED in vars(error) and _kind(error) not in ("crash", "memory")
+    return AGREED in vars(error) and _kind(error) not in BROKEN
 
 
 def _kind(error: Exception) -> str:
     """What the slot does about it."""
+    from hpcpod.pod.ranks.communicator import RankLost
+
     kinds: dict[type[Exception], str] = {
         Corrupt: "corrupt", StorageError: "storage", Diverged: "diverged",
         EngineDiffers: "engine",
     }  # fmt: skip
     named = next((kind for cls, kind in kinds.items() if isinstance(error, cls)), None)
-    return named or ("memory" if out_of_memory(error) else "crash")
+    # What a machine or another process failed may go well elsewhere.
+    elsewhere = isinstance(error, (OSError, EnvFailed, RankLost))
+    return named or ("memory" if out_of_memory(error) else "crash" if elsewhere else "raised")
 
 
 def _sentence(error: Exception) -> str:
     """One line of an error: torch's have dozens, and the log has the traceback."""
     ours = isinstance(error, HpcpodError)
     text = str(error) if ours else in_words(error)
-    return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 3] + "..."
+    text = text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 3] + "..."
+    return text if ours else text + raised_at(error)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from hpcpod.storage.patience import PAUSES
 
 log = logging.getLogger(__name__)
 
-BROKEN = ("crash", "memory")
+BROKEN = ("crash", "raised", "memory")
 """Kinds of failure after which a process is not used again."""
 
 _HUNG = "the {} process gave no sign of life for {:g} s (pod.hang_seconds): killed"

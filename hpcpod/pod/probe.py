@@ -26,14 +26,20 @@ from hpcpod.errors import (
     UnusableWrapper,
     in_words,
     out_of_memory,
+    raised_at,
 )
 from hpcpod.pod.evaluator import Evaluator
+from hpcpod.pod.learner import Learner
 from hpcpod.pod.making import env_factory, make_agent
+from hpcpod.pod.worker import Worker
 
 _STEPS_ALIKE = 32
 """Steps in which most episodes show that they differ."""
 _SECONDS_ALIKE = 2.0
 """Time for as many steps as an episode has, where they have not."""
+
+_SECONDS_OF_ROWS = 5.0
+"""Time for the rows that an agent collects before its first update."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,8 @@ def probe(
 ) -> Look:
     """Make the environment, the evaluator and each algorithm's agent once, and take a step.
 
+    An agent that is not built in makes its first update, too.
+
     Meanwhile no more memory can be had than is free: what asks for more is refused, where
     otherwise the kernel would end this process, or another.
 
@@ -107,8 +115,10 @@ def probe(
             try:
                 agent = make_agent(space.agent, env.spec, hyperparameters[name], 0, "cpu")
                 footprints[name] = _footprint(agent, env)
+                if ":" in space.agent:
+                    _update(agent, env)
             except Exception as error:
-                said = _complaint(f"its first step in {config.env.id}", error, free)
+                said = _complaint(f"its first step or update in {config.env.id}", error, free)
                 problems.append(f"population.algorithms.{name}: {said}")
         env.close()
     if problems:
@@ -177,7 +187,22 @@ def _complaint(what: str, error: Exception, free: int) -> str:
             f"more memory is needed than the {free / 1e9:.3g} GB that are free here; make it"
             " smaller, or go without the probe (--no-probe) if slots have more"
         )
-    return str(error) if isinstance(error, HpcpodError) else f"{what} raised {in_words(error)}"
+    return (
+        str(error)
+        if isinstance(error, HpcpodError)
+        else f"{what} raised {in_words(error)}{raised_at(error)}"
+    )
+
+
+def _update(agent: Agent, env: VecEnv) -> None:
+    """Let an agent of a user's make its first update, unless it takes too long to get there."""
+    began, buffer, worker = time.monotonic(), agent.make_buffer(), Worker(env)
+    worker.reset(torch.arange(env.spec.num_envs))
+    for _ in range(agent.horizon):
+        if time.monotonic() - began > _SECONDS_OF_ROWS:
+            return
+        worker.collect(agent, buffer, 1, cut=False)
+    Learner(agent).learn(buffer)
 
 
 def _bytes(state: State) -> int:

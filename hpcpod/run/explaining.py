@@ -97,7 +97,8 @@ def why_run(facts: Facts) -> list[str]:
     seen, run = facts.seen, facts.run
     if seen.state == "finished":
         reason = seen.board.stop_reason
-        failure = f": {seen.board.failure}" if seen.board.failure else ""
+        logs = f"; `hpcpod logs {run}` has the traceback"
+        failure = f": {seen.board.failure}{logs}" if seen.board.failure else ""
         return [f"the run is finished ({reason}){failure}"]
     return [
         *_state(seen, run),

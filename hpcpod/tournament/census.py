@@ -30,6 +30,9 @@ from hpcpod.tournament.scores import halves, mean
 HOPELESS = 3
 """An algorithm is given up after this many deaths per place, if none of its pods has ever
 finished a round."""
+RAISED = 2
+"""An algorithm is given up at once when each of its pods has raised the same so many times, and
+nothing else."""
 NEAR = 0.5
 """The least share of the experience at which is compared that an evaluation which stands in has."""
 
@@ -96,6 +99,7 @@ class Census:
         self._ranks: dict[int, float] = {}
         self._quotas = quotas(config.population)
         self._trained = {pod.algorithm for pod in board.pods.values() if pod.trained_steps > 0}
+        self._broken = broken(board)
         self._deaths = Counter(p.algorithm for p in board.pods.values() if p.fate == "failed")
 
     def due(self, pod: PodState) -> int | None:
@@ -164,8 +168,10 @@ class Census:
 
     def _hopeless(self, algorithm: str) -> bool:
         """Whether an algorithm's pods only ever fail."""
+        if algorithm in self._trained:
+            return False
         tolerated = HOPELESS * self._quotas[algorithm]
-        return algorithm not in self._trained and self._deaths[algorithm] > tolerated
+        return self._deaths[algorithm] > tolerated or algorithm in self._broken
 
     def _quorum(self, algorithm: str, round_number: int) -> bool:
         """Whether more than half of an algorithm's pods were at a round, or are past it."""
@@ -233,6 +239,15 @@ class Census:
         if key not in self._ranks:
             self._ranks[key] = mean(halves(standing.returns)[0])
         return self._ranks[key]
+
+
+def broken(board: Board) -> set[str]:
+    """Algorithms that raise one and the same exception in each pod's first round."""
+    raised: dict[str, set[str]] = {}
+    for pod in board.pods.values():
+        often = pod.failures >= RAISED
+        raised.setdefault(pod.algorithm, set()).add(pod.raised if often else "")
+    return {algorithm for algorithm, words in raised.items() if len(words) == 1 and all(words)}
 
 
 def quotas(population: PopulationConfig) -> dict[str, int]:

@@ -17,7 +17,8 @@ def take(
 ) -> Order | None:
     """Claim the most urgent order that is free; of births that are as urgent, the owner's own pod.
 
-    As urgent are the births of one algorithm with the fewest rounds.
+    As urgent are the births of one algorithm with the fewest rounds. Of a first round nobody has
+    anything in memory.
 
     A claim of the owner's own, from before a requeue, is taken up again first.
 
@@ -40,7 +41,7 @@ def take(
     births = [o for o in free if not isinstance(o, Rescore) and o.pod not in asleep]
     urgent = [birth for birth in births if birth.algorithm == births[0].algorithm]
     least = min((birth.round for birth in urgent), default=0)
-    own = [birth for birth in urgent if birth.pod == pod and birth.round == least]
+    own = [birth for birth in urgent if birth.pod == pod and birth.round == least > 1]
     rescores: list[Order] = [order for order in free if isinstance(order, Rescore)]
     for order in [*rescores, *own, *births]:
         if folder.claim(order.id, owner):

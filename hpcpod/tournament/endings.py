@@ -56,7 +56,7 @@ def settle_rescores(
             continue
         counted += 1
         kind, _ = failure(report)
-        if kind in ("crash", "memory") and order.attempt <= config.cluster.max_restarts:
+        if kind in ("crash", "raised", "memory") and order.attempt <= config.cluster.max_restarts:
             rescores[name] = replace(order, attempt=order.attempt + 1)
             continue
         if kind == "corrupt":

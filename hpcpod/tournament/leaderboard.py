@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from hpcpod.records import Birth, Board, Entry, Order, PodState, Report, stable_hash
 from hpcpod.tournament.births import Nursery, founder, pod_name
-from hpcpod.tournament.census import Census, quotas
+from hpcpod.tournament.census import Census, broken, quotas
 from hpcpod.tournament.endings import advance, finish, leader, settle_rescores
 from hpcpod.tournament.generators import Fresh
-from hpcpod.tournament.outcomes import accept, entry_of, ranked, settle
+from hpcpod.tournament.outcomes import accept, buried, entry_of, ranked, settle
 from hpcpod.tournament.progress import dated
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.scores import mean
@@ -92,7 +92,7 @@ def fold(
     if births or lost:
         merged = settle(merged, births, lost, rules.config)
     if births:
-        merged = _evolve(merged, births, rules, now)
+        merged = _evolve(_without_broken(merged), board, births, rules, now)
     if len(merged.living) < len(board.living):
         return finish(merged, "failed", now, _why_hopeless(merged))
     after = advance(merged, board, rules.config, now=now, stop=stop)
@@ -105,7 +105,8 @@ def orders(board: Board) -> list[Order]:
     Of these the algorithm comes first whose pods have cost least so far, in slot-seconds for each
     living pod: with fewer slots than pods each algorithm gets its share of the time, whatever its
     steps take. Within an algorithm the fewest rounds come first. The first round goes by name, so
-    that the first slots get different algorithms; in later ones no pod is always first.
+    that the first slots get different algorithms, and what failed is tried again when all were
+    tried; in later ones no pod is always first.
     """
     rescores: list[Order] = [order for _, order in sorted(board.rescores.items())]
     births = [pod.birth for pod in board.pods.values() if pod.birth is not None]
@@ -113,7 +114,7 @@ def orders(board: Board) -> list[Order]:
 
     def urgency(birth: Birth) -> tuple[bool, float, int, int, str]:
         first = birth.round == 1
-        lot = 0 if first else stable_hash(birth.pod, birth.round)
+        lot = board.pods[birth.pod].failures if first else stable_hash(birth.pod, birth.round)
         return not first, 0.0 if first else spent[birth.algorithm], birth.round, lot, birth.pod
 
     return rescores + sorted(births, key=urgency)
@@ -154,18 +155,31 @@ def _answers_birth(board: Board, report: Report) -> bool:
     return birth is not None and birth.id == report.order
 
 
-def _evolve(board: Board, reports: Mapping[str, Report], rules: Rules, now: float) -> Board:
+def _without_broken(board: Board) -> Board:
+    """The board with all pods dead whose algorithm raises the same exception in each of them."""
+    pods = dict(board.pods)
+    for algorithm in broken(board):
+        for name, pod in board.pods.items():
+            if pod.algorithm == algorithm and pod.fate == "alive":
+                reason = f"each pod of {algorithm} raised the same in its first round"
+                pods[name] = buried(pod, f"{reason}: {pod.failure}", replaced=False)
+    return replace(board, pods=pods)
+
+
+def _evolve(
+    board: Board, before: Board, reports: Mapping[str, Report], rules: Rules, now: float
+) -> Board:
     """Judge every pod that finished a round, replace the beaten and the dead, rank the best.
 
     All judgements see the same board, the one with every report in; births follow one by
     one, in the order of names. Places of the dead stay empty only if every algorithm is
-    hopeless: then the run has failed.
+    hopeless: then the run has failed. ``before`` is the board that was merged into.
     """
     census = Census(board, rules.config, rules.algorithms)
     nursery = Nursery(board, rules)
     admitted: list[Entry] = []
     compared, listed = False, {entry.pod for entry in board.entries}
-    reported = [board.pods[report.pod] for report in reports.values()]
+    fallen = [pod for pod in before.living if board.pods[pod.id].fate == "failed"]
     for report in reports.values():
         pod = board.pods[report.pod]
         if pod.fate != "alive" or pod.failures > 0:
@@ -180,8 +194,8 @@ def _evolve(board: Board, reports: Mapping[str, Report], rules: Rules, now: floa
         copy = rules.generator.challenge(census, pod, verdict, key)
         if copy is not None:
             census.succeed(pod, nursery.deliver(copy, pod))
-    for pod in reported:
-        if pod.fate == "failed" and census.hopeful():
+    for pod in (board.pods[each.id] for each in fallen):
+        if census.hopeful():
             key = stable_hash(rules.config.seed, pod.id, "successor")
             census.succeed(pod, nursery.deliver(rules.generator.replace(census, pod, key), pod))
     if compared:
@@ -193,9 +207,9 @@ def _why_hopeless(board: Board) -> str:
     """Why a board whose dead are not replaced any more has failed."""
     dead = [pod for _, pod in sorted(board.pods.items()) if pod.fate == "failed"]
     last = dead[-1]
+    many = "1 pod" if len(dead) == 1 else f"{len(dead)} pods"
     return (
-        f"{len(dead)} pods failed, and none has finished a round; {last.id} {last.algorithm},"
-        f" {last.failure}"
+        f"{many} failed, and none has finished a round; {last.id} {last.algorithm}, {last.failure}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
@@ -22,6 +23,8 @@ from hpcpod.tournament.scores import interval, mean
 HISTORY = 4
 """Evaluations that a pod keeps with their checkpoints. Of older ones it keeps those of rounds 1, 2,
 4, 8 and so on without: pods of other speeds are compared with them."""
+_NUMBERS = re.compile(r"0x[0-9a-f]+|-?\d+(\.\d+)?(e[-+]?\d+)?", re.IGNORECASE)
+"""In an exception's words, by which two of one kind differ."""
 LARGEST = 1e100
 """A return beyond this is a divergence: its square is no number."""
 
@@ -211,6 +214,7 @@ def _finished(pod: PodState, report: Report, config: RunConfig) -> PodState:
         trained_steps=pod.trained_steps + report.trained_steps,
         failures=0,
         failure="",
+        raised="",
         transfer_exact=exact,
         parent_returns=(),
     )
@@ -227,7 +231,13 @@ def _failed(pod: PodState, report: Report, kind: str, why: str, config: RunConfi
     again = replace(pod.birth, attempt=pod.birth.attempt + 1)
     failures = pod.failures + 1
     tried = f"round {report.round}, attempt {report.attempt} on {report.slot}"
-    pod = replace(pod, failures=failures, failure=f"{tried} failed: {why}")
+    raised = _NUMBERS.sub("#", why) if kind == "raised" else ""
+    pod = replace(
+        pod,
+        failures=failures,
+        failure=f"{tried} failed: {why}",
+        raised=raised if pod.raised == raised or not pod.failures else "",
+    )
     if kind == "diverged":
         return buried(pod, f"diverged: {why}", replaced=False)
     if kind == "corrupt" and again.checkpoint is not None:

@@ -160,7 +160,7 @@ def _closed_rescore(order: Rescore, old: Board, new: Board, report: Report | Non
                  for s in fresh)  # fmt: skip
     if scored:
         return "counted" if report is not None and report.order == order.id else "unexplained"
-    failed = report is not None and report.failure_kind in ("crash", "memory")
+    failed = report is not None and report.failure_kind in ("crash", "raised", "memory")
     return "counted" if failed and new.reports > old.reports else "lost"
 
 

@@ -149,6 +149,6 @@ def random_run(the_rules: Rules, seed: int, merges: int) -> Iterator[Merge]:
 
 def _random_report(order: Order, rng: Random) -> Report:
     if rng.random() < 0.15:
-        return failed(order, rng.choice(["crash", "memory", "diverged", "corrupt"]))
+        return failed(order, rng.choice(["crash", "raised", "memory", "diverged", "corrupt"]))
     level = rng.gauss(10 * order.round, 5)
     return report(order, tuple(rng.gauss(level, 3) for _ in range(4)))
