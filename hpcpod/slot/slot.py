@@ -247,7 +247,8 @@ class Slot:
             return
         self._lives.progress()
         # A slot that fails again and again is on a bad node: it must not burn every pod.
-        self._failures = self._failures + 1 if report.failure_kind in BROKEN else 0
+        failed = report.failure_kind in BROKEN and board.phase == "running"
+        self._failures = self._failures + 1 if failed else 0
         begun = self._ahead
         if begun is None:
             return

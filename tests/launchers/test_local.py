@@ -198,9 +198,10 @@ def test_a_slot_that_gives_up_shows_its_last_words_and_is_replaced(shell: Shell)
     assert "RuntimeError: the simulator lost its mind" in said
     assert "this slot gives up" in said
     tried = "p0001 ppo round 1, attempt 1 on local-0-0 failed"
-    assert f"{tried}: RuntimeError: the simulator lost its mind; `hpcpod logs " in said
+    assert f"{tried}: RuntimeError: the simulator lost its mind (line " in said
     assert len(shell.run.folder.intents()) == 2
-    assert shell.run.board().pods["p0001"].fate == "failed"
+    # The pods of a slot that no order can be done in are no poorer for it than an attempt.
+    assert {pod.fate for pod in shell.run.board().pods.values()} == {"alive"}
 
 
 SCRIPT = """
