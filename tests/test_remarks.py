@@ -82,6 +82,12 @@ def test_a_task_in_which_nothing_is_drawn_is_remarked_on(env: Mapping[str, Any])
     assert said.endswith("or set round.episodes to 4 to save the time")
 
 
+@pytest.mark.parametrize("slippery", [False, True])
+def test_a_task_whose_states_are_numbers_is_looked_at_too(slippery: bool) -> None:
+    lake = {"id": "FrozenLake-v1", "num_envs": 2, "kwargs": {"is_slippery": slippery}}
+    assert any("alike" in remark for remark in remarks_on(env=lake)) is not slippery
+
+
 def test_fewer_episodes_are_not_advised_where_a_target_asks_for_a_number_of_them() -> None:
     one = {"id": f"{__name__}:OneSeries"}
     (said,) = [r for r in remarks_on(env=one, stop={"target": 5.0}) if "alike" in r]

@@ -151,7 +151,7 @@ def _same(env: VecEnv, steps: int) -> bool:
 
 def _sums(obs: Tensor) -> Tensor:
     """Of each environment's observation, float64 [N]."""
-    return obs.flatten(1).double().sum(1)
+    return obs.reshape(len(obs), -1).double().sum(1)
 
 
 def _step(env: VecEnv) -> None:
