@@ -6,10 +6,12 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hpcpod import plugins
+from hpcpod.config.arguments import door, numbers
 from hpcpod.config.building import build
+from hpcpod.config.limits import hints
 from hpcpod.config.loading import from_mapping
 from hpcpod.config.schema import EnvConfig, PodConfig, RoundConfig, RunConfig
 from hpcpod.config.space import Scalar
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+_ENV = hints(EnvConfig)
+
+
+@door(config=Any, cluster=str | None, runs=str | None, site=str | None)
 def launch(
     config: Config,
     *,
@@ -68,6 +74,10 @@ def launch(
     return Run(folder)
 
 
+@door(
+    agent=str, save_to=str | None, overwrite=bool, keep=Literal["best", "last"],
+    device=Any, progress=bool | None,
+)  # fmt: skip
 def train(  # noqa: PLR0913 (what one says of a training, by name)
     agent: str = "ppo",
     env: str = "CartPole-v1",
@@ -101,7 +111,7 @@ def train(  # noqa: PLR0913 (what one says of a training, by name)
         overwrite: write the file even if there is one.
         num_envs: environments in the batch.
         episodes: in which each point of the curve is scored.
-        device: ``auto``, ``cpu`` or a GPU, such as ``cuda:0``.
+        device: ``auto``, ``cpu`` or ``cuda``.
         wrappers: of gymnasium, as ``env.wrappers`` of a configuration: innermost first, each
             ``"pkg.mod:Wrapper"`` or ``{"pkg.mod:Wrapper": {argument: value}}``.
         env_kwargs: keyword arguments of the environment itself.
@@ -117,7 +127,7 @@ def train(  # noqa: PLR0913 (what one says of a training, by name)
         "seed": seed,
         "env": {"id": env, "num_envs": num_envs, "wrappers": wrappers, "kwargs": env_kwargs or {}},
         "round": {"episodes": episodes},
-        "pod": {"device": device},
+        "pod": {"device": str(device)},
         "stop": {"env_steps": env_steps},
         "population": {"algorithms": {agent: 1}, "pods": {"min": 1, "max": 1}},
         "agents": {agent: hyperparameters} if hyperparameters else {},
@@ -186,6 +196,7 @@ def _steps_of_rounds(config: RunConfig) -> int | None:
     return config.stop.rounds * config.round.env_steps if config.stop.rounds else None
 
 
+@door(source=Any, trust=bool)
 def load_policy(source: str | Path | Run, *, trust: bool = False) -> Policy:
     """The best policy of a run, or the one in a checkpoint file, as a function.
 
@@ -224,6 +235,10 @@ def _file_or_run(source: str | Path) -> Path | Run:
     return path if path.is_file() else open_run(source)
 
 
+@door(
+    id=Any, num_envs=_ENV["num_envs"], backend=str, device=Any,
+    processes=_ENV["processes"], python=str | None,
+)  # fmt: skip
 def make_env(  # noqa: PLR0913 (the fields of ``env`` in a configuration, by their names there)
     id: str | Callable[..., Any] | VectorEnv[Any, Any, Any],
     num_envs: int = 1,
@@ -253,7 +268,8 @@ def make_env(  # noqa: PLR0913 (the fields of ``env`` in a configuration, by the
     """
     if python is None:
         make = plugins.load("hpcpod.envs.make:make_env")
-        env: VecEnv = make(id, num_envs, backend, device, wrappers, kwargs, processes)
+        given = (numbers(wrappers), numbers(kwargs))
+        env: VecEnv = make(id, num_envs, backend, str(device), *given, processes)
         return env
     fields = {
         "id": id, "num_envs": num_envs, "backend": backend, "wrappers": wrappers,
@@ -262,5 +278,5 @@ def make_env(  # noqa: PLR0913 (the fields of ``env`` in a configuration, by the
     config, problems = build(EnvConfig, fields)
     if config is None:
         raise ConfigError("make_env", problems)
-    remote: VecEnv = plugins.load("hpcpod.envs.make:configured")(config, num_envs, device)
+    remote: VecEnv = plugins.load("hpcpod.envs.make:configured")(config, num_envs, str(device))
     return remote

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hpcpod import plugins
 from hpcpod.config.algorithms import resolve_algorithms
@@ -73,18 +73,21 @@ def read_config(
     Raises:
         ConfigError: says every problem.
     """
-    changes = dict(overrides or {})
+    changes, given = dict(overrides or {}), cast(object, config)
     loaded: Mapping[str, Any] | RunConfig
     if isinstance(config, (str, Path)):
         loaded = load_file(config, set_options, site)
         plugins.look_in([str(Path(config).absolute().parent)])
     elif isinstance(config, RunConfig):
         loaded = config
+    elif not isinstance(given, Mapping):
+        said = f"expected the path of a YAML file, a mapping or a RunConfig, got {given!r}"
+        raise ConfigError("the configuration", [said])
     else:
         loaded = over_site(config, site)
     read = from_mapping(loaded, changes, source=source_of(config))
     if cluster is not None:
-        read = replace(read, cluster=replace(read.cluster, launcher=cluster))
+        read = from_mapping(read, {"cluster": {"launcher": cluster}}, source=source_of(config))
     return _from_anywhere(read)
 
 

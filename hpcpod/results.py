@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
+from hpcpod.config.arguments import door
 from hpcpod.config.space import Range
 from hpcpod.errors import HpcpodError, RunNotFound, StorageError, UserError
 from hpcpod.launchers.base import Launcher
 from hpcpod.records import Board, PodState
 from hpcpod.run import steering
 from hpcpod.run.explaining import why
+from hpcpod.run.history import require_pod
 from hpcpod.run.rows import Row, rows
 from hpcpod.run.seen import RunState, see
 from hpcpod.run.status import Best, Status, best_of, status_of
@@ -94,6 +96,7 @@ class Run:
     def _launcher(self) -> Launcher | str:
         return launcher_here(self.folder)  # asks for GPUs: once is enough
 
+    @door(pod=str | None)
     def why(self, pod: str | None = None) -> list[str]:
         """Why a pod does what it does now, or why the run has the slots that it has.
 
@@ -113,16 +116,23 @@ class Run:
         """The winner, or the leader so far; None before the first report."""
         return best_of(self.folder, board or self.board())
 
+    @door(pod=str | None)
     def lineage(self, pod: str | None = None, board: Board | None = None) -> list[PodState]:
-        """The ancestors of a pod, founder first; by default of the best one."""
+        """The ancestors of a pod, founder first; by default of the best one.
+
+        Raises:
+            UserError: the run has no such pod.
+        """
         board = board or self.board()
         if pod is None:
             best = self.best(board)
             if best is None:
                 return []
             pod = best.pod
+        require_pod(board, pod, self.name)
         return lineage(board, pod)
 
+    @door(timeout=float | None, poll=float)
     def wait(self, timeout: float | None = None, poll: float = 0.5) -> Status:
         """Wait until the run has finished or is paused; return its status.
 
@@ -156,6 +166,7 @@ class Run:
             yield self.status(ask_scheduler=due).state
             time.sleep(seconds)
 
+    @door(drain=bool, now=bool)
     def stop(self, *, drain: bool = False, now: bool = False) -> Status:
         """End the run and keep the best policy of it.
 
@@ -209,6 +220,7 @@ class Run:
         """
         return steering.resume(self.folder)
 
+    @door(slots=int | None)
     def scale(self, slots: int | None) -> Status:
         """Have so many slots at once from now on; None: as many as the configuration says.
 
@@ -239,7 +251,8 @@ class Run:
         if why:
             log.warning("%s: asked for, but not done from here, %s; %s", self.name, then, why)
 
-    def export(self, to: Path | None = None, *, overwrite: bool = False) -> Path:
+    @door(to=str | None, overwrite=bool)
+    def export(self, to: str | Path | None = None, *, overwrite: bool = False) -> Path:
         """Write the best policy so far to a file; by default ``best.h5`` in the run folder.
 
         Args:
@@ -254,13 +267,14 @@ class Run:
             self.folder.owner.require_mine("writes its best.h5: say where the policy is to go")
             done = export_best(self.folder, board)
         else:
+            to = Path(to)
             check_writable(to, overwrite=overwrite)
             done = export_best(self.folder, board, to.absolute())
         if done is None:
             if board.entries:
                 raise UserError(f"{self.name} has no policy: all that led it are damaged or gone")
             raise UserError(f"{self.name} has no policy yet: no round was reported")
-        return to or self.path / "best.h5"
+        return Path(to) if to is not None else self.path / "best.h5"
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
@@ -283,6 +297,7 @@ def only_run() -> Run | None:
     return open_run(found[0]) if len(found) == 1 else None
 
 
+@door(path=str)
 def open_run(path: str | Path) -> Run:
     """A run, by the path of its folder or by its name under ``runs/``.
 

@@ -165,7 +165,7 @@ class Builder:
         if not isinstance(data, Mapping):
             return self.problem(path, f"expected a mapping, got {show(data)}")
         values = {}
-        for key, item in data.items():
+        for key, item in ((plain(key), item) for key, item in data.items()):
             if not isinstance(key, str):
                 values[key] = self.problem(path, f"a key must be text, got {show(key)}")
             else:

@@ -16,6 +16,7 @@ from hpcpod.envs.mujoco.tasks import WARP_ROOM
 from hpcpod.envs.processes.env import ProcessVecEnv
 from hpcpod.envs.processes.remote import RemoteVecEnv
 from hpcpod.envs.vec_env import VecEnv
+from hpcpod.errors import UserError
 
 
 def make_env(
@@ -45,8 +46,14 @@ def make_env(
     Raises:
         UnusablePlugin: the backend can't be had.
         UnusableWrapper: a wrapper can't be had.
-        UserError: the environment can't be had; the sentence says what to do.
+        UserError: it is neither of these, or can't be had; the sentence says what to do.
     """
+    if not isinstance(env, (str, VectorEnv)) and not callable(env):
+        raise UserError(
+            f"expected the id or the path of an environment, or what returns one, got {env!r}"
+        )
+    if isinstance(wrappers, (str, Mapping)):
+        raise UserError(f"wrappers: expected a list of them, innermost first, got {wrappers!r}")
     if isinstance(env, VectorEnv):
         num_envs = env.num_envs if num_envs == 1 else num_envs
         backend = "vector" if backend == "auto" else backend
