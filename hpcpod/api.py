@@ -19,7 +19,7 @@ from hpcpod.errors import ConfigError, UserError
 from hpcpod.launching import create_run, start
 from hpcpod.preparing import Config, check, read_config, resolve_task, site_for, source_of
 from hpcpod.progress import progress_line
-from hpcpod.remarks import remarks
+from hpcpod.remarks import endless, remarks
 from hpcpod.results import Run, open_run, runs_home
 from hpcpod.tournament.mutation import unmutated
 
@@ -92,6 +92,7 @@ def train(  # noqa: PLR0913 (what one says of a training, by name)
     device: str = PodConfig.device,
     wrappers: Sequence[Wrapper] = (),
     env_kwargs: Mapping[str, object] | None = None,
+    max_episode_steps: int | None = None,
     progress: bool | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     **hyperparameters: Scalar,
@@ -115,6 +116,7 @@ def train(  # noqa: PLR0913 (what one says of a training, by name)
         wrappers: of gymnasium, as ``env.wrappers`` of a configuration: innermost first, each
             ``"pkg.mod:Wrapper"`` or ``{"pkg.mod:Wrapper": {argument: value}}``.
         env_kwargs: keyword arguments of the environment itself.
+        max_episode_steps: after which an episode is truncated, as ``env.max_episode_steps``.
         progress: show a line of progress on standard error. None: in a terminal or a notebook.
         on_progress: told after every update how far the training is.
         hyperparameters: of the agent; its defaults stand where nothing is given.
@@ -122,16 +124,14 @@ def train(  # noqa: PLR0913 (what one says of a training, by name)
     Raises:
         UserError: an unknown name, a value that can't be, an agent that can't act, a file is there.
     """
+    task = {"id": env, "num_envs": num_envs, "wrappers": wrappers, "kwargs": env_kwargs or {}}
     fields = {
-        "name": "train",
-        "seed": seed,
-        "env": {"id": env, "num_envs": num_envs, "wrappers": wrappers, "kwargs": env_kwargs or {}},
-        "round": {"episodes": episodes},
-        "pod": {"device": str(device)},
+        "name": "train", "seed": seed, "env": {**task, "max_episode_steps": max_episode_steps},
+        "round": {"episodes": episodes}, "pod": {"device": str(device)},
         "stop": {"env_steps": env_steps},
         "population": {"algorithms": {agent: 1}, "pods": {"min": 1, "max": 1}},
         "agents": {agent: hyperparameters} if hyperparameters else {},
-    }
+    }  # fmt: skip
     config = from_mapping(fields)
     scored = replace(config.round, env_steps=max(1, (config.stop.env_steps or 1) // 10))
     config, to = replace(config, round=scored), save_to
@@ -162,13 +162,14 @@ def train_config(
         steps = config.stop.env_steps or _steps_of_rounds(config)
     if steps is None:
         raise ConfigError(source, ["nothing says how long to train: give env_steps"])
-    resolved = resolve_task(config, source=source)
+    resolved, look = resolve_task(config, source=source)
     name = next(iter(config.population.algorithms))
     space = resolved.algorithms[name]
     hyperparameters = unmutated(space)
-    for remark in remarks(
+    told = remarks(
         _of_one(config, name, steps), {name: replace(space, values=hyperparameters)}, None
-    ):
+    )
+    for remark in (*endless(config, look), *told):
         log.warning("%s", remark)
     work = plugins.load("hpcpod.pod.vanilla:train")
     training: Training = work(
@@ -248,6 +249,7 @@ def make_env(  # noqa: PLR0913 (the fields of ``env`` in a configuration, by the
     kwargs: Mapping[str, object] | None = None,
     processes: int | None = 1,
     python: str | None = None,
+    max_episode_steps: int | None = None,
 ) -> VecEnv:
     """A batched environment: tensors in, tensors out (see ``hpcpod.envs.vec_env.VecEnv``).
 
@@ -262,6 +264,7 @@ def make_env(  # noqa: PLR0913 (the fields of ``env`` in a configuration, by the
         processes: that step a part of the environments each, as ``env.processes``. None: 1 or as
             many as there are CPUs, whichever is measured to be faster.
         python: path of another Python that steps them, as ``env.python``.
+        max_episode_steps: after which an episode is truncated, as ``env.max_episode_steps``.
 
     Raises:
         UserError: the environment can't be made.
@@ -269,11 +272,12 @@ def make_env(  # noqa: PLR0913 (the fields of ``env`` in a configuration, by the
     if python is None:
         make = plugins.load("hpcpod.envs.make:make_env")
         given = (numbers(wrappers), numbers(kwargs))
-        env: VecEnv = make(id, num_envs, backend, str(device), *given, processes)
+        env: VecEnv = make(id, num_envs, backend, str(device), *given, processes, max_episode_steps)
         return env
     fields = {
         "id": id, "num_envs": num_envs, "backend": backend, "wrappers": wrappers,
         "kwargs": kwargs or {}, "processes": processes, "python": python,
+        "max_episode_steps": max_episode_steps,
     }  # fmt: skip
     config, problems = build(EnvConfig, fields)
     if config is None:

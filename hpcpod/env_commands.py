@@ -187,7 +187,9 @@ def _say_about(found: Mapping[str, Any]) -> None:
     rows = {
         "observation": _space(spec["observation"]),
         "action": _space(spec["action"]) + _stands_for(spec["action_bounds"]),
-        "time limit": f"{limit} steps" if limit else "none that it tells of",
+        "time limit": f"{limit} steps"
+        if limit
+        else "none that it tells of; env.max_episode_steps gives it one",
         "backend": found["backend"],
         "engine": spec["engine"],
         "stepped by": _steppers(found),

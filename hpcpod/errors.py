@@ -11,6 +11,7 @@
     │   ├── UnsupportedSpace      an algorithm on a space that it can't act in
     │   ├── RunExists             the run's folder is there already
     │   ├── RunNotFound           there is no run there
+    │   ├── EndlessEpisode        an episode of a panel does not come to an end
     │   └── LaunchError           the scheduler refused; its own words are shown
     ├── StorageError              the shared filesystem did not do what it promised
     │   └── Corrupt               a file's checksum does not match: quarantined, never trusted
@@ -67,6 +68,10 @@ class RunExists(UserError):
 
 class RunNotFound(UserError):
     """No run folder is at the path given."""
+
+
+class EndlessEpisode(UserError):
+    """An episode of an evaluation has passed ``env.longest_episode`` steps without an end."""
 
 
 class LaunchError(UserError):

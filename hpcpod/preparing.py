@@ -156,18 +156,22 @@ def check(config: RunConfig, *, source: str = "the configuration", probe: bool =
     return Checked(Resolved(config, algorithms), share, footprints, disk, sees, said)
 
 
-def resolve_task(config: RunConfig, *, source: str = "the configuration") -> Resolved:
+def resolve_task(config: RunConfig, *, source: str = "the configuration") -> tuple[Resolved, Look]:
     """Check the agents and the environment alone: training one agent needs no tournament.
 
     Its rounds may be shorter than an iteration: they only say how often it is scored.
 
+    Returns:
+        The resolved configuration, and a look at the task.
+
     Raises:
         ConfigError: says every problem that was found.
     """
-    algorithms, _, problems = _task(config, probe=True)
+    algorithms, look, problems = _task(config, probe=True)
     if problems:
         raise ConfigError(source, problems)
-    return Resolved(config, algorithms)
+    assert look is not None
+    return Resolved(config, algorithms), look
 
 
 def scripts(config: RunConfig, runs: Path) -> list[str]:

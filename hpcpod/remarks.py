@@ -30,6 +30,7 @@ def remarks(
     if look is not None and look.deterministic:
         yield _deterministic(config)
     if look is not None:
+        yield from endless(config, look)
         yield from _late_parts(config, look)
     if _own_rules(config):
         yield from _no_evolution(config, look)
@@ -315,6 +316,17 @@ def _late_parts(config: RunConfig, look: Look) -> Iterator[str]:
         f" {', and '.join(filter(None, (led if walk else '', ever)))};"
         f" set {lesser}round.env_steps to at least {longest * ranks * config.env.num_envs}"
     )
+
+
+def endless(config: RunConfig, look: Look) -> Iterator[str]:
+    """An environment whose episodes need not end."""
+    if look.endless:
+        yield (
+            f"env.max_episode_steps: {config.env.id} has no time limit, and no episode of it ended"
+            f" in {look.endless:,} random steps; a panel fails if an episode goes on for"
+            f" {config.env.longest_episode:,} steps (env.longest_episode), so give it a limit, such"
+            " as env: {max_episode_steps: 1000}"
+        )
 
 
 def _deterministic(config: RunConfig) -> str:

@@ -48,6 +48,14 @@ class EnvConfig:
     """gymnasium wrappers, innermost first: ``pkg.mod:Name`` or ``{pkg.mod:Name: {arg: 1}}``."""
     kwargs: Mapping[str, object] = field(default_factory=dict)
     """Keyword arguments of the environment itself: ``{gravity: 5.0}``."""
+    max_episode_steps: Count | None = None
+    """Steps after which an episode is truncated, unless the environment ends it before. What would
+    have come is estimated, as with every truncated episode. Null: the environment's own time limit,
+    if it has one; without any, a panel may never end (``longest_episode``). Backends that can't cut
+    an episode (``vector``, ``isaaclab``, ``isaacgym``, a path) refuse it."""
+    longest_episode: Count = 100_000
+    """Steps after which a panel fails if an episode of it still has not ended: the round has an
+    error that says so. A time limit may be longer."""
     processes: Count | None = None
     """Processes that step the environments, ``num_envs`` at most. 1: the training process steps
     them itself. More are for environments whose step takes long in Python: each has a part of them

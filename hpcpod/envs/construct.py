@@ -125,13 +125,15 @@ def engine_of(env: Env | None) -> str:
 
 
 def time_limit_of(env: Env) -> int | None:
-    """Steps after which the episode is truncated, from the TimeLimit wrapper or the spec."""
-    layer: Env = env
+    """Steps after which the episode is truncated: the least of its TimeLimit wrappers, else what
+    the spec says."""
+    layer, limits = env, []
     while isinstance(layer, gym.Wrapper):
         if isinstance(layer, gym.wrappers.TimeLimit):
-            return int(layer._max_episode_steps)
+            limits.append(int(layer._max_episode_steps))
         layer = layer.env
-    return layer.spec.max_episode_steps if layer.spec is not None else None
+    said = layer.spec.max_episode_steps if layer.spec is not None else None
+    return min(limits, default=said)
 
 
 def observation_space(name: str, space: gym.Space[Any]) -> Space:

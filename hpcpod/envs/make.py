@@ -10,7 +10,7 @@ from gymnasium.vector import VectorEnv
 
 from hpcpod import plugins
 from hpcpod.config.schema import EnvConfig
-from hpcpod.envs import auto, construct, torch_envs
+from hpcpod.envs import auto, construct, limits, torch_envs
 from hpcpod.envs.construct import Wrapper
 from hpcpod.envs.mujoco.tasks import WARP_ROOM
 from hpcpod.envs.processes.env import ProcessVecEnv
@@ -19,7 +19,7 @@ from hpcpod.envs.vec_env import VecEnv
 from hpcpod.errors import UserError
 
 
-def make_env(
+def make_env(  # noqa: PLR0913 (what one says of an environment, by name)
     env: str | Callable[..., Any] | VectorEnv[Any, Any, Any],
     num_envs: int = 1,
     backend: str = "auto",
@@ -27,6 +27,7 @@ def make_env(
     wrappers: Sequence[Wrapper] = (),
     kwargs: Mapping[str, object] | None = None,
     processes: int | None = 1,
+    max_episode_steps: int | None = None,
 ) -> VecEnv:
     """N environments as one batch.
 
@@ -42,6 +43,8 @@ def make_env(
         processes: that step a part of the environments each, N at most; 1: this one steps all.
             More need an ``env`` that is a text, and plain data as arguments. None: what is faster,
             as ``auto.in_processes`` finds out.
+        max_episode_steps: after which an episode is truncated, if it has not ended before. None:
+            as the environment has it.
 
     Raises:
         UnusablePlugin: the backend can't be had.
@@ -59,6 +62,8 @@ def make_env(
         backend = "vector" if backend == "auto" else backend
     given = kwargs or {}
     backend = auto.backend_of(env, backend, wrappers, given)
+    if max_episode_steps is not None:
+        wrappers, given = limits.limited(env, backend, wrappers, given, max_episode_steps)
     if processes is None:
         several = auto.in_processes(env, num_envs, backend, device, wrappers, given)
         if several is not None:
@@ -74,7 +79,10 @@ def configured(env: EnvConfig, num_envs: int, device: str) -> VecEnv:
     if env.python is not None:
         return RemoteVecEnv(env, num_envs, device)
     processes = None if env.processes is None else min(env.processes, num_envs)
-    return make_env(env.id, num_envs, env.backend, device, env.wrappers, env.kwargs, processes)
+    return make_env(
+        env.id, num_envs, env.backend, device, env.wrappers, env.kwargs, processes,
+        env.max_episode_steps,
+    )  # fmt: skip
 
 
 def reference(env: EnvConfig) -> EnvConfig | None:

@@ -8,11 +8,10 @@ from typing import Protocol
 import torch
 
 from hpcpod.agents.base import Agent
-from hpcpod.envs.vec_env import VecEnv, random_seeds
-
-LONGEST_EPISODE = 100_000
-"""Steps after which an episode without a time limit of its own is cut."""
-
+from hpcpod.config.schema import EnvConfig
+from hpcpod.envs.vec_env import EnvSpec, VecEnv, random_seeds
+from hpcpod.errors import EndlessEpisode
+from hpcpod.pod.making import EnvFactory
 
 _PATIENCE = 16
 """Steps between two questions whether all episodes have ended, on a GPU."""
@@ -41,6 +40,7 @@ class Evaluator(Protocol):
 
         Raises:
             Stopped: ``should_stop``, which is asked at every step, became true.
+            EndlessEpisode: an episode goes on for longer than ``env.longest_episode`` allows.
         """
         ...
 
@@ -58,6 +58,8 @@ class PanelEvaluator:
 
     def __init__(self, make: Callable[[int], VecEnv]) -> None:
         self._make = make
+        of = make.env if isinstance(make, EnvFactory) else EnvConfig
+        self._longest = of.longest_episode
         self._envs: dict[int, VecEnv] = {}
 
     def evaluate(
@@ -77,19 +79,31 @@ class PanelEvaluator:
         patience = 1 if device == "cpu" else _PATIENCE
         returns = torch.zeros(episodes, dtype=torch.float64, device=device)
         running = torch.ones(episodes, dtype=torch.bool, device=device)
-        for t in range(env.spec.max_episode_steps or LONGEST_EPISODE):
+        longest = max(env.spec.max_episode_steps or 0, self._longest)
+        for t in range(longest + patience):
             if should_stop():
                 raise Stopped
             step = env.step(agent.act(obs, explore=False))
             returns += torch.where(running, step.reward.double(), 0.0)
             running &= ~(step.terminated | step.truncated)
-            if t % patience == 0 and not bool(running.any()):
-                break
+            due = t % patience == 0 or t + 1 == env.spec.max_episode_steps
+            if due and not bool(running.any()):
+                return tuple(returns.tolist())
             obs = step.obs
-        return tuple(returns.tolist())
+        raise _endless(env.spec, int(running.sum()), longest)
 
     def close(self) -> None:
         """See ``Evaluator``."""
         for env in self._envs.values():
             env.close()
         self._envs.clear()
+
+
+def _endless(spec: EnvSpec, going_on: int, steps: int) -> EndlessEpisode:
+    limit = spec.max_episode_steps
+    has = "has no time limit" if limit is None else f"does not keep its time limit of {limit} steps"
+    return EndlessEpisode(
+        f"{going_on} of {spec.num_envs} episodes of {spec.id} have not ended in {steps} steps, and"
+        f" it {has}: give it one, env: {{max_episode_steps: 1000}}, or a panel more steps by"
+        " env.longest_episode"
+    )

@@ -9,10 +9,11 @@ from contextlib import closing
 from hpcpod import plugins
 from hpcpod.agents.base import Agent
 from hpcpod.config.schema import RunConfig
-from hpcpod.envs.make import backend_of, configured, reference
+from hpcpod.envs.make import backend_of, reference
 from hpcpod.envs.vec_env import Box, EnvSpec, VecEnv, tensor_form
 from hpcpod.errors import EngineDiffers, UserError
 from hpcpod.pod.evaluator import Evaluator, never
+from hpcpod.pod.making import EnvFactory
 from hpcpod.storage.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
@@ -65,9 +66,7 @@ def _reference(
     if env is None or backend_of(config.env) == env.backend:
         return None
 
-    def make(num_envs: int) -> VecEnv:
-        return configured(env, num_envs, device)
-
+    make = EnvFactory(env, device)
     try:
         with closing(make(1)) as one:
             found = one.spec

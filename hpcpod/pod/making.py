@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from hpcpod import plugins
 from hpcpod.agents.base import Agent
-from hpcpod.config.schema import RunConfig
+from hpcpod.config.schema import EnvConfig, RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.envs.make import configured
 from hpcpod.envs.vec_env import EnvSpec, VecEnv
 
 
-def env_factory(config: RunConfig, device: str) -> Callable[[int], VecEnv]:
+@dataclass(frozen=True)
+class EnvFactory:
+    """What makes an environment as a batch of N, when it is called with that."""
+
+    env: EnvConfig
+    """Which environment."""
+    device: str
+    """Where the tensors live."""
+
+    def __call__(self, num_envs: int) -> VecEnv:
+        """Make it; raises what ``make.configured`` raises."""
+        return configured(self.env, num_envs, self.device)
+
+
+def env_factory(config: RunConfig, device: str) -> EnvFactory:
     """A function that makes the run's environment as a batch of N."""
-    return lambda num_envs: configured(config.env, num_envs, device)
+    return EnvFactory(config.env, device)
 
 
 def make_agent(

@@ -38,6 +38,9 @@ _STEPS_ALIKE = 32
 _SECONDS_ALIKE = 2.0
 """Time for as many steps as an episode has, where they have not."""
 
+_SECONDS_TO_AN_END = 2.0
+"""Time for random steps until an episode ends, where there is no time limit."""
+
 _SECONDS_OF_ROWS = 5.0
 """Time for the rows that an agent collects before its first update."""
 
@@ -56,6 +59,9 @@ class Look:
     saved_steps: float
     """Steps of an episode after which the next round can still go on in it: 0 where nothing can be
     saved, infinity where the state of the environment can."""
+    endless: int = 0
+    """Random steps in which no episode has ended, of an environment without a time limit; 0 of any
+    other."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +114,7 @@ def probe(
             env = factory(config.env.num_envs)
             _step(env)
             deterministic, saved = _alike(env), saved_steps(env.state())
+            endless = 0 if env.spec.max_episode_steps else _endless(env)
         except Exception as error:
             said = f"{_blamed(error)}: {_complaint(config.env.id, error, free)}"
             raise ConfigError("the configuration", [*problems, said]) from error
@@ -123,7 +130,7 @@ def probe(
         env.close()
     if problems:
         raise ConfigError("the configuration", problems)
-    return Look(footprints, env.spec.max_episode_steps, deterministic, saved)
+    return Look(footprints, env.spec.max_episode_steps, deterministic, saved, endless)
 
 
 def _alike(env: VecEnv) -> bool:
@@ -147,6 +154,19 @@ def _same(env: VecEnv, steps: int) -> bool:
             sums += [_sums(step.obs), step.reward]
         seen.append(sums)
     return all(map(torch.equal, *seen))
+
+
+def _endless(env: VecEnv) -> int:
+    """Random steps in which no episode has ended; 0 if one has."""
+    began, actions = time.monotonic(), torch.Generator().manual_seed(0)
+    env.reset(torch.arange(env.spec.num_envs))
+    for done in range(1, LENGTH + 1):
+        step = env.step(random_actions(env.spec, 1, actions)[0])
+        if bool((step.terminated | step.truncated).any()):
+            return 0
+        if time.monotonic() - began > _SECONDS_TO_AN_END:
+            return done
+    return LENGTH
 
 
 def _sums(obs: Tensor) -> Tensor:

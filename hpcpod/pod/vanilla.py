@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from hpcpod.agents.base import Agent
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
 from hpcpod.envs.vec_env import State, random_seeds
+from hpcpod.errors import EndlessEpisode
 from hpcpod.pod.device import device_of
 from hpcpod.pod.evaluator import Evaluator, never
 from hpcpod.pod.learner import Learner
@@ -31,6 +33,8 @@ from hpcpod.pod.round import Progress
 from hpcpod.pod.span import Span
 from hpcpod.records import stable_hash
 from hpcpod.storage.disk import check_writable
+
+log = logging.getLogger(__name__)
 
 Keep = Literal["best", "last"]
 """Which policy a training gives: of the best point of its curve, or of the last one."""
@@ -77,16 +81,32 @@ class _Scores:
         self.curve: list[Point] = []
         self._best = -1
         self._at_best: State = {}
-        self._last: tuple[float, ...] = ()
+        self._chosen_by: tuple[float, ...] = ()
+        self._beyond = False  # the agent has trained on after the last point
 
-    def add(self, env_steps: int, began: float) -> None:
-        """Score the agent as it is now; the seconds of the point are since ``began``."""
-        self._last = self._play("panel", len(self.curve))
-        mean = sum(self._last) / len(self._last)
+    def add(self, env_steps: int, began: float) -> bool:
+        """Score the agent as it is now; the seconds of the point are since ``began``.
+
+        Returns:
+            Whether there is a point; False: an episode does not end, and earlier points are kept.
+
+        Raises:
+            EndlessEpisode: there is no earlier point.
+        """
+        try:
+            returns = self._play("panel", len(self.curve))
+        except EndlessEpisode as error:
+            if not self.curve:
+                raise
+            log.warning("%s; the training ends here, with what was scored before", error)
+            self._beyond = True
+            return False
+        mean = sum(returns) / len(returns)
         if self._keep == "last" or not self.curve or mean >= self.curve[self._best].mean_return:
-            self._best = len(self.curve)
-            self._at_best = self.agent.state() if self._keep == "best" else {}
+            self._best, self._chosen_by = len(self.curve), returns
+            self._at_best = self.agent.state()
         self.curve.append(Point(env_steps, mean, time.monotonic() - began))
+        return True
 
     def keep(self) -> tuple[Point, tuple[float, ...]]:
         """Make the agent the one that is kept; where that stood, and returns that are true of it.
@@ -94,13 +114,17 @@ class _Scores:
         A best point was chosen by its own panel, and stands too high there: it is scored again.
         """
         kept = self.curve[self._best]
-        if self._keep == "last":
-            return kept, self._last
-        if self._best != len(self.curve) - 1:
+        if self._beyond or self._best != len(self.curve) - 1:
             self.agent.load(self._at_best)
+        if self._keep == "last":
+            return kept, self._chosen_by
         panels = -(-self._config.stop.confirm_episodes // self._config.round.episodes)
         played = (self._play("fresh", panel) for panel in range(panels))
-        return kept, tuple(chain.from_iterable(played))
+        try:
+            return kept, tuple(chain.from_iterable(played))
+        except EndlessEpisode as error:
+            log.warning("%s; the policy's score is the one that it was chosen by", error)
+            return kept, self._chosen_by
 
     def _play(self, *panel: int | str) -> tuple[float, ...]:
         episodes = self._config.round.episodes
@@ -136,6 +160,8 @@ def train(  # noqa: PLR0913 (what one says of a training, by name)
         UserError: ``save_to`` can't be written, or is there; said before the training.
         Diverged: the agent's numbers stopped being finite.
         LaunchError: ranks can't meet.
+        EndlessEpisode: the first panel has an episode without an end; such a later one ends the
+            training with what was scored before.
         RankLost: another rank is gone.
     """
     if save_to is not None:
@@ -182,8 +208,9 @@ def _train(
             rate, points = done / seconds, len(scores.curve) + 1
             on_progress(Progress("train", points, done, env_steps, worker.mean_return, rate))
         # Every rank plays the panel, and so none waits for the first one.
-        if done >= min(env_steps, (len(scores.curve) + 1) * config.round.env_steps):
-            scores.add(done, began)
+        due = done >= min(env_steps, (len(scores.curve) + 1) * config.round.env_steps)
+        if due and not scores.add(done, began):
+            break
     kept, returns = scores.keep()
     for part in (workers, evaluator, env):
         part.close()

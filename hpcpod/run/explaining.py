@@ -16,6 +16,7 @@ from hpcpod.launchers.slurm import SlurmLauncher
 from hpcpod.orchestrator.brakes import Brakes
 from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.records import Birth, Order, PodState
+from hpcpod.run.failing import failing
 from hpcpod.run.history import Claim, claim_of, require_pod
 from hpcpod.run.seen import QUEUE_SECONDS, Seen, see
 from hpcpod.run.target import Target, launcher_here, target_of
@@ -102,6 +103,7 @@ def why_run(facts: Facts) -> list[str]:
         return [f"the run is finished ({reason}){failure}"]
     return [
         *_state(seen, run),
+        *failing(seen, run),
         *_slots(facts),
         *_submissions(facts),
         *_coordinator(facts),

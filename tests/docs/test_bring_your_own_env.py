@@ -36,7 +36,7 @@ def test_its_environment_can_be_learned_in_a_tournament(run: Run) -> None:
 
 
 def test_a_configuration_names_its_simulator(home: Path) -> None:
-    options = ["env.id=Docking", "env.backend=my_simulator:Fleet", "env.wrappers=[]"]
+    options = ["env.id=Docking", "env.backend=my_simulator:Fleet", "env.max_episode_steps=null"]
     words = [word for option in options for word in ("--set", option)]
     resolved = said(home, "hpcpod", "validate", "mine.yaml", *words)
     assert "backend: my_simulator:Fleet" in resolved

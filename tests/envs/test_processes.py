@@ -394,6 +394,6 @@ def test_a_pods_round_stopped_and_resumed_is_the_same_with_processes(tmp_path: P
 
 def test_a_configuration_with_processes_is_probed_and_small_panels_have_fewer() -> None:
     config = from_mapping(mapping("ppo", env={"processes": 2}))
-    assert resolve_task(config).config.env.processes == 2
+    assert resolve_task(config)[0].config.env.processes == 2
     env = env_factory(config, "cpu")(1)
     assert not isinstance(env, ProcessVecEnv)

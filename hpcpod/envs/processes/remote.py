@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from hpcpod.config.schema import EnvConfig
-from hpcpod.envs import construct
+from hpcpod.envs import construct, limits
 from hpcpod.envs.arrays import action_map, as_step, check_finite, tensor
 from hpcpod.envs.processes import server
 from hpcpod.envs.processes.crew import Crew, shared_out
@@ -49,7 +49,12 @@ class RemoteVecEnv:
         python, env = check_python(config.python), config.id
         processes = min(config.processes or 1, num_envs)
         told = plain(env, config.wrappers, config.kwargs)
-        request = {**told, "backend": config.backend, "path": own_folders()}
+        if config.max_episode_steps is not None and config.backend == "isaacgym":
+            raise limits.refused(config.backend)
+        request = {
+            **told, "backend": config.backend, "path": own_folders(),
+            "max_episode_steps": config.max_episode_steps,
+        }  # fmt: skip
         requests = shared_out(request, num_envs, processes)
         # -E: PYTHONPATH and the like are meant for this Python.
         self._crew = Crew(env, requests, (python, "-E", "-u", str(Path(server.__file__))))

@@ -75,16 +75,15 @@ def serve(batch: Serial, arrays: dict[str, Any], end: socket.socket, go: int, do
 class Serial:
     """Environments with gymnasium's interface, or gym's before it, stepped one after another."""
 
-    def __init__(self, envs: list[Any], name: str) -> None:
-        """They are alike."""
-        self.envs, self.name = envs, name
-        self.seeds = [0] * len(envs)
-        self.episodes = [-1] * len(envs)
+    def __init__(self, envs: list[Any], name: str, limit: int | None = None) -> None:
+        """They are alike, and are truncated after ``limit`` steps if they have not ended before."""
+        self.envs, self.name, self.limit = envs, name, limit
+        self.seeds, self.episodes, self.elapsed = ([each] * len(envs) for each in (0, -1, 0))
         first = envs[0]
         self.described = {
             "observation": described(first.observation_space),
             "action": described(first.action_space),
-            "max_episode_steps": time_limit_of(first),
+            "max_episode_steps": min(filter(None, [limit, time_limit_of(first)]), default=None),
             "engine": engine_of(first),
             "seeded": True,
         }
@@ -106,6 +105,8 @@ class Serial:
                 put(first, obs, i)
             except (TypeError, ValueError) as error:
                 raise self.unlike("step", "reward, terminated, truncated, info", obs) from error
+            self.elapsed[i] += 1
+            truncated = truncated or self.elapsed[i] == self.limit
             arrays["terminated"][i] = terminated
             arrays["truncated"][i] = truncated and not terminated
             if terminated or truncated:
@@ -115,7 +116,7 @@ class Serial:
 
     def begin(self, i: int, obs: Any) -> None:
         """The next episode of an environment, its first observation into ``obs``."""
-        self.episodes[i] += 1
+        self.episodes[i], self.elapsed[i] = self.episodes[i] + 1, 0
         seed, env = successor(self.seeds[i], self.episodes[i]), self.envs[i]
         old = hasattr(env, "seed") and not hasattr(env, "np_random_seed")  # gym before 0.26
         if old:
@@ -234,7 +235,7 @@ def make(request: dict[str, Any]) -> Any:
         if request["backend"] == "isaacgym":
             return VecTask(make_task(request), request["stop"])
         envs = [make_one(request) for _ in range(request["stop"] - request["start"])]
-        return Serial(envs, name)
+        return Serial(envs, name, request["max_episode_steps"])
     except Refused:
         raise
     except ANYTHING as error:
@@ -376,8 +377,7 @@ def take(end: socket.socket, size: int) -> bytes:
     """So many bytes."""
     data = b""
     while len(data) < size:
-        got = end.recv(size - len(data))
-        if not got:
+        if not (got := end.recv(size - len(data))):
             raise EOFError("the other end of the line is closed")
         data += got
     return data
