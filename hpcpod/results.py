@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import logging
 import math
 import os
@@ -36,6 +37,9 @@ ENDED: tuple[RunState, ...] = ("finished", "paused", "interrupted")
 
 SCHEDULER_SECONDS = 60.0
 """Between two questions to the scheduler, from those who wait."""
+
+MOST_NAMES = 5
+"""Runs that a message names."""
 
 
 class Run:
@@ -285,10 +289,10 @@ def runs_home() -> Path:
     return Path(os.environ.get("HPCPOD_RUNS", "runs"))
 
 
-def runs_here() -> list[Path]:
-    """The folders of all runs under ``runs/``, by name; not those that are being made, nor the
-    doctor's."""
-    return sorted(path.parent for path in runs_home().glob("[!.]*/config.json"))
+def runs_here(home: Path | None = None) -> list[Path]:
+    """The folders of all runs under ``home``, by default ``runs_home()``, by name; not those that
+    are being made, nor the doctor's."""
+    return sorted(path.parent for path in (home or runs_home()).glob("[!.]*/config.json"))
 
 
 def only_run() -> Run | None:
@@ -308,7 +312,30 @@ def open_run(path: str | Path) -> Run:
     for folder in (direct, named):
         if _is_there(folder / "config.json"):
             return Run(RunFolder.open(folder))
-    raise RunNotFound(f"there is no run at {direct}, and none named so in {runs_home()}/")
+    raise RunNotFound(
+        f"there is no run at {direct}, and none named so in {runs_home().absolute()}"
+        f"{_nearest(direct)}"
+    )
+
+
+def _nearest(path: Path) -> str:
+    """The runs that may have been meant, as the end of a sentence."""
+    home = path.parent if len(path.parts) > 1 else runs_home()
+    try:
+        names = [run.name for run in runs_here(home)]
+    except OSError:
+        return ""
+    close = difflib.get_close_matches(path.name, names, n=3, cutoff=0.5)
+    if close:
+        return f"; did you mean {' or '.join(str(path.with_name(name)) for name in close)}?"
+    if names:
+        return f"; there {_listed(names)}"
+    return "; nor is any other: stand where it was launched, or say by $HPCPOD_RUNS where runs are"
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{'is' if len(names) == 1 else 'are'} {', '.join(names[:MOST_NAMES])}{more}"
 
 
 def _is_there(path: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
 import shutil
 import tempfile
 import time
@@ -15,6 +16,7 @@ from typing import Any
 from hpcpod.errors import RunExists, StorageError, UserError
 from hpcpod.storage.disk import TEMPORARY, Disk, explain, explained, probe, unique
 from hpcpod.storage.layout import CLOSED, SHARED
+from hpcpod.storage.ownership import CONFIG
 from hpcpod.storage.sealed import seal
 
 FORMAT = 1
@@ -72,7 +74,7 @@ def create_folder(
     except StorageError as error:
         code = getattr(error.__cause__, "errno", None)
         if code in {errno.ENOTEMPTY, errno.EEXIST}:
-            raise RunExists(f"there is a run, or something else, at {path} already") from error
+            raise _exists(path) from error
         if code in _ASKED_FOR:
             raise UserError(str(error)) from error
         raise
@@ -100,7 +102,17 @@ def check_creatable(path: Path) -> None:
 
 def _check_free(path: Path) -> None:
     if os.path.lexists(path) and not _is_empty_folder(path):
-        raise RunExists(f"there is a run, or something else, at {path} already")
+        raise _exists(path)
+
+
+def _exists(path: Path) -> RunExists:
+    another = '`--set name=...` (name="..." in Python) gives this one another name'
+    if not (path / CONFIG).exists():
+        return RunExists(f"there is something else at {path} already; {another}")
+    going_on = f"`hpcpod resume {shlex.quote(str(path))}` goes on with it"
+    return RunExists(
+        f"there is a run at {path} already: {going_on}, if it has not finished; {another}"
+    )
 
 
 def _sweep(parent: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_server_that_shows_another_number_for_all_of_a_user_s_takes_no_run_awa
 def test_a_run_is_created_once(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", {"seed": 1})
     for _ in range(2):
-        with pytest.raises(RunExists, match="there is a run, or something else, at"):
+        with pytest.raises(RunExists, match=r"there is a run at .*run already: `hpcpod resume"):
             RunFolder.create(tmp_path / "run", {"seed": 2})
     assert RunFolder.open(tmp_path / "run").config["seed"] == 1
     (tmp_path / "mine").mkdir()
