@@ -244,6 +244,8 @@ class PodState:
     """Of its panels and its ancestors'."""
     cost: float = 0.0
     """Slot-seconds that its experience took, its ancestors' included."""
+    lost: float = 0.0
+    """Slot-seconds of its attempts that failed."""
 
 
 @dataclass(frozen=True)

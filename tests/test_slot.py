@@ -93,6 +93,7 @@ def test_a_killed_trainer_is_a_failure_of_memory_and_the_slot_goes_on(tmp_path: 
     assert_finished(folder, slot)
     report = report_of(folder)
     assert report.failure_kind == "memory" and "SIGKILL" in report.failure
+    assert report.cost > 0
     assert report_of(folder, "p0001-00001-2").failure == ""
 
 

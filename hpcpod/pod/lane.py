@@ -45,7 +45,7 @@ class Lane:
         self._child: Child | None = None
         self._unused = True
         """The process has had no work yet."""
-        self._heard = 0.0
+        self._heard = self._given = 0.0
         self._asked: float | None = None
         self._tries = 0
         self._again: float | None = None
@@ -70,6 +70,7 @@ class Lane:
         """Hand it some work; it must have none."""
         self.work, self.void, self.progress = work, False, {}
         self._asked, self._tries, self._again = None, 0, None
+        self._given = time.monotonic()
         work.log("begins")
         self._send()
 
@@ -98,6 +99,7 @@ class Lane:
             return work, _STOPPED
         if "failure" in reply:
             log.error("%s: %s", work.order.id, reply["failure"])
+            reply = {**reply, "seconds": time.monotonic() - self._given}
         return work, reply
 
     def _reply(self) -> Reply | None:

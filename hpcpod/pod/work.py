@@ -62,7 +62,7 @@ class Work:
 
 
 def failed(work: Work, slot: str, reply: Mapping[str, Any]) -> Report:
-    """The report of work that failed: ``reply`` says why, and of what kind that is.
+    """The report of work that failed: ``reply`` says why, of what kind that is, and after how long.
 
     A checkpoint that was damaged between training and scoring is none that its birth began
     from: the round is trained again, and the pod goes no further back.
@@ -72,7 +72,7 @@ def failed(work: Work, slot: str, reply: Mapping[str, Any]) -> Report:
         kind = "crash"
     return Report(
         order.id, order.pod, order.round, order.attempt, slot,
-        failure=reply["failure"], failure_kind=kind,
+        wall_seconds=reply.get("seconds", 0.0), failure=reply["failure"], failure_kind=kind,
     )  # fmt: skip
 
 

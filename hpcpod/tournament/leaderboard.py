@@ -104,28 +104,44 @@ def orders(board: Board) -> list[Order]:
 
     Of these the algorithm comes first whose pods have cost least so far, in slot-seconds for each
     living pod: with fewer slots than pods each algorithm gets its share of the time, whatever its
-    steps take. Within an algorithm the fewest rounds come first. The first round goes by name, so
-    that the first slots get different algorithms, and what failed is tried again when all were
-    tried; in later ones no pod is always first.
+    steps take. Within an algorithm the fewest rounds come first. The founders' first round goes by
+    name, so that the first slots get different algorithms, and what failed is tried again when all
+    were tried; in later ones no pod is always first.
     """
     rescores: list[Order] = [order for _, order in sorted(board.rescores.items())]
     births = [pod.birth for pod in board.pods.values() if pod.birth is not None]
     spent = _spent(board)
 
     def urgency(birth: Birth) -> tuple[bool, float, int, int, str]:
-        first = birth.round == 1
-        lot = board.pods[birth.pod].failures if first else stable_hash(birth.pod, birth.round)
+        pod = board.pods[birth.pod]
+        first = birth.round == 1 and pod.replaces is None
+        lot = pod.failures if first else stable_hash(birth.pod, birth.round)
         return not first, 0.0 if first else spent[birth.algorithm], birth.round, lot, birth.pod
 
     return rescores + sorted(births, key=urgency)
 
 
 def _spent(board: Board) -> dict[str, float]:
-    """By algorithm, the mean cost of the experience of its living pods, in slot-seconds."""
+    """By algorithm, the mean cost of its living pods, in slot-seconds."""
     costs: dict[str, list[float]] = {}
     for pod in board.living:
-        costs.setdefault(pod.algorithm, []).append(pod.cost)
+        costs.setdefault(pod.algorithm, []).append(_cost_of_place(board, pod))
     return {algorithm: mean(found) for algorithm, found in costs.items()}
+
+
+def _cost_of_place(board: Board, pod: PodState) -> float:
+    """Slot-seconds of a pod, and of its kin that failed in its place before.
+
+    Else an algorithm whose pods fail again and again would always have cost least, and all
+    others would wait for it.
+    """
+    cost, algorithm = pod.cost + pod.lost, pod.algorithm
+    while pod.replaces is not None:
+        scratch, pod = pod.cause == "fresh", board.pods[pod.replaces]
+        if (pod.algorithm, pod.fate) != (algorithm, "failed"):
+            break
+        cost += pod.lost + (pod.cost if scratch else 0.0)
+    return cost
 
 
 def lineage(board: Board, pod: str) -> list[PodState]:

@@ -235,6 +235,7 @@ def _failed(pod: PodState, report: Report, kind: str, why: str, config: RunConfi
     pod = replace(
         pod,
         failures=failures,
+        lost=pod.lost + report.cost,
         failure=f"{tried} failed: {why}",
         raised=raised if pod.raised == raised or not pod.failures else "",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcpod.config.schema import StopConfig
-from hpcpod.records import Board, Report, Rescore
+from hpcpod.records import Birth, Board, Report, Rescore
 from hpcpod.tournament.census import quotas
 from hpcpod.tournament.leaderboard import (
     first_board,
@@ -26,6 +26,7 @@ from hpcpod.tournament.rules import Rules
 from tests.tournament.world import (
     Merge,
     by_number,
+    failed,
     flat,
     order_of,
     play_round,
@@ -121,6 +122,20 @@ def test_pods_with_the_fewest_rounds_go_first() -> None:
     board = fold(board, [report(order_of(board, "p0002"))], game, now=1.0)
     assert [order.round for order in orders(board)] == [1, 1, 1, 2]
     assert orders(board)[-1].id == "p0002-00002-1"
+
+
+@pytest.mark.parametrize("kind", ["diverged", "crash"])
+def test_an_algorithm_that_fails_again_and_again_takes_no_more_than_its_share(kind: str) -> None:
+    """Here on one slot: each new pod had cost nothing yet, and came before all others for ever."""
+    game = rules(4, {"ppo": 1, "sac": 1})
+    board, taken = first_board(game, 0.0), Counter[str]()
+    for _ in range(100):
+        order = next(each for each in orders(board) if isinstance(each, Birth))
+        ends = order.algorithm == "sac" and order.round == 3
+        answer = replace(failed(order, kind) if ends else report(order), wall_seconds=10.0)
+        board = fold(board, [answer], game, now=1.0)
+        taken[order.algorithm] += 1
+    assert 50 <= taken["ppo"] <= 80  # three pods of four
 
 
 def test_rescores_go_before_births() -> None:
