@@ -18,6 +18,8 @@ from hpcpod.config.site import expanded, over_site
 from hpcpod.config.space import AlgorithmSpace, extremes
 from hpcpod.errors import ConfigError, UnusablePlugin, UserError
 from hpcpod.launchers.base import ScriptLauncher, array_sizes, with_scripts
+from hpcpod.launchers.foreseeing import sentences
+from hpcpod.launchers.slurm import SlurmLauncher
 from hpcpod.orchestrator.tick import make_launcher
 from hpcpod.records import Intent
 from hpcpod.remarks import remarks, round_in_words
@@ -128,7 +130,8 @@ def resolve(
 def check(config: RunConfig, *, source: str = "the configuration", probe: bool = True) -> Checked:
     """Check everything that can be checked, and estimate what the run needs.
 
-    The updater, the generator and the launcher are made once, and batch scripts are rendered.
+    The updater, the generator and the launcher are made once, and batch scripts are rendered. Where
+    Slurm answers, what they ask for is compared with what its nodes have.
 
     Args:
         config: the configuration.
@@ -224,8 +227,11 @@ def _unusable_parts(config: RunConfig) -> list[str]:
         except UserError as error:
             problems.append(f"{path}: {error}")
     try:
-        if isinstance(make_launcher(_NOWHERE, config), ScriptLauncher):
+        launcher = make_launcher(_NOWHERE, config)
+        if isinstance(launcher, ScriptLauncher):
             scripts(config, _NOWHERE)
+        if isinstance(launcher, SlurmLauncher):
+            problems += sentences(launcher.impossible())
     except UnusablePlugin as error:
         problems.append(f"cluster.launcher: {error}")
     except UserError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from hpcpod.doctor.asking import Answer
 from hpcpod.launchers.cluster import own_words
-from hpcpod.launchers.settings import read_settings
+from hpcpod.launchers.settings import read_partitions, read_settings
 
 GROUP = "scheduler"
 ASK_SECONDS = 30.0
@@ -69,12 +68,6 @@ class SchedulerFacts:
 def is_installed() -> bool:
     """Whether Slurm's commands are on the PATH."""
     return shutil.which("sbatch") is not None and shutil.which("scontrol") is not None
-
-
-def read_partitions(text: str) -> list[dict[str, str]]:
-    """The partitions of ``scontrol show partition -o``, each with its ``Name=value`` words."""
-    rows = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in text.splitlines()]
-    return [row for row in rows if "PartitionName" in row]
 
 
 def choose(partitions: Sequence[Mapping[str, str]], name: str | None) -> Mapping[str, str]:
@@ -144,15 +137,3 @@ def _with_accounts(facts: SchedulerFacts, ask: Ask, user: str, cluster: str) -> 
         account=default.out.strip(),
         qos=read_table(qos.out, _QOS),
     )
-
-
-def minutes_of(text: str) -> float:
-    """Slurm's way to write a time limit (``1-02:00:00``, ``30:00``) in minutes; no limit: inf."""
-    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
-    if match is None:
-        return math.inf
-    days, *rest = (int(part) if part else 0 for part in match.groups())
-    first, second, third = rest
-    if match[1] or match[4]:  # days-hours:minutes:seconds, hours:minutes:seconds
-        return days * 1440 + first * 60 + second + third / 60
-    return first + second / 60  # minutes:seconds

@@ -12,9 +12,8 @@ from hpcpod.doctor.scheduler import (
     SHORT_KILL,
     SchedulerFacts,
     Wanted,
-    minutes_of,
 )
-from hpcpod.launchers.settings import requeue_seconds
+from hpcpod.launchers.settings import minutes_of, requeue_seconds
 from hpcpod.run.words import many
 
 _NO_CLUSTER = "configuration source"

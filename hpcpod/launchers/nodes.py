@@ -106,11 +106,17 @@ def gpus(resources: str, gpu_type: str | None = None) -> int:
     ``gpu:8``, ``gpu:a100:8(S:0-1)``, ``gpu:a100:2(IDX:0-1),gpu:v100:1(IDX:2)``,
     ``gpu:(null):0(IDX:N/A)``, ``gres/gpu=4``; ``shard`` and ``mps`` are shares of the same GPUs.
     """
-    return sum(
-        count
-        for name, kind, count in _resources(resources)
-        if name == "gpu" and gpu_type in (None, kind)
-    )
+    counts = gpu_counts(resources)
+    return sum(counts.values()) if gpu_type is None else counts.get(gpu_type, 0)
+
+
+def gpu_counts(resources: str) -> dict[str, int]:
+    """How many GPUs of each type, in any of the ways of ``gpus``; ``""``: no type is said."""
+    counts: dict[str, int] = {}
+    for name, kind, count in _resources(resources):
+        if name == "gpu":
+            counts[kind] = counts.get(kind, 0) + count
+    return counts
 
 
 def _row(line: str) -> list[str] | None:

@@ -1,7 +1,8 @@
-"""What ``scontrol show config`` says, read into plain data: pure functions."""
+"""What ``scontrol show config`` and ``show partition`` say, read into plain data."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -35,6 +36,24 @@ def read_limits(text: str) -> Limits:
         kill_seconds=_seconds(settings.get("KillWait")),
         min_job_age=_seconds(settings.get("MinJobAge")),
     )
+
+
+def read_partitions(text: str) -> list[dict[str, str]]:
+    """The partitions of ``scontrol show partition -o``, each with its ``Name=value`` words."""
+    rows = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in text.splitlines()]
+    return [row for row in rows if "PartitionName" in row]
+
+
+def minutes_of(text: str) -> float:
+    """Slurm's way to write a time limit (``1-02:00:00``, ``30:00``) in minutes; no limit: inf."""
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    if match is None:
+        return math.inf
+    days, *rest = (int(part) if part else 0 for part in match.groups())
+    first, second, third = rest
+    if match[1] or match[4]:  # days-hours:minutes:seconds, hours:minutes:seconds
+        return days * 1440 + first * 60 + second + third / 60
+    return first + second / 60  # minutes:seconds
 
 
 def option(settings: Mapping[str, str], setting: str, name: str) -> str | None:

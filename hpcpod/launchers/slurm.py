@@ -26,10 +26,11 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.config.shape import Shape, ranks_of, shape_of
 from hpcpod.errors import LaunchError, StorageError
 from hpcpod.launchers.accounting import EndedLife, ask_history
-from hpcpod.launchers.base import RELEASE_SECONDS, ClusterView, Limits
-from hpcpod.launchers.cluster import TIME_FORMAT, own_words
+from hpcpod.launchers.base import RELEASE_SECONDS, ClusterView, JobView, Limits
+from hpcpod.launchers.cluster import TIME_FORMAT, Kind, own_words
+from hpcpod.launchers.foreseeing import Impossible, foresee
 from hpcpod.launchers.nodes import NODE_FORMAT, largest_node, slots_that_fit
-from hpcpod.launchers.observing import ask_idle, ask_queue, ask_throttles
+from hpcpod.launchers.observing import HINT_SECONDS, ask_idle, ask_queue, ask_throttles
 from hpcpod.launchers.scripts import Scripts
 from hpcpod.launchers.settings import read_limits
 from hpcpod.lifetime import PYTHON
@@ -178,6 +179,27 @@ class SlurmLauncher:
             else slots_that_fit(idle, self._shape, resources.pods_per_gpu),
             limits=self._known_limits,
         )
+
+    def impossible(
+        self, waiting: Sequence[JobView] | None = None, patience: float = HINT_SECONDS
+    ) -> list[Impossible]:
+        """What the run's jobs ask for and no node could give, were all of them up and idle.
+
+        Args:
+            waiting: jobs that wait already; None: those that would be submitted now.
+            patience: seconds to wait for each answer; without one nothing is impossible.
+
+        Raises:
+            UserError: the template or ``cluster.sbatch`` can't be used as written.
+        """
+        kinds: list[Kind] = ["slots"]
+        if self.config.cluster.coordinator or waiting is not None:
+            kinds.append("coordinator")
+
+        def ask(*command: str) -> str:
+            return self._ask(*command, patience=patience)
+
+        return foresee(ask, self.script, kinds, waiting)
 
     def history(self, jobs: Sequence[str]) -> tuple[EndedLife, ...] | None:
         """The ended lives of these jobs by sacct; None where nobody keeps account of them."""

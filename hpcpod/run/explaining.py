@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,7 +9,8 @@ from typing import Any
 from hpcpod.errors import LaunchError
 from hpcpod.launchers.accounting import EndedLife
 from hpcpod.launchers.admission import BY_HAND
-from hpcpod.launchers.base import JobView, Launcher
+from hpcpod.launchers.base import Launcher
+from hpcpod.launchers.foreseeing import Impossible, sentences
 from hpcpod.launchers.reasons import explain
 from hpcpod.launchers.slurm import SlurmLauncher
 from hpcpod.orchestrator.brakes import Brakes
@@ -18,6 +18,7 @@ from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.records import Birth, Order, PodState
 from hpcpod.run.failing import failing
 from hpcpod.run.history import Claim, claim_of, require_pod
+from hpcpod.run.queueing import looks_for_nodes, reason_words, waiting_words
 from hpcpod.run.seen import QUEUE_SECONDS, Seen, see
 from hpcpod.run.target import Target, launcher_here, target_of
 from hpcpod.run.words import duration, many, since
@@ -37,6 +38,8 @@ class Facts:
     target: Target
     brakes: Brakes | None = None
     """What has failed lately; None where the scheduler could not be asked."""
+    vain: tuple[Impossible, ...] = ()
+    """What jobs that wait ask for, and no node could give."""
     ended: Mapping[str, EndedLife] = field(default_factory=dict)
     """How slots that are gone have ended last, by their names, where the site keeps account."""
 
@@ -77,7 +80,15 @@ def _facts(folder: RunFolder, run: str, launcher: Launcher | str) -> Facts:
     except LaunchError:  # it is asked again there, and says why not
         return Facts(run, see(folder, ask=True), target)
     seen = see(folder, observed.board, view=observed.cluster)
-    return Facts(run, seen, target, observed.brakes)
+    return Facts(run, seen, target, observed.brakes, _vain(launcher, seen))
+
+
+def _vain(launcher: Launcher, seen: Seen) -> tuple[Impossible, ...]:
+    """What those jobs ask for in vain that wait for nodes."""
+    waiting = [job for job in (*seen.waiting, *seen.coordinators) if looks_for_nodes(job)]
+    if not waiting or not isinstance(launcher, SlurmLauncher):
+        return ()
+    return tuple(launcher.impossible(waiting, QUEUE_SECONDS))
 
 
 def _last_submission(folder: RunFolder, facts: Facts) -> list[str]:
@@ -145,35 +156,9 @@ def _slots(facts: Facts) -> Iterator[str]:
     open_orders = len(orders(seen.board)) - len(asleep(seen.board))
     if target.slots is not None and open_orders < target.slots:
         yield f"{many(open_orders, 'order')} open now: more slots would find nothing to do"
-    yield from waiting_words(seen, seen.waiting)
+    yield from waiting_words(seen.waiting, seen.now, facts.vain)
     if seen.unknown:
         yield f"what waits in the queue can't be told here: {seen.unknown}"
-
-
-def waiting_words(seen: Seen, jobs: Sequence[JobView]) -> Iterator[str]:
-    """What these jobs wait for, a sentence for each reason, with what can be done about it."""
-    for word, count in Counter(job.reason for job in jobs).most_common():
-        some = [job for job in jobs if job.reason == word]
-        verb = "waits" if count == 1 else "wait"
-        back = sum(job.requeued for job in some)
-        again = f" ({back} to come back after a requeue)" if back else ""
-        yield f"{many(count, 'slot')} {verb}{again}: {_reason(word)}{_start(seen, some)}"
-
-
-def _reason(word: str) -> str:
-    """A reason of the scheduler's, in words."""
-    reason = explain(word)
-    never = ["it won't start by itself"] if reason.hopeless else []
-    said = "; ".join([reason.meaning, *never, *([reason.advice] if reason.advice else [])])
-    return said if word in ("", reason.meaning) else f"{word}: {said}"
-
-
-def _start(seen: Seen, jobs: Sequence[JobView]) -> str:
-    """When the first of them is expected to start."""
-    starts = [job.starts for job in jobs if job.starts is not None]
-    if not starts:
-        return ""
-    return f"; expected to start in {duration(min(starts) - seen.now)}"
 
 
 def _submissions(facts: Facts) -> Iterator[str]:
@@ -213,15 +198,21 @@ def _coordinator(facts: Facts) -> Iterator[str]:
             f" `hpcpod tick {run}` does that once, and submits a coordinator"
         )
     elif all(job.state == "pending" for job in seen.coordinators):
-        word = seen.coordinators[0].reason
-        yield f"its coordinator waits too: {_reason(word)}; `hpcpod tick {run}` acts meanwhile"
+        first = seen.coordinators[0]
+        vain = [each for each in facts.vain if each.kind == "coordinator"]
+        never = "; ".join(sentences(vain)) if looks_for_nodes(first) else ""
+        why = f"and can't ever start: {never}" if never else reason_words(first.reason)
+        yield f"its coordinator waits too: {why}; `hpcpod tick {run}` acts meanwhile"
 
 
 def _settings(facts: Facts) -> Iterator[str]:
     """How to do what an advice says that names settings: a run's configuration never changes."""
     jobs = () if facts.seen.view is None else facts.seen.view.jobs
-    advice = [(job.job, explain(job.reason).advice) for job in jobs if job.state == "pending"]
-    named = [job for job, text in advice if "cluster." in text or "resources." in text]
+    waiting = [job for job in jobs if job.state == "pending"]
+    kinds = {each.kind for each in facts.vain}
+    named = [job.job for job in waiting if job.kind in kinds and looks_for_nodes(job)]
+    advice = [(job.job, explain(job.reason).advice) for job in waiting]
+    named += [job for job, text in advice if "cluster." in text or "resources." in text]
     if named and facts.seen.drain is None:
         yield (
             "the run keeps the settings that it was launched with: change each job that waits"
@@ -333,7 +324,7 @@ def _lost(facts: Facts, order: Order, claim: Claim) -> Iterator[str]:
     job = next((job for job in jobs if job.slot in (slot, element(slot))), None)
     again = f"`hpcpod tick {facts.run}` gives it out again at once"
     if job is not None and job.state == "pending":
-        (words,) = waiting_words(seen, [job])
+        (words,) = waiting_words([job], seen.now, facts.vain)
         yield f"{head}, which was requeued and goes on with it: {words}"
     elif job is not None:
         yield f"{head}, which is starting or stuck: it shows nothing"

@@ -10,6 +10,8 @@ import logging
 from operator import index
 
 from hpcpod.errors import LaunchError, UserError
+from hpcpod.launchers.foreseeing import sentences
+from hpcpod.launchers.slurm import SlurmLauncher
 from hpcpod.launching import start_here, submit_missing
 from hpcpod.orchestrator.tick import REFUSALS, RESUMED, SCALE, Orchestrator, launcher_of
 from hpcpod.run.seen import see
@@ -27,7 +29,8 @@ def scale(folder: RunFolder, slots: int | None) -> None:
     """Ask for so many slots at once; None: as many as the configuration says.
 
     Raises:
-        UserError: the run is finished, another user's, or can't have as many.
+        UserError: the run is finished, another user's, or can't have as many; or no node could
+            give what more slots ask for.
     """
     config = folder.resolved.config
     require_going(folder, "scale")
@@ -42,6 +45,8 @@ def scale(folder: RunFolder, slots: int | None) -> None:
             f"{config.name} can't have {many(slots, 'slot')} at once, only {target.least} to"
             f" {target.most}: population.pods.min and pods.max of its configuration{here}"
         )
+    if slots > (target.slots or 0):
+        _require_possible(folder)
     folder.replace_request(SCALE, {"slots": index(slots)})
     _forgive(folder)
 
@@ -98,10 +103,11 @@ def resume(folder: RunFolder) -> list[str]:
     Slots of a local run run in processes that end with this one.
 
     Raises:
-        UserError: see ``require_resumable``.
+        UserError: see ``require_resumable``; or no node could give what its jobs ask for.
         LaunchError: the scheduler refused, or can't be asked from here.
     """
     require_resumable(folder)
+    _require_possible(folder)
     paused = undrain(folder)
     config = folder.resolved.config
     if config.cluster.launcher == "local":
@@ -227,3 +233,19 @@ def require_resumable(folder: RunFolder) -> None:
     config = folder.resolved.config
     if config.cluster.launcher == "local" and folder.driven():
         raise UserError(f"another process runs {config.name} already; see `hpcpod status`")
+
+
+def _require_possible(folder: RunFolder) -> None:
+    """See to it that slots which are asked for now could start, as far as Slurm tells.
+
+    Raises:
+        UserError: no node could give what they ask for, or the run is another user's.
+    """
+    launcher = launcher_here(folder)
+    found = launcher.impossible() if isinstance(launcher, SlurmLauncher) else []
+    if found:
+        name = folder.resolved.config.name
+        raise UserError(
+            f"nothing is done: {'; '.join(sentences(found))}; a run keeps its settings, so"
+            f" `hpcpod stop {name}` and launch it anew, by another name"
+        )

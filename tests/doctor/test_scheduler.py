@@ -14,13 +14,16 @@ from hpcpod.doctor.scheduler import (
     SchedulerFacts,
     Wanted,
     choose,
-    minutes_of,
     read_mpi,
-    read_partitions,
     read_table,
 )
 from hpcpod.doctor.site import in_one_array, judge, preempt_mode
-from hpcpod.launchers.settings import read_settings, requeue_seconds
+from hpcpod.launchers.settings import (
+    minutes_of,
+    read_partitions,
+    read_settings,
+    requeue_seconds,
+)
 
 CONFIG = """\
 Configuration data as of 2026-01-02T03:04:05
