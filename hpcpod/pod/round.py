@@ -178,7 +178,8 @@ class Round:
         self.trained = int(stood["trained"])
         self.inherited = tuple(stood["inherited"].tolist())
         self.train_seconds = float(stood["train_seconds"])
-        self.replica.metrics = {name: float(value) for name, value in parts["metrics"].items()}
+        told = parts.get("metrics", {})  # none before the first update
+        self.replica.metrics = {name: float(value) for name, value in told.items()}
         # A round that was begun before it was ordered keeps to what it was begun with.
         if len(budget := stood.get("budget", torch.empty(0))):
             begins, ends = budget.tolist()

@@ -44,6 +44,7 @@ from tests.small_runs import AGENTS, FAULTS, create, wait_for
 
 both_algorithms = pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 all_kinds = pytest.mark.parametrize("kind", KINDS)
+SHORT = {"env_steps": 192, "episodes": 2}
 
 
 @both_algorithms
@@ -61,6 +62,21 @@ def test_a_round_that_was_stopped_ends_as_one_that_was_not(
         assert (resumed is not None) == (kind != "unsaveable")
         assert_same_end(one, other, calm, torn)
         birth, torn_birth = onward(birth, one), onward(torn_birth, other)
+
+
+@pytest.mark.parametrize("algorithm", ["sac", "td3", "ddpg"])
+def test_a_round_that_was_stopped_before_its_first_update_ends_as_one_that_was_not(
+    algorithm: str, tmp_path: Path
+) -> None:
+    late = {algorithm: {"horizon": 16, "learning_starts": 128, "updates_per_step": 0.1}}
+    calm, torn = (
+        create(tmp_path / name, algorithm, agents=late, env={"id": "Pendulum-v1"}, round=SHORT)
+        for name in ("calm", "torn")
+    )
+    one, other = train(calm, first_birth(calm)), train(torn, first_birth(torn), 1)
+    assert one.metrics and one.metrics == other.metrics
+    assert one.checkpoint is not None and other.checkpoint is not None
+    assert (one.checkpoint.core, one.returns) == (other.checkpoint.core, other.returns)
 
 
 @both_algorithms
