@@ -26,6 +26,7 @@ from hpcpod.run.seen import RunState, see
 from hpcpod.run.status import Best, Status, best_of, status_of
 from hpcpod.run.target import Target, launcher_here, target_of
 from hpcpod.storage.disk import check_writable
+from hpcpod.storage.freshness import BELIEVED_SECONDS
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import lineage
 from hpcpod.tournament.merge import after_merge, export_best, read_board
@@ -162,12 +163,21 @@ class Run:
         return self.status()
 
     def states(self, seconds: float) -> Iterator[RunState]:
-        """Its state now, and again after each pause of ``seconds``, without an end."""
-        asked = -math.inf
+        """Its state now, and again after each pause of ``seconds``, without an end.
+
+        That nobody runs it is certain once it was seen for longer than old answers are believed.
+        """
+        asked, doubted = -math.inf, math.inf
         while True:
             due = time.monotonic() - asked > SCHEDULER_SECONDS
             asked = time.monotonic() if due else asked
-            yield self.status(ask_scheduler=due).state
+            status = self.status(ask_scheduler=due)
+            if status.doubt:
+                doubted = min(doubted, time.monotonic())
+            elif due or self.local:
+                doubted = math.inf
+            alone = time.monotonic() - doubted > BELIEVED_SECONDS
+            yield "interrupted" if alone and status.doubt else status.state
             time.sleep(seconds)
 
     @door(drain=bool, now=bool)

@@ -47,6 +47,8 @@ def status(options: Namespace) -> int:
         say(queue_line(now.queue))
     elif now.unknown:
         say(f"what waits in the queue can't be told here: {now.unknown}")
+    elif now.doubt:
+        say(f"nobody is seen to run it, but {now.doubt}; look again in two minutes")
     elif now.state == "waiting":
         asked = now.slots_pending is not None  # and none waits, so that those that run must start
         starting = "" if asked and not now.slots_running else ": its slots are starting"

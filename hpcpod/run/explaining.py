@@ -136,6 +136,8 @@ def _state(seen: Seen, run: str) -> Iterator[str]:
         here = seen.config.cluster.launcher == "local"
         missing = "no process runs its slots" if here else "it has no job in the queue"
         yield f"nobody runs it, {missing}; `hpcpod resume {run}` goes on"
+    elif seen.doubt:
+        yield f"nobody is seen to run it, but {seen.doubt}; look again in two minutes"
     if seen.refused:
         yield f"a slot could do nothing for it: {seen.refused}"
     if seen.board.phase == "finals":

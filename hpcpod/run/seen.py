@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 from hpcpod.config.schema import RunConfig
-from hpcpod.errors import UserError
+from hpcpod.errors import StorageError, UserError
 from hpcpod.launchers.admission import lives
 from hpcpod.launchers.base import ClusterView, JobView
 from hpcpod.orchestrator.tick import launcher_of
 from hpcpod.records import Board
+from hpcpod.storage.freshness import look_again
 from hpcpod.storage.run_folder import REFUSED, RunFolder
 from hpcpod.storage.slots import Life, element
-from hpcpod.tournament.merge import read_board
+from hpcpod.tournament.merge import now_of, read_board
 
 RunState = Literal["running", "finals", "draining", "paused", "waiting", "interrupted", "finished"]
 
 STARTING_SECONDS = 30.0
 """A new run that nobody drives yet is only starting."""
+
+DOUBT = (
+    "what is seen from here may be a minute old: the run folder can't be written now, and only"
+    " where one writes a network filesystem is sure to show the latest"
+)
+"""Why it is not said that nobody runs a run."""
 
 QUEUE_SECONDS = 5.0
 """How long a look at a run waits for the scheduler's answer."""
@@ -49,6 +57,10 @@ class Seen:
     """Why the scheduler could not be asked, in one sentence."""
     now: float
     """Unix time in seconds."""
+    clock: float
+    """The same by the clock of the board's times."""
+    doubt: str = ""
+    """Why nobody may be seen to run it though somebody does, in one sentence."""
 
     @cached_property
     def state(self) -> RunState:
@@ -59,9 +71,14 @@ class Seen:
             return "draining" if self.slots else "paused"
         if self.slots:
             return "finals" if self.board.phase == "finals" else "running"
-        alone = not self.view.jobs if self.view is not None else not self.driven
-        starting = self.now - self.board.started < STARTING_SECONDS
-        return "interrupted" if alone and not starting else "waiting"
+        return "interrupted" if self.alone and not self.doubt else "waiting"
+
+    @property
+    def alone(self) -> bool:
+        """Nobody is seen to run it, nor is it only starting."""
+        nobody = not self.view.jobs if self.view is not None else not self.driven
+        starting = self.clock - self.board.started < STARTING_SECONDS
+        return nobody and not self.slots and not starting
 
     @property
     def waiting(self) -> list[JobView]:
@@ -99,7 +116,8 @@ def see(
     ask: bool = False,
     view: ClusterView | None = None,
 ) -> Seen:
-    """Look at a run.
+    """Look at a run; twice where it seems that nobody works on it, for then somebody may have
+    done so a moment ago, and this machine only remember what was before.
 
     Args:
         folder: the run's.
@@ -115,18 +133,43 @@ def see(
     unknown = ""
     if ask and view is None and not here and board.phase != "finished":
         view, unknown = _ask(folder)
-    return Seen(
+    now = clock = time.time()
+    with contextlib.suppress(StorageError):  # read-only: this machine's clock has to do
+        clock = now_of(folder, board)
+    seen = Seen(
         config=config,
         board=board,
-        slots={name: shown for name, shown in folder.slots().items() if _at_work(shown)},
+        slots=_slots(folder),
         lives=folder.lives(),
         drain=folder.requested("drain"),
         refused=(folder.requested(REFUSED) or {}).get("reason", ""),
         driven=driven,
         view=view,
         unknown=unknown,
-        now=time.time(),
+        now=now,
+        clock=clock,
     )
+    at_work = seen.slots or seen.board.phase == "finished"
+    if at_work or not (seen.alone or seen.drain is not None or seen.view is not None):
+        return seen
+    return _seen_anew(folder, seen)
+
+
+def _seen_anew(folder: RunFolder, seen: Seen) -> Seen:
+    """What is seen of a run, as the server has it and not as this machine remembers it.
+
+    Who runs it was asked before: all that those have done who are gone is seen now.
+    """
+    sure = look_again(folder)
+    latest = read_board(folder)
+    board = latest if latest.phase == "finished" else seen.board
+    seen = replace(seen, board=board, slots=_slots(folder), drain=folder.requested("drain"))
+    return seen if sure or not seen.alone else replace(seen, doubt=DOUBT)
+
+
+def _slots(folder: RunFolder) -> dict[str, dict[str, Any]]:
+    """The slots at work."""
+    return {name: shown for name, shown in folder.slots().items() if _at_work(shown)}
 
 
 def _ask(folder: RunFolder) -> tuple[ClusterView | None, str]:

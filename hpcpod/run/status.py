@@ -67,6 +67,8 @@ class Status:
     """Slots that wait, by the scheduler's reason; empty unless it was asked."""
     unknown: str
     """Why the scheduler could not be asked, in one sentence; empty if it was, or need not be."""
+    doubt: str
+    """Why nobody may be seen to run it though somebody does, in one sentence; else empty."""
     slots_wanted: int | None
     """None where that can't be told, or no more are."""
     slots_running: int
@@ -109,7 +111,7 @@ class Status:
 def status_of(folder: RunFolder, seen: Seen, target: Target) -> Status:
     """The status of a run, of what was seen of it."""
     board, config, asked = seen.board, seen.config, seen.view is not None
-    end = board.stopped if board.stopped is not None else seen.now
+    end = board.stopped if board.stopped is not None else seen.clock
     began = board.began if board.began is not None else end
     used_up = used(seen.lives)
     pending = seen.waiting
@@ -129,6 +131,7 @@ def status_of(folder: RunFolder, seen: Seen, target: Target) -> Status:
         },
         queue=dict(Counter(job.reason or "no reason yet" for job in pending)),
         unknown=seen.unknown,
+        doubt=seen.doubt,
         slots_wanted=None if ended else target.slots,
         slots_running=seen.running,
         slots_pending=len(pending) if asked else None,
@@ -140,7 +143,7 @@ def status_of(folder: RunFolder, seen: Seen, target: Target) -> Status:
             config.stop,
             slot_seconds=used_up.slot_seconds,
             at_work=len(seen.slots),
-            now=seen.now,
+            now=seen.clock,
         ),
         gpu_hours=used_up.gpu_hours,
         core_hours=used_up.core_hours,
@@ -152,7 +155,7 @@ def status_of(folder: RunFolder, seen: Seen, target: Target) -> Status:
         env_steps=board.env_steps,
         attempts=board.attempts,
         showable=highest_target(board, config.stop) if board.phase == "running" else None,
-        minutes=(end - began) / 60,
+        minutes=max(0.0, end - began) / 60,
         quarantined=len(folder.quarantined()),
     )
 

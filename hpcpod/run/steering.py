@@ -17,6 +17,7 @@ from hpcpod.orchestrator.tick import REFUSALS, RESUMED, SCALE, Orchestrator, lau
 from hpcpod.run.seen import see
 from hpcpod.run.target import launcher_here, target_of
 from hpcpod.run.words import many
+from hpcpod.storage.freshness import look_again
 from hpcpod.storage.run_folder import REFUSED, RunFolder
 from hpcpod.tournament.endings import WIND_UP
 from hpcpod.tournament.merge import merge, read_board
@@ -229,6 +230,7 @@ def require_resumable(folder: RunFolder) -> None:
     Raises:
         UserError: it is finished, another process runs it, or it is another user's.
     """
+    look_again(folder)
     require_going(folder, "resume")
     config = folder.resolved.config
     if config.cluster.launcher == "local" and folder.driven():

@@ -335,7 +335,7 @@ class Slot:
         if order is None:
             return None
         self._pod = order.pod
-        return taken_up(order, board, self._config, now_of(self._folder, self._rules))
+        return taken_up(order, board, self._config, now_of(self._folder, board))
 
     def _can_do(self, order: Order) -> bool:
         """Whether the process that an order is for is idle, and the order not in hand."""

@@ -127,3 +127,18 @@ def time_of_disk(folder: Path) -> float:
     with explained("touch", folder):
         os.utime(folder)
         return folder.stat().st_mtime
+
+
+def seconds_since(file: Path, folder: Path) -> float:
+    """Seconds since a file was written, by the clock that has given it its time.
+
+    Args:
+        file: which never changes.
+        folder: of the same filesystem, which this may touch.
+
+    Raises:
+        StorageError: the filesystem refuses.
+    """
+    with explained("look at", file):
+        written = file.stat().st_mtime
+    return time_of_disk(folder) - written

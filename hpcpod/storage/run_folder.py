@@ -20,7 +20,7 @@ from hpcpod.storage.disk import Disk
 from hpcpod.storage.engines import Engines
 from hpcpod.storage.intents import Intents
 from hpcpod.storage.layout import blob_path, plain, sharded
-from hpcpod.storage.locks import Lease, file_lock, is_held, time_of_disk
+from hpcpod.storage.locks import Lease, file_lock, is_held, seconds_since
 from hpcpod.storage.ownership import CONFIG, Ownership, read_config
 from hpcpod.storage.quarantine import Quarantine, Quarantined
 from hpcpod.storage.resumes import Resumes
@@ -377,9 +377,9 @@ class RunFolder:
         """
         return self._lease.taken()
 
-    def disk_time(self) -> float:
-        """Unix time in seconds by the disk's clock, which is one for all hosts."""
-        return time_of_disk(self.path / "lease")
+    def age(self) -> float:
+        """Seconds since the run was made, both ends by the disk's clock as it is seen here."""
+        return seconds_since(self.path / CONFIG, self.path / "lease")
 
     # Damage and dust.
 

@@ -6,7 +6,6 @@ compare-and-swap, so a crash in the middle, or two mergers at once, lose and dou
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import time
@@ -109,7 +108,7 @@ def merge(
     """
 
     def folded(old: Board, reports: list[Report], broken: list[str]) -> Board:
-        now = now_of(folder, rules)
+        now = now_of(folder, old)
         old = begin(old, now) if at_work else old
         gone = {*lost, *broken}
         return fold(old, reports, rules, now=now, lost=gone, stop=stop, size=size)
@@ -120,13 +119,18 @@ def merge(
     return board
 
 
-def now_of(folder: RunFolder, rules: Rules) -> float:
-    """Unix time in seconds. Where it can end the run, by the clock of the disk, which is the same
-    for all: on a node whose own is hours ahead the first merge would spend ``stop.minutes``."""
-    if rules.config.stop.minutes is not None:
-        with contextlib.suppress(StorageError):  # read-only: nothing can be published either
-            return folder.disk_time()
-    return time.time()
+def now_of(folder: RunFolder, board: Board) -> float:
+    """Unix time in seconds, to compare with the times on a run's board.
+
+    Where it can end the run, what has passed since the launch is measured by one clock, the
+    disk's: on a node whose own is hours ahead the first merge would spend ``stop.minutes``.
+
+    Raises:
+        StorageError: the filesystem refuses; another clock would not do.
+    """
+    if folder.resolved.config.stop.minutes is None:
+        return time.time()
+    return board.started + folder.age()
 
 
 def _merge(folder: RunFolder, folded: Callable[[Board, list[Report], list[str]], Board]) -> Board:

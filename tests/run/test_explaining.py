@@ -29,7 +29,7 @@ COORDINATOR = JobView("8", "8", "coordinator", "running", "c")
 def seen(board: Board = BEGIN, jobs: Any = (COORDINATOR,), **changes: Any) -> Seen:
     config = replace(GAME.config, cluster=ClusterConfig(launcher="slurm"))
     view = None if jobs is None else ClusterView(tuple(jobs))
-    plain = Seen(config, board, {}, {}, None, "", True, view, "", NOW)
+    plain = Seen(config, board, {}, {}, None, "", True, view, "", NOW, NOW)
     return replace(plain, **changes)
 
 
