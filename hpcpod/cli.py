@@ -204,7 +204,9 @@ def _add_lookers(add: Add) -> None:
     verb.add_argument(
         "name", metavar="POD", nargs="?", help="a pod's name, or a part of a log's name"
     )
-    verb.add_argument("-n", "--lines", type=_count, default=20, help="lines of each (default: 20)")
+    verb.add_argument(
+        "-n", "--lines", type=_count, default=20, help="lines of each log, or of a pod (20)"
+    )
     verb.add_argument(
         "-f", "--follow", action="store_true",
         help="go on as they grow; of a pod, through requeues and in whatever slot it is",

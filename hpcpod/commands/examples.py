@@ -43,7 +43,7 @@ Examples:
 Examples:
   hpcpod logs cartpole            the end of every log
   hpcpod logs cartpole coordinator -n 50
-  hpcpod logs cartpole p0003 -f   what is said of that pod, from slot to slot
+  hpcpod logs cartpole p0003 -f   what is said of that pod, in order of time
   hpcpod logs ant p0001 --rank 2  of a pod of several ranks, what one of them says
 """,
     "scale": """\

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from argparse import Namespace
+from itertools import chain
 from pathlib import Path
 
 from hpcpod.commands.naming import is_pod, run_and
@@ -178,18 +179,15 @@ def logs(options: Namespace) -> int:
 def _pod_logs(run: Run, pod: str, options: Namespace) -> int:
     logs = PodLogs(run.folder, pod, options.rank)
     ends = logs.last(options.lines)
-    for path, lines in ends:
-        say(f"==> {path}")
-        say("\n".join(lines))
     if not ends and not options.follow:
         raise UserError(f"no log says anything of {pod}: {logs.nobody()}")
-    if options.follow:
-        last = ends[-1][0] if ends else None
-        for path, line in logs.follow(0.5 if run.local else 2.0):
-            if path != last:
-                say(f"==> {path}")
-                last = path
-            say(line)
+    more = logs.follow(0.5 if run.local else 2.0) if options.follow else ()
+    last = None
+    for path, line in chain(ends, more):
+        if path != last:
+            say(f"==> {path}")
+            last = path
+        say(line)
     return 0
 
 

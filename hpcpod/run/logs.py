@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import re
 import time
 from collections import deque
@@ -23,6 +24,9 @@ _TURN = re.compile(
 )
 _LIFE = re.compile(r" INFO slot [^\s+]+(\+0)? of job \S+ on ")
 """Of slots that share a log the first one's word counts: they begin anew together."""
+
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d+)?) (?:rank \d+ )?[A-Z]+ ")
+"""What each line that hpcpod itself logs begins with, by its node's clock."""
 
 _POD = re.compile(r"\bp\d{4,}\b")
 
@@ -64,9 +68,12 @@ class PodLog:
         self._about = About(self.pod)
         self._place = 0
         self._rest = b""
+        self._time = ""
 
-    def more(self) -> Iterator[str]:
-        """The lines about the pod since the last call; a line counts once it is whole.
+    def more(self) -> Iterator[tuple[str, str]]:
+        """Each line about the pod since the last call, after its time; it counts once it is whole.
+
+        A line without a time has that of the one before, and none has an earlier one than that.
 
         Raises:
             StorageError: the log can't be read.
@@ -84,12 +91,14 @@ class PodLog:
                     if self._rest.endswith(b"\n"):
                         line = self._rest.decode(errors="replace").rstrip()
                         self._rest = b""
+                        timed = _TIME.match(line)
+                        self._time = max(self._time, timed[1] if timed else "")
                         if self._about(line):
-                            yield line
+                            yield self._time, line
 
 
 class PodLogs:
-    """What was said of a pod by its slots, or by one of its ranks, in the order of its slots."""
+    """What was said of a pod by its slots, or by one of its ranks, in the order of time."""
 
     def __init__(self, folder: RunFolder, pod: str, rank: int | None = None) -> None:
         """Args:
@@ -131,10 +140,18 @@ class PodLogs:
             path = self._folder.path / "logs" / log_name(claim.owner.slot, rank)
             self._logs.setdefault(path, PodLog(path, self._pod))
 
-    def last(self, count: int) -> list[tuple[Path, list[str]]]:
-        """The last lines about the pod in each log that has some, of the oldest slot first."""
-        ends = [(path, list(deque(log.more(), count))) for path, log in self._logs.items()]
-        return [(path, lines) for path, lines in ends if lines]
+    def last(self, count: int) -> list[tuple[Path, str]]:
+        """The last lines about the pod, over all logs, each with the log that has it."""
+        return list(deque(self._more(count), count))
+
+    def _more(self, count: int | None = None) -> Iterator[tuple[Path, str]]:
+        """What is new in the logs, in the order of time; of each only so many lines, the last."""
+        new = [
+            [(said_at, path, line) for said_at, line in deque(log.more(), count)]
+            for path, log in self._logs.items()
+        ]
+        for _, path, line in heapq.merge(*new, key=lambda said: said[0]):
+            yield path, line
 
     def nobody(self) -> str:
         """Why there may be no line, in a clause."""
@@ -163,9 +180,7 @@ class PodLogs:
                 claim = claim_of(self._folder, order.id)
                 if claim is not None:
                     self._add(claim)
-            for path, log in list(self._logs.items()):
-                for line in log.more():
-                    yield path, line
+            yield from self._more()
             if not mine:
                 return
             pause(seconds)

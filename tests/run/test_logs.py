@@ -109,6 +109,36 @@ def test_a_pod_is_followed_line_by_line_and_from_slot_to_slot(tmp_path: Path) ->
     ]
 
 
+def test_what_several_logs_say_of_a_pod_is_in_order_of_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = create(tmp_path)
+    for order in (1, 2):
+        folder.claim(f"p0001-0000{order}-1", Owner(f"7_{order}", "7"))
+    first, second = (folder.path / "logs" / f"slot-7_{n}.log" for n in (1, 2))
+    line = "2026-01-01 12:00:{:02},5 {}INFO p0001-0000{}-1: training {}\n"
+    first.write_text(
+        line.format(1, "", 1, "begins")
+        + "a simulator\n2026-01-01 13:00:00 of its own\n"
+        + line.format(5, "", 1, "ends")
+        + line.format(4, "", 3, "begins")  # by another node's clock
+        + "the end\n"
+    )
+    second.write_text(line.format(2, "rank 0 ", 2, "begins") + line.format(6, "", 2, "ends"))
+    wanted = [
+        f"==> {first}", "p0001-00001-1: training begins", "a simulator", "of its own",
+        f"==> {second}", "p0001-00002-1: training begins",
+        f"==> {first}", "p0001-00001-1: training ends", "p0001-00003-1: training begins", "the end",
+        f"==> {second}", "p0001-00002-1: training ends",
+    ]  # fmt: skip
+    assert main(["logs", str(folder.path), "p0001"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [text.endswith(end) for text, end in zip(said, wanted, strict=True)] == [True] * 12
+    assert main(["logs", str(folder.path), "p0001", "-n", "2"]) == 0  # the last two of all
+    said = capsys.readouterr().out.splitlines()
+    assert said == [f"==> {first}", "the end", f"==> {second}", line.format(6, "", 2, "ends")[:-1]]
+
+
 def test_the_logs_of_a_pod_are_its_rounds_alone(
     finished_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,7 +194,10 @@ def test_each_rank_of_a_pod_has_a_log_of_its_own(
         assert f"-rank{rank}.log" in said
         assert f" rank {rank} INFO p0001-00001-1: training begins" in said
         assert f" rank {1 - rank} INFO" not in said
-    assert main(["logs", str(run.path), "p0001"]) == 0
-    assert capsys.readouterr().out.count("==> ") == 3  # the slot's own, too
+    assert main(["logs", str(run.path), "p0001", "-n", "1000"]) == 0
+    said = capsys.readouterr().out
+    heads = [text for text in said.splitlines() if text.startswith("==> ")]
+    assert len(set(heads)) == 3  # the slot's own, too
+    assert len(heads) > 3  # what each says is not in one piece
     said = refusal(capsys, "logs", str(run.path), "p0001", "--rank", "2")
     assert "have 2 ranks, there is no rank 2: they are numbered from 0" in said
