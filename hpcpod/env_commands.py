@@ -9,7 +9,7 @@ import sys
 import textwrap
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ from hpcpod.errors import UserError
 
 SIZES = (1, 16, 256)
 """Environments in the batches whose speed is measured."""
+
+_SHOWN = 12
+"""Bounds of one space that are shown, and places of each."""
 
 _NAMES = {
     "classic_control": "classic control", "toy_text": "toy text", "mujoco": "MuJoCo",
@@ -75,9 +78,9 @@ def _family_lines(family: Family) -> Iterable[str]:
     yield from _row(name, " ".join(family.ids) or family.note)
 
 
-def _row(title: str, text: str) -> list[str]:
+def _row(title: str, text: str, width: int = 17) -> list[str]:
     return textwrap.wrap(
-        text, 100, initial_indent=f"  {title:<17}", subsequent_indent=" " * 19,
+        text, 100, initial_indent=f"  {title:<{width}}", subsequent_indent=" " * (width + 2),
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
 
@@ -204,7 +207,8 @@ def _say_about(found: Mapping[str, Any]) -> None:
         else "can't be saved: each round begins new episodes, a stopped one from its start",
     }
     for name, words in rows.items():
-        say(f"  {name:<13}{words}")
+        for line in _row(name, words, 13):
+            say(line)
 
 
 def _steppers(found: Mapping[str, Any]) -> str:
@@ -222,21 +226,50 @@ def _space(space: Mapping[str, Any]) -> str:
     if space["kind"] == "MultiDiscrete":
         return f"{len(space['nvec'])} choices at once, of {', '.join(map(str, space['nvec']))}"
     what = "image, bytes" if space["dtype"] == "uint8" else "box of " + space["dtype"]
-    return f"{what} {list(space['shape'])}, {_range(space['low'], space['high'])}"
+    return f"{what} {list(space['shape'])}, {_ranges(space['low'], space['high'])}"
 
 
 def _stands_for(bounds: Any) -> str:
-    return f", which stand for {_range(*bounds)}" if bounds is not None else ""
+    return f", which stand for {_ranges(*bounds)}" if bounds is not None else ""
 
 
-def _range(low: Any, high: Any) -> str:
-    """Bounds, of which each is one number or one per element: the widest."""
-    lows, highs = ([b] if isinstance(b, (int, float)) else b for b in (low, high))
+def _ranges(low: Any, high: Any) -> str:
+    """Bounds, of which each is one number or one per element, and which elements have them."""
+    size = max(len(b) if isinstance(b, (list, tuple)) else 1 for b in (low, high))
+    lows, highs = ([b] * size if isinstance(b, (int, float)) else b for b in (low, high))
     if not lows or not highs:
         return "empty"
-    if min(lows) == -math.inf and max(highs) == math.inf:
+    places: dict[str, list[int]] = {}
+    for index, bounds in enumerate(zip(lows, highs, strict=True)):
+        places.setdefault(_range(*bounds), []).append(index)
+    if len(places) == 1:
+        return next(iter(places))
+    return _cut("; ", [f"{words} at {_indices(at)}" for words, at in places.items()])
+
+
+def _indices(numbers: Sequence[int]) -> str:
+    """Ascending numbers in few words: ``0, 4-7``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] + 1 == number:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return _cut(", ", [f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs])
+
+
+def _cut(between: str, items: Sequence[str]) -> str:
+    rest = len(items) - _SHOWN
+    more = [f"{rest} more (--json has all)"] if rest > 0 else []
+    return between.join([*items[:_SHOWN], *more])
+
+
+def _range(low: float, high: float) -> str:
+    if low == -math.inf and high == math.inf:
         return "unbounded"
-    return f"{min(lows):.6g} to {max(highs):.6g}"
+    if high == math.inf:
+        return f"at least {low + 0.0:.6g}"  # not -0
+    return f"at most {high:.6g}" if low == -math.inf else f"{low + 0.0:.6g} to {high:.6g}"
 
 
 def _say_contract(found: Mapping[str, Any]) -> None:

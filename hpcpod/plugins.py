@@ -126,6 +126,8 @@ def load(path: str) -> Any:
     module_name, _, attribute = path.partition(":")
     if not module_name or not attribute or module_name.startswith("."):
         raise UnknownPlugin(f"'{path}' is not a path of the form 'pkg.mod:Attr'")
+    # The old gym prints at each import that it is old, and imports this for nothing else.
+    sys.modules.setdefault("gym_notices", None)  # type: ignore[arg-type]
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # a user's module may raise whatever it likes

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs.registration import load_env_creator
 
 from hpcpod import plugins
-from hpcpod.envs import observations
+from hpcpod.envs import observations, warned
 from hpcpod.envs.vec_env import Bound, Box, Discrete, MultiDiscrete, Space
 from hpcpod.errors import UnknownPlugin, UnsupportedSpace, UnusableWrapper, UserError, in_words
 
 Env = gym.Env[Any, Any]
 Wrapper = str | Mapping[str, Mapping[str, object]]
-
-_log = logging.getLogger(__name__)
 
 # One environment serves every pod that a slot trains: nothing may leak from one to the next.
 _RUNNING_STATISTICS = (gym.wrappers.NormalizeObservation, gym.wrappers.NormalizeReward)
@@ -44,8 +41,23 @@ def build(
         UnusableWrapper: a wrapper can't be put around it.
         UserError: it can't be made; the sentence says what to do.
     """
-    with refusals(name_of(source)):
-        return [_build_one(source, wrappers, kwargs) for _ in range(count)]
+    name = name_of(source)
+    with refusals(name):
+        import_before(source)
+        with warned.models_of(name):
+            return [_build_one(source, wrappers, kwargs) for _ in range(count)]
+
+
+def import_before(source: object) -> None:
+    """Import what makes an environment: a simulator can only be told where its warnings go once it
+    is there. What can't be imported is left to whoever makes the environment."""
+    if not isinstance(source, str):
+        return
+    with suppress(UnknownPlugin, gym.error.Error, ImportError, ValueError):
+        if is_path(source):
+            plugins.load(source)
+        elif isinstance(entry := gym.spec(source).entry_point, str):
+            load_env_creator(entry)
 
 
 @contextmanager
@@ -58,11 +70,7 @@ def refusals(name: str) -> Iterator[None]:
     Raises:
         UserError: something was raised.
     """
-    # gymnasium warns of old versions through `warnings`, which -W error turns into a crash.
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        # Box2D's, and nobody can do a thing about it: SWIG has made its types.
-        warnings.filterwarnings("ignore", "builtin type [Ss]wig", DeprecationWarning)
+    with warned.told_once(name):
         try:
             yield
         except gym.error.DependencyNotInstalled as error:
@@ -70,16 +78,14 @@ def refusals(name: str) -> Iterator[None]:
         except ImportError as error:
             raise UserError(_missing(name, error)) from error
         except gym.error.Error as error:
-            raise UserError(f"{name} can't be made: {_one_line(error)}") from error
+            raise UserError(f"{name} can't be made: {warned.one_line(error)}") from error
         except TypeError as error:
-            said = f"{name} refused its arguments (env.kwargs): {_one_line(error)}"
+            said = f"{name} refused its arguments (env.kwargs): {warned.one_line(error)}"
             raise UserError(said) from error
         except (UserError, MemoryError):
             raise
         except (Exception, SystemExit) as error:  # an environment may raise whatever it likes
             raise UserError(f"{name} can't be made: {in_words(error)}") from error
-    for message in dict.fromkeys(_one_line(warning.message) for warning in caught):
-        _log.warning("%s: %s", name, message)
 
 
 def check_registered(env: str) -> None:
@@ -91,7 +97,7 @@ def check_registered(env: str) -> None:
     try:
         gym.spec(env)
     except gym.error.Error as error:
-        raise UserError(f"{env} can't be made: {_one_line(error)}") from error
+        raise UserError(f"{env} can't be made: {warned.one_line(error)}") from error
 
 
 def is_registered(env: str) -> bool:
@@ -258,7 +264,7 @@ def _missing(name: str, error: ImportError) -> str:
     # gymnasium raises a second error, without the module's name, from the first.
     cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error
     remedy = f"; pip install {cause.name}" if cause.name else ""
-    return f"{name} needs a package that is missing: {_one_line(cause)}{remedy}"
+    return f"{name} needs a package that is missing: {warned.one_line(cause)}{remedy}"
 
 
 def _choices(space: gym.spaces.MultiDiscrete) -> MultiDiscrete:
@@ -269,10 +275,3 @@ def _choices(space: gym.spaces.MultiDiscrete) -> MultiDiscrete:
 def _bound(values: Any) -> Bound:
     flat = [float(v) for v in np.asarray(values).ravel()]
     return flat[0] if flat and len(set(flat)) == 1 else tuple(flat)
-
-
-def _one_line(message: object) -> str:
-    text = " ".join(str(message).split())
-    for colour in ("\x1b[33m", "\x1b[31m", "\x1b[0m"):
-        text = text.replace(colour, "")
-    return text

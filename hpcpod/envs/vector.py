@@ -15,7 +15,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from torch import Tensor
 
 from hpcpod import plugins
-from hpcpod.envs import construct, observations
+from hpcpod.envs import construct, observations, warned
 from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, tensor
 from hpcpod.envs.vec_env import (
     EnvSpec,
@@ -327,7 +327,9 @@ def _made(env: str | Factory | Vector, num_envs: int, kwargs: Mapping[str, objec
             raise UserError(f"environment {error}") from error
     if not callable(factory):
         raise UserError(f"{_name_of(env)} is a {type(factory).__name__}, not a factory")
-    made = factory(num_envs=num_envs, **kwargs)
+    construct.import_before(env)
+    with warned.models_of(_name_of(env)):
+        made = factory(num_envs=num_envs, **kwargs)
     if not isinstance(made, VectorEnv):
         raise UserError(
             f"{_name_of(env)} gave a {type(made).__name__}, but backend vector needs a"

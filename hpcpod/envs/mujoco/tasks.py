@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from hpcpod import plugins
-from hpcpod.envs import construct
+from hpcpod.envs import construct, warned
 from hpcpod.envs.mujoco import arms, balance, runners
 from hpcpod.envs.mujoco.task import Task, defaults, options
 from hpcpod.envs.vec_env import Box, EnvSpec
@@ -38,7 +37,6 @@ TASKS: dict[str, type[Task]] = {
 WARP_ROOM = {"nconmax": "contacts", "njmax": "constraints"}
 """MuJoCo Warp's names for what it must be given room for, and ours."""
 
-_log = logging.getLogger(__name__)
 
 _MODELS = Path(gym.__file__).parent / "envs" / "mujoco" / "assets"
 
@@ -147,10 +145,5 @@ def _load(kind: type[Task]) -> Any:
             f"{kind.id()} needs MuJoCo, which can't be imported ({error});"
             " pip install 'hpcpod[mujoco]'"
         ) from error
-    before = mujoco.get_mju_user_warning()
-    # MuJoCo's own way with warnings is a file MUJOCO_LOG.TXT wherever the process happens to be.
-    mujoco.set_mju_user_warning(lambda said: _log.info("%s: %s", kind.model_file, said))
-    try:
+    with warned.models_of(kind.id()):
         return mujoco.MjModel.from_xml_path(str(_MODELS / kind.model_file))
-    finally:
-        mujoco.set_mju_user_warning(before)

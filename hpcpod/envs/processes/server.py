@@ -35,6 +35,7 @@ def main(line: int, go: int, done: int, memory: int) -> None:
         signal.signal(number, lambda *_: None)
     request = json.load(sys.stdin)
     sys.path += request["path"]
+    sys.modules["gym_notices"] = None  # type: ignore[assignment]  # as in plugins.load
     with socket.socket(fileno=line) as end:
         try:
             batch = make(request)
@@ -315,16 +316,15 @@ def time_limit_of(env: Any) -> int | None:
         if getattr(layer, "_max_episode_steps", None) is not None:
             return int(layer._max_episode_steps)
         layer = vars(layer).get("env")
-    steps = getattr(getattr(env, "spec", None), "max_episode_steps", None)
-    return None if steps is None else int(steps)
+    return getattr(getattr(env, "spec", None), "max_episode_steps", None)
 
 
 def engine_of(env: Any) -> str:
     """What simulates, with versions: the modules that the environment's class and model are of."""
     inner = getattr(env, "unwrapped", env)
     names = [type(env).__module__, type(getattr(inner, "model", None)).__module__]
-    modules = [sys.modules.get(name.partition(".")[0]) for name in names]
-    known = [m for m in modules if m is not None and hasattr(m, "__version__")]
+    modules: list[Any] = [sys.modules.get(name.partition(".")[0]) for name in names]
+    known = [m for m in modules if hasattr(m, "__version__")]
     return ", ".join(f"{m.__name__} {m.__version__}" for m in known) or "unknown"
 
 
