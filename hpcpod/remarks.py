@@ -38,6 +38,8 @@ def remarks(
     for name, space in algorithms.items():
         if spare.get(name, 0) > 0 and (space.ranged or _own_rules(config)):
             yield from _clones(name, space)
+        elif space.ranged and _own_rules(config) and max(spare.values()) > 0:
+            yield _no_search(name, config)
         if ":" not in space.agent:  # of a user's agent no more is known than a few names
             yield from _no_learning(name, space)
         yield from _no_update(name, space, config)
@@ -82,6 +84,18 @@ def _no_evolution(config: RunConfig, look: Look | None) -> Iterator[str]:
             " is never replaced by a copy, so hyperparameters are never searched beyond the first"
             f" draws; take {enough} or more{fewer}"
         )
+
+
+def _no_search(name: str, config: RunConfig) -> str:
+    """An algorithm none of whose pods may be replaced, beside others of which some may."""
+    places = quotas(config.population)[name]
+    every = "the only pod" if places == 1 else f"each of the {places} pods"
+    is_kept = "is a control" if config.population.controls else "is the last of its algorithm"
+    return (
+        f"agents.{name}: {every} of {name} {is_kept} and never gives way to a copy, so its ranges"
+        " are not searched; give it a larger share (population.algorithms) or take more pods"
+        " (population.pods.max)"
+    )
 
 
 def _spare_places(config: RunConfig) -> dict[str, int]:

@@ -146,6 +146,17 @@ def test_a_population_of_controls_alone_is_remarked_on() -> None:
     assert not remarks_on("ppo", "dqn", population=four, stop=LONGER)
 
 
+def test_an_algorithm_of_controls_alone_is_remarked_on_where_its_ranges_wait_in_vain() -> None:
+    rate = {"learning_rate": {"log_uniform": [1e-4, 1e-2]}}
+    agents = {**ppo(rate), "dqn": rate}
+    shares = {"algorithms": {"ppo": 3, "dqn": 1}, "pods": {"min": 1, "max": 4}}
+    (said,) = remarks_on("ppo", "dqn", agents=agents, population=shares, stop=LONGER)
+    assert said.startswith("agents.dqn: the only pod of dqn is a control and never gives way to a")
+    two = {**shares, "algorithms": {"ppo": 1, "dqn": 1}}
+    assert not remarks_on("ppo", "dqn", agents=agents, population=two, stop=LONGER)
+    assert not remarks_on("ppo", "dqn", agents=ppo(rate), population=shares, stop=LONGER)
+
+
 def test_one_agent_is_no_failed_population() -> None:
     assert not remarks_on("ppo")
 
