@@ -73,6 +73,8 @@ def progress_lines(status: Status) -> Iterator[str]:
     """Slots, what they have used, and when the run ends: a line each, if there is something."""
     if status.state != "finished":
         yield slots_words(status)
+        if status.cancelled:
+            yield status.cancelled
     used = [
         f"{hours:.{0 if hours >= 100 else 2}f} {name}-hours used"
         for name, hours in (("GPU", status.gpu_hours), ("core", status.core_hours))

@@ -120,7 +120,6 @@ class Coordinator:
             cluster=cluster,
             bounds=Bounds(
                 places=wanted.most,
-                least=wanted.least,
                 most=wanted.most,
                 pods=(wanted.least, wanted.most),
                 scheduled=wanted.scheduled(self._loop.now),

@@ -49,7 +49,7 @@ Examples:
     "scale": """\
 Examples:
   hpcpod scale cartpole           how many slots there should be at once, and who says so
-  hpcpod scale cartpole 8         from now on, between population.pods.min and pods.max
+  hpcpod scale cartpole 8         from now on; with fewer than there are pods they take turns
   hpcpod scale cartpole auto      as the configuration says, again
 """,
     "pause": """\

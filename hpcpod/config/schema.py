@@ -102,8 +102,8 @@ class PodsConfig:
     """How many pods the population may hold."""
 
     min: Count = 2
-    """No schedule and no ``hpcpod scale`` leaves fewer pods in training, nor asks for fewer slots
-    (or for fewer than there are places, if those are less)."""
+    """No schedule and no ``hpcpod scale`` leaves fewer pods in training; where there are fewer
+    slots than that, they train them in turns."""
     max: Crowd = 8
     """Pods in the population, and the most slots at once. With fewer slots than pods they take
     turns: each algorithm gets its share of the time, within it the fewest steps go first; when a

@@ -54,6 +54,18 @@ class JobView:
 
 
 @dataclass(frozen=True)
+class Cancelled:
+    """A slot that somebody has ended by the scheduler's own means (``scancel``), not long ago."""
+
+    slot: str
+    """Its name, as in ``Owner.slot``."""
+    submission: str
+    """What ``submit`` returned for it."""
+    at: float
+    """When, as Unix time."""
+
+
+@dataclass(frozen=True)
 class IdleNode:
     """What nobody uses on one node."""
 
@@ -120,6 +132,9 @@ class ClusterView:
     """How many more of this run's elements could start at once on what is idle."""
     limits: Limits | None = None
     """What the scheduler allows; None: not asked, or nobody can say."""
+    cancelled: tuple[Cancelled, ...] = ()
+    """Slots that were ended so, as long as the scheduler remembers them; empty: none, not asked, or
+    nobody can say."""
 
     @cached_property
     def slots(self) -> frozenset[str]:

@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from hpcpod.launchers.base import ClusterView, JobView
+from hpcpod.launchers.base import Cancelled, ClusterView, JobView
 
 _COLUMNS = {
     "JobArrayID": 40,
@@ -33,6 +33,9 @@ _COLUMNS = {
 QUEUE_FORMAT = ",".join(f"{name}:{width}|" for name, width in _COLUMNS.items())
 """The comment last, for another's may hold a ``|``. Widths cut nothing that decides anything: a
 comment of ours has less than 60 characters. Without them each column has 20."""
+
+CANCELLED_FORMAT = "JobArrayID:40|,State:20|,EndTime:24|,Comment:120|"
+"""Of jobs that were cancelled: squeue shows them for the site's MinJobAge, five minutes mostly."""
 
 TIME_FORMAT = "%s"
 """SLURM_TIME_FORMAT: seconds since 1970, so that no time zone and no summer time is in between."""
@@ -107,6 +110,19 @@ def read_queue(text: str, run: str) -> ClusterView:
         if len(fields) == len(_COLUMNS):
             jobs += _views(fields, run)
     return ClusterView(tuple(jobs))
+
+
+def read_cancelled(text: str, run: str) -> tuple[Cancelled, ...]:
+    """The slots of a run among the lines that squeue printed in ``CANCELLED_FORMAT``."""
+    found = []
+    for line in text.splitlines():
+        identifier, state, ended, comment, *_ = [*map(str.strip, line.split("|", 3)), *[""] * 4]
+        mark, at = Mark.read(comment.removesuffix("|")), _moment(ended)
+        if mark is None or (mark.run, mark.kind, state) != (run, "slots", "CANCELLED"):
+            continue
+        if at is not None:
+            found += [Cancelled(name, name.partition("_")[0], at) for name in elements(identifier)]
+    return tuple(found)
 
 
 def _views(fields: list[str], run: str) -> list[JobView]:

@@ -6,8 +6,14 @@ import logging
 from typing import Protocol
 
 from hpcpod.errors import LaunchError
-from hpcpod.launchers.base import THROTTLED, ClusterView, Idle
-from hpcpod.launchers.cluster import QUEUE_FORMAT, read_queue, throttle
+from hpcpod.launchers.base import THROTTLED, Cancelled, ClusterView, Idle
+from hpcpod.launchers.cluster import (
+    CANCELLED_FORMAT,
+    QUEUE_FORMAT,
+    read_cancelled,
+    read_queue,
+    throttle,
+)
 from hpcpod.launchers.nodes import IDLE_FORMAT, read_idle
 
 HINT_SECONDS = 10.0
@@ -40,6 +46,16 @@ def ask_queue(ask: Ask, run: str, patience: float | None) -> ClusterView:
     """
     command = ("squeue", "--me", "-h", "-r", "-O", QUEUE_FORMAT)
     return read_queue(ask(*command, patience=patience), run)
+
+
+def ask_cancelled(ask: Ask, run: str, patience: float) -> tuple[Cancelled, ...]:
+    """The slots of a run that were cancelled lately: one squeue; none where nobody can say."""
+    command = ("squeue", "--me", "-h", "-r", "-t", "CANCELLED", "-O", CANCELLED_FORMAT)
+    try:
+        return read_cancelled(ask(*command, patience=patience), run)
+    except LaunchError as error:
+        log.debug("what was cancelled is not known: %s", error)
+        return ()
 
 
 def ask_throttles(ask: Ask, view: ClusterView) -> dict[str, int]:

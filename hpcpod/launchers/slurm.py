@@ -30,7 +30,13 @@ from hpcpod.launchers.base import RELEASE_SECONDS, ClusterView, JobView, Limits
 from hpcpod.launchers.cluster import TIME_FORMAT, Kind, own_words
 from hpcpod.launchers.foreseeing import Impossible, foresee
 from hpcpod.launchers.nodes import NODE_FORMAT, largest_node, slots_that_fit
-from hpcpod.launchers.observing import HINT_SECONDS, ask_idle, ask_queue, ask_throttles
+from hpcpod.launchers.observing import (
+    HINT_SECONDS,
+    ask_cancelled,
+    ask_idle,
+    ask_queue,
+    ask_throttles,
+)
 from hpcpod.launchers.scripts import Scripts
 from hpcpod.launchers.settings import read_limits
 from hpcpod.lifetime import PYTHON
@@ -156,7 +162,8 @@ class SlurmLauncher:
     def observe(self, patience: float | None = None) -> ClusterView:
         """The jobs of this run that are pending or running: one squeue.
 
-        The patient are also told what only they need: a scontrol for each array that is held
+        Who looks, and has little patience, is also told what was cancelled lately: another squeue.
+        The patient are told what only they need: a scontrol for each array that is held
         back by its throttle, and with ``cluster.waiting`` a sinfo for what is idle. Where one of
         those fails, that is not known.
 
@@ -165,7 +172,7 @@ class SlurmLauncher:
         """
         view = ask_queue(self._ask, self.run_id, patience)
         if patience is not None:
-            return view
+            return replace(view, cancelled=ask_cancelled(self._ask, self.run_id, patience))
         partitions = self.config.cluster.partition or os.environ.get("SBATCH_PARTITION")
         limited = self.config.cluster.waiting is not None
         resources = self.config.resources

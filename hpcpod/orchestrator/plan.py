@@ -259,7 +259,7 @@ def _braked(observed: Observed, slots: list[JobView], missing: int) -> int:
     if bounds.waiting is None:
         return missing
     waiting = sum(job.state == "pending" for job in slots)
-    floor = min(bounds.fewest, bounds.target) - len(slots)
+    floor = bounds.unasked - len(slots)
     return min(missing, max(floor, bounds.waiting + (bounds.room or 0) - waiting, 0))
 
 

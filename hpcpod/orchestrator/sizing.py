@@ -22,10 +22,8 @@ class Bounds:
 
     places: int
     """Slots wanted at once, where nobody says otherwise."""
-    least: int = 1
-    """No schedule and no user asks for fewer: ``pods.min``."""
     most: int = 1_000_000
-    """Nor for more: ``pods.max``."""
+    """No schedule and no user asks for more: as many as ``pods.max`` has work for."""
     pods: tuple[int, int] = (1, 1_000_000)
     """``pods.min`` and ``pods.max``."""
     lanes: int = 1
@@ -42,12 +40,12 @@ class Bounds:
     def target(self) -> int:
         """Slots wanted at once: the user's word, else the schedule's, else ``places``."""
         asked = self.scale if self.scale is not None else self.scheduled
-        return min(max(self.places if asked is None else asked, self.fewest), self.most)
+        return min(self.places if asked is None else max(asked, 1), self.most)
 
     @property
-    def fewest(self) -> int:
-        """``least``, but for a run with fewer places than that."""
-        return min(self.least, self.places)
+    def unasked(self) -> int:
+        """Slots that may wait whatever ``cluster.waiting`` says: ``pods.min`` in training."""
+        return min(-(-self.pods[0] // self.lanes), self.places, self.target)
 
     @property
     def population(self) -> int:

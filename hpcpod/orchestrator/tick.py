@@ -191,7 +191,6 @@ class Orchestrator:
         here = launcher.most if isinstance(launcher, LocalLauncher) else None
         return Bounds(
             places=places,
-            least=-(-pods.min // lanes),
             most=(here or places) if local else -(-pods.max // lanes),
             pods=(pods.min, pods.max),
             lanes=lanes,

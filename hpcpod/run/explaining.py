@@ -18,7 +18,12 @@ from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.records import Birth, Order, PodState
 from hpcpod.run.failing import failing
 from hpcpod.run.history import Claim, claim_of, require_pod
-from hpcpod.run.queueing import looks_for_nodes, reason_words, waiting_words
+from hpcpod.run.queueing import (
+    cancelled_words,
+    looks_for_nodes,
+    reason_words,
+    waiting_words,
+)
 from hpcpod.run.seen import QUEUE_SECONDS, Seen, see
 from hpcpod.run.target import Target, launcher_here, target_of
 from hpcpod.run.words import duration, many, since
@@ -159,6 +164,8 @@ def _slots(facts: Facts) -> Iterator[str]:
     if target.slots is not None and open_orders < target.slots:
         yield f"{many(open_orders, 'order')} open now: more slots would find nothing to do"
     yield from waiting_words(seen.waiting, seen.now, facts.vain)
+    if cancelled := cancelled_words(seen, target, facts.run):
+        yield cancelled
     if seen.unknown:
         yield f"what waits in the queue can't be told here: {seen.unknown}"
 

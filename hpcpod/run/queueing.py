@@ -8,7 +8,12 @@ from collections.abc import Iterator, Sequence
 from hpcpod.launchers.base import THROTTLED, JobView
 from hpcpod.launchers.foreseeing import Impossible, sentences
 from hpcpod.launchers.reasons import explain
+from hpcpod.orchestrator.driving import QUIET
+from hpcpod.run.seen import Seen
+from hpcpod.run.target import Target
 from hpcpod.run.words import duration, many
+from hpcpod.tournament.leaderboard import orders
+from hpcpod.tournament.prospects import asleep
 
 _OTHERS = (THROTTLED, "Dependency", "BeginTime")
 """Reasons that end by themselves, and come before Slurm looks for nodes."""
@@ -40,6 +45,48 @@ def waiting_words(
         else:
             why = f"{reason_words(word)}{_start(some, now)}"
             yield f"{many(count, 'slot')} {verb}{again}: {why}"
+
+
+def cancelled_words(seen: Seen, target: Target, run: str) -> str:
+    """What becomes of slots that somebody has cancelled lately, in a sentence; empty if nothing.
+
+    Args:
+        seen: of the run.
+        target: slots wanted at once.
+        run: the run as a word of a command line.
+    """
+    if seen.state not in ("running", "waiting") or target.slots is None:
+        return ""
+    lanes = seen.config.resources.pods_per_gpu
+    useful = -(-(len(orders(seen.board)) - len(asleep(seen.board))) // lanes)
+    missing = min(target.slots, useful) - seen.running - len(seen.waiting)
+    gone = [slot for slot, replaced in seen.cancelled if not replaced]
+    if gone and missing > 0:
+        plural = len(gone) != 1
+        then = f" and {'come' if plural else 'comes'} back: {target.slots} wanted, and"
+        then += f" {_next_submission(seen, run)}"
+    else:
+        gone = [slot for slot, replaced in seen.cancelled if replaced]
+        if not gone:
+            return ""
+        plural = len(gone) != 1
+        place = "others were asked for in their" if plural else "another was asked for in its"
+        then = f", and {place} place: {target.slots} wanted"
+    names = ", ".join([slot.slot for slot in gone[:3]] + ["..."] * (len(gone) > 3))
+    ago = duration(seen.now - max(slot.at for slot in gone))
+    left = target.slots - len(gone)
+    fewer = f"`hpcpod scale {run} {left}`" if left > 0 else f"`hpcpod pause {run}`, or `scale`"
+    head = f"{many(len(gone), 'slot')} {'were' if plural else 'was'} cancelled {ago} ago ({names})"
+    return f"{head}{then}; to have fewer, {fewer}"
+
+
+def _next_submission(seen: Seen, run: str) -> str:
+    """Who submits slots next, and when."""
+    if any(job.state == "running" for job in seen.coordinators):
+        longest = QUIET * seen.config.cluster.tick_interval
+        return f"its coordinator asks for them within {duration(longest)}"
+    first = "its coordinator, once that runs, or " if seen.coordinators else ""
+    return f"{first}the next `hpcpod tick {run}` asks for them"
 
 
 def reason_words(word: str) -> str:

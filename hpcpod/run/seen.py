@@ -12,8 +12,8 @@ from typing import Any, Literal
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import StorageError, UserError
 from hpcpod.launchers.admission import lives
-from hpcpod.launchers.base import ClusterView, JobView
-from hpcpod.orchestrator.tick import launcher_of
+from hpcpod.launchers.base import Cancelled, ClusterView, JobView
+from hpcpod.orchestrator.tick import RESUMED, launcher_of
 from hpcpod.records import Board
 from hpcpod.storage.freshness import look_again
 from hpcpod.storage.run_folder import REFUSED, RunFolder
@@ -61,6 +61,9 @@ class Seen:
     """The same by the clock of the board's times."""
     doubt: str = ""
     """Why nobody may be seen to run it though somebody does, in one sentence."""
+    cancelled: tuple[tuple[Cancelled, bool], ...] = ()
+    """Slots that somebody has cancelled lately, though they were wanted; of each, whether slots
+    were asked for since."""
 
     @cached_property
     def state(self) -> RunState:
@@ -148,11 +151,29 @@ def see(
         unknown=unknown,
         now=now,
         clock=clock,
+        cancelled=_cancelled(folder, view),
     )
     at_work = seen.slots or seen.board.phase == "finished"
     if at_work or not (seen.alone or seen.drain is not None or seen.view is not None):
         return seen
     return _seen_anew(folder, seen)
+
+
+def _cancelled(folder: RunFolder, view: ClusterView | None) -> tuple[tuple[Cancelled, bool], ...]:
+    """What was cancelled, but for what was told to leave, and what ended before a person resumed or
+    scaled the run: then its own coordinator cancels what is too much."""
+    if view is None or not view.cancelled:
+        return ()
+    since = (folder.requested(RESUMED) or {}).get("time", 0.0)
+    made = [intent for intent in folder.intents() if intent.kind == "slots"]
+    ours = {folder.submission(intent.number) for intent in made}
+    last = max((intent.time for intent in made), default=0.0)
+    leaving = folder.retirees()
+    return tuple(
+        (slot, last >= slot.at)
+        for slot in view.cancelled
+        if slot.submission in ours and slot.at > since and slot.slot not in leaving
+    )
 
 
 def _seen_anew(folder: RunFolder, seen: Seen) -> Seen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from hpcpod.config.space import Scalar
 from hpcpod.launchers.base import THROTTLED
 from hpcpod.records import Board, Confirmed
 from hpcpod.run.forecast import Forecast, forecast, used
+from hpcpod.run.queueing import cancelled_words
 from hpcpod.run.seen import RunState, Seen
 from hpcpod.run.target import Target
 from hpcpod.storage.layout import blob_path
@@ -76,6 +78,9 @@ class Status:
     """None where the scheduler was not asked."""
     slots_held: int | None
     """Of these, those that their array's throttle holds back: no more are wanted."""
+    cancelled: str
+    """What becomes of slots that somebody has cancelled lately (``scancel``), in one sentence;
+    empty if there are none."""
     coordinators: int | None
     """Jobs of the coordinator in the queue; None where the scheduler was not asked."""
     requeues: int
@@ -136,6 +141,7 @@ def status_of(folder: RunFolder, seen: Seen, target: Target) -> Status:
         slots_running=seen.running,
         slots_pending=len(pending) if asked else None,
         slots_held=sum(job.reason == THROTTLED for job in pending) if asked else None,
+        cancelled=cancelled_words(seen, target, shlex.quote(str(folder.path))),
         coordinators=len(seen.coordinators) if asked else None,
         requeues=used_up.requeues,
         forecast=forecast(

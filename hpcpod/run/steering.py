@@ -7,6 +7,7 @@ one tick follows, which does at once what the coordinator would do at its next o
 from __future__ import annotations
 
 import logging
+import time
 from operator import index
 
 from hpcpod.errors import LaunchError, UserError
@@ -40,11 +41,11 @@ def scale(folder: RunFolder, slots: int | None) -> None:
         _forgive(folder)
         return
     target = target_of(folder, launcher_here(folder))
-    if not target.least <= slots <= target.most:
+    if not 1 <= slots <= target.most:
         here = ", and what fits on this machine" if config.cluster.launcher == "local" else ""
         raise UserError(
-            f"{config.name} can't have {many(slots, 'slot')} at once, only {target.least} to"
-            f" {target.most}: population.pods.min and pods.max of its configuration{here}"
+            f"{config.name} can't have {many(slots, 'slot')} at once, only 1 to {target.most}: as"
+            f" many as population.pods.max has work for{here}"
         )
     if slots > (target.slots or 0):
         _require_possible(folder)
@@ -94,7 +95,7 @@ def undrain(folder: RunFolder) -> bool:
 def _forgive(folder: RunFolder) -> None:
     """What was submitted before did not fail, should it be gone, and what was refused may be taken
     now: a person has changed the run."""
-    folder.replace_request(RESUMED, {"intents": folder.intent_count()})
+    folder.replace_request(RESUMED, {"intents": folder.intent_count(), "time": time.time()})
     folder.withdraw(REFUSALS)
 
 

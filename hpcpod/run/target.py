@@ -20,10 +20,8 @@ class Target:
     """None where it can't be told: another machine runs them."""
     why: str
     """Who says so, or why it can't be told, in a clause."""
-    least: int = 1
-    """Fewest that may be asked for."""
     most: int = 1_000_000
-    """Most that may be."""
+    """Most that may be asked for."""
 
 
 def launcher_here(folder: RunFolder) -> Launcher | str:
@@ -40,7 +38,7 @@ def target_of(folder: RunFolder, launcher: Launcher | str) -> Target:
         return Target(None, launcher)
     bounds = Orchestrator(folder, launcher).bounds(launcher, ClusterView())
     why = _why(folder.resolved.config, bounds)
-    return Target(bounds.target, why, bounds.fewest, bounds.most)
+    return Target(bounds.target, why, bounds.most)
 
 
 def _why(config: RunConfig, bounds: Bounds) -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpcpod.launchers.base import JobView
+from hpcpod.launchers.base import Cancelled, JobView
 from hpcpod.launchers.cluster import (
     MOST_ELEMENTS,
     QUEUE_FORMAT,
@@ -17,6 +17,7 @@ from hpcpod.launchers.cluster import (
     elements,
     job_state,
     own_words,
+    read_cancelled,
     read_queue,
     throttle,
 )
@@ -196,4 +197,24 @@ def test_complaints_become_one_clause() -> None:
     )
     assert own_words("slurm_load_jobs error: Socket timed out on send/recv operation\n") == (
         "slurm_load_jobs error: Socket timed out on send/recv operation"
+    )
+
+
+def test_of_what_was_cancelled_only_this_runs_slots_are_read() -> None:
+    text = "".join(
+        f"{name:<40}|{state:<20}|{ended:<24}|{comment:<120}|\n"
+        for name, state, ended, comment in [
+            ("7_0", "CANCELLED", "1795557762", "hpcpod:r:slots:t"),
+            ("7_[2-3]", "CANCELLED", "1795557763", "hpcpod:r:slots:t"),
+            ("8", "CANCELLED", "1795557762", "hpcpod:r:coordinator:t"),
+            ("9_0", "CANCELLED", "1795557762", "hpcpod:other:slots:t"),
+            ("9_1", "COMPLETED", "1795557762", "hpcpod:r:slots:t"),
+            ("9_2", "CANCELLED", "N/A", "hpcpod:r:slots:t"),
+            ("9_3", "CANCELLED", "1795557762", "a | b"),
+        ]
+    )
+    assert read_cancelled(f"CLUSTER: one\n{text}torn|", "r") == (
+        Cancelled("7_0", "7", 1795557762.0),
+        Cancelled("7_2", "7", 1795557763.0),
+        Cancelled("7_3", "7", 1795557763.0),
     )

@@ -140,7 +140,7 @@ SIX = [job(0, index) for index in range(6)]
 
 def six(scale: int) -> Observed:
     """Six slots on six pods, of which p5 scores best; ``scale`` of them are wanted."""
-    bounds = Bounds(places=6, least=1, most=6, pods=(2, 6), scale=scale)
+    bounds = Bounds(places=6, most=6, pods=(2, 6), scale=scale)
     on = board(6, scores=[0.0, 3.0, 1.0, 2.0, 4.0, 5.0])
     claims = {f"p{pod}-00002-1": Owner(slot.slot, "job0") for pod, slot in enumerate(SIX)}
     return observed(SIX, [intent(0, 6)], [0], on, bounds, claims=claims)
@@ -264,7 +264,7 @@ def test_a_backlog_of_one() -> None:
 
 
 def test_slots_that_may_not_wait_are_asked_for_as_there_is_room() -> None:
-    bounds = Bounds(places=8, least=2, pods=(2, 9), waiting=1, room=3)
+    bounds = Bounds(places=8, pods=(2, 9), waiting=1, room=3)
     on = board(9)
     assert planned(observed(on=on, bounds=bounds))[0] == new(0, 4, target=8)
     assert planned(observed(on=on, bounds=replace(bounds, room=None)))[0] == new(0, 2, target=8)
@@ -277,13 +277,13 @@ def test_slots_that_may_not_wait_are_asked_for_as_there_is_room() -> None:
 
 @pytest.mark.parametrize(
     ("scale", "plan", "target", "population"),
-    [(None, None, 6, 12), (3, None, 3, 6), (3, 5, 3, 6), (None, 5, 5, 10), (1, None, 2, 4),
-     (99, None, 12, 12), (8, None, 8, 12)],
+    [(None, None, 6, 12), (3, None, 3, 6), (3, 5, 3, 6), (None, 5, 5, 10), (1, None, 1, 2),
+     (None, 1, 1, 2), (99, None, 12, 12), (8, None, 8, 12)],
 )  # fmt: skip
 def test_how_many_slots_and_pods(
     scale: int | None, plan: int | None, target: int, population: int
 ) -> None:
-    bounds = Bounds(places=6, least=2, most=12, pods=(2, 12), scale=scale, scheduled=plan)
+    bounds = Bounds(places=6, most=12, pods=(2, 12), scale=scale, scheduled=plan)
     assert (bounds.target, bounds.population) == (target, population)
 
 

@@ -51,7 +51,7 @@ def situations(draw: st.DrawFn) -> Observed:
     running = [view for view in jobs if view.state == "running"]
     claimed = draw(st.permutations(range(pods)))[: len(running)]
     bounds = Bounds(
-        places=draw(st.integers(1, 5)), least=draw(st.integers(1, 2)), most=6, pods=(1, 6),
+        places=draw(st.integers(1, 5)), most=6, pods=(draw(st.integers(1, 2)), 6),
         scale=draw(st.none() | st.integers(1, 6)), scheduled=draw(st.none() | st.integers(1, 6)),
         waiting=draw(st.none() | st.integers(0, 3)), room=draw(st.none() | st.integers(0, 3)),
     )  # fmt: skip

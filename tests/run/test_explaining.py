@@ -9,7 +9,7 @@ import pytest
 
 from hpcpod.config.schema import ClusterConfig
 from hpcpod.launchers.accounting import EndedLife
-from hpcpod.launchers.base import ClusterView, JobView
+from hpcpod.launchers.base import Cancelled, ClusterView, JobView
 from hpcpod.orchestrator.brakes import Brakes, Refusals
 from hpcpod.records import Board, Order, Owner, Rescore
 from hpcpod.run.explaining import Facts, why_pod, why_run
@@ -236,3 +236,31 @@ def test_what_cannot_be_told_here_is_said() -> None:
     said = run(seen(jobs=None, unknown="there is no squeue on this machine", slots={"7_0": {}}))
     assert "what waits in the queue can't be told here: there is no squeue" in said
     assert "coordinator" not in said
+
+
+def lost(*slots: str, ago: float = 20.0, replaced: bool = False) -> Any:
+    return tuple((Cancelled(slot, slot.partition("_")[0], NOW - ago), replaced) for slot in slots)
+
+
+def test_a_slot_that_somebody_cancelled_comes_back_unless_fewer_are_asked_for() -> None:
+    working = [replace(QUEUED, slot=f"7_{n}", state="running") for n in range(2)]
+    looked = seen(jobs=[*working, COORDINATOR], slots=shown(order_of(BEGIN, "p0001")))
+    assert "cancelled" not in run(looked)
+    assert (
+        "1 slot was cancelled 20 s ago (7_2) and comes back: 3 wanted, and its coordinator asks for"
+        " them within 5 min; to have fewer, `hpcpod scale runs/test 2`"
+    ) in run(replace(looked, cancelled=lost("7_2")))
+    said = run(replace(looked, cancelled=lost("7_2", "7_3", "7_4", "7_5")))
+    assert "4 slots were cancelled 20 s ago (7_2, 7_3, 7_4, ...) and come back" in said
+    assert "to have fewer, `hpcpod pause runs/test`" in said
+    waits = replace(COORDINATOR, state="pending", reason="Resources")
+    said = run(replace(looked, view=ClusterView((*working, waits)), cancelled=lost("7_2")))
+    assert "its coordinator, once that runs, or the next `hpcpod tick runs/test` asks" in said
+    # The third is there again.
+    full = ClusterView((*working, replace(QUEUED, slot="9_0", submission="9"), COORDINATOR))
+    said = run(replace(looked, view=full, cancelled=lost("7_2", ago=90, replaced=True)))
+    assert "(7_2), and another was asked for in its place: 3 wanted; to have fewer" in said
+    assert "1 slot was cancelled 2 min ago" in said
+    # What the coordinator itself had too many of does not come back.
+    assert "cancelled" not in run(replace(looked, view=full, cancelled=lost("7_2")))
+    assert "cancelled" not in run(replace(looked, drain={"now": True}, cancelled=lost("7_2")))

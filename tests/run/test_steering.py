@@ -66,8 +66,7 @@ def test_who_scales_a_run_is_not_held_up_by_what_was_refused_before(run: Run, wo
 @pytest.mark.parametrize(
     ("word", "words"),
     [
-        ("1", "small can't have 1 slot at once, only 2 to 5: population.pods.min and pods.max"),
-        ("6", "small can't have 6 slots at once, only 2 to 5"),
+        ("6", "small can't have 6 slots at once, only 1 to 5: as many as population.pods.max has"),
         ("0", "expected a number of slots, at least 1, or auto, got '0'; `hpcpod pause"),
         ("-2", "expected a number of slots, at least 1, or auto, got '-2'"),
         ("many", "expected a number of slots, at least 1, or auto, got 'many'"),
@@ -79,6 +78,16 @@ def test_a_number_of_slots_that_cannot_be_is_a_sentence(
 ) -> None:
     assert words in refusal(capsys, "scale", "small", word)
     assert run.folder.requested("scale") is None
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_slots_are_not_pods_so_one_is_enough_for_any_number_of_them(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run.folder.resolved.config.population.pods.min == 2
+    assert main(["scale", "small", "1"]) == 0
+    assert "small: slots at once were 5, will be 1" in capsys.readouterr().out
+    assert run.target().slots == 1
 
 
 @pytest.mark.usefixtures("nowhere")
@@ -115,10 +124,9 @@ def test_a_finished_run_is_not_steered(
         assert said == f"hpcpod: looked-at is finished: there is nothing to {verb[0]}\n"
 
 
-def test_where_fewer_slots_fit_than_pods_min_as_few_may_be_asked_for(tmp_path: Path) -> None:
+def test_where_fewer_slots_fit_than_pods_min_there_are_as_few(tmp_path: Path) -> None:
     pods: dict[str, Any] = {"population": {"pods": {"min": 4, "max": 4}}}
-    run = Run(create(tmp_path, cluster={"slots": 1}, **pods))
-    assert (run.target().least, run.target().slots) == (1, 1)
+    assert Run(create(tmp_path, cluster={"slots": 1}, **pods)).target().slots == 1
 
 
 def test_a_run_here_is_paused_scaled_and_gone_on_with_from_python(tmp_path: Path) -> None:
