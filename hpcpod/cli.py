@@ -293,8 +293,9 @@ def _add_envs(add: Add) -> None:
         help="to measure each batch's speed for (default: 1)",
     )  # fmt: skip
     verb.add_argument(
-        "--patience", type=_seconds, default=300.0, metavar="S",
-        help="to wait for one step, or for the making, before it is taken to hang (default: 300)",
+        "--patience", type=_seconds, metavar="S",
+        help="to wait for one step, or for the making, before it is taken to hang"
+        " (default: env.trial_seconds)",
     )  # fmt: skip
     verb.add_argument(
         "--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, for scripts"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-import signal
 import sys
 import textwrap
 import time
@@ -19,7 +19,7 @@ from hpcpod.config.loading import from_mapping, from_words, load_file
 from hpcpod.config.schema import RunConfig
 from hpcpod.display import count
 from hpcpod.env_listing import Backend, Family, Listing, list_envs
-from hpcpod.errors import UserError
+from hpcpod.pod import trial
 
 SIZES = (1, 16, 256)
 """Environments in the batches whose speed is measured."""
@@ -90,13 +90,13 @@ def check(options: Namespace) -> int:
     config = _config(options)
     sizes = [options.num_envs] if options.num_envs else _sizes(options, config)
     results: dict[str, Any] = {"backend": config.env.backend}
-    with _Progress(config.env.id, options.patience) as progress:
-        for result in plugins.load("hpcpod.pod.env_trial:try_env")(
+    patience = options.patience or config.env.trial_seconds
+    with contextlib.closing(_Progress()) as progress:
+        for kind, found in trial.check(
             config, options.device, sizes, steps=options.steps, seconds=options.seconds,
-            tell=progress.tell,
+            patience=patience, hear=progress.hear,
         ):  # fmt: skip
             progress.clear()
-            kind, found = type(result).__name__, dataclasses.asdict(result)
             if kind == "Speed":
                 results.setdefault("speed", []).append(found)
             else:
@@ -135,43 +135,22 @@ def _config(options: Namespace) -> RunConfig:
 
 
 class _Progress:
-    """What is being done now, on standard error; nothing done for long is an end with a sentence.
+    """What is being done now, on standard error.
 
     A terminal has one line, which the next one overwrites. A log gets a line after each ten
     seconds without one: what takes long is seen to go on, and a short trial leaves nothing there.
-    A simulator that hangs and keeps the interpreter's lock is noticed with ``--processes`` only.
     """
 
-    def __init__(self, env: str, patience: float) -> None:
-        self._env = env
-        self._patience = patience
+    def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
         self._told = time.monotonic()
-        self._doing = "starting"
 
-    def __enter__(self) -> _Progress:
-        self._handler = signal.signal(signal.SIGALRM, self._give_up)
-        self._timer = signal.setitimer(signal.ITIMER_REAL, self._patience)
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        signal.setitimer(signal.ITIMER_REAL, *self._timer)
-        signal.signal(signal.SIGALRM, self._handler)
-        self.clear()
-
-    def _give_up(self, number: int, frame: object) -> None:
-        raise UserError(
-            f"{self._env} hangs: nothing has happened for {self._patience:g} s while"
-            f" {self._doing}; if it only is slow, give --patience more seconds"
-        )
-
-    def tell(self, text: str) -> None:
-        """Say it, or leave it; what is told of lives."""
-        signal.setitimer(signal.ITIMER_REAL, self._patience)
-        self._doing, now = text, time.monotonic()
+    def hear(self, text: str) -> None:
+        """Say it, or leave it."""
+        now = time.monotonic()
         if self._terminal:
             sys.stderr.write(f"\r\x1b[K{text} ...")
-        elif now - self._told >= 10.0:
+        elif now - self._told >= trial.QUIET_SECONDS:
             self._told = now
             sys.stderr.write(f"{text} ...\n")
         sys.stderr.flush()
@@ -181,6 +160,8 @@ class _Progress:
         if self._terminal:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+    close = clear
 
 
 def _say_about(found: Mapping[str, Any]) -> None:

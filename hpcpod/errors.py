@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
@@ -106,11 +106,16 @@ def in_words(error: BaseException) -> str:
 def raised_at(error: BaseException) -> str:
     """The line of a user's own code that an exception came through last, in brackets; empty if it
     came through none."""
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    return first_own((frame.filename, frame.lineno or 0) for frame in frames)
+
+
+def first_own(frames: Iterable[tuple[str, int]]) -> str:
+    """The first frame of a user's own code, as ``raised_at`` has it; each is a file and a line."""
     ours = str(Path(__file__).parent)
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        path = frame.filename
+    for path, line in frames:
         if not path.startswith((ours, sys.base_prefix, sys.prefix, "<")):
-            return f" (line {frame.lineno} of {Path(path).name})"
+            return f" (line {line} of {Path(path).name})"
     return ""
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from hpcpod import plugins
 from hpcpod.config.algorithms import resolve_algorithms
@@ -21,15 +21,14 @@ from hpcpod.launchers.base import ScriptLauncher, array_sizes, with_scripts
 from hpcpod.launchers.foreseeing import sentences
 from hpcpod.launchers.slurm import SlurmLauncher
 from hpcpod.orchestrator.tick import make_launcher
+from hpcpod.pod import trial
+from hpcpod.pod.look import Footprint, Look
 from hpcpod.records import Intent
 from hpcpod.remarks import remarks, round_in_words
 from hpcpod.tournament.census import quotas
 from hpcpod.tournament.generators import Generator
 from hpcpod.tournament.mutation import unmutated
 from hpcpod.tournament.updaters import Updater
-
-if TYPE_CHECKING:
-    from hpcpod.pod.probe import Footprint, Look
 
 Config = str | Path | Mapping[str, Any] | RunConfig
 
@@ -319,5 +318,4 @@ def _probe(config: RunConfig, algorithms: Mapping[str, AlgorithmSpace]) -> Look:
         ConfigError: the environment can't be made, or an agent can't act in it.
     """
     defaults = {name: unmutated(space) for name, space in algorithms.items()}
-    look: Look = plugins.load("hpcpod.pod.probe:probe")(config, algorithms, defaults)
-    return look
+    return trial.probe(config, algorithms, defaults)

@@ -14,7 +14,7 @@ from hpcpod.config.space import AlgorithmSpace, Scalar, extremes
 from hpcpod.tournament.census import quotas
 
 if TYPE_CHECKING:
-    from hpcpod.pod.probe import Look
+    from hpcpod.pod.look import Look
 
 
 def remarks(

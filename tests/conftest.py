@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 import hpcpod
+from hpcpod.pod import trial
 from tests.command_line import GOOD
 from tests.slurm_cluster import Options, SlurmCluster, SlurmUnavailable
 from tests.small_disks import small_disk
@@ -42,6 +43,19 @@ def torch_as_it_was() -> Iterator[None]:
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_flush_denormal(False)
+
+
+@pytest.fixture
+def apart() -> None:
+    """Environments are tried in processes of their own, as they always are but in other tests."""
+
+
+@pytest.fixture(autouse=True)
+def tried_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment that is tried before a launch is tried in this process, as one is that only
+    this process knows: to start another one takes two seconds, and a hundred tests launch."""
+    if "apart" not in request.fixturenames and not os.environ.get("HPCPOD_TRIED_APART"):
+        monkeypatch.setattr(trial, "known_here_alone", lambda *given: True)
 
 
 @pytest.fixture

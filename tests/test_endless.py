@@ -13,7 +13,8 @@ from hpcpod.errors import EndlessEpisode
 from hpcpod.pod.vanilla import Keep
 from hpcpod.preparing import check
 from hpcpod.tournament.merge import read_board
-from tests.small_runs import mapping
+from tests.envs.test_processes import family
+from tests.small_runs import mapping, wait_for
 
 ENDLESS = "tests.endless_envs:Endless"
 REMARK = (
@@ -40,6 +41,7 @@ def test_a_run_whose_panels_never_end_fails_soon_and_says_so(
     )  # fmt: skip
     run = hpcpod.launch(config, runs=tmp_path)
     assert run.wait(timeout=300).state == "finished"
+    wait_for("the end of its processes", lambda: not family())
     folder = run.folder
     board = read_board(folder)
     assert (board.stop_reason, board.reports) == ("failed", 4)

@@ -25,17 +25,12 @@ QUICK = ("--steps", "60", "--seconds", "0.01", "--num-envs", "2")
 WITHOUT_MUJOCO = """\
 import sys
 
-
 class Blocker:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] == "mujoco":
             raise ModuleNotFoundError("No module named 'mujoco'", name="mujoco")
 
-
 sys.meta_path.insert(0, Blocker())
-from hpcpod.cli import main
-
-sys.exit(main(sys.argv[1:]))
 """
 
 ENVS = """\
@@ -112,12 +107,11 @@ def own(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def hpcpod(*words: str, code: str = "", path: str = "") -> subprocess.CompletedProcess[str]:
+def hpcpod(*words: str, path: str = "") -> subprocess.CompletedProcess[str]:
     """The command in a process of its own."""
-    start = ["-c", code] if code else ["-m", "hpcpod"]
     where = os.pathsep.join(filter(None, [path, os.environ.get("PYTHONPATH")]))
     return subprocess.run(
-        [sys.executable, *start, *words], env={**os.environ, "PYTHONPATH": where},
+        [sys.executable, "-m", "hpcpod", *words], env={**os.environ, "PYTHONPATH": where},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -173,14 +167,15 @@ def test_a_family_can_be_made_if_and_only_if_nothing_is_missing() -> None:
                 gym.make(ids[family][-1])
 
 
-def test_a_package_that_is_missing_is_named_with_the_line_that_installs_it() -> None:
-    done = hpcpod("envs", code=WITHOUT_MUJOCO)
+def test_a_package_that_is_missing_is_named_with_the_line_that_installs_it(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_MUJOCO)
+    done = hpcpod("envs", path=(path := str(tmp_path)))
     assert done.returncode == 0
     line = 'mujoco: not usable: mujoco is not installed; pip install "hpcpod[mujoco]"'
     assert f"\n{line}\n" in done.stdout
     assert '  MuJoCo           not installed: mujoco; pip install "hpcpod[mujoco]"' in done.stdout
     assert "\ngymnasium: usable\n" in done.stdout
-    done = hpcpod("envs", "check", "Ant-v5", "--backend", "mujoco", code=WITHOUT_MUJOCO)
+    done = hpcpod("envs", "check", "Ant-v5", "--backend", "mujoco", path=path)
     assert done.returncode == 2
     assert done.stdout == ""
     assert "pip install 'hpcpod[mujoco]'" in done.stderr
@@ -311,7 +306,7 @@ FAULTS: dict[str, tuple[list[str], str]] = {
     "raises": (["own_envs:Raising"], "Raising raised RuntimeError: the simulator is gone"),
     "hangs": (
         ["own_envs:Hanging", "--patience", "3"],
-        "Hanging hangs: nothing has happened for 3 s while checking the contract in 60 steps; if",
+        "Hanging hangs: nothing has happened for 3 s while checking the contract in 60 steps (line",
     ),
     "hangs in a process": (
         ["own_envs:Hanging", "--patience", "8", "--processes", "2"],
@@ -328,6 +323,7 @@ FAULTS: dict[str, tuple[list[str], str]] = {
 }
 
 
+@pytest.mark.usefixtures("apart")
 @pytest.mark.parametrize("case", FAULTS)
 def test_a_broken_promise_is_one_sentence(
     own: Path, capsys: pytest.CaptureFixture[str], case: str
@@ -335,9 +331,10 @@ def test_a_broken_promise_is_one_sentence(
     words, sentence = FAULTS[case]
     assert main(["envs", "check", *words, *QUICK]) == 2
     said = capsys.readouterr()
-    assert said.err.startswith("hpcpod: ")
-    assert sentence in said.err
-    assert len(said.err.splitlines()) == 1
+    *meanwhile, last = said.err.splitlines()
+    assert last.startswith("hpcpod: ")
+    assert sentence in last
+    assert all(line.endswith(" ...") for line in meanwhile)  # on a busy machine
     assert "contract" not in said.out
 
 

@@ -68,6 +68,10 @@ class EnvConfig:
     """Path of another Python, such as ``/path/to/bin/python``, whose processes step the
     environments, which have the interface of gymnasium or gym: for simulators that need an old
     Python, or packages that contradict these. It needs numpy, not hpcpod. Null: this one."""
+    trial_seconds: Positive = 120.0
+    """Before a run the environment is tried, in a process of its own. Seconds that this may go on
+    without a sign of life, which are: an environment made or reset, a step. Then it is taken to
+    hang, and is ended with all that it has started."""
     compare_engines: bool = False
     """Whether scores may be compared that other simulators, or other versions, have computed. If
     not, the run's first round decides by its engine, and slots where it differs do no work: the

@@ -18,8 +18,6 @@ from hpcpod.envs.plain import spec_to_plain
 from hpcpod.envs.threads import env_threads
 from hpcpod.envs.vec_env import (
     EnvSpec,
-    State,
-    Step,
     VecEnv,
     check_env,
     random_actions,
@@ -28,6 +26,7 @@ from hpcpod.envs.vec_env import (
 from hpcpod.errors import Diverged, EnvFailed, UserError, in_words, out_of_memory
 from hpcpod.pod.making import env_factory
 from hpcpod.pod.numerics import numerics
+from hpcpod.pod.watched import OFTEN, Watched
 
 STEPS = 1000
 """Steps of the batch in which the contract is checked, if nobody asks for another number."""
@@ -114,6 +113,7 @@ def try_env(
     with numerics(config), _blamed_on(config.env.id):
         tell(f"making N = {num_envs}")
         with contextlib.closing(make(num_envs)) as env:
+            tell(f"resetting N = {num_envs} for the first time")
             env.reset(random_seeds("trial", count=num_envs))
             saves = env.state() is not None
             spec, backend = spec_to_plain(env.spec), backend_of(config.env)
@@ -132,7 +132,7 @@ def _steps(spec: EnvSpec) -> int:
 
 def _contract(env: VecEnv, steps: int, tell: Tell) -> Contract:
     tell(f"checking the contract in {steps} steps")
-    watched = _Watched(env, steps, tell)
+    watched = Watched(env, tell, steps)
     check_env(watched, steps)
     return Contract(steps, env.spec.num_envs, watched.ends)
 
@@ -143,59 +143,11 @@ def _paced(tell: Tell) -> Tell:
 
     def paced(text: str) -> None:
         nonlocal told
-        if time.monotonic() - told >= 0.2:
+        if time.monotonic() - told >= OFTEN:
             told = time.monotonic()
             tell(text)
 
     return paced
-
-
-class _Watched:
-    """An environment that tells how many steps it was asked for, and counts ends of episodes."""
-
-    def __init__(self, env: VecEnv, expected: int, tell: Tell) -> None:
-        self.spec = env.spec
-        self._env = env
-        self._expected = expected
-        self._tell = _paced(tell)
-        self._steps = 0
-        self._ends = 0
-        self._last: Step | None = None
-
-    @property
-    def ends(self) -> int:
-        """Ends of episodes so far."""
-        # Counted a step later: by then the check has seen that these are tensors of booleans.
-        if self._last is not None:
-            ended = (self._last.terminated | self._last.truncated) & self._last.valid
-            self._ends += int(ended.sum())
-            self._last = None
-        return self._ends
-
-    def reset(self, seeds: Tensor | None = None) -> Tensor:
-        """See ``VecEnv``, as for the others."""
-        return self._env.reset(seeds)
-
-    def step(self, action: Tensor) -> Step:
-        """Counts it."""
-        self._ends = self.ends
-        step = self._env.step(action)
-        self._last, self._steps = step, self._steps + 1
-        done = min(self._steps, self._expected)  # going back to a saved state takes more
-        self._tell(f"checking the contract: {done} of {self._expected} steps")
-        return step
-
-    def state(self) -> State | None:
-        """As it is."""
-        return self._env.state()
-
-    def restore(self, state: State) -> Tensor | None:
-        """As it is."""
-        return self._env.restore(state)
-
-    def close(self) -> None:
-        """As it is."""
-        self._env.close()
 
 
 def _speed(

@@ -6,7 +6,7 @@ import contextlib
 import resource
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -30,7 +30,9 @@ from hpcpod.errors import (
 )
 from hpcpod.pod.evaluator import Evaluator
 from hpcpod.pod.learner import Learner
+from hpcpod.pod.look import Footprint, Look, Tell, untold
 from hpcpod.pod.making import env_factory, make_agent
+from hpcpod.pod.watched import Watched
 from hpcpod.pod.worker import Worker
 
 _STEPS_ALIKE = 32
@@ -45,41 +47,11 @@ _SECONDS_OF_ROWS = 5.0
 """Time for the rows that an agent collects before its first update."""
 
 
-@dataclass(frozen=True)
-class Look:
-    """A task as it was seen once."""
-
-    footprints: Mapping[str, Footprint]
-    """What one pod of each algorithm keeps on the disk."""
-    max_episode_steps: int | None
-    """The time limit of an episode in steps; None without one."""
-    deterministic: bool
-    """Two episodes of different seeds began alike, and went on alike under the same actions, as far
-    as there was time to try."""
-    saved_steps: float
-    """Steps of an episode after which the next round can still go on in it: 0 where nothing can be
-    saved, infinity where the state of the environment can."""
-    endless: int = 0
-    """Random steps in which no episode has ended, of an environment without a time limit; 0 of any
-    other."""
-
-
-@dataclass(frozen=True)
-class Footprint:
-    """What one pod of an algorithm keeps on the disk, in bytes, and how often it updates."""
-
-    core: int
-    """Weights, optimizer, counters: written anew at every checkpoint."""
-    replay: int
-    """The replay buffer when it is full: written once, in segments."""
-    horizon: int
-    """Rows that it collects between two updates."""
-
-
 def probe(
     config: RunConfig,
     algorithms: Mapping[str, AlgorithmSpace],
     hyperparameters: Mapping[str, Mapping[str, Scalar]],
+    tell: Tell = untold,
 ) -> Look:
     """Make the environment, the evaluator and each algorithm's agent once, and take a step.
 
@@ -92,6 +64,7 @@ def probe(
         config: the run.
         algorithms: which agents.
         hyperparameters: of each algorithm, complete.
+        tell: is told what is done, before it is done.
 
     Returns:
         What was seen.
@@ -106,23 +79,25 @@ def probe(
     env_config = replace(config.env, processes=config.env.processes or 1)
     factory = env_factory(replace(config, env=env_config), "cpu")
     with _free_memory_alone() as free:
+        tell("making the evaluator", "pod.evaluator")
         try:
             plugins.make(Evaluator, "evaluators", config.pod.evaluator, factory)
         except Exception as error:
             problems.append(f"pod.evaluator: {_complaint('it', error, free)}")
+        tell(f"making {config.env.num_envs} of it", "env.id")
         try:
             env = factory(config.env.num_envs)
-            _step(env)
-            deterministic, saved = _alike(env), saved_steps(env.state())
-            endless = 0 if env.spec.max_episode_steps else _endless(env)
+            seen = _seen(env, tell)
         except Exception as error:
             said = f"{_blamed(error)}: {_complaint(config.env.id, error, free)}"
             raise ConfigError("the configuration", [*problems, said]) from error
         for name, space in algorithms.items():
+            tell(f"{name} takes its first step", f"population.algorithms.{name}")
             try:
                 agent = make_agent(space.agent, env.spec, hyperparameters[name], 0, "cpu")
                 footprints[name] = _footprint(agent, env)
                 if ":" in space.agent:
+                    tell(f"{name} makes its first update", f"population.algorithms.{name}")
                     _update(agent, env)
             except Exception as error:
                 said = _complaint(f"its first step or update in {config.env.id}", error, free)
@@ -130,7 +105,16 @@ def probe(
         env.close()
     if problems:
         raise ConfigError("the configuration", problems)
-    return Look(footprints, env.spec.max_episode_steps, deterministic, saved, endless)
+    return replace(seen, footprints=footprints)
+
+
+def _seen(env: VecEnv, tell: Tell) -> Look:
+    """The task itself, without an agent."""
+    watched = Watched(env, lambda doing: tell(doing, "env.id"))
+    _step(watched)
+    deterministic, saved = _alike(watched), saved_steps(env.state())
+    endless = 0 if env.spec.max_episode_steps else _endless(watched)
+    return Look({}, env.spec.max_episode_steps, deterministic, saved, endless)
 
 
 def _alike(env: VecEnv) -> bool:

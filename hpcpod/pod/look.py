@@ -1,0 +1,45 @@
+"""What is seen of a task before a run is launched on it. No torch on this side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+Tell = Callable[[str, str], None]
+"""Is told what is done next, in words that go behind "while", and the field that is to blame if it
+never ends."""
+
+
+def untold(doing: str, field: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What one pod of an algorithm keeps on the disk, in bytes, and how often it updates."""
+
+    core: int
+    """Weights, optimizer, counters: written anew at every checkpoint."""
+    replay: int
+    """The replay buffer when it is full: written once, in segments."""
+    horizon: int
+    """Rows that it collects between two updates."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """A task as it was seen once."""
+
+    footprints: Mapping[str, Footprint]
+    """What one pod of each algorithm keeps on the disk."""
+    max_episode_steps: int | None
+    """The time limit of an episode in steps; None without one."""
+    deterministic: bool
+    """Two episodes of different seeds began alike, and went on alike under the same actions, as far
+    as there was time to try."""
+    saved_steps: float
+    """Steps of an episode after which the next round can still go on in it: 0 where nothing can be
+    saved, infinity where the state of the environment can."""
+    endless: int = 0
+    """Random steps in which no episode has ended, of an environment without a time limit; 0 of any
+    other."""
