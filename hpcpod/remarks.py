@@ -32,6 +32,7 @@ def remarks(
     if look is not None:
         yield from endless(config, look)
         yield from _late_parts(config, look)
+    yield from _idle_slots(config)
     if _own_rules(config):
         yield from _no_evolution(config, look)
     spare = _spare_places(config)
@@ -44,6 +45,24 @@ def remarks(
             yield from _no_learning(name, space)
         yield from _no_update(name, space, config)
         yield from _schedules(name, space, config)
+
+
+def _idle_slots(config: RunConfig) -> Iterator[str]:
+    """More slots than there are pods for them: as many are never asked for."""
+    pods, cluster = config.population.pods.max, config.cluster
+    lanes = 1 if cluster.launcher == "local" else config.resources.pods_per_gpu
+    most = -(-pods // lanes)
+    each = "one pod" if lanes == 1 else f"{lanes} pods (resources.pods_per_gpu)"
+    for field, slots in (
+        ("slots", cluster.slots),
+        ("schedule", max(cluster.schedule.values(), default=0)),
+    ):
+        if slots is not None and slots > most:
+            yield (
+                f"cluster.{field}: {slots} slots are wanted, but no more than {most} will be asked"
+                f" for, since population.pods.max is {pods} and a slot trains {each} at a time; set"
+                f" it to {most}, or raise population.pods.max"
+            )
 
 
 def _own_rules(config: RunConfig) -> bool:

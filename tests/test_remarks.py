@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -337,3 +339,35 @@ def test_without_a_look_at_the_task_the_length_of_its_episodes_is_not_known(
     path.write_text(json.dumps(mapping(env={"num_envs": 3})))
     assert main(["validate", str(path), "--no-probe"]) == 0
     assert "\n# a round: 170.667 steps of each environment\n" in capsys.readouterr().out
+
+
+def test_more_slots_than_pods_are_remarked_on() -> None:
+    def slots(pods: int, resources: Any = None, **cluster: Any) -> list[str]:
+        population = {"pods": {"min": 1, "max": pods}}
+        config = from_mapping(
+            mapping(population=population, cluster=cluster, resources=resources or {})
+        )
+        return [r for r in remarks(config, {}, None) if r.startswith("cluster.")]
+
+    (said,) = slots(2, launcher="slurm", slots=9)
+    assert said == (
+        "cluster.slots: 9 slots are wanted, but no more than 2 will be asked for, since"
+        " population.pods.max is 2 and a slot trains one pod at a time; set it to 2, or raise"
+        " population.pods.max"
+    )
+    shared = {"gpus_per_pod": 1, "pods_per_gpu": 3}
+    (said,) = slots(6, shared, launcher="slurm", slots=6, schedule={"sat,sun": 2})
+    assert "no more than 2 will be asked for" in said
+    assert "a slot trains 3 pods (resources.pods_per_gpu) at a time" in said
+    (said,) = slots(4, slots=4, schedule={"mon-fri 08:00-18:00": 2, "sat,sun": 16})
+    assert said.startswith("cluster.schedule: 16 slots are wanted, but no more than 4")
+    assert slots(9, slots=9) == slots(2) == []
+
+
+def test_launch_says_how_many_slots_there_will_be_where_they_are_fewer_than_asked(
+    home: Path,
+) -> None:
+    words = [sys.executable, "-m", "hpcpod", "launch", "good.yaml", "--set", "cluster.slots=9"]
+    done = subprocess.run(words, cwd=home, capture_output=True, text=True, check=True)
+    assert "remark: cluster.slots: 9 slots are wanted, but no more than 1 will be" in done.stderr
+    assert "slots: 1 at once, as many as population.pods.max has work for\n" in done.stdout

@@ -17,6 +17,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.errors import UserError
 from hpcpod.pod.ranks.place import place_of
 from hpcpod.results import Run, runs_home
+from hpcpod.run.words import many
 
 
 def launch(options: Namespace) -> int:
@@ -33,14 +34,25 @@ def launch(options: Namespace) -> int:
     folder = launching.create_run(checked.resolved, _runs(options))
     run = Run(folder)
     if config.cluster.launcher == "local":
+        if run.target().slots != (config.cluster.slots or run.target().slots):
+            _say_slots(run)
         return follow_here(run)
     jobs = launching.start(folder, config)
-    names = ["the coordinator as job"] * config.cluster.coordinator
-    names += ["the slots as job", *["more as job"] * len(jobs)]
-    said = [f"{what} {job}" for what, job in zip(names, jobs, strict=False)]
+    made = {folder.submission(intent.number): intent for intent in folder.intents()}
+    said = [
+        f"{many(made[job].count, 'slot') if made[job].kind == 'slots' else 'the coordinator'}"
+        f" as job {job}"
+        for job in jobs
+    ]
     say(f"{run.name}: submitted {' and '.join(said)}")
+    _say_slots(run)
     _say_how_to_follow(run)
     return 0
+
+
+def _say_slots(run: Run) -> None:
+    target = run.target()
+    say(f"slots: {target.slots} at once, {target.why}")
 
 
 def _say_how_to_follow(run: Run) -> None:

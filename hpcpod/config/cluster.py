@@ -48,7 +48,8 @@ class ClusterConfig:
     launcher: str = "local"
     """``local`` (processes on this machine), ``slurm``, or the path of another launcher."""
     slots: Count | None = None
-    """Slots at once; by default as many as the cores allow (local) or ``pods.max`` (Slurm)."""
+    """Slots at once; by default as many as the cores allow (local) or ``pods.max`` (Slurm). More
+    than ``pods.max`` has work for are never asked for."""
     partition: str | None = None
     """Slurm partition; the cluster's default when null."""
     account: str | None = None

@@ -20,8 +20,11 @@ def shell(slurm_cluster: SlurmCluster, tmp_path: Path) -> Shell:
 
 def test_a_cancelled_slot_comes_back_with_a_word_and_fewer_can_be_asked_for(shell: Shell) -> None:
     config = shell.small("cut", steps=40_000_000, rounds=100)
-    shell.hpcpod("launch", str(config), "--no-probe", "--set", "population.pods.min=2",
-                 "--set", "cluster.coordinator=false")  # fmt: skip
+    said = shell.hpcpod("launch", str(config), "--no-probe", "--set", "population.pods.min=2",
+                        "--set", "cluster.coordinator=false",
+                        "--set", "cluster.slots=9")  # fmt: skip
+    assert "cluster.slots: 9 slots are wanted, but no more than 2 will be asked for" in said
+    assert re.search(r"cut: submitted 2 slots as job \d+\nslots: 2 at once, as many as pop", said)
     cluster, run = shell.cluster, shell.run("cut")
     cluster.wait("two slots at work", lambda: len(run.status().slots) == 2, 90)
     assert shell.status("cut")["cancelled"] == ""

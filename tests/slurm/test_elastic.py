@@ -131,7 +131,7 @@ def test_large_requests_are_split_and_requeued_slots_do_not_wait(
     assert len(re.findall(r"sbatch \S+slots-\d", written)) == 2
 
     said = shell.hpcpod("launch", config, "--set", FOUR)
-    assert re.search(r"the slots as job (\d+) and more as job (\d+)", said)
+    assert re.search(r"\d+ slots? as job (\d+) and \d+ slots? as job (\d+)", said)
     cluster.wait("four slots", lambda: len(slots_of(shell, "R", "split")) == 4, 60)
     run = shell.run("split")
     cluster.wait("slots at work", lambda: len(run.status().slots) == 4, 60)

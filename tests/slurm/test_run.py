@@ -46,7 +46,7 @@ def test_the_cartpole_tournament_launched_by_the_cli_reaches_its_target(shell: S
         "--set", "cluster.tick_seconds=2", "--set", "cluster.slots=4",
         "--set", "stop.target=150",  # its own is tests/test_demo.py's to reach
     )  # fmt: skip
-    assert re.search(r"coordinator as job \d+ and the slots as job \d+", said)
+    assert re.search(r"coordinator as job \d+ and \d+ slots? as job \d+\nslots: \d at once, ", said)
     assert "hpcpod watch" in said
     status = shell.finished("cartpole", 550)
     assert status["state"] == "finished"
