@@ -28,8 +28,9 @@ from hpcpod.tournament.prospects import asleep
 from hpcpod.tournament.scores import halves, mean
 
 HOPELESS = 3
-"""An algorithm is given up after this many deaths per place, if none of its pods has ever
-finished a round."""
+"""An algorithm is given up after this many deaths per place, if none of its pods has ever finished
+a round; else, where ``stop.rounds`` end a run, when its dead have trained for as many whole runs
+per place: it would never end."""
 RAISED = 2
 """An algorithm is given up at once when each of its pods has raised the same so many times, and
 nothing else."""
@@ -100,7 +101,12 @@ class Census:
         self._quotas = quotas(config.population)
         self._trained = {pod.algorithm for pod in board.pods.values() if pod.trained_steps > 0}
         self._broken = broken(board)
-        self._deaths = Counter(p.algorithm for p in board.pods.values() if p.fate == "failed")
+        dead = [pod for pod in board.pods.values() if pod.fate == "failed"]
+        self._deaths = Counter(pod.algorithm for pod in dead)
+        self._wasted = Counter[str]()
+        """Environment steps that the dead of an algorithm have trained, and a round for each."""
+        for pod in dead:
+            self._wasted[pod.algorithm] += pod.trained_steps + config.round.env_steps
 
     def due(self, pod: PodState) -> int | None:
         """The latest round at which a pod can be compared and has not been.
@@ -168,9 +174,11 @@ class Census:
 
     def _hopeless(self, algorithm: str) -> bool:
         """Whether an algorithm's pods only ever fail."""
-        if algorithm in self._trained:
-            return False
         tolerated = HOPELESS * self._quotas[algorithm]
+        if algorithm in self._trained:
+            rounds = self.config.stop.rounds
+            whole = None if rounds is None else rounds * self.config.round.env_steps
+            return whole is not None and self._wasted[algorithm] > tolerated * whole
         return self._deaths[algorithm] > tolerated or algorithm in self._broken
 
     def _quorum(self, algorithm: str, round_number: int) -> bool:

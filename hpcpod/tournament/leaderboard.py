@@ -93,7 +93,8 @@ def fold(
         merged = settle(merged, births, lost, rules.config)
     if births:
         merged = _evolve(_without_broken(merged), board, births, rules, now)
-    if len(merged.living) < len(board.living):
+    # Who has trained goes on, in fewer places, though nobody is born any more.
+    if len(merged.living) < (len(board.living) if merged.rounds == 0 else 1):
         return finish(merged, "failed", now, _why_hopeless(merged))
     after = advance(merged, board, rules.config, now=now, stop=stop)
     return dated(after, board, rules.config, now)
@@ -224,9 +225,8 @@ def _why_hopeless(board: Board) -> str:
     dead = [pod for _, pod in sorted(board.pods.items()) if pod.fate == "failed"]
     last = dead[-1]
     many = "1 pod" if len(dead) == 1 else f"{len(dead)} pods"
-    return (
-        f"{many} failed, and none has finished a round; {last.id} {last.algorithm}, {last.failure}"
-    )
+    none = "none has finished a round" if board.rounds == 0 else "none is left"
+    return f"{many} failed, and {none}; {last.id} {last.algorithm}, {last.failure}"
 
 
 def _rank(board: Board, admitted: Collection[Entry], capacity: int) -> Board:

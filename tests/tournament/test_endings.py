@@ -256,6 +256,30 @@ def test_one_success_keeps_a_run_that_fails_alive() -> None:
     assert (board.phase, len(board.living)) == ("running", 2)
 
 
+@pytest.mark.parametrize(
+    ("algorithms", "reason", "left"),
+    [({"ppo": 1, "sac": 1}, "rounds", 4), ({"sac": 1}, "failed", 0)],
+)
+def test_a_run_of_so_many_rounds_ends_though_an_algorithm_never_comes_to_the_last(
+    algorithms: dict[str, float], reason: str, left: int
+) -> None:
+    """Each pod that took the place of a failed one had its rounds before it, for ever."""
+    game = rules(4, algorithms, stop=StopConfig(rounds=4))
+    steps, board = game.config.round.env_steps, first_board(game, 0.0)
+    for _ in range(100):
+        answers = [
+            failed(order, "diverged")
+            if (order.algorithm, order.round) == ("sac", 3)
+            else report(order, trained_steps=steps)
+            for order in orders(board)
+        ]
+        board = fold(board, answers, game, now=1.0)
+    assert (board.phase, board.stop_reason, len(board.living)) == ("finished", reason, left)
+    assert board.winner is not None
+    if reason == "failed":
+        assert "pods failed, and none is left; p00" in board.failure
+
+
 def test_the_user_ends_a_run_at_once() -> None:
     game = rules(4)
     board = fold(play(game, 2), [], game, now=9.0, stop="user")
