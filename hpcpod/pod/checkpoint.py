@@ -133,9 +133,9 @@ class Checkpoints:
                 environments of another engine.
         """
         parts = self._parts(checkpoint.core, inside)
-        if "agent" not in parts:
+        state = parts.pop("agent", {})
+        if not state and agent.state():  # there are agents without any
             raise Corrupt(f"checkpoint {checkpoint.core[:12]} holds no agent")
-        state = parts.pop("agent")
         # A survivor's checkpoint has none: its agent is newer than what the others saved.
         saved_together = "fusion" in parts
         members = checkpoint.parts

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from torch import Tensor
 
 from hpcpod.agents.base import Agent, Buffer, Metrics
+from hpcpod.agents.rollout import RolloutBuffer
 from hpcpod.config.loading import from_mapping
+from hpcpod.envs.vec_env import EnvSpec, State
 from hpcpod.errors import UserError
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.pipeline import Turns
 from hpcpod.preparing import check
-from tests.pod.rounds import execute, first_birth
+from tests.pod.rounds import execute, first_birth, onward, train
 from tests.small_runs import create, mapping
+
+
+@dataclass(frozen=True)
+class RuleConfig:
+    """Hyperparameters."""
+
+    gain: float = 1.0
+    """How much the pole's angle counts beside its speed."""
 
 
 class Lazy(Turns):
@@ -32,6 +44,42 @@ class Telling(Learner):
         """See ``Learner``."""
         rows = buffer.rows - buffer.oldest
         return {**super().learn(buffer), "rows_learned_from": float(rows)}
+
+
+class Rule:
+    """A controller that learns nothing, and so has no state."""
+
+    Config = RuleConfig
+    horizon = 32
+
+    def __init__(self, spec: EnvSpec, config: RuleConfig, seed: int, device: str = "cpu") -> None:
+        self._gain = config.gain
+
+    def make_buffer(self) -> RolloutBuffer:
+        return RolloutBuffer()
+
+    def act(self, obs: Tensor, *, explore: bool) -> Tensor:
+        return (self._gain * obs[:, 2] + obs[:, 3] > 0).long()
+
+    def update(self, buffer: RolloutBuffer) -> Metrics:
+        buffer.rollout()
+        return {}
+
+    def state(self) -> State:
+        return {}
+
+    def load(self, state: State) -> None:
+        pass
+
+    def reseed(self, seed: int) -> None:
+        pass
+
+
+def test_an_agent_without_a_state_goes_on_as_one_that_was_not_stopped(tmp_path: Path) -> None:
+    folder = create(tmp_path, "tests.pod.test_parts:Rule")
+    first = train(folder, first_birth(folder), 2)
+    second = train(folder, onward(first_birth(folder), first))
+    assert len(second.returns) == 8
 
 
 def test_a_worker_and_a_learner_of_one_s_own_are_used(tmp_path: Path) -> None:
