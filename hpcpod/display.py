@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcpod.records import Board, PodState
 from hpcpod.results import Run
-from hpcpod.run.rows import rows
+from hpcpod.run.rows import ranking, rows
 from hpcpod.run.status import Status
 from hpcpod.run.words import duration, times
 
@@ -169,7 +169,8 @@ def _slot_row(table: Table, name: str, shown: Mapping[str, Any]) -> None:
 
 
 def leaderboard_table(board: Board, most: int | None = None) -> Table:
-    """The leaderboard, best first: the evaluation by which a pod ranks, and its last one.
+    """The leaderboard, best first: the evaluation by which a pod ranks, and its last one; what
+    ranks stands below.
 
     A row is one line, of 80 columns if the terminal has no more: an agent's path is cut to fit.
     """
@@ -178,8 +179,8 @@ def leaderboard_table(board: Board, most: int | None = None) -> Table:
     from rich.text import Text
 
     table = Table(
-        title=f"leaderboard, by shrunk means ([95 %], as the best of {board.rounds} evaluations)",
-        title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
+        title="leaderboard", title_justify="left",
+        caption=Text(ranking(board)), caption_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
         show_edge=False, pad_edge=False,
     )  # fmt: skip
     table.add_column("#", justify="right", no_wrap=True)

@@ -35,6 +35,10 @@ class HpcpodError(Exception):
 class UserError(HpcpodError):
     """The user's mistake: one clear sentence, exit code 2, never a traceback."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows of it, and so a notebook."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class ConfigError(UserError):
     """A configuration with problems: all of them at once, each with its path and a remedy."""

@@ -21,7 +21,7 @@ from hpcpod.records import Board, PodState
 from hpcpod.run import steering
 from hpcpod.run.explaining import why
 from hpcpod.run.history import require_pod
-from hpcpod.run.rows import Row, rows
+from hpcpod.run.rows import Row, ranking, rows
 from hpcpod.run.seen import RunState, see
 from hpcpod.run.status import Best, Status, best_of, status_of
 from hpcpod.run.target import Target, launcher_here, target_of
@@ -116,6 +116,10 @@ class Run:
     def leaderboard(self, board: Board | None = None) -> tuple[Row, ...]:
         """The rows, best first."""
         return rows(board or self.board())
+
+    def ranking(self, board: Board | None = None) -> str:
+        """What the leaderboard ranks by, and what its intervals allow for, in a sentence or two."""
+        return ranking(board or self.board())
 
     def best(self, board: Board | None = None) -> Best | None:
         """The winner, or the leader so far; None before the first report."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -169,18 +168,6 @@ def test_load_policy_says_what_is_missing(tmp_path: Path) -> None:
         policy(np.zeros(3))
     with pytest.raises(UserError, match="this batch is empty"):
         policy(np.zeros((0, 4)))
-
-
-def test_the_notebook_runs(finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HPCPOD_RUN", str(finished_run))
-    notebook = Path(__file__).parents[1] / "analysis" / "look_at_a_run.ipynb"
-    cells = json.loads(notebook.read_text())["cells"]
-    assert all(not cell.get("outputs") for cell in cells)
-    names: dict[str, object] = {}
-    for cell in cells:
-        if cell["cell_type"] == "code":
-            exec("".join(cell["source"]), names)  # the notebook's own code
-    assert names["status"].state == "finished"  # type: ignore[attr-defined]
 
 
 def test_a_training_in_which_nothing_is_learned_is_remarked_on(

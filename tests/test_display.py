@@ -12,6 +12,8 @@ from rich.console import Console
 from hpcpod.cli import main
 from hpcpod.display import LONG_UNCOMPARED, leaderboard_table, progress_lines, visible
 from hpcpod.results import open_run
+from hpcpod.run.rows import ranking, rows
+from hpcpod.tournament.outcomes import ranked
 from hpcpod.tournament.scores import mean
 
 
@@ -22,12 +24,28 @@ def test_a_row_of_the_leaderboard_is_one_line_of_80_columns(finished_run: Path) 
     console = Console(width=80, highlight=False)
     with console.capture() as capture:
         console.print(leaderboard_table(board))
-    _title, head, _rule, *rows = capture.get().splitlines()
-    assert len(rows) == len(board.entries)
+    _title, head, _rule, *rest = capture.get().splitlines()
+    rows, below = rest[: len(board.entries)], rest[len(board.entries) :]
+    assert " ".join(" ".join(below).split()) == ranking(board)
     assert [row.split()[1] for row in rows] == [entry.pod for entry in board.entries]
     assert head.rstrip().endswith("fate")
     assert rows[0].rstrip().endswith("winner")
     assert "…" in rows[0]
+
+
+def test_it_is_said_by_what_a_leaderboard_ranks(finished_run: Path) -> None:
+    board = open_run(finished_run).board()
+    first, second = board.entries[:2]
+    first = replace(first, mean=9.0, estimate=5.0)  # lucky once
+    second = replace(second, mean=8.0, estimate=6.0)
+    board = replace(board, entries=ranked([first, second]))
+    assert [(row.mean, row.estimate) for row in rows(board)] == [(8.0, 6.0), (9.0, 5.0)]
+    said = ranking(board)
+    assert said.startswith("Ranked by an estimate of the mean return: that of the panel in the row")
+    assert f"the choice among {board.rounds} evaluations." in said
+    assert said.endswith(" The winner is so by fresh episodes.")
+    assert "winner" not in ranking(replace(board, winner=None))
+    assert "winner" not in ranking(replace(board, confirmed=()))  # stopped at once: the first row
 
 
 def test_what_others_have_written_does_not_steer_the_terminal_and_can_be_shown() -> None:
@@ -67,13 +85,14 @@ def test_leaderboard_shows_rows_and_lineage(
     assert main(["leaderboard", str(finished_run)]) == 0
     said = capsys.readouterr().out
     assert " winner" in said
+    assert ranking(open_run(finished_run).board()) in " ".join(said.split())
     assert "lineage of p0" in said
     assert main(["leaderboard", str(finished_run), "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert rows["winner"] == rows["lineage"][-1]["id"]
+    found = json.loads(capsys.readouterr().out)
+    assert found["winner"] == found["lineage"][-1]["id"]
     # As in the table, intervals allow for the choice among all evaluations.
     board = open_run(finished_run).board()
-    first, row = board.entries[0], rows["entries"][0]
+    first, row = board.entries[0], found["entries"][0]
     assert row["candidates"] == board.rounds > 1
     assert row["low"] < first.low and row["high"] >= first.high
     assert row["last"] == mean(board.pods[first.pod].history[-1].returns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hpcpod.records import Board, Checkpoint, PodState
+from hpcpod.run.words import many
 from hpcpod.tournament.endings import allowed
 from hpcpod.tournament.scores import mean
 
@@ -25,6 +26,9 @@ class Row:
     candidates: int
     """Evaluations of the run, among which any could have become this row."""
     episodes: int
+    estimate: float
+    """By which rows are in order: ``mean``, shrunk towards the means of the pod's rounds before and
+    after it."""
     last: float | None
     """Mean return of the pod's last evaluation; None if it has none of its own any more."""
     origin: str
@@ -41,11 +45,12 @@ def rows(board: Board, most: int | None = None) -> tuple[Row, ...]:
         pod = board.pods[entry.pod]
         low, high, candidates = allowed(board, entry)
         last = mean(pod.history[-1].returns) if pod.history else None
+        estimate = entry.mean if entry.estimate is None else entry.estimate
         fate = "winner" if entry.pod == board.winner else pod.fate
         found.append(
             Row(
                 entry.pod, entry.algorithm, entry.round, entry.mean, low, high, candidates,
-                entry.episodes, last, _origin(pod), fate, entry.checkpoint,
+                entry.episodes, estimate, last, _origin(pod), fate, entry.checkpoint,
             )
         )  # fmt: skip
     return tuple(found)
@@ -55,3 +60,14 @@ def _origin(pod: PodState) -> str:
     if pod.parent is not None:
         return f"copy of {pod.parent}"
     return "control" if pod.control else "fresh"
+
+
+def ranking(board: Board) -> str:
+    """What the leaderboard ranks by, in a sentence or two."""
+    scores = [s for s in board.confirmed if s.passed or (s.purpose == "final" and s.episodes > 0)]
+    won = " The winner is so by fresh episodes." if board.winner is not None and scores else ""
+    return (
+        "Ranked by an estimate of the mean return: that of the panel in the row, shrunk towards"
+        " those of the pod's rounds before and after. [95 %] allows for the choice among"
+        f" {many(board.rounds, 'evaluation')}.{won}"
+    )

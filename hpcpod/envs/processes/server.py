@@ -316,16 +316,16 @@ def time_limit_of(env: Any) -> int | None:
         if getattr(layer, "_max_episode_steps", None) is not None:
             return int(layer._max_episode_steps)
         layer = vars(layer).get("env")
-    return getattr(getattr(env, "spec", None), "max_episode_steps", None)
+    steps = getattr(getattr(env, "spec", None), "max_episode_steps", None)
+    return None if steps is None else int(steps)
 
 
 def engine_of(env: Any) -> str:
     """What simulates, with versions: the modules that the environment's class and model are of."""
-    inner = getattr(env, "unwrapped", env)
-    names = [type(env).__module__, type(getattr(inner, "model", None)).__module__]
-    modules: list[Any] = [sys.modules.get(name.partition(".")[0]) for name in names]
-    known = [m for m in modules if hasattr(m, "__version__")]
-    return ", ".join(f"{m.__name__} {m.__version__}" for m in known) or "unknown"
+    kinds = (type(env), type(getattr(getattr(env, "unwrapped", env), "model", None)))
+    modules: list[Any] = [sys.modules.get(kind.__module__.split(".")[0]) for kind in kinds]
+    known = [f"{m.__name__} {m.__version__}" for m in modules if hasattr(m, "__version__")]
+    return ", ".join(known) or "unknown"
 
 
 def mapped(memory: int, message: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
@@ -369,8 +369,8 @@ def send(end: socket.socket, message: dict[str, Any]) -> None:
 
 def receive(end: socket.socket) -> dict[str, Any]:
     """The next message."""
-    head = take(end, 2 * LENGTH)
-    return json.loads(take(end, int(head[:LENGTH])))["message"]  # type: ignore[no-any-return]
+    size = int(take(end, 2 * LENGTH)[:LENGTH])
+    return json.loads(take(end, size))["message"]  # type: ignore[no-any-return]
 
 
 def take(end: socket.socket, size: int) -> bytes:
