@@ -13,11 +13,9 @@ from hpcpod.doctor.scheduler import (
     SchedulerFacts,
     Wanted,
 )
+from hpcpod.launchers.cluster import NO_CLUSTER
 from hpcpod.launchers.settings import minutes_of, requeue_seconds
 from hpcpod.run.words import many
-
-_NO_CLUSTER = "configuration source"
-"""What every command of Slurm says of where it has looked in vain, after what a resolver says."""
 
 
 def judge(
@@ -54,8 +52,8 @@ def absent(facts: SchedulerFacts | None, launcher: str | None) -> Finding:
         launcher: ``local``, or what the run needs; None: whatever there is.
     """
     found = "Slurm's commands are not here" if facts is None else f"no answer: {facts.error}"
-    if facts is not None and _NO_CLUSTER in facts.error.lower():
-        found = "no Slurm here: its commands are, but no configuration that names a cluster"
+    if facts is not None and facts.error == NO_CLUSTER:
+        found = facts.error
     if launcher == "local":
         found = "it is not asked (--cluster local)"
     if launcher in (None, "local"):

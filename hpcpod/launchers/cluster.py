@@ -202,8 +202,14 @@ def elements(identifier: str) -> list[str]:
     return found
 
 
+NO_CLUSTER = "no Slurm here: its commands are, but no configuration that names a cluster"
+"""What is said in place of the words of a resolver that has looked for one in vain."""
+
+
 def own_words(stderr: str) -> str:
     """What a Slurm command complained of, as one clause, without its prefixes."""
+    if "configuration source" in stderr.lower():
+        return NO_CLUSTER
     lines = [re.sub(r"^\w+: (?:(?:error|fatal): )?", "", line) for line in stderr.splitlines()]
     return "; ".join(line.strip() for line in lines if line.strip())
 

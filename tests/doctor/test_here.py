@@ -71,6 +71,13 @@ def test_slurm_s_own_commands_without_a_cluster_are_no_slurm(home: Path) -> None
     row = doctor(home, env=nowhere).row("scheduler", "Slurm")
     assert row.verdict == "note"
     assert row.found.startswith("no Slurm here: ")
+    launch = [sys.executable, "-m", "hpcpod", "launch", "good.yaml", "--cluster", "slurm"]
+    done = subprocess.run(
+        [*launch, "--no-probe"], cwd=home, env=nowhere, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("hpcpod: squeue failed: no Slurm here: its commands are, but")
+    assert not (home / "runs" / "small").exists()
 
 
 @can_refuse
