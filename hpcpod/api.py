@@ -207,7 +207,8 @@ def load_policy(source: str | Path | Run, *, trust: bool = False) -> Policy:
             user's.
 
     Returns:
-        A callable on numpy observations; it gives the action for the environment.
+        A callable on the environment's own observations, one or a batch; it gives the action for
+        the environment.
 
     Raises:
         UserError: there is nothing there, or the run has no policy yet, or it is another user's

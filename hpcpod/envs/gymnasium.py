@@ -12,6 +12,7 @@ from torch import Tensor
 from hpcpod.envs import construct, observations, snapshot
 from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, form_of, tensor
 from hpcpod.envs.construct import Env, Wrapper
+from hpcpod.envs.plain import structure_of
 from hpcpod.envs.recording import ACTIONS, Recording
 from hpcpod.envs.vec_env import (
     EnvSpec,
@@ -72,6 +73,7 @@ class PreprocessVecEnv:
             engine=construct.engine_of(first),
             action_bounds=construct.action_bounds(first.action_space),
             action_dtype=construct.action_dtype(first.action_space),
+            structure=structure_of(first.observation_space),
         )
         self._to_env = action_map(first.action_space)
         shape, self._dtype = form_of(self.spec.observation)

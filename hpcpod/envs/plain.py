@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
+
+from hpcpod.envs.observations import is_structured
 from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, MultiDiscrete, Space
 from hpcpod.records import encode
 
@@ -34,6 +38,7 @@ def spec_from_plain(plain: Mapping[str, Any]) -> EnvSpec:
         seeded=plain.get("seeded", True),
         final_obs=plain.get("final_obs", True),
         action_dtype=plain.get("action_dtype", "float32"),
+        structure=plain.get("structure"),
     )
 
 
@@ -45,3 +50,55 @@ def _space(plain: Mapping[str, Any]) -> Space:
 
 def _tuples(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+def structure_of(space: gym.Space[Any]) -> dict[str, Any] | None:
+    """What ``EnvSpec.structure`` says of an environment's own observation space."""
+    named = is_structured(space) and all(isinstance(key, str | int) for key in _keys(space))
+    return _space_to_plain(space) if named else None
+
+
+def space_of(structure: Mapping[str, Any]) -> gym.Space[Any]:
+    """The space of which ``structure_of`` has told; each ``Box`` of it has the bounds 0 and 1, for
+    its own are not kept.
+
+    Raises:
+        TypeError, ValueError, LookupError, AssertionError: it tells of no space.
+    """
+    kind = structure["kind"]
+    if kind == "Dict":
+        return gym.spaces.Dict([(key, space_of(part)) for key, part in structure["parts"]])
+    if kind == "Tuple":
+        return gym.spaces.Tuple([space_of(part) for part in structure["parts"]])
+    if kind == "Discrete":
+        return gym.spaces.Discrete(structure["n"], start=structure["start"])
+    if kind == "MultiDiscrete":
+        nvec, start = np.asarray(structure["nvec"]), np.asarray(structure["start"])
+        return gym.spaces.MultiDiscrete(nvec, start=start)
+    shape, dtype = tuple(structure["shape"]), np.dtype(structure["dtype"])
+    return gym.spaces.Box(0, 1, shape, dtype.type)
+
+
+def _space_to_plain(space: gym.Space[Any]) -> dict[str, Any]:
+    if isinstance(space, gym.spaces.Dict):
+        parts = [[key, _space_to_plain(part)] for key, part in space.spaces.items()]
+        return {"kind": "Dict", "parts": parts}
+    if isinstance(space, gym.spaces.Tuple):
+        return {"kind": "Tuple", "parts": [_space_to_plain(part) for part in space.spaces]}
+    if isinstance(space, gym.spaces.Discrete):
+        return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, gym.spaces.MultiDiscrete):
+        nvec, start = space.nvec.tolist(), np.asarray(space.start).tolist()
+        return {"kind": "MultiDiscrete", "nvec": nvec, "start": start}
+    return {"kind": "Box", "shape": list(space.shape or ()), "dtype": str(space.dtype)}
+
+
+def _keys(space: gym.Space[Any]) -> Iterator[object]:
+    """The names of all parts, and of theirs."""
+    if isinstance(space, gym.spaces.Dict):
+        yield from space.spaces
+        for part in space.spaces.values():
+            yield from _keys(part)
+    elif isinstance(space, gym.spaces.Tuple):
+        for part in space.spaces:
+            yield from _keys(part)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -87,6 +88,8 @@ class EnvSpec:
     its successor (as RSL-RL bootstraps truncated episodes)."""
     action_dtype: str = "float32"
     """The dtype of a ``Box``'s actions in the environment itself; a policy's own are float32."""
+    structure: Mapping[str, Any] | None = field(default=None, hash=False)
+    """Parts of what the environment itself observes, by ``plain.structure_of``; None: no parts."""
 
 
 class Step(NamedTuple):

@@ -17,6 +17,7 @@ from torch import Tensor
 from hpcpod import plugins
 from hpcpod.envs import construct, observations, warned
 from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, tensor
+from hpcpod.envs.plain import structure_of
 from hpcpod.envs.vec_env import (
     EnvSpec,
     State,
@@ -185,6 +186,7 @@ class GymnasiumVectorEnv:
             engine=construct.engine_of(first),
             action_bounds=construct.action_bounds(venv.single_action_space),
             action_dtype=construct.action_dtype(venv.single_action_space),
+            structure=structure_of(space),
             seeded=self._takes_seeds(name),
         )
 

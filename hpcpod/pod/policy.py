@@ -19,12 +19,16 @@ from hpcpod.envs.arrays import box_map
 from hpcpod.envs.plain import spec_from_plain, spec_to_plain
 from hpcpod.envs.vec_env import Box, EnvSpec, State
 from hpcpod.errors import Corrupt, UserError
+from hpcpod.pod.reading import Reader
 from hpcpod.records import encode
 from hpcpod.storage.blobs import read_blob_file, write_blob_file
 from hpcpod.storage.disk import check_writable
 from hpcpod.storage.ownership import user_name
 
 FORMAT = 2
+
+_UNFIT = (TypeError, ValueError, LookupError, AttributeError, RuntimeError, AssertionError)
+"""What is raised of a description that somebody else has written."""
 
 
 class Policy:
@@ -39,41 +43,26 @@ class Policy:
         """The environment that it was trained in."""
         self.about = {k: v for k, v in about.items() if k not in ("format", "spec")}
         """Where it comes from: agent, hyperparameters, pod, round, steps of experience."""
+        self._read = Reader(spec)
 
-    def __call__(self, obs: npt.ArrayLike) -> npt.NDArray[Any]:
+    def __call__(self, obs: Any) -> npt.NDArray[Any]:
         """The deterministic action.
 
         Args:
-            obs: one observation, or a batch of them along the first axis.
+            obs: one observation as the environment gives it: an array, a number, a dictionary or a
+                tuple; or a batch, in which each array has one axis more, in front, as gymnasium's
+                vector environments give it; or a list of observations.
 
         Returns:
             One action or a batch of them, as the environment's ``step`` takes them: int64, or
             floats of the environment's own dtype inside its bounds.
 
         Raises:
-            UserError: the observation's shape is not the environment's, the batch is empty, or a
-                number is not finite.
+            UserError: it is no observation of the environment's (a part is missing, has another
+                shape or type, or a number that can't be), or the batch is empty.
         """
-        space = self.spec.observation
-        shape = space.shape if isinstance(space, Box) else ()
-        wanted = f"{self.spec.id} observes shape {shape}, or a batch of them {_batch(shape)}"
-        try:
-            # A copy: torch takes no reversed and no read-only memory.
-            dtype = space.dtype if isinstance(space, Box) else np.int64
-            array = np.array(obs, dtype=dtype, order="C")
-            if not isinstance(space, Box):
-                array -= np.asarray(space.start)
-        except (TypeError, ValueError) as error:
-            raise UserError(f"{wanted}; this observation is no array: {error}") from error
-        if array.shape[array.ndim - len(shape) :] != shape or array.ndim > len(shape) + 1:
-            raise UserError(f"{wanted}; this observation has shape {array.shape}")
-        single = array.ndim == len(shape)
-        if not single and len(array) == 0:
-            raise UserError(f"{wanted}; this batch is empty")
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            place = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
-            raise UserError(f"{wanted}; this observation has {array[place]} at {list(place)}")
-        batch = torch.from_numpy(array[None] if single else array).to(self.spec.device)
+        rows, single = self._read(obs)
+        batch = torch.from_numpy(rows).to(self.spec.device)
         action = self._agent.act(batch, explore=False).cpu().numpy()
         translated = self._translated(action)
         result: npt.NDArray[Any] = translated[0] if single else translated
@@ -107,10 +96,6 @@ class Policy:
             for bound in self.spec.action_bounds
         )
         return box_map(low, high)(action)
-
-
-def _batch(shape: tuple[int, ...]) -> str:
-    return f"({', '.join(['batch', *map(str, shape)])})"
 
 
 def load_policy_file(
@@ -150,9 +135,9 @@ def load_policy_file(
         spec = spec_from_plain(meta["spec"])
         agent: Agent = cls(spec, cls.Config(**meta["hyperparameters"]), 0, "cpu")
         agent.load(agent_state(arrays))
-    except (TypeError, ValueError, LookupError, AttributeError, RuntimeError) as error:
+        return Policy(agent, spec, meta)
+    except _UNFIT as error:
         raise Corrupt(f"{path} does not fit its own description: {error}") from error
-    return Policy(agent, spec, meta)
 
 
 def agent_state(arrays: Mapping[str, Any]) -> State:

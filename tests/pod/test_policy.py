@@ -228,7 +228,7 @@ def test_an_observation_that_is_no_array_of_numbers_is_one_sentence(tmp_path: Pa
     policy = load_policy_file(saved(small(env), env, tmp_path / "p.h5"))
     for nonsense in ("left", [[1, 2], [3]], {"obs": 1}):
         with pytest.raises(UserError, match=r"CartPole-v1 observes shape \(4,\)"):
-            policy(nonsense)  # type: ignore[arg-type]
+            policy(nonsense)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
