@@ -19,7 +19,7 @@ from hpcpod.errors import ConfigError, UserError
 from hpcpod.launching import create_run, start
 from hpcpod.preparing import Config, check, read_config, resolve_task, site_for, source_of
 from hpcpod.progress import progress_line
-from hpcpod.remarks import endless, remarks
+from hpcpod.remarks import of_environment, remarks
 from hpcpod.results import Run, open_run, runs_home
 from hpcpod.tournament.mutation import unmutated
 
@@ -169,7 +169,7 @@ def train_config(
     told = remarks(
         _of_one(config, name, steps), {name: replace(space, values=hyperparameters)}, None
     )
-    for remark in (*endless(config, look), *told):
+    for remark in (*of_environment(config, look), *told):
         log.warning("%s", remark)
     work = plugins.load("hpcpod.pod.vanilla:train")
     training: Training = work(

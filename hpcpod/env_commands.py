@@ -263,6 +263,8 @@ def _say_contract(found: Mapping[str, Any]) -> None:
             else "in which no episode ended: what is promised of ends was not seen (--steps)"
         )
     )
+    for said in found["strange"]:
+        say(f"  but {said}")
 
 
 def _say_speed(found: Mapping[str, Any]) -> None:

@@ -30,7 +30,7 @@ def remarks(
     if look is not None and look.deterministic:
         yield _deterministic(config)
     if look is not None:
-        yield from endless(config, look)
+        yield from of_environment(config, look)
         yield from _late_parts(config, look)
     yield from _idle_slots(config)
     if _own_rules(config):
@@ -351,8 +351,9 @@ def _late_parts(config: RunConfig, look: Look) -> Iterator[str]:
     )
 
 
-def endless(config: RunConfig, look: Look) -> Iterator[str]:
-    """An environment whose episodes need not end."""
+def of_environment(config: RunConfig, look: Look) -> Iterator[str]:
+    """An environment whose episodes need not end, and numbers of it that are hardly meant."""
+    yield from (f"env.id: {said}" for said in look.strange)
     if look.endless:
         yield (
             f"env.max_episode_steps: {config.env.id} has no time limit, and no episode of it ended"

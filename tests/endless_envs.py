@@ -35,3 +35,33 @@ class Endless(gym.Env[Obs, Any]):
 
     def _seen(self) -> Obs:
         return self.np_random.normal(size=2).astype(np.float32)
+
+
+class Straying(gym.Env[dict[str, Any], Any]):
+    """Observes more than it declares, from its ``after``-th step on, and gives ``reward`` then."""
+
+    def __init__(self, after: int = 0, reward: float = 0.0) -> None:
+        pose = {"angle": gym.spaces.Discrete(3), "place": gym.spaces.Box(-1.0, 1.0, (2, 2))}
+        self.observation_space = gym.spaces.Dict(
+            {"goal": gym.spaces.Box(0.0, 1.0, ()), "pose": gym.spaces.Dict(pose)}
+        )
+        self.action_space = gym.spaces.Discrete(2)
+        self._after, self._reward, self._steps = after, reward, 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        super().reset(seed=seed)
+        return self._seen(), {}
+
+    def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        self._steps += 1
+        strays = self._steps > self._after
+        return self._seen(), self._reward if strays else 0.0, False, False, {}
+
+    def _seen(self) -> dict[str, Any]:
+        place = self.np_random.uniform(-1, 1, (2, 2)).astype(np.float32)
+        if self._steps > self._after:
+            place[1, 0] = 7.5
+        goal = np.asarray(self.np_random.uniform(), np.float32)
+        return {"goal": goal, "pose": {"angle": 1, "place": place}}

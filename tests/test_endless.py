@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import hpcpod
+from hpcpod.api import train_config
 from hpcpod.cli import main
 from hpcpod.config.loading import from_mapping
 from hpcpod.errors import EndlessEpisode
@@ -71,7 +72,7 @@ def test_with_a_limit_the_same_run_is_trained(tmp_path: Path) -> None:
 def test_a_training_is_told_of_an_end_that_does_not_come(caplog: pytest.LogCaptureFixture) -> None:
     fields = mapping(env={"id": ENDLESS, "longest_episode": 100}, stop={"env_steps": 512})
     with pytest.raises(EndlessEpisode, match="8 of 8 episodes"):
-        hpcpod.api.train_config(from_mapping(fields))
+        train_config(from_mapping(fields))
     assert REMARK.replace("100,000", "100") in caplog.messages
 
 
@@ -82,7 +83,7 @@ def test_a_training_that_has_a_score_keeps_what_was_scored(
     """A panel plays an episode and begins the next: those of the third one do not end."""
     env = {"id": ENDLESS, "kwargs": {"ends": 9, "first": 4}, "longest_episode": 50}
     config = from_mapping(mapping(env=env, stop={"env_steps": 2048}))
-    training = hpcpod.api.train_config(config, keep=keep)
+    training = train_config(config, keep=keep)
     assert [point.env_steps for point in training.curve] == [512, 1024]
     assert training.kept in training.curve
     assert len(training.returns) == 8

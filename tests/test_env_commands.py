@@ -241,7 +241,7 @@ def test_the_trial_as_json(own: Path, capsys: pytest.CaptureFixture[str]) -> Non
     found = json.loads(capsys.readouterr().out)
     assert found["about"]["spec"]["action_bounds"] == [-2, 2]
     assert found["about"]["saves_state"] is True
-    assert found["contract"] == {"steps": 60, "num_envs": 2, "ends": 0}
+    assert found["contract"] == {"steps": 60, "num_envs": 2, "ends": 0, "strange": []}
     assert [speed["num_envs"] for speed in found["speed"]] == [2]
     assert found["speed"][0]["steps_per_second"] > 0
 

@@ -66,6 +66,8 @@ class Contract:
     """Environments in it."""
     ends: int
     """Ends of episodes that were seen; without one, what is promised of them was not checked."""
+    strange: tuple[str, ...] = ()
+    """Numbers that it gave and that are hardly meant, a sentence each."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def _contract(env: VecEnv, steps: int, tell: Tell) -> Contract:
     tell(f"checking the contract in {steps} steps")
     watched = Watched(env, tell, steps)
     check_env(watched, steps)
-    return Contract(steps, env.spec.num_envs, watched.ends)
+    return Contract(steps, env.spec.num_envs, watched.ends, watched.strange)
 
 
 def _paced(tell: Tell) -> Tell:

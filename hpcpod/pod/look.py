@@ -43,3 +43,5 @@ class Look:
     endless: int = 0
     """Random steps in which no episode has ended, of an environment without a time limit; 0 of any
     other."""
+    strange: tuple[str, ...] = ()
+    """Numbers that the environment gave and that are hardly meant, a sentence each."""

@@ -114,7 +114,7 @@ def _seen(env: VecEnv, tell: Tell) -> Look:
     _step(watched)
     deterministic, saved = _alike(watched), saved_steps(env.state())
     endless = 0 if env.spec.max_episode_steps else _endless(watched)
-    return Look({}, env.spec.max_episode_steps, deterministic, saved, endless)
+    return Look({}, env.spec.max_episode_steps, deterministic, saved, endless, watched.strange)
 
 
 def _alike(env: VecEnv) -> bool:

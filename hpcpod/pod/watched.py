@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from hpcpod.envs.strange import Strange
 from hpcpod.envs.vec_env import State, Step, VecEnv
 
 OFTEN = 0.2
@@ -14,7 +15,7 @@ OFTEN = 0.2
 
 
 class Watched:
-    """A ``VecEnv`` that says what it is asked for, and counts ends of episodes."""
+    """A ``VecEnv`` that says what it is asked for, and what was seen of it."""
 
     def __init__(self, env: VecEnv, tell: Callable[[str], None], expected: int = 0) -> None:
         """Watch an environment, which is closed by whoever has made it.
@@ -30,6 +31,8 @@ class Watched:
         self._expected = expected
         self._steps = self._ends = 0
         self._last: Step | None = None
+        self._looks = Strange(env.spec)
+        self._strange: list[str] = []
 
     @property
     def ends(self) -> int:
@@ -38,8 +41,15 @@ class Watched:
         if self._last is not None:
             ended = (self._last.terminated | self._last.truncated) & self._last.valid
             self._ends += int(ended.sum())
+            self._strange += self._looks.look(self._last)
             self._last = None
         return self._ends
+
+    @property
+    def strange(self) -> tuple[str, ...]:
+        """What hardly anybody means of what was seen so far, a sentence each."""
+        _ = self.ends
+        return tuple(self._strange)
 
     def reset(self, seeds: Tensor | None = None) -> Tensor:
         """See ``VecEnv``, as for the others."""

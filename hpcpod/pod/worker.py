@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from hpcpod.agents.base import Agent, Buffer
+from hpcpod.envs.strange import Strange
 from hpcpod.envs.vec_env import EnvSpec, State, Step, VecEnv
+
+LOOK_SECONDS = 1.0
+"""Between two looks at the numbers of a step."""
+
+log = logging.getLogger(__name__)
 
 RECENT = 64
 """Training episodes in the running mean that the progress display shows."""
@@ -24,6 +32,7 @@ class Worker:
         self._episode_return = torch.zeros(n, dtype=torch.float64)
         self._recent = torch.full((RECENT,), float("nan"), dtype=torch.float64)
         self._episodes = 0
+        self._strange, self._looked = Strange(env.spec), 0.0
 
     def reset(self, seeds: Tensor) -> None:
         """Begin every environment anew: int64 ``seeds`` of shape [N]."""
@@ -73,7 +82,16 @@ class Worker:
             self._obs = step.obs
         # Asked once, not at every step: a GPU would have to stop for each answer.
         self._count(taken)
+        self._look_at(taken[-1])
         return int(torch.stack([step.valid for step in taken]).sum())
+
+    def _look_at(self, step: Step) -> None:
+        """Warn of numbers that are hardly meant, at some steps: they would be seen again."""
+        now = time.monotonic()
+        if now - self._looked >= LOOK_SECONDS:
+            self._looked = now
+            for said in self._strange.look(step):
+                log.warning("%s", said)
 
     def _count(self, taken: Sequence[Step]) -> None:
         """Add the rewards up, and remember the returns of the episodes that ended."""
