@@ -201,6 +201,8 @@ FORGERIES: list[Callable[[Board], Board]] = [
     forged(id="p0002"),
     forged(parent="p0001"),  # who looks for the first of its ancestors would look for ever
     forged(parent="p0009"),
+    forged(replaces="p0001"),
+    forged(replaces="p0009"),
     lambda board: replace(board, winner="p0009"),
     lambda board: replace(board, entries=(NOBODY,)),
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,22 +66,30 @@ def _check_names(board: Board) -> None:
     Raises:
         KeyError, ValueError: it is not so.
     """
-    settled: set[str] = set()
     for name, pod in board.pods.items():
         if pod.id != name or (pod.birth is not None and pod.birth.pod != name):
             raise ValueError(f"pod {name!r} has another name, too")
-        line: set[str] = set()
-        while pod.parent is not None and pod.id not in settled:
-            if pod.id in line:
-                raise ValueError(f"pod {name!r} descends from itself")
-            line.add(pod.id)
-            pod = board.pods[pod.parent]
-        settled |= line
+    _check_chains({name: pod.parent for name, pod in board.pods.items()}, "descends from itself")
+    _check_chains({name: pod.replaces for name, pod in board.pods.items()}, "replaces itself")
     named = {entry.pod for entry in board.entries} | {score.pod for score in board.confirmed}
     named |= {order.pod for order in board.rescores.values()} | {*filter(None, [board.winner])}
     for name in sorted(named):
         if name not in board.pods:
             raise ValueError(f"there is no pod {name!r}")
+
+
+def _check_chains(before: Mapping[str, str | None], wrong: str) -> None:
+    """See that whoever follows these names from any one comes to an end."""
+    settled: set[str] = set()
+    for name in before:
+        line: set[str] = set()
+        at: str | None = name
+        while at is not None and at not in settled:
+            if at in line:
+                raise ValueError(f"pod {name!r} {wrong}")
+            line.add(at)
+            at = before[at]
+        settled |= line
 
 
 def merge(
