@@ -18,7 +18,7 @@ from hpcpod.config.space import Scalar
 from hpcpod.errors import ConfigError, UserError
 from hpcpod.launching import create_run, start
 from hpcpod.preparing import Config, check, read_config, resolve_task, site_for, source_of
-from hpcpod.progress import progress_line
+from hpcpod.progress import progress_line, progress_text
 from hpcpod.remarks import of_environment, remarks
 from hpcpod.results import Run, open_run, runs_home
 from hpcpod.tournament.mutation import unmutated
@@ -38,13 +38,18 @@ log = logging.getLogger(__name__)
 _ENV = hints(EnvConfig)
 
 
-@door(config=Any, cluster=str | None, runs=str | None, site=str | None)
+@door(
+    config=Any, cluster=str | None, runs=str | None, site=str | None,
+    detach=bool | None, progress=bool | None,
+)  # fmt: skip
 def launch(
     config: Config,
     *,
     cluster: str | None = None,
     runs: str | Path | None = None,
     site: str | Path | None = None,
+    detach: bool | None = None,
+    progress: bool | None = None,
     **overrides: Any,
 ) -> Run:
     """Start a tournament and return at once.
@@ -55,23 +60,37 @@ def launch(
         runs: the folder that holds runs; default ``$HPCPOD_RUNS``, else ``runs``.
         site: a site's file, laid under a file or a mapping; default ``$HPCPOD_SITE``, if it is not
             for this machine, else its own ``cluster.site``.
+        detach: on this machine, train in processes that go on when the calling one ends. False:
+            they end with it, and ``Run.resume`` goes on. None: so they do, and this says it.
+        progress: show on standard error how far this is, and then ``Run.wait``. None: in a terminal
+            or a notebook.
         overrides: sections or keys of the configuration, such as ``seed=1`` or
             ``stop={"minutes": 10}``; mappings are merged into what the file says.
 
     Returns:
-        The run. On this machine it trains in processes that end with the calling one; on
-        Slurm its jobs are submitted.
+        The run. On this machine it trains in processes of its own; on Slurm its jobs are
+        submitted.
 
     Raises:
         UserError: the configuration has problems, the run exists, the scheduler refuses.
     """
     read = read_config(config, cluster, overrides, site=site_for(site, cluster))
-    checked = check(read, source=source_of(config))
-    for remark in checked.remarks:
-        log.warning("%s", remark)
-    folder = create_run(checked.resolved, Path(runs) if runs is not None else runs_home())
-    start(folder, checked.resolved.config)
-    return Run(folder)
+    with progress_text(progress) as show:
+        show(f"{read.name}: its environment and its agents are made once, to see that they can be")
+        checked = check(read, source=source_of(config))
+        for remark in checked.remarks:
+            log.warning("%s", remark)
+        show(f"{read.name}: starts")
+        folder = create_run(checked.resolved, Path(runs) if runs is not None else runs_home())
+        start(folder, checked.resolved.config, detach=bool(detach))
+    run = Run(folder, progress)
+    if run.local and detach is None:
+        log.warning(
+            "%s ends with this process: run.wait() waits for its end; launch(..., detach=True) lets"
+            " it go on alone, detach=False is silent",
+            run.name,
+        )
+    return run
 
 
 @door(

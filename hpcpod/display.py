@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hpcpod.records import Board, PodState
-from hpcpod.results import Run
 from hpcpod.run.rows import ranking, rows
 from hpcpod.run.status import Status
 from hpcpod.run.words import duration, times
@@ -60,6 +59,12 @@ def headline(status: Status) -> str:
         tried = f", {status.attempts} tried" if status.attempts else ""
         parts.append(f"target {status.target:g}{tried}")
     return " | ".join(parts)
+
+
+def summary(status: Status) -> str:
+    """The run in two lines: the headline, and how it goes on."""
+    lines = list(progress_lines(status))
+    return visible("\n".join([headline(status), *([f"  {' | '.join(lines)}"] if lines else [])]))
 
 
 def queue_line(queue: Mapping[str, int]) -> str:
@@ -200,12 +205,11 @@ def leaderboard_table(board: Board, most: int | None = None) -> Table:
     return table
 
 
-def screen(run: Run, board: Board) -> RenderableType:
+def screen(status: Status, board: Board) -> RenderableType:
     """The whole live picture: headline, slots, leaderboard."""
     from rich.console import Group
     from rich.text import Text
 
-    status = run.status(board)
     progress = Text("\n".join(progress_lines(status)), style="dim")
     return Group(
         Text(headline(status)), progress, slots_table(status), leaderboard_table(board, 10)

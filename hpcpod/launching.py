@@ -8,16 +8,18 @@ import os
 import secrets
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import HpcpodError
 from hpcpod.launchers.base import array_sizes, with_scripts
-from hpcpod.lifetime import PYTHON
+from hpcpod.lifetime import PYTHON, REQUEUE
 from hpcpod.orchestrator.tick import Orchestrator, launcher_of
 from hpcpod.records import Intent
 from hpcpod.storage.run_folder import RunFolder
@@ -27,8 +29,10 @@ from hpcpod.tournament.rules import Rules
 
 BEGIN_SECONDS = 30.0
 """The longest that a process that runs slots here is waited for when it begins."""
-_BACKGROUND: list[subprocess.Popen[bytes]] = []
-"""Coordinators that this process has started; they end with it."""
+_BACKGROUND: dict[subprocess.Popen[bytes], Path] = {}
+"""Coordinators that this process has started, with their run folders; they end with it."""
+_DETACHED: list[subprocess.Popen[bytes]] = []
+"""Those that do not."""
 
 
 @atexit.register
@@ -38,8 +42,10 @@ def _end_background() -> None:
     for process in _BACKGROUND:
         if process.poll() is None:
             process.terminate()
-    for process in _BACKGROUND:
-        process.wait()
+    for process, path in _BACKGROUND.items():
+        if process.wait() == REQUEUE:
+            said = f"{path} ended with this process; `hpcpod resume {quote(str(path))}` goes on"
+            sys.stderr.write(f"hpcpod: {said}\n")
 
 
 def create_run(resolved: Resolved, runs: Path) -> RunFolder:
@@ -60,14 +66,19 @@ def remove_run(folder: RunFolder) -> None:
     shutil.rmtree(folder.path, ignore_errors=True)
 
 
-def start(folder: RunFolder, config: RunConfig) -> list[str]:
+def start(folder: RunFolder, config: RunConfig, *, detach: bool = False) -> list[str]:
     """Set a new run going: a process here, or jobs on the cluster; return the jobs' ids.
+
+    Args:
+        folder: the run's.
+        config: its configuration.
+        detach: the process here goes on when this one ends.
 
     Raises:
         LaunchError: the scheduler refused. Then nothing is left, neither jobs nor folder.
     """
     if config.cluster.launcher == "local":
-        start_here(folder)
+        start_here(folder, detach=detach)
         return []
     try:
         return submit_missing(folder)
@@ -125,8 +136,9 @@ def _new_intents(folder: RunFolder, config: RunConfig, sizes: Sequence[int]) -> 
     ]
 
 
-def start_here(folder: RunFolder) -> None:
-    """Run slots and coordinator in the background; they end when this process does.
+def start_here(folder: RunFolder, *, detach: bool = False) -> None:
+    """Run slots and coordinator in the background; they end when this process does, unless it is
+    to ``detach`` them.
 
     Returns when they do, so that whoever looks next finds no interrupted run.
     """
@@ -135,14 +147,17 @@ def start_here(folder: RunFolder) -> None:
         process = subprocess.Popen(
             [
                 *PYTHON, "-m", "hpcpod.orchestrator", str(folder.path),
-                "--parent", str(os.getpid()),
+                *([] if detach else ["--parent", str(os.getpid())]),
             ],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )  # fmt: skip
-    _BACKGROUND.append(process)
+    if detach:
+        _DETACHED.append(process)  # Python warns of one that is forgotten while it runs
+    else:
+        _BACKGROUND[process] = folder.path
     end = time.monotonic() + BEGIN_SECONDS
     while folder.driven() is False and process.poll() is None and time.monotonic() < end:
         time.sleep(0.05)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from hpcpod.display import events, headline, progress_lines, screen, visible
+from hpcpod.display import events, screen, summary, visible
 from hpcpod.records import Board
 from hpcpod.results import Run
 
@@ -87,10 +87,7 @@ class Live:
             self.say(line)
         self._seen = board
         if self._rich is not None:
-            self._rich.update(screen(self._run, board))
+            self._rich.update(screen(self._run.status(board), board))
         elif time.monotonic() - self._headline_at > PLAIN_SECONDS:
             self._headline_at = time.monotonic()
-            status = self._run.status(board)
-            self.say(headline(status))
-            if lines := list(progress_lines(status)):
-                self.say(f"  {' | '.join(lines)}")
+            self.say(summary(self._run.status(board)))

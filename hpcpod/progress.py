@@ -1,4 +1,4 @@
-"""A line that shows how far a training is, for whoever waits in a terminal or a notebook."""
+"""Words that show how far a training or a run is, for whoever waits in a terminal or a notebook."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from hpcpod import plugins
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,7 +17,12 @@ if TYPE_CHECKING:
     from hpcpod.pod.round import Progress
 
 PLAIN_SECONDS = 10.0
-"""Between two lines where there is no terminal."""
+"""Between two texts where there is no terminal."""
+
+CELL_SECONDS = 0.25
+"""Between two texts in a notebook."""
+
+Show = Callable[[str], None]
 
 
 @contextmanager
@@ -25,29 +32,54 @@ def progress_line(
     """What is to be told of each update, and shows it on standard error.
 
     Args:
-        wanted: None: in a terminal or a notebook. True: elsewhere, too, as a line now and then.
+        wanted: as for ``progress_text``.
         also: is told the same.
     """
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    drawn = console.is_interactive or console.is_jupyter
+    console = _console()
     with ExitStack() as stack:
         shows: list[Callable[[Progress], None]] = [] if also is None else [also]
-        if drawn and wanted is not False:
-            shows.append(stack.enter_context(_drawn(console)))
-        elif wanted:
-            shows.append(_Plain().tell)
+        if console.is_interactive and not console.is_jupyter and wanted is not False:
+            shows.append(stack.enter_context(_bar(console)))
+        else:
+            show = stack.enter_context(progress_text(wanted))
+            shows.append(lambda progress: show(_said(progress)))
 
         def tell(progress: Progress) -> None:
-            for show in shows:
-                show(progress)
+            for each in shows:
+                each(progress)
 
         yield tell
 
 
 @contextmanager
-def _drawn(console: Console) -> Iterator[Callable[[Progress], None]]:
+def progress_text(wanted: bool | None) -> Iterator[Show]:
+    """What shows a text in the place of the one before, on standard error or in a cell.
+
+    Args:
+        wanted: None: in a terminal or a notebook. True: elsewhere, too, as lines now and then.
+    """
+    console = _console()
+    if wanted is False or not (wanted or console.is_interactive or console.is_jupyter):
+        yield lambda text: None
+    elif console.is_jupyter:
+        cell = _Cell()
+        yield cell.show
+        cell.end()
+    elif console.is_interactive:
+        with _drawn(console) as show:
+            yield show
+    else:
+        yield _Plain().show
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+@contextmanager
+def _bar(console: Console) -> Iterator[Callable[[Progress], None]]:
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
@@ -66,16 +98,56 @@ def _drawn(console: Console) -> Iterator[Callable[[Progress], None]]:
         bar.stop()
 
 
+@contextmanager
+def _drawn(console: Console) -> Iterator[Show]:
+    from rich.live import Live
+    from rich.text import Text
+
+    live = Live(console=console, transient=True, refresh_per_second=4)
+
+    def show(text: str) -> None:
+        live.start()
+        live.update(Text(text))
+
+    try:
+        yield show
+    finally:
+        live.stop()
+
+
+class _Cell:
+    """A text of a notebook's cell. Of rich, nothing is seen there without ipywidgets."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._shown = -math.inf
+        self._waiting = ""
+
+    def show(self, text: str) -> None:
+        self._waiting = text
+        if time.monotonic() - self._shown > CELL_SECONDS:
+            self.end()
+
+    def end(self) -> None:
+        """Show the last text."""
+        data, self._shown = {"text/plain": self._waiting}, time.monotonic()
+        if self._handle is not None:
+            self._handle.update(data, raw=True)
+        elif self._waiting:
+            display = plugins.load("IPython.display:display")
+            self._handle = display(data, raw=True, display_id=True)
+
+
 class _Plain:
-    """A line now and then."""
+    """A text now and then."""
 
     def __init__(self) -> None:
         self._told = time.monotonic()
 
-    def tell(self, progress: Progress) -> None:
+    def show(self, text: str) -> None:
         if time.monotonic() - self._told > PLAIN_SECONDS:
             self._told = time.monotonic()
-            sys.stderr.write(_said(progress) + "\n")
+            sys.stderr.write(text + "\n")
 
 
 def _said(progress: Progress) -> str:

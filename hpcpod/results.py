@@ -10,13 +10,16 @@ import os
 import shlex
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from hpcpod.config.arguments import door
 from hpcpod.config.space import Range
+from hpcpod.display import summary
 from hpcpod.errors import HpcpodError, RunNotFound, StorageError, UserError
 from hpcpod.launchers.base import Launcher
+from hpcpod.progress import progress_text
 from hpcpod.records import Board, PodState
 from hpcpod.run import steering
 from hpcpod.run.explaining import why
@@ -46,9 +49,10 @@ MOST_NAMES = 5
 class Run:
     """One run, by its folder. Every call looks anew, from any machine that sees the folder."""
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, progress: bool | None = None) -> None:
         self.folder = folder
         """The storage behind it."""
+        self._progress = progress
         self._resolved = folder.resolved
 
     @property
@@ -141,33 +145,40 @@ class Run:
         require_pod(board, pod, self.name)
         return lineage(board, pod)
 
-    @door(timeout=float | None, poll=float)
-    def wait(self, timeout: float | None = None, poll: float = 0.5) -> Status:
+    @door(timeout=float | None, poll=float, progress=bool | None)
+    def wait(
+        self, timeout: float | None = None, poll: float = 0.5, progress: bool | None = None
+    ) -> Status:
         """Wait until the run has finished or is paused; return its status.
 
         Args:
             timeout: seconds; None waits as long as it takes.
             poll: seconds between two looks at the board.
+            progress: show how far it is, on standard error. None: as ``launch`` was told, else in a
+                terminal or a notebook.
 
         Raises:
             TimeoutError: it is still going on.
             HpcpodError: nobody goes on with it: the process that ran it here is gone.
         """
         end = None if timeout is None else time.monotonic() + timeout
-        for state in self.states(poll):
-            if state == "finished":
-                with contextlib.suppress(StorageError):  # a looker may have no right to write
-                    after_merge(self.folder, self.board())
-            if state in ("finished", "paused"):
-                break
-            if state == "interrupted":
-                raise HpcpodError(f"nobody runs {self.name}; `hpcpod resume {self.word}` goes on")
-            if end is not None and time.monotonic() > end:
-                raise TimeoutError(f"{self.name} is still {state} after {timeout:g} s")
+        with progress_text(self._progress if progress is None else progress) as show:
+            for status in self.looks(poll):
+                show(summary(status))
+                if status.state == "finished":
+                    with contextlib.suppress(StorageError):  # a looker may have no right to write
+                        after_merge(self.folder, self.board())
+                if status.state in ("finished", "paused"):
+                    break
+                if status.state == "interrupted":
+                    said = f"nobody runs {self.name}; `hpcpod resume {self.word}` goes on"
+                    raise HpcpodError(said)
+                if end is not None and time.monotonic() > end:
+                    raise TimeoutError(f"{self.name} is still {status.state} after {timeout:g} s")
         return self.status()
 
-    def states(self, seconds: float) -> Iterator[RunState]:
-        """Its state now, and again after each pause of ``seconds``, without an end.
+    def looks(self, seconds: float) -> Iterator[Status]:
+        """Its status now, and again after each pause of ``seconds``, without an end.
 
         That nobody runs it is certain once it was seen for longer than old answers are believed.
         """
@@ -181,7 +192,7 @@ class Run:
             elif due or self.local:
                 doubted = math.inf
             alone = time.monotonic() - doubted > BELIEVED_SECONDS
-            yield "interrupted" if alone and status.doubt else status.state
+            yield replace(status, state="interrupted") if alone and status.doubt else status
             time.sleep(seconds)
 
     @door(drain=bool, now=bool)
@@ -225,10 +236,13 @@ class Run:
         """Take the wish to pause back, if there was one; nothing is started."""
         return steering.undrain(self.folder)
 
-    def resume(self) -> list[str]:
+    @door(detach=bool)
+    def resume(self, *, detach: bool = False) -> list[str]:
         """Go on with a run that was paused, or whose slots are gone.
 
-        On this machine it trains in processes that end with the calling one.
+        Args:
+            detach: on this machine, train in processes that go on when the calling one ends; by
+                default they end with it.
 
         Returns:
             The ids of jobs that were submitted.
@@ -236,7 +250,7 @@ class Run:
         Raises:
             UserError: it is finished, another process runs it, or the scheduler refuses.
         """
-        return steering.resume(self.folder)
+        return steering.resume(self.folder, detach=detach)
 
     @door(slots=int | None)
     def scale(self, slots: int | None) -> Status:

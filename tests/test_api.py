@@ -58,7 +58,7 @@ def test_wait_ends_when_the_coordinator_was_killed(
     wait_for("a report", lambda: run.board().reports > 0)
     monkeypatch.setattr(seen, "STARTING_SECONDS", 0.0)
     assert run.status().state in ("running", "waiting")
-    launching._BACKGROUND[-1].kill()
+    [*launching._BACKGROUND][-1].kill()
     with pytest.raises(HpcpodError, match="nobody runs tiny"):
         run.wait(timeout=120)
     assert run.status().state == "interrupted"

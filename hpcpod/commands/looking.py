@@ -128,9 +128,9 @@ def watch(options: Namespace) -> int:
     run = open_run(options.run)
     seconds = 1.0 if run.local else 10.0
     with Live(run) as live:
-        for state in run.states(seconds):
+        for status in run.looks(seconds):
             live.update(run.board())
-            if state in ENDED:
+            if status.state in ENDED:
                 break
     return conclude(run)
 

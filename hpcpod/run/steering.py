@@ -99,10 +99,10 @@ def _forgive(folder: RunFolder) -> None:
     folder.withdraw(REFUSALS)
 
 
-def resume(folder: RunFolder) -> list[str]:
+def resume(folder: RunFolder, *, detach: bool = False) -> list[str]:
     """Go on with a run that was paused, or whose slots are gone; return the ids of new jobs.
 
-    Slots of a local run run in processes that end with this one.
+    Slots of a local run run in processes that end with this one, unless it is to ``detach`` them.
 
     Raises:
         UserError: see ``require_resumable``; or no node could give what its jobs ask for.
@@ -113,7 +113,7 @@ def resume(folder: RunFolder) -> list[str]:
     paused = undrain(folder)
     config = folder.resolved.config
     if config.cluster.launcher == "local":
-        start_here(folder)
+        start_here(folder, detach=detach)
         return []
     try:
         return submit_missing(folder)

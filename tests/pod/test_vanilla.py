@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -85,32 +82,3 @@ def test_a_training_can_be_followed() -> None:
     told: list[int] = []
     train(on_progress=lambda progress: told.append(progress.env_steps))
     assert told == list(range(64, 1281, 64))
-
-
-TRAINING = "import hpcpod; hpcpod.train(env_steps=20_000, progress={}, epochs=1, horizon=16)"
-
-
-@pytest.mark.parametrize(("progress", "shown"), [("None", True), ("False", False)])
-def test_a_terminal_sees_how_far_it_is(progress: str, shown: bool) -> None:
-    ours, theirs = os.openpty()
-    child = subprocess.Popen(
-        [sys.executable, "-c", TRAINING.format(progress)],
-        stderr=theirs, env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
-    )  # fmt: skip
-    os.close(theirs)
-    said = bytearray()
-    try:
-        while part := os.read(ours, 4096):
-            said += part
-    except OSError:  # the other end is closed
-        pass
-    os.close(ours)
-    assert child.wait(60) == 0
-    assert (b" of 20,000 env steps, " in said) == shown
-
-
-def test_nothing_is_shown_where_nobody_looks() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", TRAINING.format("None")], capture_output=True, check=True, timeout=60
-    )
-    assert (done.stdout, done.stderr) == (b"", b"")

@@ -147,7 +147,7 @@ def test_what_may_be_old_is_said_and_nobody_is_told_to_resume(
             said = capsys.readouterr().out
             assert "nobody is seen to run it, but what is seen from here may be a minute" in said
             assert "resume" not in said
-        states = Run(RunFolder.open(run)).states(0.0)
+        states = (status.state for status in Run(RunFolder.open(run)).looks(0.0))
         assert [next(states), next(states)] == ["waiting"] * 2, "who follows it looks on"
         monkeypatch.setattr(results, "BELIEVED_SECONDS", 0.0)
         assert next(states) == "interrupted", "and is certain once old answers are forgotten"
