@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hpcpod.records import Board, PodState
 from hpcpod.run.rows import ranking, rows
 from hpcpod.run.status import Status
-from hpcpod.run.words import duration, times
+from hpcpod.run.words import span, times
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -80,6 +80,8 @@ def progress_lines(status: Status) -> Iterator[str]:
         yield slots_words(status)
         if status.cancelled:
             yield status.cancelled
+        if status.idling:
+            yield status.idling
     used = [
         f"{hours:.{0 if hours >= 100 else 2}f} {name}-hours used"
         for name, hours in (("GPU", status.gpu_hours), ("core", status.core_hours))
@@ -116,9 +118,10 @@ def _limit_words(status: Status) -> str:
     limit = status.forecast
     if limit is None:
         return ""
-    span = duration(limit.seconds)
-    sure = limit.limit == "minutes"
-    return f"{'at the latest in' if sure else 'in about'} {span} (stop.{limit.limit})"
+    when = span(limit.low, limit.high)
+    if status.state == "finals":
+        return f"in {when} (finals)"
+    return f"{'at the latest ' if limit.limit == 'minutes' else ''}in {when} (stop.{limit.limit})"
 
 
 def _target_words(status: Status) -> str:

@@ -190,6 +190,8 @@ class Evaluation:
     metrics: Mapping[str, float] = field(default_factory=dict)
     cost: float = 0.0
     """Slot-seconds that it took to get there, those of the pod's ancestors included."""
+    evaluate_seconds: float = 0.0
+    """Of these, the evaluation itself."""
     estimate: float | None = None
     """Its mean return, shrunk towards the means of the rounds before and after it: what it ranks
     by. None of a board from before there was one."""

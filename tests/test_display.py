@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -12,6 +13,7 @@ from rich.console import Console
 from hpcpod.cli import main
 from hpcpod.display import LONG_UNCOMPARED, leaderboard_table, progress_lines, visible
 from hpcpod.results import open_run
+from hpcpod.run.forecast import Forecast
 from hpcpod.run.rows import ranking, rows
 from hpcpod.tournament.outcomes import ranked
 from hpcpod.tournament.scores import mean
@@ -59,6 +61,19 @@ def test_a_target_that_cannot_be_shown_is_said_with_one_that_can(finished_run: P
     assert "497.2 could be shown" in said
     near = replace(status, target=1.0, showable=0.987)  # no rounding up to the target
     assert "0.987 could be shown" in "\n".join(progress_lines(near))
+
+
+def test_the_end_is_a_range_while_little_is_known_and_then_a_time(finished_run: Path) -> None:
+    status = replace(open_run(finished_run).status(), state="running")
+
+    def said(*forecast: Any, **changes: Any) -> str:
+        return "\n".join(progress_lines(replace(status, forecast=Forecast(*forecast), **changes)))
+
+    assert "ends in 3 to 6 min (stop.rounds)" in said("rounds", 240, 180, 360)
+    assert "ends in about 4 min (stop.env_steps)" in said("env_steps", 240, 210, 260)
+    assert "ends at the latest in about 4 min (stop.minutes)" in said("minutes", 240, 230, 250)
+    assert "ends in about 9 s (finals)" in said("rounds", 9, 8, 10, state="finals")
+    assert "slot b has no order" in said("rounds", 9, 8, 10, idling="slot b has no order")
 
 
 def test_rounds_without_a_comparison_by_hand(finished_run: Path) -> None:

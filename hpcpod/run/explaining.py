@@ -18,6 +18,7 @@ from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.records import Birth, Order, PodState
 from hpcpod.run.failing import failing
 from hpcpod.run.history import Claim, claim_of, require_pod
+from hpcpod.run.idling import idling
 from hpcpod.run.queueing import (
     cancelled_words,
     looks_for_nodes,
@@ -161,7 +162,9 @@ def _slots(facts: Facts) -> Iterator[str]:
     wanted = "" if target.slots is None else f", {target.slots} wanted: {target.why}"
     yield f"{many(seen.running, 'slot')} at work{wanted}"
     open_orders = len(orders(seen.board)) - len(asleep(seen.board))
-    if target.slots is not None and open_orders < target.slots:
+    if waits := idling(seen, target.slots):
+        yield waits
+    elif target.slots is not None and open_orders < target.slots:
         yield f"{many(open_orders, 'order')} open now: more slots would find nothing to do"
     yield from waiting_words(seen.waiting, seen.now, facts.vain)
     if cancelled := cancelled_words(seen, target, facts.run):

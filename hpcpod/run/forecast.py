@@ -1,24 +1,53 @@
-"""What a run has used so far, and when its limits will end it. Pure."""
+"""What a run has used so far, and when its limits will end it. Pure.
+
+The rest of the run is played ahead of time three times: with what each pod's rounds are measured
+to take, and with the least and the most that they may well take (``costs``, ``schedule``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, cast
 
-from hpcpod.config.schema import StopConfig
-from hpcpod.records import Board
+from hpcpod.config.shape import scores_beside
+from hpcpod.launchers.base import THROTTLED
+from hpcpod.run.costs import Cost, costs_of, mean_cost, panel_seconds, parts, progress
+from hpcpod.run.schedule import Hand, Played, Task, play, together
+from hpcpod.run.seen import Seen
 from hpcpod.storage.slots import Life, element
+
+Limit = Literal["minutes", "env_steps", "rounds", "user"]
+
+START_SECONDS = 15.0
+"""From a slot's start to its work: what it imports."""
+GAP_SECONDS = (5.0, 30.0, 120.0)
+"""From a slot's time limit to its work, while no requeue has been seen: least, likely, most."""
+FRESH = 0.15
+"""Doubt of a score on fresh seeds, beside its pod's: there are more episodes, in a batch of their
+own, maybe by another engine."""
+NOTICE_SECONDS = {True: 2.0, False: 6.0}
+"""Until slots have seen that the finals have begun and made their environments: here, elsewhere."""
+LEFT = 0.1
+"""Share of the finals that is taken to be left when they take longer than they should have."""
+SILENCE = 60.0
+"""Seconds since a slot's last word in which it is taken to have gone on."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The limit of ``stop`` that comes first."""
+    """The limit of ``stop`` that comes first, and when the run has ended then."""
 
-    limit: Literal["minutes", "env_steps", "rounds"]
-    """Its name in the configuration."""
+    limit: Limit
+    """Its name in the configuration; ``user`` once a person ends the run."""
     seconds: float
-    """From now. ``minutes`` is sure to come then; the others at the present rate."""
+    """From now to the end of the run, the finals included, as far as can be told."""
+    low: float
+    """Seconds after which the run may well have ended: the lower end of a range that holds what
+    happens in most runs, narrow once rounds were measured."""
+    high: float
+    """Seconds after which it should have."""
 
 
 @dataclass(frozen=True)
@@ -46,38 +75,181 @@ def used(lives: Mapping[str, Life]) -> Used:
     )
 
 
-def forecast(
-    board: Board, stop: StopConfig, *, slot_seconds: float, at_work: int, now: float
-) -> Forecast | None:
+def forecast(seen: Seen, wanted: int | None = None) -> Forecast | None:
     """When the first of the limits ends the run, if its target does not.
 
     Args:
-        board: as it is now.
-        stop: the limits.
-        slot_seconds: that slots were alive so far: with what they brought, the rate of one slot.
-        at_work: slots that work now.
-        now: Unix time in seconds.
+        seen: the run as it is now.
+        wanted: slots at once, see ``target.Target``; None where that can't be told.
 
     Returns:
-        None if no limit can be told: there is none, or no round was reported yet.
+        None if no limit can be told: there is none, or nothing was measured yet.
     """
-    if board.phase != "running":
+    if seen.board.phase == "finished":
         return None
-    found: list[Forecast] = []
-    if stop.minutes is not None and board.began is not None:
-        found.append(Forecast("minutes", max(0.0, board.began + 60 * stop.minutes - now)))
-    if at_work > 0 and slot_seconds > 0:
-        if stop.env_steps is not None and board.env_steps > 0:
-            rate = at_work * board.env_steps / slot_seconds
-            found.append(Forecast("env_steps", max(0, stop.env_steps - board.env_steps) / rate))
-        if stop.rounds is not None and board.rounds > 0:
-            each = slot_seconds / board.rounds
-            found.append(Forecast("rounds", each * _turns(board, stop.rounds, at_work)))
-    return min(found, key=lambda limit: limit.seconds, default=None)
+    low, likely, high = (outlook.end() for outlook in _outlooks(seen, wanted))
+    if low is None or likely is None or high is None:
+        return None
+    (limit, seconds), least, most = likely, low[1], high[1]
+    return Forecast(limit, seconds, min(least, seconds), max(most, seconds))
 
 
-def _turns(board: Board, rounds: int, at_work: int) -> float:
-    """Rounds that are still to be trained one after another, whoever trains them."""
-    left = [rounds - pod.birth.round + 1 for pod in board.living if pod.birth is not None]
-    # A pod's rounds follow each other: slots that are more than the pods help nobody.
-    return max(sum(left) / at_work, max(left)) if left else 0.0
+def last_rounds(seen: Seen, wanted: int | None = None) -> dict[str, tuple[float, float]]:
+    """In how many seconds each pod that is in training has trained its last round: at the earliest,
+    and at the latest. Empty without ``stop.rounds``, or where that can't be told."""
+    if seen.config.stop.rounds is None or seen.board.phase != "running":
+        return {}
+    low, _, high = (outlook.played() for outlook in _outlooks(seen, wanted))
+    if low is None or high is None:
+        return {}
+    return {pod: (low.pods[pod], end) for pod, end in high.pods.items() if pod in low.pods}
+
+
+def _outlooks(seen: Seen, wanted: int | None) -> tuple[_Outlook, _Outlook, _Outlook]:
+    costs = costs_of(seen)
+    return (
+        _Outlook(seen, wanted, costs, -1),
+        _Outlook(seen, wanted, costs, 0),
+        _Outlook(seen, wanted, costs, 1),
+    )
+
+
+class _Outlook:
+    """A run's future if all goes well (``way`` -1), as expected (0) or badly (1)."""
+
+    def __init__(self, seen: Seen, wanted: int | None, costs: Mapping[str, Cost], way: int) -> None:
+        self._seen, self._board, self._config = seen, seen.board, seen.config
+        self._wanted, self._way = wanted, way
+        self._local = seen.config.cluster.launcher == "local"
+        self._beside = scores_beside(seen.config)
+        self._costs = {pod: self._scaled(cost) for pod, cost in costs.items()}
+        self._others = mean_cost(self._costs.values(), 0.0) if costs else None
+
+    def _scaled(self, cost: Cost) -> Cost:
+        factor = math.exp(self._way * cost.doubt)
+        return Cost(factor * cost.train, factor * cost.evaluate, cost.doubt)
+
+    def end(self) -> tuple[Limit, float] | None:
+        """The limit that ends the run, and the seconds to its end; None if nobody can tell."""
+        board, stop, finals = self._board, self._config.stop, self._finals()
+        if board.phase == "finals":
+            if finals is None or not self._seen.slots:
+                return None
+            spent = 0.0 if board.stopped is None else self._seen.clock - board.stopped
+            return cast(Limit, board.stop_reason), max(finals - spent, LEFT * finals)
+        played = self.played()
+        seconds = math.inf if played is None else played.seconds
+        limit: Limit = "env_steps" if played is not None and played.limited else "rounds"
+        if stop.minutes is not None and board.began is not None:
+            left = max(0.0, board.began + 60 * stop.minutes - self._seen.clock)
+            if left <= seconds:
+                # Slots that report notice it, and whoever ticks.
+                late = 0.0 if self._way < 1 else self._config.cluster.tick_interval
+                limit, seconds = "minutes", left + late
+        return None if math.isinf(seconds) else (limit, seconds + (finals or 0.0))
+
+    def played(self) -> Played | None:
+        """The rest of the training; None where it can't be told."""
+        stop, board = self._config.stop, self._board
+        if not self._costs or (stop.rounds is None and stop.env_steps is None):
+            return None
+        if self._seen.drain is not None:
+            return None
+        tasks = {task.pod: task for task in self._tasks()}
+        hands = [self._hand(name, tasks) for name in self._seen.slots]
+        hands += [Hand(seconds) for seconds in self._coming()]
+        held = {part.get("order") for part in parts(self._seen.slots)}
+        scores = [self._score(o.pod) for o in board.rescores.values() if o.id not in held]
+        rounds = math.inf
+        if stop.env_steps is not None:
+            left = max(0, stop.env_steps - board.env_steps)
+            rounds = math.ceil(left / self._config.round.env_steps)
+        lifetime = math.inf if self._local else 60.0 * self._config.cluster.minutes
+        return play(
+            list(tasks.values()), hands, rounds=rounds, scores=scores, gap=self._gap(),
+            lifetime=lifetime,
+        )  # fmt: skip
+
+    def _tasks(self) -> Iterator[Task]:
+        rounds = self._config.stop.rounds
+        for pod in self._board.living:
+            if pod.birth is None:
+                continue
+            cost, number = self._costs[pod.id], pod.birth.round
+            left = math.inf if rounds is None else rounds - number + 1
+            whole = cost.train + cost.evaluate
+            seconds = max(cost.train, cost.evaluate) if self._beside else whole
+            yield Task(pod.id, pod.algorithm, number, left, seconds, whole - seconds, pod.cost)
+
+    def _hand(self, slot: str, tasks: Mapping[str, Task]) -> Hand:
+        """A slot with the rest of what it has in hand; its task counts from the round after."""
+        shown = self._seen.slots[slot]
+        jobs = () if self._seen.view is None else self._seen.view.jobs
+        left = next((job.left for job in jobs if job.slot in (slot, element(slot))), None)
+        ends = math.inf if left is None else left
+        pod, number = str(shown.get("pod")), shown.get("round")
+        if shown.get("order") in {order.id for order in self._board.rescores.values()}:
+            return Hand(0.5 * self._score(pod), None, ends)
+        task = tasks.get(pod)
+        if task is None or number is None or task.round > number:  # reported, or counts no more
+            return Hand(ends=ends)
+        task.left -= number + 1 - task.round
+        task.round = number + 1
+        silent = min(SILENCE, max(0.0, self._seen.clock - shown.get("mtime", self._seen.clock)))
+        return Hand(max(0.0, self._rest(shown, task) - silent), task, ends)
+
+    def _rest(self, shown: Mapping[str, Any], task: Task) -> float:
+        """Seconds until the round in hand is done, from a slot's last word on."""
+        cost, done = self._costs[task.pod], progress(shown, self._config) or 0.0
+        if shown.get("state") == "scoring" or (done == 1.0 and not self._beside):
+            return 0.5 * cost.evaluate
+        if self._beside:
+            return (1.0 - done) * task.seconds
+        return (1.0 - done) * cost.train + cost.evaluate
+
+    def _score(self, pod: str) -> float:
+        """Seconds that a set of fresh seeds takes a pod."""
+        cost = self._costs.get(pod) or self._others
+        assert cost is not None
+        return panel_seconds(cost, self._config.stop.confirm_episodes, self._config)
+
+    def _finals(self) -> float | None:
+        """Seconds that all finalists take to be scored; None if no panel was measured."""
+        if self._others is None:
+            return None
+        board, stop = self._board, self._config.stop
+        most = min(self._config.population.capacity, max(len(board.entries), len(board.living)))
+        count = min(stop.finalists, most)
+        pods = [entry.pod for entry in board.entries[:count]]
+        pods += [""] * (count - len(pods))
+        free = [0.0] * len(self._seen.slots)
+        if self._wanted is not None and self._way < 1:  # who had nothing to do has left
+            again = START_SECONDS + (self._config.cluster.tick_interval if self._way == 0 else 0.0)
+            free += [again] * (min(self._wanted, count) - len(free))
+        heed = NOTICE_SECONDS[self._local]
+        factor = math.exp(self._way * FRESH)
+        return heed + factor * together([self._score(pod) for pod in pods], free or [0.0])
+
+    def _coming(self) -> Iterator[float]:
+        """In how many seconds each slot that is in the queue, or starts, is at work: where nobody
+        can say when, it comes at once if all goes well, and else never."""
+        at_work = {element(slot) for slot in self._seen.slots}
+        if self._local and self._wanted is not None and self._seen.driven:
+            yield from [START_SECONDS] * (self._wanted - len(at_work))
+        for job in () if self._seen.view is None else self._seen.view.jobs:
+            if job.kind != "slots" or job.slot in at_work or job.reason == THROTTLED:
+                continue
+            if job.state == "running" or self._way < 0:
+                yield START_SECONDS
+            elif job.requeued:
+                yield self._gap()
+            elif job.starts is not None:
+                yield START_SECONDS + max(0.0, job.starts - self._seen.now)
+
+    def _gap(self) -> float:
+        """Seconds from a slot's time limit to its work: as long as its requeues took so far."""
+        again = [life for life in self._seen.lives.values() if life.restarts]
+        if not again:
+            return GAP_SECONDS[1 + self._way]
+        away = sum(max(0.0, self._seen.now - life.began - life.seconds) for life in again)
+        return away / sum(life.restarts for life in again) * (0.5, 1.0, 2.0)[1 + self._way]

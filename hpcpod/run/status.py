@@ -14,6 +14,7 @@ from hpcpod.config.space import Scalar
 from hpcpod.launchers.base import THROTTLED
 from hpcpod.records import Board, Confirmed
 from hpcpod.run.forecast import Forecast, forecast, used
+from hpcpod.run.idling import idling
 from hpcpod.run.queueing import cancelled_words
 from hpcpod.run.seen import RunState, Seen
 from hpcpod.run.target import Target
@@ -86,7 +87,11 @@ class Status:
     requeues: int
     """How often the scheduler has started slots again."""
     forecast: Forecast | None
-    """The limit that ends the run, if its target does not; None if no limit can be told."""
+    """The limit that ends the run, if its target does not, and when: ``seconds`` from now, between
+    ``low`` and ``high``. None if no limit can be told."""
+    idling: str
+    """What slots without an order wait for, or why there are fewer than wanted, and for how long,
+    where all that is left to do is in others' hands; in one sentence, else empty."""
     gpu_hours: float
     """That slots had so far, at work or not."""
     core_hours: float
@@ -144,13 +149,8 @@ def status_of(folder: RunFolder, seen: Seen, target: Target) -> Status:
         cancelled=cancelled_words(seen, target, shlex.quote(str(folder.path))),
         coordinators=len(seen.coordinators) if asked else None,
         requeues=used_up.requeues,
-        forecast=forecast(
-            board,
-            config.stop,
-            slot_seconds=used_up.slot_seconds,
-            at_work=len(seen.slots),
-            now=seen.clock,
-        ),
+        forecast=forecast(seen, target.slots),
+        idling=idling(seen, target.slots),
         gpu_hours=used_up.gpu_hours,
         core_hours=used_up.core_hours,
         pods=len(board.living),

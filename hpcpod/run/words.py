@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
+
+NARROW = 1.6
+"""A range whose ends differ by less than this factor is said as one number."""
 
 
 def duration(seconds: float) -> str:
@@ -34,3 +39,19 @@ def many(count: int, name: str) -> str:
 def times(count: int) -> str:
     """``once``, ``4 times``."""
     return "once" if count == 1 else f"{count} times"
+
+
+def span(low: float, high: float) -> str:
+    """A time span that is not known exactly, in seconds from ``low`` to ``high``: ``3 to 6 min``,
+    or ``about 4 min`` where that is as good."""
+    first, last = duration(low), duration(high)
+    if high <= NARROW * low or first == last:
+        return f"about {duration(math.sqrt(max(low, 1e-3) * max(high, 1e-3)))}"
+    number, unit = first.split(" ", 1)
+    return f"{number if last.split(' ', 1)[1:] == [unit] else first} to {last}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """``p0001``, ``p0001 and p0002``, ``p0001, p0002 and p0003``."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last

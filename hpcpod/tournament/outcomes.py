@@ -195,7 +195,14 @@ def _finished(pod: PodState, report: Report, config: RunConfig) -> PodState:
     """A pod that has trained its round, with the birth that continues it."""
     assert pod.birth is not None and report.checkpoint is not None
     cost = pod.cost + report.cost
-    now = Evaluation(report.round, report.returns, report.checkpoint, report.metrics, cost)
+    now = Evaluation(
+        report.round,
+        report.returns,
+        report.checkpoint,
+        report.metrics,
+        cost,
+        report.evaluate_seconds,
+    )
     motion = moved(pod.motion, pod.history[-1] if pod.history else None, now)
     kept = estimated((*pod.history, now), motion)
     exact = pod.transfer_exact

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from hpcpod.run.words import duration, many, since, times
+from hpcpod.run.words import duration, listed, many, since, span, times
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,22 @@ def test_a_moment_is_by_the_reader_s_clock() -> None:
 def test_numbers_have_their_plural() -> None:
     assert (many(1, "slot"), many(0, "slot"), many(2, "slot")) == ("1 slot", "0 slots", "2 slots")
     assert (times(1), times(2)) == ("once", "2 times")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (180, 360, "3 to 6 min"), (50, 130, "50 s to 2 min"), (200, 260, "about 4 min"),
+        (12, 14, "about 13 s"), (0, 0, "about 0 s"), (0, 30, "0 to 30 s"),
+        (3600, 9000, "1 h to 2 h 30 min"), (10_000, 10_100, "about 2 h 48 min"),
+    ],
+)  # fmt: skip
+def test_a_span_that_is_not_known_has_two_ends_or_is_about_one(
+    low: float, high: float, words: str
+) -> None:
+    assert span(low, high) == words
+
+
+def test_names_are_listed_as_in_a_sentence() -> None:
+    assert listed(["a"]) == "a"
+    assert listed(["a", "b", "c"]) == "a, b and c"

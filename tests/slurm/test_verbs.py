@@ -69,7 +69,7 @@ def test_every_verb_works_without_a_coordinator(shell: Shell) -> None:
     assert status["forecast"]["limit"] == "minutes"
     said = shell.hpcpod("status", "alone")
     assert "slots: 1 of 1 at work, no coordinator" in said
-    assert re.search(r"ends at the latest in \d+ min \(stop\.minutes\)", said)
+    assert re.search(r"ends at the latest in about \d+ min \(stop\.minutes\)", said)
     said = shell.hpcpod("why", "alone")
     assert "no coordinator is in the queue" in said
     assert "hpcpod tick" in said

@@ -41,6 +41,13 @@ def test_a_finished_round_is_followed_by_the_next() -> None:
     assert (board.reports, board.rounds) == (1, 1)
 
 
+def test_an_evaluation_keeps_what_it_took_of_its_round() -> None:
+    board = first_board(rules(2), 0.0)
+    done = report(order_of(board, "p0001"), wall_seconds=9.0, evaluate_seconds=2.0)
+    (evaluation,) = fold(board, [done], rules(2), now=1.0).pods["p0001"].history
+    assert (evaluation.cost, evaluation.evaluate_seconds) == (9.0, 2.0)
+
+
 def test_the_best_is_the_one_with_the_highest_estimate() -> None:
     game = rules(2)
     board = first_board(game, 0.0)

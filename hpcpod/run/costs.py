@@ -1,0 +1,140 @@
+"""The time that a pod's rounds take, by what was measured so far. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from hpcpod.config.schema import RunConfig
+from hpcpod.records import PodState
+from hpcpod.run.seen import Seen
+
+LAST = 4
+"""Measured rounds of a pod that count, the newest most."""
+FADING = 0.6
+"""Weight of a round in that of the one after it."""
+STEADY = 0.12
+"""Doubt, as a logarithm, that remains of rounds which were measured often: a machine's load and an
+episode's length change."""
+SINGLE = 0.3
+"""Doubt of a single measured round, beside that."""
+KIN, STRANGER = 0.5, 0.8
+"""Doubt of a pod that has none: by other pods of its algorithm, or by other algorithms."""
+GUESSED_SCORING = 0.15
+"""Share of a round's training that its evaluation takes, while none has been measured."""
+STEP = 8
+"""Episodes that could be stepped in the time that each step of a batch takes beside them."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one round of a pod takes."""
+
+    train: float
+    """Seconds of a slot."""
+    evaluate: float
+    """Seconds of its panel."""
+    doubt: float
+    """How uncertain both are, as a logarithm: from ``exp(-doubt)`` to ``exp(doubt)`` times."""
+
+
+def costs_of(seen: Seen) -> dict[str, Cost]:
+    """What a round takes each pod: by its own last rounds and the speed of the one in hand; where a
+    living one has none, by those of its algorithm, else by all.
+
+    Returns:
+        By pod; empty while nothing was measured.
+    """
+    shown = {part["pod"]: part for part in parts(seen.slots) if "pod" in part}
+    known: dict[str, Cost] = {}
+    for pod in seen.board.pods.values():
+        found = _measured(pod, shown.get(pod.id), seen.config)
+        if found is not None:
+            known[pod.id] = found
+    algorithms = {name: pod.algorithm for name, pod in seen.board.pods.items()}
+    costs = dict(known)
+    for pod in seen.board.living if known else ():
+        if pod.id not in known:
+            kin = [cost for name, cost in known.items() if algorithms[name] == pod.algorithm]
+            costs[pod.id] = mean_cost(kin or known.values(), KIN if kin else STRANGER)
+    return costs
+
+
+def parts(slots: Mapping[str, Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+    """What slots show of each order in their hands: one, or another that is scored beside."""
+    for shown in slots.values():
+        yield shown
+        if isinstance(shown.get("scoring"), dict):
+            yield shown["scoring"]
+
+
+def progress(shown: Mapping[str, Any], config: RunConfig) -> float | None:
+    """The share of a round's steps that is done, in [0, 1]; None where that is not shown."""
+    steps, number = shown.get("env_steps"), shown.get("round")
+    if steps is None or number is None or shown.get("state") != "training":
+        return None
+    each = config.round.env_steps
+    return min(1.0, max(0.0, float(steps - (number - 1) * each) / each))
+
+
+def panel_seconds(cost: Cost, episodes: int, config: RunConfig) -> float:
+    """Seconds that ``episodes`` take which are played side by side, by those of a panel."""
+    return cost.evaluate * (episodes + STEP) / (config.round.episodes + STEP)
+
+
+def _measured(pod: PodState, shown: Mapping[str, Any] | None, config: RunConfig) -> Cost | None:
+    """By the pod's own rounds, and how fast the one in hand is; None without both."""
+    rounds = _rounds(pod)
+    samples = [(cost, FADING**age) for age, cost in enumerate(reversed(rounds[-LAST:]))]
+    panels = [each.evaluate_seconds for each in pod.history]
+    evaluate = panels[-1] if panels else None
+    rate = None if shown is None else shown.get("steps_per_second")
+    done = None if shown is None else progress(shown, config)
+    if rate and done:
+        training = config.round.env_steps / rate
+        if evaluate is None:
+            evaluate = GUESSED_SCORING * training
+        samples.append((training + evaluate, done))
+    if not samples or evaluate is None:
+        return None
+    whole = sum(cost * weight for cost, weight in samples) / sum(w for _, w in samples)
+    many = sum(weight for _, weight in samples)
+    spread = _spread([cost for cost, _ in samples])
+    doubt = STEADY + max(SINGLE, spread) / math.sqrt(max(many, 0.25))
+    return Cost(max(0.0, whole - evaluate), min(evaluate, whole), doubt)
+
+
+def _rounds(pod: PodState) -> list[float]:
+    """Slot-seconds of each round that is still known of a pod, oldest first."""
+    points = {milestone.round: milestone.cost for milestone in pod.milestones}
+    points |= {evaluation.round: evaluation.cost for evaluation in pod.history}
+    if pod.parent is None:
+        points.setdefault(0, 0.0)
+    ordered = sorted(points.items())
+    return [
+        (cost - before) / (number - last)
+        for (last, before), (number, cost) in pairwise(ordered)
+        if cost > before
+    ]
+
+
+def _spread(costs: list[float]) -> float:
+    """The standard deviation of the logarithms."""
+    if len(costs) < 2:
+        return 0.0
+    logs = [math.log(cost) for cost in costs]
+    centre = sum(logs) / len(logs)
+    return math.sqrt(sum((each - centre) ** 2 for each in logs) / (len(logs) - 1))
+
+
+def mean_cost(costs: Iterable[Cost], doubt: float) -> Cost:
+    """What is expected where only others were measured."""
+    found = list(costs)
+    return Cost(
+        sum(cost.train for cost in found) / len(found),
+        sum(cost.evaluate for cost in found) / len(found),
+        doubt,
+    )
