@@ -25,14 +25,16 @@ class SlotProcess:
         job: str = "j",
         token: str | None = None,
         logs: Path | None = None,
+        seen: Path | None = None,
     ) -> None:
+        """``seen``: where the slot sees the run folder, if elsewhere."""
         self.folder = folder
         self.slot = slot
         self._log = (logs or folder.path.parent) / f"{slot}-{job}.log"
         words = ["--slot", slot, "--job", job, *(["--token", token] if token else [])]
         with self._log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "hpcpod.slot", str(folder.path), *words],
+                [sys.executable, "-m", "hpcpod.slot", str(seen or folder.path), *words],
                 cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             )  # fmt: skip
 

@@ -21,6 +21,7 @@ from hpcpod.pod.signals import StopFlag
 from hpcpod.pod.work import Work, failed, whole
 from hpcpod.records import Birth, Board, Order, Owner, Report, Rescore, decode
 from hpcpod.slot.lives import Lives
+from hpcpod.storage.freshness import listen_again
 from hpcpod.storage.patience import patiently
 from hpcpod.storage.run_folder import REFUSED, RunFolder
 from hpcpod.tournament.claims import take
@@ -129,8 +130,7 @@ class Slot:
         while True:
             self._heed()
             for lane in self._lanes:
-                ended = lane.look()
-                if ended is not None:
+                if (ended := lane.look()) is not None:
                     self._take(*ended)
             self._pass_on()
             code = self._find_work() if time.monotonic() >= self._next_look else None
@@ -307,8 +307,7 @@ class Slot:
     def _wait(self, found: bool) -> None:
         """Set when to look at the board again: soon while idle, not at all while all is busy."""
         self._pause = IDLE_SECONDS[0] if found else min(2 * self._pause, IDLE_SECONDS[1])
-        idle = self._trains_nothing()
-        self._next_look = time.monotonic() + self._pause if idle else math.inf
+        self._next_look = time.monotonic() + self._pause if self._trains_nothing() else math.inf
 
     def _trains_nothing(self) -> bool:
         return self._trainer.work is None and self._done is None
@@ -326,6 +325,8 @@ class Slot:
             self._told = -math.inf
 
     def _farewell(self) -> int:
+        if self._stop:
+            listen_again(self._folder)  # who comes back is not told twice
         return REQUEUE if self._stop and not self._told_to_end() else 0
 
     def claim(self, board: Board) -> Order | None:

@@ -12,6 +12,7 @@ import contextlib
 from pathlib import Path
 
 from hpcpod.storage.disk import TEMPORARY, Disk, unique
+from hpcpod.storage.layout import sharded
 from hpcpod.storage.run_folder import RunFolder
 
 BELIEVED_SECONDS = 90.0
@@ -37,9 +38,25 @@ def ask_again(disk: Disk, folder: Path) -> bool:
 def look_again(run: RunFolder) -> bool:
     """Have whoever reads next see all that had been done for a run before this was called: its
     newest generations, its slots and what is asked of it; False if that is not certain."""
-    board = run.path / "board"
-    sure = ask_again(run.disk, board)
+    sure = ask_again(run.disk, run.path / "board")
     found = run.board.read()
     newest = run.board.path(0 if found is None else found[0] + 1).parent
-    places = [run.path / "slots", *([newest] if run.disk.exists(newest) else [])]
-    return all([sure, *(ask_again(run.disk, place) for place in places)])
+    shown = ask_again(run.disk, run.path / "slots")
+    return _below(run.disk, newest) and sure and shown
+
+
+def listen_again(run: RunFolder) -> bool:
+    """The same of what is asked of the run, and of its slots."""
+    sure = ask_again(run.disk, run.path / "control")
+    return _below(run.disk, run.path / "control" / "retire") and sure
+
+
+def await_report(run: RunFolder, order: str) -> bool:
+    """The same of an order's report."""
+    sure = ask_again(run.disk, run.path / "reports")
+    return _below(run.disk, sharded(run.path / "reports", order).parent) and sure
+
+
+def _below(disk: Disk, folder: Path) -> bool:
+    """The same of a folder in one that was asked for; it may not be there."""
+    return not disk.exists(folder) or ask_again(disk, folder)

@@ -16,6 +16,7 @@ from typing import Any
 from hpcpod.errors import Corrupt, RunNotFound, StorageError
 from hpcpod.records import Board, Checkpoint, Confirmed, Document, Entry, Report
 from hpcpod.storage.board import writer_id
+from hpcpod.storage.freshness import await_report
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.endings import allowed
@@ -122,7 +123,7 @@ def merge(
         return fold(old, reports, rules, now=now, lost=gone, stop=stop, size=size)
 
     with folder.merge_lock(LOCK_SECONDS):
-        board = _merge(folder, folded)
+        board = _merge(folder, folded, lost)
     after_merge(folder, board)
     return board
 
@@ -141,7 +142,11 @@ def now_of(folder: RunFolder, board: Board) -> float:
     return board.started + folder.age()
 
 
-def _merge(folder: RunFolder, folded: Callable[[Board, list[Report], list[str]], Board]) -> Board:
+def _merge(
+    folder: RunFolder,
+    folded: Callable[[Board, list[Report], list[str]], Board],
+    lost: Collection[str],
+) -> Board:
     writer = writer_id()
     while True:
         found = folder.board.read()
@@ -149,7 +154,7 @@ def _merge(folder: RunFolder, folded: Callable[[Board, list[Report], list[str]],
             raise StorageError(f"{folder.path} has no board; was its launch interrupted?")
         generation, document = found
         old = _board_of(folder, document)
-        reports, broken = pending_reports(folder, old)
+        reports, broken = pending_reports(folder, old, lost)
         new = folded(old, reports, broken)
         if new == old:
             return old
@@ -160,15 +165,20 @@ def _merge(folder: RunFolder, folded: Callable[[Board, list[Report], list[str]],
             return new
 
 
-def pending_reports(folder: RunFolder, board: Board) -> tuple[list[Report], list[str]]:
+def pending_reports(
+    folder: RunFolder, board: Board, lost: Collection[str] = ()
+) -> tuple[list[Report], list[str]]:
     """Reports that the board waits for and that are there; and orders whose report is broken.
 
     The board knows each one's name, so nothing is listed. A broken report is in quarantine
-    already; its order counts as lost and is given out again.
+    already; its order counts as lost and is given out again. Of those that are ``lost`` the server
+    is asked: their slots may have reported before they went, and this machine not know it.
     """
     reports: list[Report] = []
     broken: list[str] = []
     for order in orders(board):
+        if order.id in lost:
+            await_report(folder, order.id)
         try:
             report = folder.read_report(order.id)
         except Corrupt as error:

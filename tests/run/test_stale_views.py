@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hpcpod import results
 from hpcpod.cli import main
 from hpcpod.errors import StorageError, UserError
-from hpcpod.records import Board
+from hpcpod.records import Board, Checkpoint
 from hpcpod.results import Run
 from hpcpod.run import steering
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.freshness import look_again
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
 from tests.chaos.views import Bad, Views, require_views
 from tests.chaos.world import Disk
-from tests.small_runs import create
+from tests.slots import SlotProcess
+from tests.small_runs import SLOW, create
+from tests.tournament.world import report
 
 FOR_EVER = 1e6
 """Seconds that no test lasts: what is believed is believed to its end."""
@@ -174,3 +179,29 @@ def test_a_clock_that_can_not_be_read_is_not_replaced_by_another(tmp_path: Path)
     with pytest.raises(StorageError, match="can't touch"):
         merge(folder, Rules.of_run(folder), at_work=True)
     assert read_board(folder).began is None
+
+
+def test_a_report_of_a_slot_that_is_gone_counts_though_it_was_not_seen(
+    disk: Path, login: Path
+) -> None:
+    folder = create(disk)
+    (order,) = orders(read_board(folder))
+    seen = RunFolder.open(login / "small")
+    assert seen.read_report(order.id) is None
+    core = folder.blobs.put({"weights": np.ones(3)}, {"of": order.id})
+    folder.publish_report(report(order, checkpoint=Checkpoint(core, 512)))
+    assert seen.read_report(order.id) is None, "the view is not old"
+    board = merge(seen, Rules.of_run(seen), lost=[order.id])
+    assert board.reports == 1
+
+
+def test_a_slot_that_is_signalled_and_told_to_leave_does_not_come_back(
+    disk: Path, login: Path, tmp_path: Path
+) -> None:
+    """It has looked for such a request before there was one; requeued it would find out."""
+    create(disk, **SLOW)
+    slot = SlotProcess(RunFolder.open(disk / "small"), "7_0", logs=tmp_path, seen=login / "small")
+    slot.until_in_mid_round()
+    slot.folder.retire("7_0", "now", "no more than 1 are wanted now")
+    slot.process.send_signal(signal.SIGUSR2)
+    assert slot.end() == 0, slot.log
