@@ -17,7 +17,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,12 +65,21 @@ class SlurmCluster:
         self.options = options
         self.conf = folder / "slurm.conf"
         self.start_seconds = 0.0
+        self._under: Callable[[str], Sequence[str]] = lambda node: ()
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
 
     @classmethod
     @contextmanager
-    def started(cls, options: Options | None = None) -> Iterator[SlurmCluster]:
-        """A cluster with all nodes idle; it and all its jobs are gone afterwards."""
+    def started(
+        cls, options: Options | None = None, under: Callable[[str], Sequence[str]] | None = None
+    ) -> Iterator[SlurmCluster]:
+        """A cluster with all nodes idle; it and all its jobs are gone afterwards.
+
+        Args:
+            options: what a test may choose.
+            under: by a node's name, the words of a command that runs its slurmd, as in a mount
+                namespace of its own; it ends in ``exec``.
+        """
         for daemon in ("slurmctld", "slurmd"):
             if shutil.which(daemon, path=_path()) is None:
                 raise SlurmUnavailable(
@@ -81,6 +90,7 @@ class SlurmCluster:
         folder = Path(tempfile.mkdtemp(prefix="hpcpod-slurm-", dir="/tmp"))
         folder.chmod(0o755)
         cluster = cls(folder, options or Options())
+        cluster._under = under or cluster._under
         try:
             cluster._start()
             yield cluster
@@ -129,7 +139,8 @@ class SlurmCluster:
             name: whose.
             under: the words of a command that runs it.
         """
-        words = ("slurmctld", "-D") if name == CONTROLLER else ("slurmd", "-D", "-N", name)
+        node = (*self._under(name), "slurmd", "-D", "-N", name)
+        words = ("slurmctld", "-D") if name == CONTROLLER else node
         self._daemons[name] = subprocess.Popen(
             (*under, *words),
             env=self.env(),

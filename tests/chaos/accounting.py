@@ -182,6 +182,7 @@ def _check_not_passed_over(
     if seen.damaged is not None and seen.damaged < step.appeared + SLACK_SECONDS:
         return
     slack = SLACK_SECONDS + past.held(seen.appeared - SLACK_SECONDS, step.appeared)
+    slack += past.believed
     if seen.appeared < step.appeared - slack:
         books.violations.append(
             f"the report {order} was there {step.appeared - seen.appeared:.1f} s before"

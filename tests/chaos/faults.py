@@ -18,6 +18,8 @@ class Kind:
     """For how long, where it passes."""
     mounted: bool = False
     """It is done to a whole filesystem, which must be one of its own."""
+    views: bool = False
+    """It is done to what one machine sees of it, or all do."""
 
 
 KINDS: Mapping[str, Kind] = {
@@ -46,6 +48,8 @@ KINDS: Mapping[str, Kind] = {
     "disk read-only": Kind(4, (0.5, 6.0), mounted=True),
     "wrong times": Kind(6),
     "wrong clock": Kind(6),
+    "lost replies": Kind(5, (2.0, 12.0), views=True),
+    "disk hangs": Kind(3, (2.0, 60.0), views=True),
     # Damage
     "torn report": Kind(6),
     "torn old report": Kind(4),
@@ -93,17 +97,27 @@ class Fault:
 
 
 def storms(
-    seed: int, *, mounted: bool, longest: float = 13.0, oversleep: bool = False
+    seed: int,
+    *,
+    mounted: bool,
+    views: bool = False,
+    longest: float = 60.0,
+    oversleep: bool = False,
 ) -> Iterator[list[Fault]]:
     """Storms of about ten faults without an end, each fault at its moment.
 
     Args:
         seed: decides everything.
         mounted: whether the run's filesystem is one of its own.
+        views: whether each machine has its own view of it.
         longest: seconds that a drawn fault may last.
         oversleep: have a coordinator stopped for longer than its lease, once.
     """
-    kinds = {name: kind for name, kind in KINDS.items() if mounted or not kind.mounted}
+    kinds = {
+        name: kind
+        for name, kind in KINDS.items()
+        if (mounted or not kind.mounted) and (views or not kind.views)
+    }
     weights = [kind.weight for kind in kinds.values()]
     number = itertools.count()
     for storm in itertools.count():

@@ -17,6 +17,8 @@ from tests.chaos.processes import Hit
 from tests.chaos.world import World
 
 HOURS = 3600.0
+LOST = (0.02, 0.3)
+"""Least and greatest share of replies that are lost."""
 
 
 def fill(world: World, fault: Fault) -> Hit | None:
@@ -55,6 +57,32 @@ def read_only(world: World, fault: Fault) -> Hit | None:
         held()
 
     return Hit("the disk", writable)
+
+
+def lose_replies(world: World, fault: Fault) -> Hit | None:
+    """What a server has done it could not say: the client sends it again, or gives up."""
+    views = world.views
+    if views is None or views.bad.lost:
+        return None
+    low, high = LOST
+    share = low + (high - low) * (fault.pick % 1000) / 1000
+    views.lose(share)
+    return Hit(f"{share:.0%} of all changes", lambda: views.lose(0.0))
+
+
+def hang(world: World, fault: Fault) -> Hit | None:
+    """To one node the disk answers nothing for a while."""
+    views, node = world.views, fault.choice(world.cluster.nodes)
+    if views is None or node in views.hung or node in world.dead_daemons:
+        return None  # a slurmd that starts does not wait for the disk, but its mount would
+    views.hang(node)
+    held = world.holding()
+
+    def answer() -> None:
+        views.answer(node)
+        held()
+
+    return Hit(node, answer)
 
 
 def wrong_times(world: World, fault: Fault) -> Hit | None:

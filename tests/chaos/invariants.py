@@ -21,6 +21,8 @@ TOLERATED = ("hpcpod.errors.Corrupt", "hpcpod.pod.ranks.communicator.RankLost")
 """What a training process may say with a traceback: its slot says the sentence."""
 ORPHAN_SECONDS = 60.0
 """After a storm: until every process belongs to a job that runs."""
+BEHIND_SECONDS = 90.0
+"""Longer where slots hear late that they must end, or a disk hangs under them."""
 LIVELY_SECONDS = 180.0
 """After a storm: until the next report counts, or the run has ended."""
 
@@ -94,7 +96,8 @@ def orphans(world: World) -> list[str]:
 def of_processes(world: World) -> list[str]:
     """No process is left of what was killed, and never more slots than are wanted."""
     # Not looked at again after a look that found none: a pod that is just ending has no parent.
-    if world.wait("those to end that must", ORPHAN_SECONDS, lambda: not _too_many(world)):
+    late = ORPHAN_SECONDS + (0.0 if world.views is None else BEHIND_SECONDS)
+    if world.wait("those to end that must", late, lambda: not _too_many(world)):
         return []
     return _too_many(world)
 

@@ -58,6 +58,8 @@ class Past:
     """sha256 of blobs that were damaged by a fault."""
     stops: list[tuple[float, float]] = field(default_factory=list)
     """Unix times from and to which some process or filesystem was held up by a fault."""
+    believed: float = 0.0
+    """Seconds for which whoever merges may not see a report that is there."""
     complaints: list[str] = field(default_factory=list)
     """What was wrong at the moment of looking."""
 

@@ -40,6 +40,8 @@ INJECTIONS: Mapping[str, Injection] = {
     "suspend slot": site.suspend,
     "disk full": files.fill,
     "disk read-only": files.read_only,
+    "lost replies": files.lose_replies,
+    "disk hangs": files.hang,
     "wrong times": files.wrong_times,
     "wrong clock": files.wrong_clock,
     "torn report": files.torn_report,

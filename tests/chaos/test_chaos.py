@@ -22,11 +22,12 @@ from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
 from tests.chaos import invariants
-from tests.chaos.__main__ import read
+from tests.chaos.__main__ import off, read
 from tests.chaos.accounting import audit
 from tests.chaos.faults import KINDS, Fault, storms
 from tests.chaos.observer import Observer, Past
 from tests.chaos.storms import Campaign, Summary
+from tests.chaos.views import require_views
 from tests.chaos.world import SCENES, Disk, Scene, World
 from tests.slurm_cluster import SlurmCluster
 from tests.small_runs import create
@@ -38,7 +39,7 @@ SHORT = (
 
 
 def drawn(seed: int, count: int = 20) -> list[list[Fault]]:
-    return list(itertools.islice(storms(seed, mounted=True), count))
+    return list(itertools.islice(storms(seed, mounted=True, views=True), count))
 
 
 def test_a_seed_draws_the_same_faults_at_the_same_moments() -> None:
@@ -272,4 +273,19 @@ def test_a_short_campaign_breaks_no_promise(
         summary = Campaign(world, moments, tmp_path / "log.jsonl", Summary(1)).run(20, (scene,))
     assert summary.violations == [], summary.text()
     assert summary.injected >= 20
+    assert summary.reports > 10
+
+
+@pytest.mark.slurm
+@pytest.mark.slow
+def test_a_short_campaign_on_a_disk_that_shows_what_was_breaks_no_promise(
+    slurm_cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    """Each machine believes old listings and missing names, and the server's clock is off."""
+    require_views()
+    with World.started(tmp_path, off(1)) as world:
+        moments = storms(1, mounted=world.disk.own, views=True, longest=8.0)
+        summary = Campaign(world, moments, tmp_path / "log.jsonl", Summary(1)).run(20, SHORT[:1])
+    assert summary.violations == [], summary.text()
+    assert summary.by_kind["lost replies"] and summary.by_kind["disk hangs"], summary.text()
     assert summary.reports > 10

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-_BIND = 'mount --bind "$0" "$1" && shift && exec "$@"'
+_BIND = 'mount --bind "$0" "$1" && cd "$1" && shift && exec "$@"'
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,8 @@ class Views:
     """Outside of it: mounts, settings, logs."""
     machines: Sequence[str]
     bad: Bad = field(default_factory=Bad)
+    hung: set[str] = field(default_factory=set)
+    """Machines to which it does not answer."""
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @classmethod
@@ -65,7 +67,8 @@ class Views:
         return self.home / machine
 
     def within(self, machine: str) -> tuple[str, ...]:
-        """The words before a command that sees the folder as a machine does, under its own name."""
+        """The words before a command that sees the folder as a machine does, under its own name,
+        and begins there."""
         alone = ("unshare", "-m", "--propagation", "private")
         return (*alone, "sh", "-c", _BIND, str(self.place(machine)), str(self.disk))
 
@@ -82,10 +85,12 @@ class Views:
 
     def hang(self, machine: str) -> None:
         """Have a machine's disk answer nobody."""
+        self.hung.add(machine)
         self._processes[machine].send_signal(signal.SIGSTOP)
 
     def answer(self, machine: str) -> None:
         """Have it answer again."""
+        self.hung.discard(machine)
         self._processes[machine].send_signal(signal.SIGCONT)
 
     @property

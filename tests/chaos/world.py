@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -20,6 +20,7 @@ from hpcpod.records import Board
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board
 from tests.chaos.observer import Observer
+from tests.chaos.views import Bad, Views
 from tests.slurm_cluster import CONTROLLER, Options, SlurmCluster
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +28,8 @@ CLOCK = Path(__file__).parent / "clock"
 Role = Literal["slot", "pod", "orchestrator"]
 
 SITE = Options(nodes=4, gpus=0, cpus=4, kill_seconds=5)
+LOGIN = "login"
+"""The machine on which people type."""
 
 CONFIG = """\
 name: {name}
@@ -125,6 +128,8 @@ class World:
     scene: Scene = SCENES[0]
     path: Path = Path()
     """The run folder."""
+    views: Views | None = None
+    """What each node, and the login node, sees of the disk; None: what is there."""
     by_hand: list[subprocess.Popen[bytes]] = field(default_factory=list)
     """What people at a login node have started, and ends by itself or was asked to."""
     coordinators: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -136,13 +141,21 @@ class World:
 
     @classmethod
     @contextmanager
-    def started(cls, home: Path) -> Iterator[World]:
-        """A cluster without a run; nothing of it is left afterwards."""
+    def started(cls, home: Path, bad: Bad | None = None) -> Iterator[World]:
+        """A cluster without a run; nothing of it is left afterwards.
+
+        Args:
+            home: a folder for all that it needs.
+            bad: how the disk is seen from each of its machines; None: as it is.
+        """
+        nodes = SlurmCluster(home, SITE).nodes
         with (
             Disk.mounted(home / "disk") as disk,
-            SlurmCluster.started(SITE) as cluster,
-        ):
-            world = cls(cluster, disk, home)
+            nullcontext() if bad is None else
+            Views.mounted(disk.home, home / "views", [LOGIN, *nodes], bad) as views,
+            SlurmCluster.started(SITE, None if views is None else views.within) as cluster,
+        ):  # fmt: skip
+            world = cls(cluster, disk, home, views=views)
             world.clocks.mkdir()
             try:
                 yield world
@@ -196,6 +209,8 @@ class World:
                 self.cluster.set_node(node, "resume")
         for job in self.jobs("-t", "SUSPENDED"):
             self.cluster.run("scontrol", "resume", job, check=False)
+        for element in self.elements():  # a slurmd that was away may suspend after it has resumed
+            self.go_on(element)
 
     def go_on(self, element: str) -> None:
         """SIGCONT to all processes of an array's element."""
@@ -243,11 +258,18 @@ class World:
     def watch(self) -> None:
         """Begin to look at the run."""
         self._observer = Observer(self.path)
+        if self.views is not None:
+            self._observer.past.believed = self.views.bad.names
+
+    @property
+    def _login(self) -> tuple[str, ...]:
+        return () if self.views is None else self.views.within(LOGIN)
 
     def hpcpod(self, *words: str, codes: Sequence[int] = (0,)) -> str:
         """Type a verb on the login node; what it printed."""
         done = subprocess.run(
-            [sys.executable, "-m", "hpcpod", *words], cwd=self.disk.home, env=self.env(),
+            [*self._login, sys.executable, "-m", "hpcpod", *words],
+            cwd=self.disk.home, env=self.env(),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=False,
         )  # fmt: skip
         if done.returncode not in codes:
@@ -259,7 +281,7 @@ class World:
         log = self.home / "by-hand.log"
         with log.open("ab") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", *words], cwd=self.disk.home, env=self.env(),
+                [*self._login, sys.executable, "-m", *words], cwd=self.disk.home, env=self.env(),
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             )  # fmt: skip
         self.by_hand.append(process)
