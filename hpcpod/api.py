@@ -21,6 +21,7 @@ from hpcpod.preparing import Config, check, read_config, resolve_task, site_for,
 from hpcpod.progress import progress_line, progress_text
 from hpcpod.remarks import of_environment, remarks
 from hpcpod.results import Run, open_run, runs_home
+from hpcpod.run.kept import kept
 from hpcpod.tournament.mutation import unmutated
 
 if TYPE_CHECKING:
@@ -216,12 +217,18 @@ def _steps_of_rounds(config: RunConfig) -> int | None:
     return config.stop.rounds * config.round.env_steps if config.stop.rounds else None
 
 
-@door(source=Any, trust=bool)
-def load_policy(source: str | Path | Run, *, trust: bool = False) -> Policy:
-    """The best policy of a run, or the one in a checkpoint file, as a function.
+@door(source=Any, pod=str | None, keep=Literal["best", "last"], trust=bool)
+def load_policy(
+    source: str | Path | Run, *, pod: str | None = None, keep: Keep = "best", trust: bool = False
+) -> Policy:
+    """The best policy of a run or of a pod, or the one in a checkpoint file, as a function.
+
+    ``about`` of it says of which pod and round it is and, if that is known, its ``score``.
 
     Args:
         source: a ``Run``, a run's folder or name, or a ``.h5`` file.
+        pod: of a run, the pod; by default the winner, or the leader so far.
+        keep: of a run, the pod's policy at its ``best`` evaluation, or its ``last`` one.
         trust: import the class of an agent that is not built in, though the policy is another
             user's.
 
@@ -232,17 +239,19 @@ def load_policy(source: str | Path | Run, *, trust: bool = False) -> Policy:
     Raises:
         UserError: there is nothing there, or the run has no policy yet, or it is another user's
             and of an agent that is not built in.
+        StorageError: the run's board is lost, and so is its ``best.h5``.
     """
     found = source if isinstance(source, Run) else _file_or_run(source)
     agents: set[str] | None = None
+    about: Mapping[str, Any] = {}
     if isinstance(found, Run):
         agents = {space.agent for space in found.folder.resolved.algorithms.values()}
-        best = found.best()
-        if best is None:
-            raise UserError(f"{found.name} has no policy yet: no round was reported")
-        found = best.checkpoint
+        given = kept(found.folder, pod, keep)
+        found, about = given.checkpoint, given.about
+    elif pod is not None or keep != "best":
+        raise UserError(f"{found} is one policy: pod and keep are of a run")
     policy: Policy = plugins.load("hpcpod.pod.policy:load_policy_file")(
-        found, agents=agents, trust=trust
+        found, agents=agents, trust=trust, about=about
     )
     return policy
 

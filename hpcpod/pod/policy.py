@@ -42,7 +42,8 @@ class Policy:
         self.spec = spec
         """The environment that it was trained in."""
         self.about = {k: v for k, v in about.items() if k not in ("format", "spec")}
-        """Where it comes from: agent, hyperparameters, pod, round, steps of experience."""
+        """Where it comes from: agent, hyperparameters, pod, round, steps of experience; of a run's,
+        its ``score``, too."""
         self._read = Reader(spec)
 
     def __call__(self, obs: Any) -> npt.NDArray[Any]:
@@ -99,7 +100,11 @@ class Policy:
 
 
 def load_policy_file(
-    path: Path, *, agents: Collection[str] | None = None, trust: bool = False
+    path: Path,
+    *,
+    agents: Collection[str] | None = None,
+    trust: bool = False,
+    about: Mapping[str, Any] | None = None,
 ) -> Policy:
     """The policy in a checkpoint's core blob.
 
@@ -107,6 +112,7 @@ def load_policy_file(
         path: of the file.
         agents: those that it may be of; None: any.
         trust: import the class that it names, though another user has written it.
+        about: what else is known of it.
 
     Raises:
         UserError: there is no such file, or it is not a policy of this version, or it is another
@@ -135,7 +141,7 @@ def load_policy_file(
         spec = spec_from_plain(meta["spec"])
         agent: Agent = cls(spec, cls.Config(**meta["hyperparameters"]), 0, "cpu")
         agent.load(agent_state(arrays))
-        return Policy(agent, spec, meta)
+        return Policy(agent, spec, {**meta, **(about or {})})
     except _UNFIT as error:
         raise Corrupt(f"{path} does not fit its own description: {error}") from error
 

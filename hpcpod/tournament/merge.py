@@ -44,10 +44,34 @@ def read_board(folder: RunFolder) -> Board:
     """
     if not (folder.path / "config.json").exists():
         raise RunNotFound(f"the run folder {folder.path} is gone")
-    found = folder.board.read()
+    return _board_of(folder, _generation(folder)[1])
+
+
+def _generation(folder: RunFolder) -> tuple[int, Document]:
+    """The latest generation's number and document.
+
+    Raises:
+        StorageError: there is none; says what is lost.
+    """
+    left = folder.path / "best.h5"
+    try:
+        found = folder.board.read()
+    except Corrupt as error:
+        raise Corrupt(f"{error}{_lost(left)}") from error
     if found is None:
-        raise StorageError(f"{folder.path} has no board; was its launch interrupted?")
-    return _board_of(folder, found[1])
+        said = _lost(left) or "; was its launch interrupted?"
+        raise StorageError(f"{folder.path} has no board{said}")
+    return found
+
+
+def _lost(left: Path) -> str:
+    """What is lost with a board, and what is not, if a policy is left, as the end of a sentence."""
+    if not left.is_file():
+        return ""
+    return (
+        ": its leaderboard, its pods and their lineage are lost, and it can't go on; its best"
+        f" policy is left, {left}, and hpcpod.load_policy reads it"
+    )
 
 
 def _board_of(folder: RunFolder, document: Document) -> Board:
@@ -149,10 +173,7 @@ def _merge(
 ) -> Board:
     writer = writer_id()
     while True:
-        found = folder.board.read()
-        if found is None:
-            raise StorageError(f"{folder.path} has no board; was its launch interrupted?")
-        generation, document = found
+        generation, document = _generation(folder)
         old = _board_of(folder, document)
         reports, broken = pending_reports(folder, old, lost)
         new = folded(old, reports, broken)
@@ -259,7 +280,7 @@ def export_best(folder: RunFolder, board: Board, to: Path | None = None) -> dict
             "checkpoint": checkpoint.core,
             "hyperparameters": dict(board.pods[pod].hyperparameters),
             "algorithm": board.pods[pod].algorithm,
-            "score": _score_of(board, checkpoint),
+            "score": score_of(board, pod, round_number),
         }
         # Plain copies: a person may take them away, and pruning never looks here.
         folder.disk.replace(to or folder.path / "best.h5", data)
@@ -269,10 +290,12 @@ def export_best(folder: RunFolder, board: Board, to: Path | None = None) -> dict
     return None
 
 
-def _score_of(board: Board, checkpoint: Checkpoint) -> dict[str, Any]:
-    """What is known of an exported policy's mean return: on fresh seeds if it was scored there."""
+def score_of(board: Board, pod: str, round_number: int) -> dict[str, Any]:
+    """What is known of a policy's mean return: on fresh seeds if it was scored there; empty if it
+    is on no row."""
     scores: list[Confirmed | Entry] = [s for s in reversed(board.confirmed) if s.episodes > 0]
-    score = next((s for s in (*scores, *board.entries) if s.checkpoint == checkpoint), None)
+    named = (pod, round_number)
+    score = next((s for s in (*scores, *board.entries) if (s.pod, s.round) == named), None)
     if score is None:
         return {}
     low, high, candidates = allowed(board, score)
