@@ -210,7 +210,9 @@ def _of_one(config: RunConfig, name: str, steps: int) -> RunConfig:
     pods = replace(config.population.pods, min=1, max=1)
     population = replace(config.population, algorithms={name: 1.0}, pods=pods)
     stop = replace(config.stop, env_steps=steps, rounds=None)
-    return replace(config, population=population, stop=stop, pod=replace(config.pod, ranks=1))
+    agents = {key: values for key, values in config.agents.items() if key == name}
+    pod = replace(config.pod, ranks=1)
+    return replace(config, population=population, agents=agents, stop=stop, pod=pod)
 
 
 def _steps_of_rounds(config: RunConfig) -> int | None:

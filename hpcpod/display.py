@@ -125,7 +125,7 @@ def _limit_words(status: Status) -> str:
 
 
 def _target_words(status: Status) -> str:
-    if status.target is None:
+    if status.target is None or status.state == "finals":
         return ""
     if status.showable is not None:
         return (

@@ -293,6 +293,15 @@ def test_a_reader_that_goes_away_is_no_error(finished_run: Path) -> None:
     assert done.stderr == ""
 
 
+def test_the_first_algorithm_of_several_is_trained_alone(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = Path(__file__).parents[1] / "configs" / "cartpole.yaml"  # PPO's and DQN's settings
+    small = ("--env-steps", "64", "--set", "env.num_envs=2", "--set", "round.episodes=2")
+    assert main(["train", str(config), *small]) == 0
+    assert "kept: the best" in capsys.readouterr().out
+
+
 def test_training_one_agent_prints_its_curve_and_writes_its_policy(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

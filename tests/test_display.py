@@ -76,6 +76,12 @@ def test_the_end_is_a_range_while_little_is_known_and_then_a_time(finished_run: 
     assert "slot b has no order" in said("rounds", 9, 8, 10, idling="slot b has no order")
 
 
+def test_a_run_in_its_finals_waits_for_no_target(finished_run: Path) -> None:
+    status = replace(open_run(finished_run).status(), state="running", target=500.0)
+    assert "at the target of 500" in "\n".join(progress_lines(status))
+    assert "target" not in "\n".join(progress_lines(replace(status, state="finals")))
+
+
 def test_rounds_without_a_comparison_by_hand(finished_run: Path) -> None:
     run = open_run(finished_run)
     board = run.board()

@@ -13,6 +13,7 @@ import torch
 
 from hpcpod import __version__, plugins
 from hpcpod.agents.base import Agent
+from hpcpod.config.arguments import door
 from hpcpod.config.schema import EnvConfig
 from hpcpod.config.space import Scalar
 from hpcpod.envs.arrays import box_map
@@ -69,6 +70,7 @@ class Policy:
         result: npt.NDArray[Any] = translated[0] if single else translated
         return result
 
+    @door(to=str, overwrite=bool)
     def save(self, to: str | Path, *, overwrite: bool = False) -> None:
         """Write it to a file that ``load_policy`` reads.
 

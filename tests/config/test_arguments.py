@@ -77,6 +77,9 @@ def test_a_training_its_file_and_its_policy(tmp_path: Path) -> None:
         horizon=Few.THREE, seed=np.uint8(3), overwrite=no,
     )  # fmt: skip
     policy = hpcpod.load_policy(file)
+    enum: Any = Enum
+    policy.save(enum("Files", {"AGAIN": str(tmp_path / "again.h5")}).AGAIN)
+    assert (tmp_path / "again.h5").is_file()
     assert policy([np.float32(0)] * 4) == done.policy(np.zeros(4))
 
 
