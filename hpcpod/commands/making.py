@@ -187,7 +187,7 @@ def train(options: Namespace) -> int:
             f"kept: the {options.keep}, at {training.kept.env_steps} env steps:"
             f" {scored(mean, low, high)} on {len(training.returns)} episodes{fresh}"
         )
-        say(f"policy: {to}")
+        say(f"policy: {training.saved_to}")
     return 0
 
 

@@ -7,8 +7,8 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from pathlib import Path
 from typing import Literal
 
@@ -66,6 +66,9 @@ class Training:
     because it is the last."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Of the last update."""
+    saved_to: Path | None = None
+    """The file of the policy, if there is one: beside the one that was asked for where that came to
+    be during the training."""
 
     @property
     def mean_return(self) -> float:
@@ -169,8 +172,16 @@ def train(  # noqa: PLR0913 (what one says of a training, by name)
     with numerics(config), closing(join_peers(config)) as group:
         training = _train(config, group, space, hyperparameters, env_steps, keep, on_progress)
         if save_to is not None and group.rank == 0:
-            training.policy.save(save_to, overwrite=True)  # it was asked before the work
+            file = save_to if overwrite else _free(save_to)
+            training.policy.save(file, overwrite=overwrite)
+            training = replace(training, saved_to=file)
     return training
+
+
+def _free(path: Path) -> Path:
+    """The path, or one beside it where another training has written there meanwhile."""
+    names = chain([path], (path.with_stem(f"{path.stem}-{n}") for n in count(2)))
+    return next(name for name in names if not name.exists())
 
 
 def _train(

@@ -78,6 +78,17 @@ def test_a_policy_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
     assert hpcpod.load_policy(file).about["env_steps"] == training.kept.env_steps
 
 
+def test_a_policy_that_comes_to_be_during_a_training_is_not_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "policy.h5"
+    for name in ("policy-2.h5", "policy-3.h5"):
+        training = train(save_to=file, on_progress=lambda progress: file.write_text("another's"))
+        assert file.read_text() == "another's"
+        assert training.saved_to == tmp_path / name
+        assert hpcpod.load_policy(tmp_path / name).about["env_steps"] == training.kept.env_steps
+        file.unlink()
+    assert train(save_to=file).saved_to == file
+
+
 def test_a_training_can_be_followed() -> None:
     told: list[int] = []
     train(on_progress=lambda progress: told.append(progress.env_steps))
