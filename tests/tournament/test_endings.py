@@ -7,7 +7,7 @@ import pytest
 from hpcpod.config.schema import StopConfig
 from hpcpod.records import Board, Rescore
 from hpcpod.tournament.attempts import highest_target
-from hpcpod.tournament.endings import WIND_UP
+from hpcpod.tournament.endings import WIND_UP, allowed
 from hpcpod.tournament.leaderboard import begin, first_board, fold, leader, orders
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.scores import chosen_interval, interval, spent
@@ -368,3 +368,12 @@ def test_the_user_ends_finals_with_the_scores_that_are_there() -> None:
     board = fold(board, [report(order_of(board, "p0003"), flat(0.0))], game, now=2.0)
     board = fold(board, [], game, now=3.0, stop="user")
     assert (board.phase, board.stop_reason, board.winner) == ("finished", "rounds", "p0003")
+
+
+def test_the_interval_of_a_row_allows_for_all_evaluations_and_the_worst_episode() -> None:
+    board = play(rules(4), 5)
+    first = board.entries[0]
+    low, high, candidates = allowed(board, first)
+    assert (candidates, board.worst) == (20, 0.0)  # p0001 returns 0 and 2
+    assert (low, high) == chosen_interval(first.mean, first.low, 4, 20, 0.0)
+    assert low < first.low and high > first.high
