@@ -47,6 +47,7 @@ def test_it_is_said_by_what_a_leaderboard_ranks(finished_run: Path) -> None:
     assert f"the choice among {board.rounds} evaluations." in said
     assert said.endswith(" The winner is so by fresh episodes.")
     assert "winner" not in ranking(replace(board, winner=None))
+    assert ranking(replace(board, entries=())) == "Nobody ranks yet: no round was reported."
     assert "winner" not in ranking(replace(board, confirmed=()))  # stopped at once: the first row
 
 

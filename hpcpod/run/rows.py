@@ -64,6 +64,8 @@ def _origin(pod: PodState) -> str:
 
 def ranking(board: Board) -> str:
     """What the leaderboard ranks by, in a sentence or two."""
+    if not board.entries:
+        return "Nobody ranks yet: no round was reported."
     scores = [s for s in board.confirmed if s.passed or (s.purpose == "final" and s.episodes > 0)]
     won = " The winner is so by fresh episodes." if board.winner is not None and scores else ""
     return (
