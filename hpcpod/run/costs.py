@@ -25,7 +25,9 @@ KIN, STRANGER = 0.5, 0.8
 """Doubt of a pod that has none: by other pods of its algorithm, or by other algorithms."""
 GUESSED_SCORING = 0.15
 """Share of a round's training that its evaluation takes, while none has been measured."""
-STEP = 8
+
+
+STEP = 16
 """Episodes that could be stepped in the time that each step of a batch takes beside them."""
 
 
@@ -89,8 +91,9 @@ def _measured(pod: PodState, shown: Mapping[str, Any] | None, config: RunConfig)
     """By the pod's own rounds, and how fast the one in hand is; None without both."""
     rounds = _rounds(pod)
     samples = [(cost, FADING**age) for age, cost in enumerate(reversed(rounds[-LAST:]))]
-    panels = [each.evaluate_seconds for each in pod.history]
-    evaluate = panels[-1] if panels else None
+    # The longest episode decides what a panel takes, and that is chance.
+    panels = [(e.evaluate_seconds, FADING**age) for age, e in enumerate(reversed(pod.history))]
+    evaluate = _weighted(panels) if panels else None
     rate = None if shown is None else shown.get("steps_per_second")
     done = None if shown is None else progress(shown, config)
     if rate and done:
@@ -100,11 +103,16 @@ def _measured(pod: PodState, shown: Mapping[str, Any] | None, config: RunConfig)
         samples.append((training + evaluate, done))
     if not samples or evaluate is None:
         return None
-    whole = sum(cost * weight for cost, weight in samples) / sum(w for _, w in samples)
+    whole = _weighted(samples)
     many = sum(weight for _, weight in samples)
     spread = _spread([cost for cost, _ in samples])
     doubt = STEADY + max(SINGLE, spread) / math.sqrt(max(many, 0.25))
     return Cost(max(0.0, whole - evaluate), min(evaluate, whole), doubt)
+
+
+def _weighted(samples: list[tuple[float, float]]) -> float:
+    """The mean of values, each with its weight."""
+    return sum(value * weight for value, weight in samples) / sum(weight for _, weight in samples)
 
 
 def _rounds(pod: PodState) -> list[float]:

@@ -24,13 +24,13 @@ START_SECONDS = 15.0
 """From a slot's start to its work: what it imports."""
 GAP_SECONDS = (5.0, 30.0, 120.0)
 """From a slot's time limit to its work, while no requeue has been seen: least, likely, most."""
-FRESH = 0.15
+FRESH = 0.3
 """Doubt of a score on fresh seeds, beside its pod's: there are more episodes, in a batch of their
 own, maybe by another engine."""
 NOTICE_SECONDS = {True: 2.0, False: 6.0}
 """Until slots have seen that the finals have begun and made their environments: here, elsewhere."""
-LEFT = 0.1
-"""Share of the finals that is taken to be left when they take longer than they should have."""
+LATE = 0.3
+"""Share of the time that it has taken for which a score goes on that should be done by now."""
 SILENCE = 60.0
 """Seconds since a slot's last word in which it is taken to have gone on."""
 
@@ -135,8 +135,7 @@ class _Outlook:
         if board.phase == "finals":
             if finals is None or not self._seen.slots:
                 return None
-            spent = 0.0 if board.stopped is None else self._seen.clock - board.stopped
-            return cast(Limit, board.stop_reason), max(finals - spent, LEFT * finals)
+            return cast(Limit, board.stop_reason), self._rest_of_finals()
         played = self.played()
         seconds = math.inf if played is None else played.seconds
         limit: Limit = "env_steps" if played is not None and played.limited else "rounds"
@@ -147,6 +146,26 @@ class _Outlook:
                 late = 0.0 if self._way < 1 else self._config.cluster.tick_interval
                 limit, seconds = "minutes", left + late
         return None if math.isinf(seconds) else (limit, seconds + (finals or 0.0))
+
+    def _rest_of_finals(self) -> float:
+        """Seconds until the finals that have begun are over, at the pace that they have."""
+        board, held = self._board, {part.get("order") for part in parts(self._seen.slots)}
+        spent = 0.0 if board.stopped is None else max(0.0, self._seen.clock - board.stopped)
+        done = [self._score(score.pod) for score in board.confirmed if score.purpose == "final"]
+        orders = board.rescores.values()
+        begun = [self._score(order.pod) for order in orders if order.id in held]
+        others = [self._score(order.pod) for order in orders if order.id not in held]
+        slots = len(self._seen.slots)
+        factor = math.exp(self._way * FRESH)
+        if not done:  # what takes longer than it should goes on for a part of that, and so the rest
+            expected = sum(begun) / max(1, len(begun))
+            slow = max(1.0, spent / expected) if expected > 0 else 1.0
+            begun = [max(each - spent, LATE * spent) for each in begun]
+            each = [*begun, *(slow * score for score in others)]
+            return factor * together(each, [0.0] * slots)
+        pace = spent * min(slots, len(done) + len(begun)) / (sum(done) + 0.5 * sum(begun))
+        each = [*(0.5 * pace * score for score in begun), *(pace * score for score in others)]
+        return factor * together(each, [0.0] * slots)
 
     def played(self) -> Played | None:
         """The rest of the training; None where it can't be told."""

@@ -153,10 +153,10 @@ def test_finals_come_after_the_limit_as_many_at_once_as_there_are_slots() -> Non
     entries = tuple(
         Entry(each.id, "ppo", 2, 1.0, 1.0, 1.0, 32, Checkpoint("c", 2)) for each in pods
     )
-    stop = StopConfig(minutes=10 + 1 / 60, finalists=3, confirm_episodes=112)
+    stop = StopConfig(minutes=10 + 1 / 60, finalists=3, confirm_episodes=128)
     slots = {"a": training(pods[0]), "b": training(pods[1])}
     run = seen(stop, *pods, slots=slots, board={"entries": entries})
-    # A panel of 112 is as long as three of 32; two slots score three of them.
+    # A panel of 128 is as long as three of 32; two slots score three of them.
     assert seconds(run) == pytest.approx(1 + NOTICE + 2 * 12)
     told = forecast(run)
     assert told is not None
@@ -172,10 +172,10 @@ def test_finals_that_have_begun_are_told_of_until_they_end() -> None:
         "stop_reason": "rounds",
     }  # fmt: skip
     slots = {"a": {"state": "scoring", "order": order.id, "pod": "p1", "round": 2, "mtime": NOW}}
-    run = seen(StopConfig(rounds=2, confirm_episodes=112), first, slots=slots, board=board)
-    assert seconds(run) == pytest.approx(12 + NOTICE - 5)
+    run = seen(StopConfig(rounds=2, confirm_episodes=128), first, slots=slots, board=board)
+    assert seconds(run) == pytest.approx(12 - 5)
     overdue = replace(run, clock=NOW + 100)
-    assert 0 < seconds(overdue) < 3
+    assert seconds(overdue) == pytest.approx(0.3 * 105)
     assert forecast(replace(run, board=replace(run.board, phase="finished"))) is None
 
 

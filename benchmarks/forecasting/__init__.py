@@ -1,0 +1,1 @@
+"""Recorded runs, of which forecasts are compared with what happened."""
