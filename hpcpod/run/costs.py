@@ -41,6 +41,8 @@ class Cost:
     """Seconds of its panel."""
     doubt: float
     """How uncertain both are, as a logarithm: from ``exp(-doubt)`` to ``exp(doubt)`` times."""
+    scored: bool = True
+    """A panel was measured; else ``evaluate`` is a guess."""
 
 
 def costs_of(seen: Seen) -> dict[str, Cost]:
@@ -107,7 +109,7 @@ def _measured(pod: PodState, shown: Mapping[str, Any] | None, config: RunConfig)
     many = sum(weight for _, weight in samples)
     spread = _spread([cost for cost, _ in samples])
     doubt = STEADY + max(SINGLE, spread) / math.sqrt(max(many, 0.25))
-    return Cost(max(0.0, whole - evaluate), min(evaluate, whole), doubt)
+    return Cost(max(0.0, whole - evaluate), min(evaluate, whole), doubt, bool(panels))
 
 
 def _weighted(samples: list[tuple[float, float]]) -> float:
@@ -145,4 +147,5 @@ def mean_cost(costs: Iterable[Cost], doubt: float) -> Cost:
         sum(cost.train for cost in found) / len(found),
         sum(cost.evaluate for cost in found) / len(found),
         doubt,
+        all(cost.scored for cost in found),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from hpcpod.config.shape import scores_beside
@@ -123,11 +123,12 @@ class _Outlook:
         self._local = seen.config.cluster.launcher == "local"
         self._beside = scores_beside(seen.config)
         self._costs = {pod: self._scaled(cost) for pod, cost in costs.items()}
-        self._others = mean_cost(self._costs.values(), 0.0) if costs else None
+        scored = [cost for cost in self._costs.values() if cost.scored]
+        self._others = mean_cost(scored, 0.0) if scored else None
 
     def _scaled(self, cost: Cost) -> Cost:
         factor = math.exp(self._way * cost.doubt)
-        return Cost(factor * cost.train, factor * cost.evaluate, cost.doubt)
+        return replace(cost, train=factor * cost.train, evaluate=factor * cost.evaluate)
 
     def end(self) -> tuple[Limit, float] | None:
         """The limit that ends the run, and the seconds to its end; None if nobody can tell."""
@@ -228,8 +229,10 @@ class _Outlook:
 
     def _score(self, pod: str) -> float:
         """Seconds that a set of fresh seeds takes a pod."""
-        cost = self._costs.get(pod) or self._others
-        assert cost is not None
+        cost = self._costs.get(pod)
+        cost = cost if cost is not None and cost.scored else self._others
+        if cost is None:
+            return 0.0
         return panel_seconds(cost, self._config.stop.confirm_episodes, self._config)
 
     def _finals(self) -> float | None:

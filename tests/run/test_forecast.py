@@ -163,6 +163,12 @@ def test_finals_come_after_the_limit_as_many_at_once_as_there_are_slots() -> Non
     assert told.low < 27 < told.high
 
 
+def test_before_any_panel_was_measured_finals_are_not_guessed() -> None:
+    new = pod("p1", 0, 0)
+    slots = {"a": training(new, 10, steps_per_second=0.01)}
+    assert seconds(seen(StopConfig(minutes=60), new, slots=slots)) == 3000
+
+
 def test_finals_that_have_begun_are_told_of_until_they_end() -> None:
     first = pod("p1", 10, 2, panel=4)
     entry = Entry("p1", "ppo", 2, 1.0, 1.0, 1.0, 32, Checkpoint("c", 2))
