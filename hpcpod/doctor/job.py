@@ -152,14 +152,18 @@ class ProbeJob:
     def _submitted(self, nodes: int) -> JobFacts:
         path = self.home / _TEMPLATE
         path.write_text(self.script(nodes))
-        answer = self._ask("sbatch", "--parsable", str(path))
-        if not answer.ok:
-            return JobFacts("refused", own_words(answer.err) or "it gives no reason", nodes)
-        job = answer.out.strip().partition(";")[0]  # of several clusters: 7;name
+        job = ""
         try:
+            with _held():  # Slurm has the job before sbatch has told its id
+                answer = self._ask("sbatch", "--parsable", str(path))
+                if not answer.ok:
+                    why = own_words(answer.err) or "it gives no reason"
+                    return JobFacts("refused", why, nodes)
+                job = answer.out.strip().partition(";")[0]  # of several clusters: 7;name
             state, why = self._awaited(job)
         finally:
-            self._ended(job)
+            if job:
+                self._ended(job)
         return self._left(JobFacts(state, why, nodes))
 
     def _awaited(self, job: str) -> tuple[str, str]:
@@ -272,6 +276,18 @@ class ProbeJob:
 
     def _ask(self, *words: str) -> Answer:
         return ask(words, ASK_SECONDS, environment(os.environ, self.launcher.config))
+
+
+@contextlib.contextmanager
+def _held() -> Iterator[None]:
+    """Have the signals that end the doctor wait for the end of the body."""
+    before = signal.pthread_sigmask(
+        signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    )
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def nodes_here() -> int:

@@ -156,14 +156,30 @@ def test_a_job_that_does_not_start_is_cancelled(cluster: SlurmCluster, home: Pat
     assert said.groups() == ["run folder", "scheduler", "compute node"]
 
 
+SLOW = """#!/bin/sh
+# sbatch that tells the id of its job long after Slurm has it
+said=$({real} "$@") || exit
+case "$*" in *--test-only*) ;; *) sleep 2 ;; esac
+echo "$said"
+"""
+
+
+@pytest.mark.parametrize("slow", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_doctor_leaves_no_job_and_no_file(
-    cluster: SlurmCluster, home: Path, number: signal.Signals
+    cluster: SlurmCluster, home: Path, number: signal.Signals, slow: bool
 ) -> None:
+    env = dict(cluster.env())
+    if slow:
+        (home / "bin").mkdir()
+        real = shutil.which("sbatch", path=env["PATH"])
+        (home / "bin" / "sbatch").write_text(SLOW.format(real=real))
+        (home / "bin" / "sbatch").chmod(0o755)
+        env["PATH"] = f"{home / 'bin'}:{env['PATH']}"
     before = list(home.iterdir())
     process = subprocess.Popen(
         [sys.executable, "-m", "hpcpod", "doctor", "--set", LATER],
-        cwd=home, env=cluster.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=home, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     queue = "squeue", "-h", "-n", "hpcpod-doctor"
     cluster.wait("the probe's job", lambda: cluster.run(*queue) != "")
