@@ -21,6 +21,10 @@ from hpcpod.envs.vec_env import random_seeds
 EVALUATIONS = 20
 COUNTED = 5
 """A run's score is the mean of so many evaluations, the last ones."""
+LATER: Mapping[str, Any] = {
+    "max_episode_steps": None, "longest_episode": 100_000, "trial_seconds": 120.0,
+}  # fmt: skip
+"""Fields of ``env`` that came after the first results: with these values runs are as before."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,8 @@ class Contest:
             order["hyperparameters"] = {k: v for k, v in given.items() if (k, v) not in absent}
             if not self.preset:
                 order["env"] |= encode(EnvConfig(self.env))
+            env = order["env"].items()
+            order["env"] = {k: v for k, v in env if (k, v) not in LATER.items()}
         text = json.dumps(order, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +15,14 @@ import numpy as np
 import pytest
 from gates.contests import CONTESTS, EVALUATIONS, Contest
 from gates.duel import Result, chance, difference, improvement, render
+from gates.running import lines
 from gates.table import OURS, PEER
 from gates.zoo import PUBLISHED, ZOO
 
 from hpcpod.agents.ppo import PPO
 
 BENCHMARK = Path(defaults.__file__)
+DATA = BENCHMARK.parent / "data" / "defaults.jsonl"
 ROW = CONTESTS["ppo CartPole-v1"]
 
 
@@ -118,6 +121,12 @@ def test_another_default_makes_another_run(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 PPO_CONFIG = PPO.Config
+
+
+def test_the_results_that_are_kept_are_of_todays_defaults() -> None:
+    kept = Counter((each["row"], each["made"]) for each in lines(DATA))
+    untuned = [contest for contest in CONTESTS.values() if not contest.preset]
+    assert min(kept[contest.name, contest.made(OURS)] for contest in untuned) >= 8
 
 
 def test_nothing_is_told_to_either_library() -> None:
