@@ -121,12 +121,18 @@ def _lines(recordings: Sequence[Recording]) -> Iterator[str]:
     for recording in recordings:
         cells = " | ".join(_cell(case) for case in cases(recording))
         yield f"| {recording.name} ({recording.reason}) | {recording.load:g} | {cells} |"
-    many = len(found)
     yield ""
-    yield (
-        f"Within {CLOSE:.0%} of what happened: {sum(case.close for case in found)} of {many}; by"
-        f" one mean: {sum(case.once_close for case in found)}. In the range that was said:"
-        f" {sum(case.held for case in found)}."
+    yield _told("All", found)
+    unseen = [r for r in recordings if r.name.startswith("unseen")]
+    if unseen:
+        yield _told("Unseen", [case for recording in unseen for case in cases(recording)])
+
+
+def _told(which: str, found: Sequence[Case]) -> str:
+    return (
+        f"{which}: within {CLOSE:.0%} of what happened: {sum(case.close for case in found)} of"
+        f" {len(found)}; by one mean: {sum(case.once_close for case in found)}. In the range that"
+        f" was said: {sum(case.held for case in found)}."
     )
 
 

@@ -1,4 +1,4 @@
-"""Ten runs of about a minute, of different kinds, that are recorded."""
+"""Runs of about a minute, of different kinds, that are recorded."""
 
 from __future__ import annotations
 
@@ -69,4 +69,22 @@ RUNS: dict[str, dict[str, Any]] = {
         "Pendulum-v1", {"ppo": 1, "sac": 1}, pods=4, slots=2, steps=2_048, stop={"rounds": 6},
         cluster={"launcher": "slurm", "partition": "low", "minutes": 2, "tick_seconds": 2},
     ),
+    "unseen: three, continuous": _run(
+        "Pendulum-v1", {"td3": 1, "ddpg": 1, "ppo": 1},
+        pods=6, slots=2, steps=2_048, stop={"rounds": 3},
+    ),
+    "unseen: lander": _run(
+        "LunarLander-v3", {"ppo": 1}, pods=3, slots=2, steps=8_192, stop={"rounds": 5}
+    ),
+    "unseen: one DQN": _run(
+        "CartPole-v1", {"dqn": 1}, pods=3, slots=3, steps=6_000, stop={"rounds": 6}
+    ),
+    "unseen: A2C and PPO": _run(
+        "Acrobot-v1", {"a2c": 1, "ppo": 1}, pods=5, slots=2, steps=10_000, stop={"rounds": 5}
+    ),
+    "unseen: env_steps": _run(
+        "Pendulum-v1", {"ppo": 1, "sac": 1}, pods=3, slots=2, steps=2_048,
+        stop={"env_steps": 60_000},
+    ),
 }  # fmt: skip
+"""Those that are called unseen were recorded when the forecast's constants had been chosen."""
