@@ -135,7 +135,7 @@ def _config(options: Namespace) -> RunConfig:
 
 
 class _Progress:
-    """What is being done now, on standard error.
+    """Show on standard error what is being done.
 
     A terminal has one line, which the next one overwrites. A log gets a line after each ten
     seconds without one: what takes long is seen to go on, and a short trial leaves nothing there.

@@ -36,7 +36,7 @@ class UserError(HpcpodError):
     """The user's mistake: one clear sentence, exit code 2, never a traceback."""
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows of it, and so a notebook."""
+        """The lines that IPython, and so a notebook, shows of it."""
         return [f"{type(self).__name__}: {self}"]
 
 

@@ -53,7 +53,7 @@ def progress_line(
 
 @contextmanager
 def progress_text(wanted: bool | None) -> Iterator[Show]:
-    """What shows a text in the place of the one before, on standard error or in a cell.
+    """A function that shows a text in place of the one before, on standard error or in a cell.
 
     Args:
         wanted: None: in a terminal or a notebook. True: elsewhere, too, as lines now and then.

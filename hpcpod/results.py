@@ -122,7 +122,7 @@ class Run:
         return rows(board or self.board())
 
     def ranking(self, board: Board | None = None) -> str:
-        """What the leaderboard ranks by, and what its intervals allow for, in a sentence or two."""
+        """The order of the leaderboard, and what its intervals allow for, in a sentence or two."""
         return ranking(board or self.board())
 
     def best(self, board: Board | None = None) -> Best | None:

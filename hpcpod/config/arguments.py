@@ -68,6 +68,6 @@ def _read(builder: Builder, kind: Any, value: object, name: str) -> Any:
 
 
 def _misnamed(given: list[str], known: list[str]) -> list[str]:
-    """What is said of names that nothing here has, if there is a name that is likely meant."""
+    """Problems of names that the function does not have, where another one is likely meant."""
     near = {name: meant(name, known) for name in given if name not in known}
     return [f"{name}: unknown argument{clause}" for name, clause in near.items() if clause]

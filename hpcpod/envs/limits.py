@@ -48,7 +48,7 @@ def limited(
 
 
 def refused(backend: str) -> UserError:
-    """What to raise where a backend can't have it."""
+    """The error of a backend that can't cut episodes."""
     return UserError(
         f"backend {backend} ends episodes itself, and can't be given env.max_episode_steps; set the"
         " time limit where its environments are made, or by env.kwargs if they take one"

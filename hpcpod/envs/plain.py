@@ -53,7 +53,7 @@ def _tuples(value: Any) -> Any:
 
 
 def structure_of(space: gym.Space[Any]) -> dict[str, Any] | None:
-    """What ``EnvSpec.structure`` says of an environment's own observation space."""
+    """``EnvSpec.structure`` of an environment's own observation space."""
     named = is_structured(space) and all(isinstance(key, str | int) for key in _keys(space))
     return _space_to_plain(space) if named else None
 

@@ -110,7 +110,7 @@ def _index(shape: tuple[int, ...] | list[int], place: int) -> str:
 
 
 def _bounds(spec: EnvSpec) -> tuple[Tensor, Tensor] | None:
-    """What an observation's elements may be, with a margin; None if they may be anything."""
+    """Least and most of an observation's elements, with a margin; None if they have no bounds."""
     if isinstance(spec.observation, Box) and spec.observation.dtype == "uint8":
         return None  # the bounds of bytes, but for images that are darker than declared
     low, high = _declared(spec)

@@ -33,7 +33,7 @@ class JobView:
     reason: str = ""
     """Why it is pending, in the scheduler's own word."""
     submission: str = ""
-    """What ``submit`` returned for it."""
+    """The id that ``submit`` returned for it."""
     node: str = ""
     """Where it runs, as the scheduler writes it; several nodes in the scheduler's short form."""
     partition: str = ""

@@ -1,4 +1,4 @@
-"""What the nodes of a partition have, and what is asked of them in vain: pure functions.
+"""Nodes of a partition, and demands that none of them could meet: pure functions.
 
 Only what no node could give counts, were all of them up and idle: a node that is down or drained
 comes back. Where something is not known, nothing is said of it.
@@ -20,13 +20,13 @@ NODES_FORMAT = "%N|%P|%c|%m|%f|%G"
 
 @dataclass(frozen=True)
 class Node:
-    """What a node has when nobody uses it, as far as its partition lends it."""
+    """A node when no job is on it, as far as its partition lends it."""
 
     cpus: int
     memory: float
     """Megabytes."""
     gpus: Mapping[str, int]
-    """By their type; ``""``: Slurm knows no type."""
+    """GPUs by their type; ``""``: Slurm knows no type."""
     features: frozenset[str]
 
     def gpus_of(self, kind: str) -> int:
@@ -50,7 +50,7 @@ class Partition:
 
     @property
     def known(self) -> bool:
-        """Whether all its nodes are shown: those of a cloud that sleep may not be."""
+        """True if all its nodes are shown: those of a cloud that sleep may not be."""
         return bool(self.nodes) and self.total is not None and len(self.nodes) >= self.total
 
 
@@ -114,7 +114,7 @@ def _limit(words: Mapping[str, str], name: str, none: float = math.inf) -> float
 def obstacles(
     demand: Demand, partitions: Sequence[Partition], *, counts_memory: bool = False
 ) -> list[Obstacle]:
-    """What makes a demand impossible: something in each partition that Slurm may take for it.
+    """Obstacles that make a demand impossible, in each partition that Slurm may take for it.
 
     Args:
         demand: what is asked for.
@@ -184,7 +184,7 @@ class _Need:
     of: Callable[[Node], float]
     unit: str = ""
     among: Callable[[Node], frozenset[str]] | None = None
-    """What there is in place of something that no node has."""
+    """The values that nodes have in place of the one that is asked for."""
 
 
 def _short(
@@ -212,7 +212,7 @@ def _short(
 
 
 def _needs(demand: Demand, counts_memory: bool) -> list[_Need]:
-    """What each node has to have, those first of which there are few."""
+    """The needs of a demand on each node, the scarce ones first."""
     memory = max(demand.memory, demand.core_memory * (demand.cpus if counts_memory else 1))
     size, cores = f"{memory / 1024:.4g} GB", f"{demand.cpus} core{'s' * (demand.cpus != 1)}"
     return [

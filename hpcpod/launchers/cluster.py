@@ -203,7 +203,7 @@ def elements(identifier: str) -> list[str]:
 
 
 NO_CLUSTER = "no Slurm here: its commands are, but no configuration that names a cluster"
-"""What is said in place of the words of a resolver that has looked for one in vain."""
+"""The sentence in place of the resolver's error."""
 
 
 def own_words(stderr: str) -> str:

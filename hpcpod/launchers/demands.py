@@ -1,4 +1,4 @@
-"""What a batch script asks of one partition, read from the very text that sbatch gets.
+"""The demand of a batch script on one partition, read from the very text that sbatch gets.
 
 So options of the site (``cluster.sbatch``) and templates of a user's own count as sbatch counts
 them. Pure functions; what they do not know is passed over.
@@ -28,7 +28,7 @@ _FEATURES = re.compile(r"[\w.+-]+(?:&[\w.+-]+)*")
 
 @dataclass(frozen=True)
 class Demand:
-    """What a job asks for; nothing of it becomes less by waiting."""
+    """Resources that a job asks for; none of it becomes less by waiting."""
 
     partitions: tuple[str, ...] = ()
     """Of which Slurm takes one; empty: the default one."""

@@ -1,4 +1,4 @@
-"""Whether a run's jobs could ever start: what they ask for, beside what Slurm's nodes have."""
+"""Jobs that could never start: their demands beside what Slurm's nodes have."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Impossible:
     field: str
     """The field of the configuration by which it is asked for."""
     said: str
-    """What is asked for, what there is, and what to do: a sentence, the field first."""
+    """One sentence, the field first: the demand, what there is, and what to do."""
 
 
 def foresee(
@@ -51,7 +51,7 @@ def foresee(
     kinds: Sequence[Kind],
     waiting: Sequence[JobView] | None = None,
 ) -> list[Impossible]:
-    """What jobs ask for in vain; nothing where nobody can say.
+    """Demands of jobs that no node could meet; none where Slurm can't say.
 
     Args:
         ask: how to ask Slurm.
@@ -83,7 +83,7 @@ def foresee(
 
 
 def sentences(found: Sequence[Impossible]) -> list[str]:
-    """What to say of them: once where slots and coordinator share a field."""
+    """The sentences to show: one where slots and coordinator share a field."""
     return list({each.field: each.said for each in reversed(found)}.values())[::-1]
 
 
@@ -150,7 +150,7 @@ def _eligible(
 
 
 def _lifts(ask: Ask, settings: Mapping[str, str], qos: str) -> bool:
-    """Whether the QOS of a job lifts the limits of partitions, or one that it may get does."""
+    """True if the QOS of a job, or one that it may get, lifts the limits of partitions."""
     if "slurmdbd" not in settings.get("AccountingStorageType", ""):
         return False
     words = ("sacctmgr", "-nP", "show", "qos", "format=name,flags")

@@ -111,7 +111,7 @@ def gpus(resources: str, gpu_type: str | None = None) -> int:
 
 
 def gpu_counts(resources: str) -> dict[str, int]:
-    """How many GPUs of each type, in any of the ways of ``gpus``; ``""``: no type is said."""
+    """GPUs of each type, in any of the ways of ``gpus``; ``""``: no type is said."""
     counts: dict[str, int] = {}
     for name, kind, count in _resources(resources):
         if name == "gpu":

@@ -1,4 +1,4 @@
-"""What ``scontrol show config`` and ``show partition`` say, read into plain data."""
+"""Output of ``scontrol show config`` and ``show partition``, read into plain data."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ class SlurmLauncher:
     def impossible(
         self, waiting: Sequence[JobView] | None = None, patience: float = HINT_SECONDS
     ) -> list[Impossible]:
-        """What the run's jobs ask for and no node could give, were all of them up and idle.
+        """Demands of the run's jobs that no node could meet, were all of them up and idle.
 
         Args:
             waiting: jobs that wait already; None: those that would be submitted now.

@@ -1,4 +1,4 @@
-"""What is seen of a task before a run is launched on it. No torch on this side."""
+"""The look at a task before a run is launched on it. No torch on this side."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def untold(doing: str, field: str) -> None:
 
 @dataclass(frozen=True)
 class Footprint:
-    """What one pod of an algorithm keeps on the disk, in bytes, and how often it updates."""
+    """Bytes that one pod of an algorithm keeps on the disk, and how often it updates."""
 
     core: int
     """Weights, optimizer, counters: written anew at every checkpoint."""
@@ -31,7 +31,7 @@ class Look:
     """A task as it was seen once."""
 
     footprints: Mapping[str, Footprint]
-    """What one pod of each algorithm keeps on the disk."""
+    """The footprint of one pod of each algorithm."""
     max_episode_steps: int | None
     """The time limit of an episode in steps; None without one."""
     deterministic: bool

@@ -16,12 +16,12 @@ from hpcpod.envs.vec_env import EnvSpec, VecEnv
 
 @dataclass(frozen=True)
 class EnvFactory:
-    """What makes an environment as a batch of N, when it is called with that."""
+    """A factory of environments: called with N, it makes a batch of N."""
 
     env: EnvConfig
-    """Which environment."""
+    """The environment."""
     device: str
-    """Where the tensors live."""
+    """The device of the tensors."""
 
     def __call__(self, num_envs: int) -> VecEnv:
         """Make it; raises what ``make.configured`` raises."""

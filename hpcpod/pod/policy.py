@@ -29,7 +29,7 @@ from hpcpod.storage.ownership import user_name
 FORMAT = 2
 
 _UNFIT = (TypeError, ValueError, LookupError, AttributeError, RuntimeError, AssertionError)
-"""What is raised of a description that somebody else has written."""
+"""Errors that a description by another user may raise."""
 
 
 class Policy:
@@ -43,7 +43,7 @@ class Policy:
         self.spec = spec
         """The environment that it was trained in."""
         self.about = {k: v for k, v in about.items() if k not in ("format", "spec")}
-        """Where it comes from: agent, hyperparameters, pod, round, steps of experience; of a run's,
+        """Its origin: agent, hyperparameters, pod, round, steps of experience; of a run's,
         its ``score``, too."""
         self._read = Reader(spec)
 

@@ -108,7 +108,7 @@ class Reader:
 
 
 def _has_parts(space: gym.Space[Any], obs: Any) -> bool:
-    """Whether these are observations in parts, not the vector that these become."""
+    """True of observations in parts, false of the vector that these become."""
     if isinstance(obs, Mapping | tuple) or _is_list_of_observations(space, obs):
         return True
     return (
@@ -124,7 +124,7 @@ def _is_list_of_observations(space: gym.Space[Any], obs: Any) -> bool:
 
 
 def _lead(space: Any, values: Any) -> tuple[int, ...]:
-    """What stands before the axes of the first part: (B,) of a batch, else ()."""
+    """The axes before those of the first part: (B,) of a batch, else ()."""
     try:
         while is_structured(space):
             key = next(iter(space.spaces)) if isinstance(space, gym.spaces.Dict) else 0
@@ -214,7 +214,7 @@ def _whole_numbers(space: Part) -> tuple[Any, Any] | None:
 
 
 def _described(space: Any) -> str:
-    """What an environment observes, in words."""
+    """An observation space in words."""
     if isinstance(space, gym.spaces.Dict):
         parts = (f"{key!r}: {_described(part)}" for key, part in space.spaces.items())
         return f"{{{', '.join(parts)}}}"

@@ -35,7 +35,7 @@ LOOK_SECONDS = 1.0
 QUIET_SECONDS = 10.0
 """Between two words to whoever waits on what is being done."""
 DUMP_SECONDS = 1.0
-"""What a process that hangs has to say in which line."""
+"""Seconds that a process which hangs has to write its stack."""
 LAST_LINES = 6
 """Of what a process has printed, in a message."""
 MOST_PRINTED = 1 << 16
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 class TrialEnded(UserError):
-    """What was tried hangs, or has ended its process."""
+    """An environment or agent that hangs in a trial, or has ended its process."""
 
     def __init__(self, field: str, said: str) -> None:
         self.field = field
@@ -130,7 +130,7 @@ def check(
 
 
 def known_here_alone(config: RunConfig, request: Mapping[str, Any]) -> bool:
-    """Whether no other process could make what is to be tried: it is of the script or the notebook
+    """True if no other process could make what is to be tried: it is of the script or the notebook
     that runs here, was registered by it, or can't be told in JSON."""
     try:
         told = json.dumps(request)
@@ -160,11 +160,11 @@ class _Words:
 
 @dataclass
 class _Doing:
-    """What the other process does, as far as is known here."""
+    """The other process's present work, as far as is known here."""
 
     words: str = "starting Python"
     field: str = ""
-    """What is to blame if it never ends; "": nothing is, so it is waited for."""
+    """The field to blame if it never ends; "": none is, so it is waited for."""
     since: float = 0.0
 
 

@@ -28,7 +28,7 @@ from hpcpod.records import encode
 
 
 class _Line:
-    """Where replies go."""
+    """The channel of replies."""
 
     def __init__(self, descriptor: int) -> None:
         self._file = os.fdopen(descriptor, "w", buffering=1)

@@ -47,7 +47,7 @@ class Watched:
 
     @property
     def strange(self) -> tuple[str, ...]:
-        """What hardly anybody means of what was seen so far, a sentence each."""
+        """Sentences on numbers seen so far that are hardly meant."""
         _ = self.ends
         return tuple(self._strange)
 

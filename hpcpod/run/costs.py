@@ -33,21 +33,21 @@ STEP = 16
 
 @dataclass(frozen=True)
 class Cost:
-    """What one round of a pod takes."""
+    """The cost of one round of a pod."""
 
     train: float
     """Seconds of a slot."""
     evaluate: float
     """Seconds of its panel."""
     doubt: float
-    """How uncertain both are, as a logarithm: from ``exp(-doubt)`` to ``exp(doubt)`` times."""
+    """Uncertainty of both, as a logarithm: from ``exp(-doubt)`` to ``exp(doubt)`` times."""
     scored: bool = True
     """A panel was measured; else ``evaluate`` is a guess."""
 
 
 def costs_of(seen: Seen) -> dict[str, Cost]:
-    """What a round takes each pod: by its own last rounds and the speed of the one in hand; where a
-    living one has none, by those of its algorithm, else by all.
+    """The cost of a round for each pod: by its own last rounds and the speed of the one in hand;
+    where a living one has none, by those of its algorithm, else by all.
 
     Returns:
         By pod; empty while nothing was measured.
@@ -68,7 +68,7 @@ def costs_of(seen: Seen) -> dict[str, Cost]:
 
 
 def parts(slots: Mapping[str, Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
-    """What slots show of each order in their hands: one, or another that is scored beside."""
+    """The status that slots show of each order in hand: one, or another that is scored beside."""
     for shown in slots.values():
         yield shown
         if isinstance(shown.get("scoring"), dict):
@@ -90,7 +90,7 @@ def panel_seconds(cost: Cost, episodes: int, config: RunConfig) -> float:
 
 
 def _measured(pod: PodState, shown: Mapping[str, Any] | None, config: RunConfig) -> Cost | None:
-    """By the pod's own rounds, and how fast the one in hand is; None without both."""
+    """The cost by the pod's own rounds and the speed of the one in hand; None without both."""
     rounds = _rounds(pod)
     samples = [(cost, FADING**age) for age, cost in enumerate(reversed(rounds[-LAST:]))]
     # The longest episode decides what a panel takes, and that is chance.
@@ -141,7 +141,7 @@ def _spread(costs: list[float]) -> float:
 
 
 def mean_cost(costs: Iterable[Cost], doubt: float) -> Cost:
-    """What is expected where only others were measured."""
+    """The mean of costs, for a pod that was not measured."""
     found = list(costs)
     return Cost(
         sum(cost.train for cost in found) / len(found),

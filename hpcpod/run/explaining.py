@@ -45,7 +45,7 @@ class Facts:
     brakes: Brakes | None = None
     """What has failed lately; None where the scheduler could not be asked."""
     vain: tuple[Impossible, ...] = ()
-    """What jobs that wait ask for, and no node could give."""
+    """Demands of waiting jobs that no node could meet."""
     ended: Mapping[str, EndedLife] = field(default_factory=dict)
     """How slots that are gone have ended last, by their names, where the site keeps account."""
 
@@ -90,7 +90,7 @@ def _facts(folder: RunFolder, run: str, launcher: Launcher | str) -> Facts:
 
 
 def _vain(launcher: Launcher, seen: Seen) -> tuple[Impossible, ...]:
-    """What those jobs ask for in vain that wait for nodes."""
+    """Demands that no node could meet, of the jobs that wait for nodes."""
     waiting = [job for job in (*seen.waiting, *seen.coordinators) if looks_for_nodes(job)]
     if not waiting or not isinstance(launcher, SlurmLauncher):
         return ()

@@ -9,7 +9,7 @@ from hpcpod.run.words import many
 
 
 def failing(seen: Seen, run: str) -> Iterator[str]:
-    """What keeps pods from finishing a round, by the last attempt of one of them."""
+    """Sentences on pods that can't finish a round, by the last attempt of one of them."""
     failing = [pod for pod in seen.board.living if pod.failure]
     if failing:
         worst = max(failing, key=lambda pod: pod.failures)

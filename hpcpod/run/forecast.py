@@ -1,4 +1,4 @@
-"""What a run has used so far, and when its limits will end it. Pure.
+"""The use of a run so far, and the time at which its limits will end it. Pure.
 
 The rest of the run is played ahead of time three times: with what each pod's rounds are measured
 to take, and with the least and the most that they may well take (``costs``, ``schedule``).

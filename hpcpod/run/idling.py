@@ -1,4 +1,4 @@
-"""Why slots that are at work have nothing in hand, in a sentence."""
+"""Slots that are alive and have no order: the reason, in a sentence."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hpcpod.tournament.prospects import asleep
 
 
 def idling(seen: Seen, wanted: int | None) -> str:
-    """What slots without an order wait for, or why there are fewer slots than wanted, and for how
-    long, where all that is left to do is in others' hands.
+    """The reason why slots have no order, or why there are fewer slots than wanted, and for how
+    long, where other slots have all that is left to do in hand.
 
     Args:
         seen: the run as it is now.
@@ -43,7 +43,7 @@ def idling(seen: Seen, wanted: int | None) -> str:
 
 
 def _awaited(seen: Seen, found: Sequence[Order], wanted: int | None) -> str:
-    """What the others have in hand, and when it ends."""
+    """The work that other slots have in hand, and when it ends."""
     pods = sorted({order.pod for order in found})
     if seen.board.phase == "finals":
         ends = forecast(seen, wanted)

@@ -1,4 +1,4 @@
-"""Which policy of a run is given to whoever asks for one."""
+"""The policy of a run, or of one of its pods, to be loaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hpcpod.tournament.merge import read_board, score_of
 from hpcpod.tournament.scores import interval, mean
 
 Keep = Literal["best", "last"]
-"""Which of a pod's policies: of its best evaluation, or of its last one."""
+"""The policy of a pod's best evaluation, or of its last one."""
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class Kept:
     checkpoint: Path
     """A file that ``load_policy`` reads."""
     about: Mapping[str, Any]
-    """What the run knows of it: ``score``, as in ``best.json``; empty of a row that is gone."""
+    """Facts of the run about it: ``score``, as in ``best.json``; empty of a row that is gone."""
 
 
 def kept(folder: RunFolder, pod: str | None = None, keep: Keep = "best") -> Kept:

@@ -26,7 +26,7 @@ _LIFE = re.compile(r" INFO slot [^\s+]+(\+0)? of job \S+ on ")
 """Of slots that share a log the first one's word counts: they begin anew together."""
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d+)?) (?:rank \d+ )?[A-Z]+ ")
-"""What each line that hpcpod itself logs begins with, by its node's clock."""
+"""The beginning of each line that hpcpod itself logs, by its node's clock."""
 
 _POD = re.compile(r"\bp\d{4,}\b")
 
@@ -98,7 +98,7 @@ class PodLog:
 
 
 class PodLogs:
-    """What was said of a pod by its slots, or by one of its ranks, in the order of time."""
+    """The lines about a pod by its slots, or by one of its ranks, in the order of time."""
 
     def __init__(self, folder: RunFolder, pod: str, rank: int | None = None) -> None:
         """Args:
@@ -145,7 +145,7 @@ class PodLogs:
         return list(deque(self._more(count), count))
 
     def _more(self, count: int | None = None) -> Iterator[tuple[Path, str]]:
-        """What is new in the logs, in the order of time; of each only so many lines, the last."""
+        """New lines of the logs, in the order of time; of each only so many, the last."""
         new = [
             [(said_at, path, line) for said_at, line in deque(log.more(), count)]
             for path, log in self._logs.items()

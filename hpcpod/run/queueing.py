@@ -1,4 +1,4 @@
-"""What a run's jobs in the queue wait for, in sentences."""
+"""Sentences on a run's jobs in the queue: their reasons to wait."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _OTHERS = (THROTTLED, "Dependency", "BeginTime")
 
 
 def looks_for_nodes(job: JobView) -> bool:
-    """Whether a job waits for nodes, as far as its reason tells."""
+    """True if a job waits for nodes, as far as its reason tells."""
     return job.state == "pending" and job.reason not in _OTHERS
 
 
 def waiting_words(
     jobs: Sequence[JobView], now: float, vain: Sequence[Impossible] = ()
 ) -> Iterator[str]:
-    """What these slots wait for, a sentence for each reason, with what can be done about it.
+    """Reasons for which slots wait, a sentence each, with what can be done about it.
 
     Args:
         jobs: that wait.
@@ -48,7 +48,7 @@ def waiting_words(
 
 
 def cancelled_words(seen: Seen, target: Target, run: str) -> str:
-    """What becomes of slots that somebody has cancelled lately, in a sentence; empty if nothing.
+    """The fate of slots that a person has cancelled lately, in a sentence; empty without any.
 
     Args:
         seen: of the run.
@@ -81,7 +81,7 @@ def cancelled_words(seen: Seen, target: Target, run: str) -> str:
 
 
 def _next_submission(seen: Seen, run: str) -> str:
-    """Who submits slots next, and when."""
+    """The next submission of slots: by whom, and when."""
     if any(job.state == "running" for job in seen.coordinators):
         longest = QUIET * seen.config.cluster.tick_interval
         return f"its coordinator asks for them within {duration(longest)}"

@@ -27,7 +27,7 @@ class Row:
     """Evaluations of the run, among which any could have become this row."""
     episodes: int
     estimate: float
-    """By which rows are in order: ``mean``, shrunk towards the means of the pod's rounds before and
+    """The key of the rows' order: ``mean``, shrunk towards the means of the pod's rounds before and
     after it."""
     last: float | None
     """Mean return of the pod's last evaluation; None if it has none of its own any more."""
@@ -63,7 +63,7 @@ def _origin(pod: PodState) -> str:
 
 
 def ranking(board: Board) -> str:
-    """What the leaderboard ranks by, in a sentence or two."""
+    """The order of the leaderboard, in a sentence or two."""
     if not board.entries:
         return "Nobody ranks yet: no round was reported."
     scores = [s for s in board.confirmed if s.passed or (s.purpose == "final" and s.episodes > 0)]

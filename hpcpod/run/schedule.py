@@ -1,4 +1,4 @@
-"""Which slot trains which round next, played ahead of time. Pure.
+"""The rounds that slots will train, played ahead of time. Pure.
 
 Slots take orders as in ``tournament.claims``: the algorithm whose pods have cost least comes first,
 in it the fewest rounds, and of these the pod that the slot has trained last.
@@ -26,9 +26,9 @@ class Task:
     round: int
     """The next one."""
     left: float
-    """How many there are; infinite where nothing limits them."""
+    """The number of rounds; infinite where nothing limits them."""
     seconds: float
-    """That a slot has to train one, with what it has to wait for."""
+    """Seconds that a slot takes to train one, waits included."""
     after: float = 0.0
     """Seconds from then until its report, where it is scored beside training."""
     cost: float = 0.0
@@ -42,14 +42,14 @@ class Hand:
     free: float = 0.0
     """Seconds until it is done with that."""
     task: Task | None = None
-    """Whose round it is; it counts the rounds after that. None: a score, or nothing."""
+    """The task of that round; it counts the rounds after it. None: a score, or nothing."""
     ends: float = math.inf
     """Seconds until its job's time limit, when it is requeued."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """How a run goes on."""
+    """The rest of a run."""
 
     seconds: float
     """Until the last round that counts is reported; infinite if none ever is the last."""

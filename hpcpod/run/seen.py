@@ -29,7 +29,7 @@ DOUBT = (
     "what is seen from here may be a minute old: the run folder can't be written now, and only"
     " where one writes a network filesystem is sure to show the latest"
 )
-"""Why it is not said that nobody runs a run."""
+"""The doubt about a run that seems to be run by no process."""
 
 QUEUE_SECONDS = 5.0
 """How long a look at a run waits for the scheduler's answer."""
@@ -60,7 +60,7 @@ class Seen:
     clock: float
     """The same by the clock of the board's times."""
     doubt: str = ""
-    """Why nobody may be seen to run it though somebody does, in one sentence."""
+    """The doubt about ``state``, in one sentence: a process that is not seen here may run it."""
     cancelled: tuple[tuple[Cancelled, bool], ...] = ()
     """Slots that somebody has cancelled lately, though they were wanted; of each, whether slots
     were asked for since."""
@@ -160,7 +160,7 @@ def see(
 
 
 def _cancelled(folder: RunFolder, view: ClusterView | None) -> tuple[tuple[Cancelled, bool], ...]:
-    """What was cancelled, but for what was told to leave, and what ended before a person resumed or
+    """Cancelled slots, but for those told to leave, and those that ended before a person resumed or
     scaled the run: then its own coordinator cancels what is too much."""
     if view is None or not view.cancelled:
         return ()
@@ -177,7 +177,7 @@ def _cancelled(folder: RunFolder, view: ClusterView | None) -> tuple[tuple[Cance
 
 
 def _seen_anew(folder: RunFolder, seen: Seen) -> Seen:
-    """What is seen of a run, as the server has it and not as this machine remembers it.
+    """The run as the server has it, not as this machine remembers it.
 
     Who runs it was asked before: all that those have done who are gone is seen now.
     """

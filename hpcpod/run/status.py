@@ -71,7 +71,7 @@ class Status:
     unknown: str
     """Why the scheduler could not be asked, in one sentence; empty if it was, or need not be."""
     doubt: str
-    """Why nobody may be seen to run it though somebody does, in one sentence; else empty."""
+    """The doubt about ``state``, in one sentence: what is seen may be old; else empty."""
     slots_wanted: int | None
     """None where that can't be told, or no more are."""
     slots_running: int
@@ -80,7 +80,7 @@ class Status:
     slots_held: int | None
     """Of these, those that their array's throttle holds back: no more are wanted."""
     cancelled: str
-    """What becomes of slots that somebody has cancelled lately (``scancel``), in one sentence;
+    """The fate of slots that a person has cancelled lately (``scancel``), in one sentence;
     empty if there are none."""
     coordinators: int | None
     """Jobs of the coordinator in the queue; None where the scheduler was not asked."""
@@ -90,8 +90,8 @@ class Status:
     """The limit that ends the run, if its target does not, and when: ``seconds`` from now, between
     ``low`` and ``high``. None if no limit can be told."""
     idling: str
-    """What slots without an order wait for, or why there are fewer than wanted, and for how long,
-    where all that is left to do is in others' hands; in one sentence, else empty."""
+    """The reason why slots have no order, or why there are fewer than wanted, and for how long,
+    where other slots have all that is left to do in hand; in one sentence, else empty."""
     gpu_hours: float
     """That slots had so far, at work or not."""
     core_hours: float

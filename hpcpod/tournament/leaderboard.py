@@ -123,7 +123,7 @@ def orders(board: Board) -> list[Order]:
 
 
 def _spent(board: Board) -> dict[str, float]:
-    """By algorithm, the mean cost of its living pods, in slot-seconds."""
+    """The mean cost of an algorithm's living pods, in slot-seconds, by algorithm."""
     costs: dict[str, list[float]] = {}
     for pod in board.living:
         costs.setdefault(pod.algorithm, []).append(_cost_of_place(board, pod))

@@ -65,7 +65,7 @@ def _generation(folder: RunFolder) -> tuple[int, Document]:
 
 
 def _lost(left: Path) -> str:
-    """What is lost with a board, and what is not, if a policy is left, as the end of a sentence."""
+    """The losses with a board, if a policy is left, as the end of a sentence; else empty."""
     if not left.is_file():
         return ""
     return (
@@ -291,7 +291,7 @@ def export_best(folder: RunFolder, board: Board, to: Path | None = None) -> dict
 
 
 def score_of(board: Board, pod: str, round_number: int) -> dict[str, Any]:
-    """What is known of a policy's mean return: on fresh seeds if it was scored there; empty if it
+    """The score that a policy has: on fresh seeds if it was scored there; empty if it
     is on no row."""
     scores: list[Confirmed | Entry] = [s for s in reversed(board.confirmed) if s.episodes > 0]
     named = (pod, round_number)
