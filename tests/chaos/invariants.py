@@ -29,11 +29,10 @@ LIVELY_SECONDS = 180.0
 
 def of_the_run(world: World) -> list[str]:
     """Promises about the run folder, whatever was done to it."""
-    world.observer.look()
-    past = world.observer.past
-    books = audit(past)
-    board = books.board if books.board is not None else world.board()
-    return [*past.complaints, *books.violations, *of_files(world, board)]
+    with world.observer.still() as past:
+        books = audit(past)
+        board = books.board if books.board is not None else world.board()
+        return [*past.complaints, *books.violations, *of_files(world, board)]
 
 
 def of_files(world: World, board: Board) -> list[str]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,6 +89,16 @@ class Observer:
         self._ended.set()
         self._thread.join()
         self.look()
+
+    @contextmanager
+    def still(self) -> Iterator[Past]:
+        """All that was seen up to now, to which nothing is added while the body runs.
+
+        Else a generation may be there whose report the observer has not come to yet.
+        """
+        with self._lock:
+            self.look()
+            yield self.past
 
     def look(self) -> None:
         """Take in what is new. Whoever is about to damage a file calls this first."""

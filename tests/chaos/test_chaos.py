@@ -25,7 +25,7 @@ from tests.chaos import invariants
 from tests.chaos.__main__ import off, read
 from tests.chaos.accounting import audit
 from tests.chaos.faults import KINDS, Fault, storms
-from tests.chaos.observer import Observer, Past
+from tests.chaos.observer import LOOK_SECONDS, Observer, Past
 from tests.chaos.storms import Campaign, Summary
 from tests.chaos.views import require_views
 from tests.chaos.world import SCENES, Disk, Scene, World
@@ -107,6 +107,19 @@ def forge(folder: RunFolder, change: Callable[[Board], Board]) -> Past:
     assert folder.board.publish(found[0], found[1], board.document(), "forger")
     observer.close()
     return observer.past
+
+
+def test_nothing_comes_into_the_books_while_they_are_checked(folder: RunFolder) -> None:
+    observer = Observer(folder.path)
+    with observer.still() as past:
+        for order in births(read_board(folder)):
+            answer(folder, order, 1.0)
+        merge(folder, rules(folder))
+        time.sleep(3 * LOOK_SECONDS)
+        assert (len(past.generations), past.reports) == (1, {})
+    observer.close()
+    assert (len(past.generations), len(past.reports)) == (2, 2)
+    assert audit(past).violations == []
 
 
 def test_honest_books_are_right(folder: RunFolder) -> None:
