@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from hpcpod import plugins
 from hpcpod.config.arguments import door, numbers
@@ -19,6 +19,7 @@ from hpcpod.errors import ConfigError, UserError
 from hpcpod.launching import create_run, start
 from hpcpod.preparing import Config, check, read_config, resolve_task, site_for, source_of
 from hpcpod.progress import progress_line, progress_text
+from hpcpod.records import Keep
 from hpcpod.remarks import of_environment, remarks
 from hpcpod.results import Run, open_run, runs_home
 from hpcpod.run.kept import kept
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from hpcpod.envs.vec_env import VecEnv
     from hpcpod.pod.policy import Policy
     from hpcpod.pod.round import Progress
-    from hpcpod.pod.vanilla import Keep, Training
+    from hpcpod.pod.vanilla import Training
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ def launch(
 
 
 @door(
-    agent=str, save_to=str | None, overwrite=bool, keep=Literal["best", "last"],
+    agent=str, save_to=str | None, overwrite=bool, keep=Keep,
     device=Any, progress=bool | None,
 )  # fmt: skip
 def train(  # noqa: PLR0913 (what one says of a training, by name)
@@ -219,7 +220,7 @@ def _steps_of_rounds(config: RunConfig) -> int | None:
     return config.stop.rounds * config.round.env_steps if config.stop.rounds else None
 
 
-@door(source=Any, pod=str | None, keep=Literal["best", "last"], trust=bool)
+@door(source=Any, pod=str | None, keep=Keep, trust=bool)
 def load_policy(
     source: str | Path | Run, *, pod: str | None = None, keep: Keep = "best", trust: bool = False
 ) -> Policy:

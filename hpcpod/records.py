@@ -27,6 +27,8 @@ Hyperparameters = Mapping[str, Scalar]
 Cause = Literal["fresh", "copy"]
 Fate = Literal["alive", "replaced", "failed"]
 Phase = Literal["running", "finals", "finished"]
+Keep = Literal["best", "last"]
+"""The policy of the best evaluation, or of the last one."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from hpcpod.api import train_config
 from hpcpod.cli import main
 from hpcpod.config.loading import from_mapping
 from hpcpod.errors import EndlessEpisode
-from hpcpod.pod.vanilla import Keep
 from hpcpod.preparing import check
+from hpcpod.records import Keep
 from hpcpod.tournament.merge import read_board
 from tests.envs.test_processes import family
 from tests.small_runs import mapping, wait_for

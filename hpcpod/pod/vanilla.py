@@ -10,7 +10,6 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import Literal
 
 from hpcpod import plugins
 from hpcpod.agents.base import Agent
@@ -31,13 +30,10 @@ from hpcpod.pod.ranks.joining import join_peers
 from hpcpod.pod.replica import Replica
 from hpcpod.pod.round import Progress
 from hpcpod.pod.span import Span
-from hpcpod.records import stable_hash
+from hpcpod.records import Keep, stable_hash
 from hpcpod.storage.disk import check_writable
 
 log = logging.getLogger(__name__)
-
-Keep = Literal["best", "last"]
-"""Which policy a training gives: of the best point of its curve, or of the last one."""
 
 
 @dataclass(frozen=True)

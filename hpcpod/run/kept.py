@@ -7,18 +7,16 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from hpcpod.errors import StorageError, UserError
+from hpcpod.records import Keep
 from hpcpod.run.history import require_pod
 from hpcpod.run.status import best_of
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board, score_of
 from hpcpod.tournament.scores import interval, mean
-
-Keep = Literal["best", "last"]
-"""The policy of a pod's best evaluation, or of its last one."""
 
 log = logging.getLogger(__name__)
 
