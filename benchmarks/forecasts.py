@@ -52,7 +52,7 @@ class Case:
 
     @property
     def held(self) -> bool:
-        """What happened was in the range that was said."""
+        """True if what happened was in the range that was said."""
         return self.said is not None and self.said.low <= self.happened <= self.said.high
 
     def _is_close(self, seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""What was seen of a run while it ran, and when it ended: recorded, thinned, kept as JSON."""
+"""A run as it was seen while it ran, and its end: recorded, thinned, kept as JSON."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Recording:
     load: float
     """Processes that wanted a core while it ran, on average, its own included."""
     reason: str
-    """Why it ended, see ``Board.stop_reason``."""
+    """The reason of its end, see ``Board.stop_reason``."""
     frames: tuple[Seen, ...]
 
 

@@ -60,7 +60,7 @@ class Cancelled:
     slot: str
     """Its name, as in ``Owner.slot``."""
     submission: str
-    """What ``submit`` returned for it."""
+    """The id that ``submit`` returned for it."""
     at: float
     """When, as Unix time."""
 

@@ -28,7 +28,7 @@ def executed(folder: Path) -> Any:
 
 
 def shown(notebook: Any) -> list[str]:
-    """What each code cell shows: its text, and its table."""
+    """The output of each code cell: its text, and its table."""
     said = []
     for cell in notebook.cells:
         if cell.cell_type == "code":

@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def off(seed: int) -> Bad:
-    """How a disk is seen whose server's clock is off, by up to two minutes."""
+    """Settings of a view whose server's clock is off, by up to two minutes."""
     return Bad(skew=random.Random(seed).uniform(-120.0, 120.0))
 
 

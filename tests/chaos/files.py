@@ -60,7 +60,7 @@ def read_only(world: World, fault: Fault) -> Hit | None:
 
 
 def lose_replies(world: World, fault: Fault) -> Hit | None:
-    """What a server has done it could not say: the client sends it again, or gives up."""
+    """A server could not say what it has done: the client sends it again, or gives up."""
     views = world.views
     if views is None or views.bad.lost:
         return None

@@ -1,4 +1,4 @@
-"""What one client of a network filesystem sees of a folder, at its worst: by FUSE, as a process.
+"""A folder as one client of a network filesystem sees it at its worst: by FUSE, as a process.
 
 ``python -m tests.chaos.stale_view FOLDER MOUNTPOINT SETTINGS``. The client believes attributes,
 listings and missing names for seconds, whatever other clients do meanwhile. Its own changes it sees
