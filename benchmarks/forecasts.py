@@ -21,7 +21,7 @@ from forecasting.recording import Recording, from_json, record, thinned, to_json
 from forecasting.runs import RUNS
 
 from hpcpod.run.forecast import Forecast, forecast, used
-from hpcpod.run.seen import Seen
+from hpcpod.run.snapshot import Seen
 
 DATA = Path(__file__).parent / "data" / "forecasts.jsonl"
 CLOSE = 0.3

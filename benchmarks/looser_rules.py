@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hpcpod.records import PodState, Report, Verdict
-from hpcpod.tournament.census import Census
+from hpcpod.records.records import PodState, Report, Verdict
+from hpcpod.tournament.cohorts import Census
 from hpcpod.tournament.generators import Copy, GentleTruncation
-from hpcpod.tournament.scores import difference
+from hpcpod.tournament.statistics import difference
 from hpcpod.tournament.updaters import PairedGate
 
 

@@ -27,16 +27,16 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from hpcpod.config.resolved import Resolved  # noqa: E402
-from hpcpod.launchers.admission import admitted, identity  # noqa: E402
-from hpcpod.records import Birth, Checkpoint, Order, Owner, Report, Segment, stable_hash  # noqa: E402
-from hpcpod.results import open_run  # noqa: E402
+from hpcpod.launchers.identity import admitted, identity  # noqa: E402
+from hpcpod.records.records import Birth, Checkpoint, Order, Owner, Report, Segment, stable_hash  # noqa: E402
+from hpcpod.run.run import open_run  # noqa: E402
 from hpcpod.storage.run_folder import RunFolder  # noqa: E402
 from hpcpod.tournament.claims import take  # noqa: E402
 from hpcpod.tournament.leaderboard import orders  # noqa: E402
 from hpcpod.tournament.merge import merge, read_board  # noqa: E402
-from hpcpod.tournament.prospects import asleep  # noqa: E402
+from hpcpod.tournament.priorities import asleep  # noqa: E402
 from hpcpod.tournament.rules import Rules  # noqa: E402
-from tests.slurm_cluster import Options, SlurmCluster  # noqa: E402
+from tests.support.slurm_cluster import Options, SlurmCluster  # noqa: E402
 
 CORE_BYTES = 2_000_000
 SEGMENT_BYTES = 64 * 2**20

@@ -27,9 +27,9 @@ from contenders.rows import ROWS, Row
 from hpcpod.agents.base import Agent, Buffer
 from hpcpod.envs.threads import set_env_threads
 from hpcpod.envs.vec_env import random_seeds
+from hpcpod.pod.ipc.commands import CALM
 from hpcpod.pod.learner import Learner
-from hpcpod.pod.pipeline import Pipeline, Turns
-from hpcpod.pod.starting import CALM
+from hpcpod.pod.pipeline.pipeline import Pipeline, Turns
 
 CORES = 2
 _SAC = replace(ROWS["sac-halfcheetah"], backend="mujoco", cores=CORES)

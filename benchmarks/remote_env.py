@@ -34,7 +34,7 @@ from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.make import configured
 from hpcpod.envs.vec_env import VecEnv
 from hpcpod.envs.vector import GymnasiumVectorEnv
-from hpcpod.pod.starting import KEPT
+from hpcpod.pod.ipc.commands import KEPT
 
 SIZES = (64, 1024, 4096)
 BLOCK = 20

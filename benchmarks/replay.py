@@ -18,7 +18,7 @@ from hpcpod import plugins
 from hpcpod.agents.base import Agent, Buffer
 from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, Step
 from hpcpod.pod.checkpoint import Checkpoints
-from hpcpod.records import Checkpoint
+from hpcpod.records.records import Checkpoint
 from hpcpod.storage.blobs import Blobs
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.quarantine import Quarantine

@@ -24,8 +24,8 @@ import overhead
 from hpcpod.config.algorithms import resolve_algorithms
 from hpcpod.config.loading import from_mapping
 from hpcpod.config.resolved import Resolved
-from hpcpod.launching import create_run
-from hpcpod.records import Checkpoint, Document, Json, Owner, Report
+from hpcpod.records.records import Checkpoint, Document, Json, Owner, Report
+from hpcpod.run.launch import create_run
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.run_folder import RunFolder

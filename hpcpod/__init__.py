@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hpcpod._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from hpcpod.api import launch, load_policy, make_env, train
-    from hpcpod.results import Run, open_run
+    from hpcpod.run.run import Run, open_run
 
-__version__ = "0.1.0"
 __all__ = ["Run", "launch", "load_policy", "make_env", "open_run", "train"]
 
 _HOMES = {
-    "Run": "hpcpod.results",
+    "Run": "hpcpod.run.run",
     "launch": "hpcpod.api",
     "load_policy": "hpcpod.api",
     "make_env": "hpcpod.api",
-    "open_run": "hpcpod.results",
+    "open_run": "hpcpod.run.run",
     "train": "hpcpod.api",
 }
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from hpcpod.cli import main
+from hpcpod.cli.parser import main
 
 sys.exit(main())

@@ -10,29 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 from hpcpod import plugins
 from hpcpod.config.arguments import door, numbers
-from hpcpod.config.building import build
+from hpcpod.config.builder import build
 from hpcpod.config.limits import hints
 from hpcpod.config.loading import from_mapping
 from hpcpod.config.schema import EnvConfig, PodConfig, RoundConfig, RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.errors import ConfigError, UserError
-from hpcpod.launching import create_run, start
-from hpcpod.preparing import Config, check, read_config, resolve_task, site_for, source_of
-from hpcpod.progress import progress_line, progress_text
-from hpcpod.records import Keep
-from hpcpod.remarks import of_environment, remarks
-from hpcpod.results import Run, open_run, runs_home
-from hpcpod.run.kept import kept
+from hpcpod.records.records import Keep
+from hpcpod.run.launch import create_run, start
+from hpcpod.run.policy import kept
+from hpcpod.run.preflight import Config, check, read_config, resolve_task, site_for, source_of
+from hpcpod.run.progress_line import progress_line, progress_text
+from hpcpod.run.remarks import of_environment, remarks
+from hpcpod.run.run import Run, open_run, runs_home
 from hpcpod.tournament.mutation import unmutated
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
-    from hpcpod.envs.construct import Wrapper
+    from hpcpod.envs.gymnasium_make import Wrapper
     from hpcpod.envs.vec_env import VecEnv
     from hpcpod.pod.policy import Policy
     from hpcpod.pod.round import Progress
-    from hpcpod.pod.vanilla import Training
+    from hpcpod.pod.standalone import Training
 
 log = logging.getLogger(__name__)
 
@@ -192,7 +192,7 @@ def train_config(
     )
     for remark in (*of_environment(config, look), *told):
         log.warning("%s", remark)
-    work = plugins.load("hpcpod.pod.vanilla:train")
+    work = plugins.load("hpcpod.pod.standalone:train")
     training: Training = work(
         config,
         space,

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import settings
 
 import hpcpod
-from hpcpod.pod import trial
-from tests.command_line import GOOD
-from tests.slurm_cluster import Options, SlurmCluster, SlurmUnavailable
-from tests.small_disks import small_disk
+from hpcpod.pod.trial import supervisor as trial
+from tests.support.command_line import GOOD
+from tests.support.slurm_cluster import Options, SlurmCluster, SlurmUnavailable
+from tests.support.small_disks import small_disk
 
 # Tests share their cores with real Slurm daemons and training runs: no example has a deadline.
 settings.register_profile("hpcpod", deadline=None)

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import hpcpod
-from hpcpod import launching
 from hpcpod.errors import ConfigError, HpcpodError, RunExists, RunNotFound, UserError
-from hpcpod.run import seen
-from tests.small_runs import wait_for
+from hpcpod.run import launch as launching
+from hpcpod.run import snapshot as seen
+from tests.support.small_runs import wait_for
 
 TINY = {
     "name": "tiny",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.results import open_run
+from hpcpod.run.run import open_run
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 

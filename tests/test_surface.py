@@ -48,10 +48,10 @@ def test_environments_are_checked_by_a_public_name() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "import hpcpod, hpcpod.cli; hpcpod.cli.parser()",
+        "import hpcpod, hpcpod.cli.parser; hpcpod.cli.parser.parser()",
         "import hpcpod; hpcpod.open_run; hpcpod.Run",
         "import hpcpod.slot, hpcpod.orchestrator",
-        "import hpcpod.launchers.slurm, hpcpod.launchers.local",
+        "import hpcpod.launchers.slurm.launcher, hpcpod.launchers.local",
         "import hpcpod.envs",
     ],
 )
@@ -61,9 +61,9 @@ def test_the_upper_floors_load_nothing_heavy(code: str, tmp_path: Path) -> None:
 
 def test_status_and_help_load_no_torch(finished_run: Path) -> None:
     for words in (["status", str(finished_run)], ["status", str(finished_run), "--json"]):
-        code = f"from hpcpod.cli import main\nassert main({words!r}) == 0"
+        code = f"from hpcpod.cli.parser import main\nassert main({words!r}) == 0"
         assert loaded_by(code, finished_run.parent) == set()
-    code = "from hpcpod.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass"
+    code = "from hpcpod.cli.parser import main\ntry: main(['--help'])\nexcept SystemExit: pass"
     assert loaded_by(code, finished_run.parent) == set()
 
 

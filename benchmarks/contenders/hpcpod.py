@@ -22,7 +22,7 @@ from hpcpod.envs.threads import set_env_threads
 from hpcpod.envs.vec_env import VecEnv, random_seeds
 from hpcpod.errors import UnusablePlugin
 from hpcpod.pod.learner import Learner
-from hpcpod.pod.pipeline import Pipeline, Turns, Workers
+from hpcpod.pod.pipeline.pipeline import Pipeline, Turns, Workers
 from hpcpod.pod.worker import RECENT
 
 ENDLESS = 10**12

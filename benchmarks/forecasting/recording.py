@@ -17,8 +17,8 @@ import yaml
 
 from hpcpod.config.loading import from_mapping
 from hpcpod.launchers.base import ClusterView, JobView
-from hpcpod.records import Board, Checkpoint, Evaluation, PodState, decode
-from hpcpod.run.seen import Seen, see
+from hpcpod.records.records import Board, Checkpoint, Evaluation, PodState, decode
+from hpcpod.run.snapshot import Seen, see
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import Life
 

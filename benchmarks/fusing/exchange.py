@@ -22,8 +22,8 @@ from hpcpod.agents.base import Buffer
 from hpcpod.agents.ppo import PPO, PPOConfig
 from hpcpod.envs.vec_env import Box, EnvSpec, Step
 from hpcpod.pod.ranks.communicator import Communicator
+from hpcpod.pod.ranks.consensus import agree
 from hpcpod.pod.ranks.fusion import Fusion
-from hpcpod.pod.ranks.team import agree
 
 MODELS = {"64 x 64": (3, 1, 64), "256 x 256": (60, 8, 256)}
 """Numbers of an observation, of an action, and units of both hidden layers."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from hpcpod.lifetime import THREAD_VARIABLES
-from hpcpod.pod.starting import CALM
+from hpcpod._process import THREAD_VARIABLES
+from hpcpod.pod.ipc.commands import CALM
 
 HERE = Path(__file__).parents[1]
 Order = dict[str, Any]

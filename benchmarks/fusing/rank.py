@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 from fusing import exchange, replicas
-from hpcpod.pod.ranks.joining import Meeting, join
-from hpcpod.pod.ranks.place import Place, place_of
+from hpcpod.pod.ranks.group import Meeting, join
+from hpcpod.pod.ranks.rank import Place, place_of
 from hpcpod.storage.disk import Disk
 
 SECONDS = 300.0

@@ -16,14 +16,14 @@ from hpcpod.config.loading import from_mapping
 from hpcpod.config.schema import FusionConfig
 from hpcpod.envs.vec_env import random_seeds
 from hpcpod.pod.evaluator import PanelEvaluator, never
+from hpcpod.pod.factory import env_factory, make_agent
 from hpcpod.pod.learner import Learner
-from hpcpod.pod.making import env_factory, make_agent
-from hpcpod.pod.pipeline import Turns
+from hpcpod.pod.pipeline.pipeline import Turns
 from hpcpod.pod.ranks.communicator import Communicator
+from hpcpod.pod.ranks.consensus import agree
 from hpcpod.pod.ranks.fusion import Fusion, Mean
-from hpcpod.pod.ranks.team import agree
 from hpcpod.pod.replica import Replica
-from hpcpod.records import stable_hash
+from hpcpod.records.records import stable_hash
 
 PANEL = "fusion"
 """Names the seeds of the evaluation's episodes, the same at every evaluation of every run."""

@@ -14,9 +14,9 @@ from gates.rows import EPISODES, PANEL, Row
 from gates.table import OURS, PEER, Run
 from gates.zoo import ZOO
 from hpcpod import plugins
-from hpcpod.codec import encode
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.vec_env import random_seeds
+from hpcpod.records.codec import encode
 
 EVALUATIONS = 20
 COUNTED = 5

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from hpcpod.config.schema import StopConfig
-from hpcpod.records import Birth
+from hpcpod.records.records import Birth
 from hpcpod.tournament.rules import Rules
 from selection_scenarios.measures import Number, Row, mean, share
 from selection_scenarios.world import Agents, Game, Settings, copies, in_step

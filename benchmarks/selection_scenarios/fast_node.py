@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hpcpod.config.schema import StopConfig
-from hpcpod.records import Report, Verdict
+from hpcpod.records.records import Report, Verdict
 from hpcpod.tournament import updaters
-from hpcpod.tournament.census import Census
+from hpcpod.tournament.cohorts import Census
 from hpcpod.tournament.updaters import Updater
 from selection_scenarios.measures import Number, Row, mean, share
 from selection_scenarios.speeds import ENV_STEPS, SELDOM, SLOW, Hours, Ledger, Site, play

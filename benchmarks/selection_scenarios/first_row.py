@@ -12,8 +12,8 @@ from math import sqrt
 import numpy as np
 
 from hpcpod.config.schema import StopConfig
-from hpcpod.records import Board, Confirmed, Entry
-from hpcpod.tournament import endings
+from hpcpod.records.records import Board, Confirmed, Entry
+from hpcpod.tournament import stopping as endings
 from selection_scenarios.measures import Number, Row, mean, share
 from selection_scenarios.world import (
     Agents,

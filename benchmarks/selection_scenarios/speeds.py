@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
 from hpcpod.config.schema import StopConfig
-from hpcpod.records import Birth, Board, Order, Owner, PodState
+from hpcpod.records.records import Birth, Board, Order, Owner, PodState
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.claims import take
 from hpcpod.tournament.leaderboard import first_board, fold, orders
-from hpcpod.tournament.prospects import asleep
+from hpcpod.tournament.priorities import asleep
 from hpcpod.tournament.rules import Rules
 from selection_scenarios.measures import Number, Row, mean
 from selection_scenarios.world import Agents, Game, Settings, copies, delivered

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hpcpod.config.schema import StopConfig
-from hpcpod.records import Birth, PodState
+from hpcpod.records.records import Birth, PodState
 from hpcpod.tournament.rules import Rules
 from selection_scenarios.measures import Number, Row, mean
 from selection_scenarios.world import Agents, Game, Settings, copies, core_of, delivered, in_step

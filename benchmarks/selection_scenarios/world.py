@@ -22,7 +22,7 @@ from hpcpod.config.schema import (
     StopConfig,
 )
 from hpcpod.config.space import AlgorithmSpace, LogUniform
-from hpcpod.records import (
+from hpcpod.records.records import (
     Birth,
     Board,
     Checkpoint,
@@ -34,8 +34,8 @@ from hpcpod.records import (
     Verdict,
     stable_hash,
 )
-from hpcpod.tournament import endings
-from hpcpod.tournament.census import Census
+from hpcpod.tournament import stopping as endings
+from hpcpod.tournament.cohorts import Census
 from hpcpod.tournament.leaderboard import first_board, fold, leader, orders
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.updaters import Updater

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from hpcpod.errors import LaunchError
-from hpcpod.orchestrator.brakes import Brakes, Refusals, failed_starts
-from hpcpod.orchestrator.driving import QUIET
+from hpcpod.orchestrator.backoff import Brakes, Refusals, failed_starts
+from hpcpod.orchestrator.loop import QUIET
 from hpcpod.orchestrator.plan import (
     Action,
     Cancel,
@@ -30,7 +30,7 @@ from hpcpod.orchestrator.plan import (
 )
 from hpcpod.orchestrator.sizing import Bounds
 from hpcpod.orchestrator.tick import SOON_SECONDS
-from hpcpod.records import Intent
+from hpcpod.records.records import Intent
 from simulation.population import Population
 from simulation.scheduler import Scheduler
 from simulation.trace import HOUR

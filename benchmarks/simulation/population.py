@@ -10,8 +10,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from hpcpod.records import Birth, Board, Checkpoint, Evaluation, Owner, PodState, stable_hash
-from hpcpod.tournament.prospects import asleep
+from hpcpod.records.records import (
+    Birth,
+    Board,
+    Checkpoint,
+    Evaluation,
+    Owner,
+    PodState,
+    stable_hash,
+)
+from hpcpod.tournament.priorities import asleep
 from simulation.elements import Element
 from simulation.loop import Loop
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from hpcpod.agents import checks, h_term, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics, check_finite
-from hpcpod.agents.graphs import Captured, Outputs, recorder_for
+from hpcpod.agents.cuda_graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.noise import Noise
 from hpcpod.agents.observations import Observations
 from hpcpod.agents.optimizer import Adam

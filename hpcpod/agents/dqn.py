@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from hpcpod.agents import checks, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics, check_finite
-from hpcpod.agents.graphs import Captured, Outputs, recorder_for
+from hpcpod.agents.cuda_graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.observations import Observations
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer

@@ -2,7 +2,7 @@
 
 Several learners of one pod train replicas of an agent, which one all-reduce makes equal again
 from time to time (``pod/ranks/``). In a pipeline they say what the one that acts and the one that
-learns take from each other: ``hpcpod.pod.pipeline.merged``.
+learns take from each other: ``hpcpod.pod.pipeline.pipeline.merged``.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hpcpod.agents import h_term
 from hpcpod.agents.base import Buffer, Metrics, check_finite
-from hpcpod.agents.graphs import Captured, Outputs, recorder_for
+from hpcpod.agents.cuda_graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.noise import Noise
 from hpcpod.agents.normalizer import PopArt, RewardScale
 from hpcpod.agents.observations import Observations

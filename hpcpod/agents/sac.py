@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from hpcpod.agents import checks, h_term, offpolicy
 from hpcpod.agents.actor_critic import ActorCritic, ActorCriticConfig
 from hpcpod.agents.base import Metrics
+from hpcpod.agents.cuda_graphs import Captured, Outputs
 from hpcpod.agents.distributions import SquashedGaussian
-from hpcpod.agents.graphs import Captured, Outputs
 from hpcpod.agents.state import prefixed, under
 from hpcpod.envs.vec_env import EnvSpec, State
 

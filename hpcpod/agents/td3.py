@@ -17,7 +17,7 @@ from torch import Tensor
 from hpcpod.agents import checks, h_term, offpolicy
 from hpcpod.agents.actor_critic import ActorCritic, ActorCriticConfig
 from hpcpod.agents.base import Metrics
-from hpcpod.agents.graphs import Captured, Outputs
+from hpcpod.agents.cuda_graphs import Captured, Outputs
 from hpcpod.agents.state import prefixed, under
 from hpcpod.envs.vec_env import EnvSpec, State
 

@@ -12,7 +12,7 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from hpcpod.config.building import INVALID, Builder, describe
+from hpcpod.config.builder import INVALID, Builder, describe
 from hpcpod.config.limits import hints
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Choice, Int, Range, Scalar, Value, extremes

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from hpcpod.config.building import Builder
+from hpcpod.config.builder import Builder
 from hpcpod.config.scalars import plain
 from hpcpod.config.synonyms import meant
 from hpcpod.errors import ConfigError

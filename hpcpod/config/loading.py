@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpcpod.config.building import Builder, build, join
+from hpcpod.config.builder import Builder, build, join
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.site import over_site
 from hpcpod.config.space import RANGES, Choice, Range, Value

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from hpcpod import plugins
-from hpcpod.config.building import describe, join
+from hpcpod.config.builder import describe, join
 from hpcpod.config.limits import hints
 from hpcpod.config.scalars import show
 from hpcpod.config.schema import RunConfig

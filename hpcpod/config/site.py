@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpcpod.config.building import build
+from hpcpod.config.builder import build
 from hpcpod.config.cluster import ClusterConfig, ResourcesConfig
 from hpcpod.config.scalars import Plain
 from hpcpod.config.yaml_file import read

@@ -11,20 +11,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from hpcpod.codec import decode
+from hpcpod._process import PYTHON
 from hpcpod.config.schema import RunConfig
-from hpcpod.doctor import compute, files, machine, scheduler, site, space, submitting, two_nodes
-from hpcpod.doctor.asking import Answer, ask
-from hpcpod.doctor.files import FileFacts, HereFacts, workplace
+from hpcpod.doctor import judge_nodes as compute
+from hpcpod.doctor import judge_pair as two_nodes
+from hpcpod.doctor import judge_scheduler as site
+from hpcpod.doctor import scheduler
+from hpcpod.doctor.commands import Answer, ask
 from hpcpod.doctor.finding import Finding, hinders
-from hpcpod.doctor.job import JobFacts, ProbeJob
-from hpcpod.doctor.machine import MachineFacts
+from hpcpod.doctor.probe_job import JobFacts, ProbeJob
+from hpcpod.doctor.probes import disk_space as space
+from hpcpod.doctor.probes import files, machine
+from hpcpod.doctor.probes import submit as submitting
+from hpcpod.doctor.probes.disk_space import SpaceFacts
+from hpcpod.doctor.probes.files import FileFacts, HereFacts, workplace
+from hpcpod.doctor.probes.machine import MachineFacts
 from hpcpod.doctor.scheduler import ASK_SECONDS, SchedulerFacts, Wanted
-from hpcpod.doctor.space import SpaceFacts
 from hpcpod.errors import StorageError, UserError
-from hpcpod.launchers.slurm import SlurmLauncher, environment
-from hpcpod.lifetime import PYTHON
-from hpcpod.records import Intent
+from hpcpod.launchers.slurm.launcher import SlurmLauncher, environment
+from hpcpod.records.codec import decode
+from hpcpod.records.records import Intent
 
 FILES_SECONDS = 120.0
 """For a filesystem to answer all that it is asked here."""
@@ -74,7 +80,7 @@ def examine(asked: Asked, tell: Callable[[str], None]) -> Diagnosis:
     """
     runs = asked.runs.absolute()
     tell(f"trying the filesystem of {runs}")
-    here = _ask_python(HereFacts, ["hpcpod.doctor.files", str(runs)], FILES_SECONDS)
+    here = _ask_python(HereFacts, ["hpcpod.doctor.probes.files", str(runs)], FILES_SECONDS)
     if isinstance(here, str):
         here = HereFacts(
             FileFacts(str(runs), here), SpaceFacts(str(runs), None, 0.0, None, None, error=here)
@@ -200,7 +206,7 @@ class _Examination:
     def _machine(self, slurm: bool) -> MachineFacts | None:
         """What slots would have here; where there is a Slurm they need not have it."""
         self._tell("importing torch")
-        found = _ask_python(MachineFacts, ["hpcpod.doctor.machine"], MACHINE_SECONDS)
+        found = _ask_python(MachineFacts, ["hpcpod.doctor.probes.machine"], MACHINE_SECONDS)
         if isinstance(found, str):
             self._findings.append(Finding(THIS, "Python", "problem", found, "install it anew"))
             return None

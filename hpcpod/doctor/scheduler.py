@@ -7,9 +7,9 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hpcpod.doctor.asking import Answer
-from hpcpod.launchers.cluster import own_words
-from hpcpod.launchers.settings import read_partitions, read_settings
+from hpcpod.doctor.commands import Answer
+from hpcpod.launchers.slurm.scontrol import read_partitions, read_settings
+from hpcpod.launchers.slurm.squeue import own_words
 
 GROUP = "scheduler"
 ASK_SECONDS = 30.0

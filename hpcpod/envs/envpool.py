@@ -17,8 +17,8 @@ from gymnasium.envs.registration import EnvSpec as Registered
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from hpcpod import plugins
-from hpcpod.envs import construct
-from hpcpod.envs.backends import pip_line
+from hpcpod.envs import gymnasium_make as construct
+from hpcpod.envs.catalog import pip_line
 from hpcpod.envs.threads import env_threads
 from hpcpod.envs.vector import GymnasiumVectorEnv, takes_seeds
 from hpcpod.errors import UnusableWrapper, UserError, in_words

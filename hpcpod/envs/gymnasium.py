@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hpcpod.envs import construct, observations, snapshot
+from hpcpod.envs import gymnasium_make as construct
+from hpcpod.envs import observations, snapshot
 from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, form_of, tensor
-from hpcpod.envs.construct import Env, Wrapper
-from hpcpod.envs.plain import structure_of
+from hpcpod.envs.gymnasium_make import Env, Wrapper
 from hpcpod.envs.recording import ACTIONS, Recording
+from hpcpod.envs.spec_json import structure_of
 from hpcpod.envs.vec_env import (
     EnvSpec,
     State,

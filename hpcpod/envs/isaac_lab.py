@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from hpcpod import plugins
-from hpcpod.envs import construct
+from hpcpod.envs import gymnasium_make as construct
 from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, check_action_shape, check_batch
 from hpcpod.errors import Diverged, UserError
 

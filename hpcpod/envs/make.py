@@ -10,8 +10,11 @@ from gymnasium.vector import VectorEnv
 
 from hpcpod import plugins
 from hpcpod.config.schema import EnvConfig
-from hpcpod.envs import auto, construct, limits, torch_envs
-from hpcpod.envs.construct import Wrapper
+from hpcpod.envs import autotune as auto
+from hpcpod.envs import gymnasium_make as construct
+from hpcpod.envs import time_limit as limits
+from hpcpod.envs import torch_envs
+from hpcpod.envs.gymnasium_make import Wrapper
 from hpcpod.envs.mujoco.tasks import WARP_ROOM
 from hpcpod.envs.processes.env import ProcessVecEnv
 from hpcpod.envs.processes.remote import RemoteVecEnv

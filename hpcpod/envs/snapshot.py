@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from hpcpod.envs.construct import Env
+from hpcpod.envs.gymnasium_make import Env
 from hpcpod.envs.vec_env import State
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hpcpod.envs import seeding
 from hpcpod.errors import UserError
-from hpcpod.records import stable_hash
+from hpcpod.records.records import stable_hash
 
 State = dict[str, Tensor]
 """Everything that must be saved has this one type: named tensors.

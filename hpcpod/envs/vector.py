@@ -15,9 +15,11 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from torch import Tensor
 
 from hpcpod import plugins
-from hpcpod.envs import construct, observations, warned
+from hpcpod.envs import gymnasium_make as construct
+from hpcpod.envs import observations
+from hpcpod.envs import simulator_warnings as warned
 from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, tensor
-from hpcpod.envs.plain import structure_of
+from hpcpod.envs.spec_json import structure_of
 from hpcpod.envs.vec_env import (
     EnvSpec,
     State,

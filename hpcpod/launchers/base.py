@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal, Protocol, runtime_checkable
 
 from hpcpod.errors import UserError
-from hpcpod.records import Intent
+from hpcpod.records.records import Intent
 
 RELEASE_SECONDS = 3
 """How long a requeued slot waits at least. A node refuses whom it has just been told to forget, by

@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcpod._gpus import visible_gpus
+from hpcpod._process import PYTHON, REQUEUE, ending
+from hpcpod.config.placement import shape_of
 from hpcpod.config.schema import RunConfig
-from hpcpod.config.shape import shape_of
 from hpcpod.errors import LaunchError
 from hpcpod.launchers.base import ClusterView, JobView
-from hpcpod.launchers.gpus import visible_gpus
-from hpcpod.lifetime import PYTHON, REQUEUE, ending
-from hpcpod.records import Intent
+from hpcpod.records.records import Intent
 
 log = logging.getLogger(__name__)
 

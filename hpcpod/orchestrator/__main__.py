@@ -11,12 +11,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from hpcpod._process import REQUEUE, StopFlag
 from hpcpod.errors import exit_code
-from hpcpod.launchers.admission import admitted, identity
-from hpcpod.lifetime import REQUEUE
-from hpcpod.orchestrator.driving import drive, drive_here
+from hpcpod.launchers.identity import admitted, identity
+from hpcpod.orchestrator.loop import drive, drive_here
 from hpcpod.orchestrator.tick import Orchestrator, launcher_of
-from hpcpod.pod.signals import StopFlag
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board
 

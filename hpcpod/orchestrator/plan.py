@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from hpcpod.launchers.admission import alive
 from hpcpod.launchers.base import RELEASE_SECONDS, THROTTLED, ClusterView, JobView
-from hpcpod.launchers.reasons import explain
-from hpcpod.orchestrator.brakes import Brakes
+from hpcpod.launchers.identity import alive
+from hpcpod.launchers.slurm.reasons import explain
+from hpcpod.orchestrator.backoff import Brakes
 from hpcpod.orchestrator.sizing import Bounds, Chooser, Fit, fit
-from hpcpod.records import Board, Intent, Owner
+from hpcpod.records.records import Board, Intent, Owner
 from hpcpod.storage.slots import element
 from hpcpod.tournament.leaderboard import orders
-from hpcpod.tournament.prospects import asleep
+from hpcpod.tournament.priorities import asleep
 
 COORDINATORS = 30
 """Coordinators submitted within ``COORDINATOR_SECONDS``, after which no more are for a while."""

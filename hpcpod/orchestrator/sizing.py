@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from hpcpod.launchers.base import THROTTLED, ClusterView, JobView
-from hpcpod.records import Board, Owner
+from hpcpod.records.records import Board, Owner
 from hpcpod.storage.slots import element
-from hpcpod.tournament.prospects import by_prospects, protected
+from hpcpod.tournament.priorities import by_prospects, protected
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from hpcpod import plugins
 from hpcpod.config.schedule import scheduled
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import LaunchError
-from hpcpod.launchers.admission import BY_HAND
 from hpcpod.launchers.base import ClusterView, Launcher, QueueLauncher
+from hpcpod.launchers.identity import BY_HAND
 from hpcpod.launchers.local import LocalLauncher
-from hpcpod.orchestrator.brakes import DELAYS, Brakes, Refusals, failed_starts
+from hpcpod.orchestrator.backoff import DELAYS, Brakes, Refusals, failed_starts
 from hpcpod.orchestrator.plan import (
     Action,
     Cancel,
@@ -32,9 +32,9 @@ from hpcpod.orchestrator.plan import (
     plan,
 )
 from hpcpod.orchestrator.sizing import Bounds
-from hpcpod.records import Board, Intent
-from hpcpod.storage.patience import PAUSES
+from hpcpod.records.records import Board, Intent
 from hpcpod.storage.progress import fruitful
+from hpcpod.storage.retry import PAUSES
 from hpcpod.storage.run_folder import REFUSED, RunFolder
 from hpcpod.storage.slots import When
 from hpcpod.tournament.leaderboard import needed_checkpoints, orders

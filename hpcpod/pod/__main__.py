@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from hpcpod import plugins
+from hpcpod._process import REQUEUE, StopFlag, die_with_parent, end_group_with
 from hpcpod.errors import (
     Corrupt,
     Diverged,
@@ -36,13 +37,10 @@ from hpcpod.errors import (
     out_of_memory,
     raised_at,
 )
-from hpcpod.lifetime import REQUEUE, die_with_parent, end_group_with
-from hpcpod.pod.lane import BROKEN
-from hpcpod.pod.orders import Orders
-from hpcpod.pod.ranks.place import Place, place_of
-from hpcpod.pod.signals import StopFlag
-from hpcpod.pod.work import Work
-from hpcpod.records import Rescore, encode
+from hpcpod.pod.ipc.inbox import Orders
+from hpcpod.pod.ipc.messages import BROKEN, Work
+from hpcpod.pod.ranks.rank import Place, place_of
+from hpcpod.records.records import Rescore, encode
 from hpcpod.storage.layout import log_name
 from hpcpod.storage.run_folder import RunFolder
 
@@ -260,7 +258,7 @@ def prepare(
     from hpcpod.pod.numerics import set_numerics
     from hpcpod.pod.pod import Pod
     from hpcpod.pod.ranks.communicator import ALONE
-    from hpcpod.pod.ranks.joining import join_run
+    from hpcpod.pod.ranks.group import join_run
 
     set_numerics(resolved.config)
     if scorer:  # as many as the trainer's would wait for those, and they for them
@@ -281,7 +279,7 @@ def _goes_on(error: Exception) -> bool:
     """Whether all ranks have met this error, and wait for what comes next. If not, some may be in
     an exchange already: this one leaves, and they notice.
     """
-    from hpcpod.pod.ranks.team import AGREED
+    from hpcpod.pod.ranks.consensus import AGREED
 
     return AGREED in vars(error) and _kind(error) not in BROKEN
 

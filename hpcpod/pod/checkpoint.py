@@ -16,8 +16,8 @@ from hpcpod.agents.segments import cut_off, newest
 from hpcpod.envs.vec_env import State
 from hpcpod.errors import Corrupt
 from hpcpod.pod.ranks.communicator import ALONE, Communicator
-from hpcpod.pod.ranks.team import together
-from hpcpod.records import Checkpoint, Part, Segment, decode, encode
+from hpcpod.pod.ranks.consensus import together
+from hpcpod.records.records import Checkpoint, Part, Segment, decode, encode
 from hpcpod.storage.blobs import Arrays, Blobs
 
 log = logging.getLogger(__name__)

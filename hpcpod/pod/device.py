@@ -8,7 +8,7 @@ import torch
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import LaunchError
-from hpcpod.pod.ranks.place import Place
+from hpcpod.pod.ranks.rank import Place
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from hpcpod.agents.base import Agent
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.vec_env import EnvSpec, VecEnv, random_seeds
 from hpcpod.errors import EndlessEpisode
-from hpcpod.pod.making import EnvFactory
+from hpcpod.pod.factory import EnvFactory
 
 _PATIENCE = 16
 """Steps between two questions whether all episodes have ended, on a GPU."""

@@ -13,7 +13,7 @@ from hpcpod.envs.make import backend_of, reference
 from hpcpod.envs.vec_env import Box, EnvSpec, VecEnv, tensor_form
 from hpcpod.errors import EngineDiffers, UserError
 from hpcpod.pod.evaluator import Evaluator, never
-from hpcpod.pod.making import EnvFactory
+from hpcpod.pod.factory import EnvFactory
 from hpcpod.storage.run_folder import RunFolder
 
 log = logging.getLogger(__name__)

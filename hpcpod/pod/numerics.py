@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import torch
 
+from hpcpod.config.placement import shape_of
 from hpcpod.config.schema import RunConfig
-from hpcpod.config.shape import shape_of
 from hpcpod.envs.threads import given_threads, set_env_threads
 
 _DEVICES = ("cpu", "cuda")

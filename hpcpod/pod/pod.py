@@ -25,19 +25,19 @@ from hpcpod.errors import Corrupt, StorageError
 from hpcpod.pod.checkpoint import Checkpoints, read_arrays
 from hpcpod.pod.device import device_of
 from hpcpod.pod.evaluator import Evaluator, Stopped
+from hpcpod.pod.factory import env_factory, make_agent
 from hpcpod.pod.finals import Finals, agree_on_engine
 from hpcpod.pod.learner import Learner
-from hpcpod.pod.making import env_factory, make_agent
-from hpcpod.pod.pipeline import Workers
+from hpcpod.pod.pipeline.pipeline import Workers
 from hpcpod.pod.policy import agent_state, policy_meta
 from hpcpod.pod.ranks.communicator import ALONE, Communicator, RankLost
+from hpcpod.pod.ranks.consensus import agree, together
 from hpcpod.pod.ranks.fusion import Fusion
 from hpcpod.pod.ranks.guard import Guard
-from hpcpod.pod.ranks.team import agree, together
 from hpcpod.pod.replica import Replica
 from hpcpod.pod.round import Round, Watch
-from hpcpod.records import Birth, Checkpoint, Order, Report, Rescore, decode, encode
-from hpcpod.storage.patience import patiently
+from hpcpod.records.records import Birth, Checkpoint, Order, Report, Rescore, decode, encode
+from hpcpod.storage.retry import patiently
 from hpcpod.storage.run_folder import RunFolder
 
 log = logging.getLogger(__name__)

@@ -11,17 +11,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from hpcpod import __version__, plugins
+from hpcpod import plugins
+from hpcpod._version import __version__
 from hpcpod.agents.base import Agent
 from hpcpod.config.arguments import door
 from hpcpod.config.schema import EnvConfig
 from hpcpod.config.space import Scalar
 from hpcpod.envs.arrays import box_map
-from hpcpod.envs.plain import spec_from_plain, spec_to_plain
+from hpcpod.envs.spec_json import spec_from_plain, spec_to_plain
 from hpcpod.envs.vec_env import Box, EnvSpec, State
 from hpcpod.errors import Corrupt, UserError
-from hpcpod.pod.reading import Reader
-from hpcpod.records import encode
+from hpcpod.pod.policy_input import Reader
+from hpcpod.records.records import encode
 from hpcpod.storage.blobs import read_blob_file, write_blob_file
 from hpcpod.storage.disk import check_writable
 from hpcpod.storage.ownership import user_name

@@ -11,11 +11,11 @@ from hpcpod.agents.base import Agent, Buffer, Scheduled
 from hpcpod.config.schema import FusionConfig
 from hpcpod.envs.vec_env import State
 from hpcpod.pod.learner import Learner
-from hpcpod.pod.pipeline import Pipeline, Turns
+from hpcpod.pod.pipeline.pipeline import Pipeline, Turns
 from hpcpod.pod.ranks.communicator import Communicator, RankLost
+from hpcpod.pod.ranks.consensus import Agreed, agree
 from hpcpod.pod.ranks.fusion import Fusion
 from hpcpod.pod.ranks.guard import Guard
-from hpcpod.pod.ranks.team import Agreed, agree
 from hpcpod.pod.span import Span
 
 

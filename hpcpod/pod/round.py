@@ -15,17 +15,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from hpcpod.config.placement import walk_of
 from hpcpod.config.schema import RunConfig
-from hpcpod.config.shape import walk_of
 from hpcpod.envs.vec_env import State, random_seeds
 from hpcpod.errors import StorageError
 from hpcpod.pod.checkpoint import Checkpoints
 from hpcpod.pod.evaluator import Stopped, never
 from hpcpod.pod.ranks.communicator import RankLost
-from hpcpod.pod.ranks.team import agree, together
+from hpcpod.pod.ranks.consensus import agree, together
 from hpcpod.pod.replica import Replica
 from hpcpod.pod.span import Span
-from hpcpod.records import Birth, Checkpoint, stable_hash
+from hpcpod.records.records import Birth, Checkpoint, stable_hash
 from hpcpod.storage.run_folder import RunFolder
 
 log = logging.getLogger(__name__)

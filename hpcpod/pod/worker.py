@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hpcpod.agents.base import Agent, Buffer
-from hpcpod.envs.strange import Strange
+from hpcpod.envs.suspect_values import Strange
 from hpcpod.envs.vec_env import EnvSpec, State, Step, VecEnv
 
 LOOK_SECONDS = 1.0

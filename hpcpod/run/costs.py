@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 from hpcpod.config.schema import RunConfig
-from hpcpod.records import PodState
-from hpcpod.run.seen import Seen
+from hpcpod.records.records import PodState
+from hpcpod.run.snapshot import Seen
 
 LAST = 4
 """Measured rounds of a pod that count, the newest most."""

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from hpcpod.config.shape import scores_beside
+from hpcpod.config.placement import scores_beside
 from hpcpod.launchers.base import THROTTLED
 from hpcpod.run.costs import Cost, costs_of, mean_cost, panel_seconds, parts, progress
-from hpcpod.run.schedule import Hand, Played, Task, play, together
-from hpcpod.run.seen import Seen
+from hpcpod.run.round_schedule import Hand, Played, Task, play, together
+from hpcpod.run.snapshot import Seen
 from hpcpod.storage.slots import Life, element
 
 Limit = Literal["minutes", "env_steps", "rounds", "user"]

@@ -12,17 +12,17 @@ from typing import Any
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.launchers.base import THROTTLED
-from hpcpod.records import Board, Confirmed
+from hpcpod.records.records import Board, Confirmed
 from hpcpod.run.forecast import Forecast, forecast, used
-from hpcpod.run.idling import idling
-from hpcpod.run.queueing import cancelled_words
-from hpcpod.run.seen import RunState, Seen
-from hpcpod.run.target import Target
+from hpcpod.run.idle_slots import idling
+from hpcpod.run.pending_jobs import cancelled_words
+from hpcpod.run.snapshot import RunState, Seen
+from hpcpod.run.wanted import Target
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.tournament.attempts import highest_target
-from hpcpod.tournament.endings import allowed
 from hpcpod.tournament.leaderboard import leader
+from hpcpod.tournament.stopping import allowed
+from hpcpod.tournament.target import highest_target
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ import signal
 import sys
 from pathlib import Path
 
+from hpcpod._process import StopFlag, die_with_parent
 from hpcpod.errors import exit_code
-from hpcpod.launchers.admission import admitted, check_code, identity
-from hpcpod.lifetime import die_with_parent
-from hpcpod.pod.signals import StopFlag
+from hpcpod.launchers.identity import admitted, check_code, identity
 from hpcpod.slot.slot import Slot
 from hpcpod.storage.run_folder import RunFolder
 

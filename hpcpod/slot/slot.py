@@ -12,23 +12,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from hpcpod.config.shape import scores_beside
+from hpcpod._process import REQUEUE, StopFlag
+from hpcpod.config.placement import scores_beside
 from hpcpod.errors import Corrupt, StorageError
-from hpcpod.lifetime import REQUEUE
-from hpcpod.pod.child import Child
-from hpcpod.pod.lane import BROKEN, Lane
-from hpcpod.pod.signals import StopFlag
-from hpcpod.pod.work import Work, failed, whole
-from hpcpod.records import Birth, Board, Order, Owner, Report, Rescore, decode
-from hpcpod.slot.lives import Lives
+from hpcpod.pod.ipc.child import Child
+from hpcpod.pod.ipc.messages import BROKEN, Work, failed, whole
+from hpcpod.records.records import Birth, Board, Order, Owner, Report, Rescore, decode
+from hpcpod.slot.child_process import Lane
+from hpcpod.slot.restarts import Lives
 from hpcpod.storage.freshness import listen_again
-from hpcpod.storage.patience import patiently
+from hpcpod.storage.retry import patiently
 from hpcpod.storage.run_folder import REFUSED, RunFolder
+from hpcpod.tournament.budget import ahead, same_work, taken_up
 from hpcpod.tournament.claims import take
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, now_of, read_board
-from hpcpod.tournament.progress import ahead, same_work, taken_up
-from hpcpod.tournament.prospects import asleep
+from hpcpod.tournament.priorities import asleep
 from hpcpod.tournament.rules import Rules
 
 log = logging.getLogger("hpcpod.slot")

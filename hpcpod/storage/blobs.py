@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpcpod.errors import Corrupt, StorageError
-from hpcpod.storage.beneath import content
 from hpcpod.storage.disk import Disk, explained
 from hpcpod.storage.hdf5 import Image, NotOurs, storable
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.quarantine import Quarantine
+from hpcpod.storage.safe_paths import content
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod.errors import Corrupt, StorageError
-from hpcpod.records import Document
+from hpcpod.records.records import Document
+from hpcpod.storage.checksummed import seal, seal_of, unseal
 from hpcpod.storage.disk import Disk, unique
 from hpcpod.storage.quarantine import Quarantine
-from hpcpod.storage.sealed import seal, seal_of, unseal
 
 PERIOD = 32
 """Generations from one anchor to the next."""

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod.errors import RunExists, StorageError, UserError
+from hpcpod.storage.checksummed import seal
 from hpcpod.storage.disk import TEMPORARY, Disk, explain, explained, probe, unique
 from hpcpod.storage.layout import CLOSED, SHARED
 from hpcpod.storage.ownership import CONFIG
-from hpcpod.storage.sealed import seal
 
 FORMAT = 1
 """The layout of a run folder; a folder of another one is refused."""

@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from hpcpod.errors import Corrupt, RunNotFound, StorageError, UserError
-from hpcpod.storage import beneath
-from hpcpod.storage.beneath import CONTENT, MOST_BYTES
-from hpcpod.storage.refusals import explain as explain
-from hpcpod.storage.refusals import explained as explained
+from hpcpod.storage import safe_paths as beneath
+from hpcpod.storage.os_errors import explain as explain
+from hpcpod.storage.os_errors import explained as explained
+from hpcpod.storage.safe_paths import CONTENT, MOST_BYTES
 
 Scheme = Literal["link", "directory"]
 """How a name is published: by a hard link, or by renaming a non-empty folder onto it."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from hpcpod.errors import StorageError
+from hpcpod.storage.checksummed import seal
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import plain
 from hpcpod.storage.quarantine import Quarantine
-from hpcpod.storage.sealed import seal
 
 
 class Engines:

@@ -6,10 +6,10 @@ import itertools
 from pathlib import Path
 
 from hpcpod.errors import Corrupt, StorageError
-from hpcpod.records import Intent, encode
+from hpcpod.records.records import Intent, encode
+from hpcpod.storage.checksummed import seal, unsealed
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.quarantine import Quarantine
-from hpcpod.storage.sealed import seal, unsealed
 
 
 class Intents:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcpod.errors import RunNotFound, UserError
-from hpcpod.storage.beneath import MOST_BYTES, OTHERS_WRITE, read_open
-from hpcpod.storage.refusals import explained
+from hpcpod.storage.os_errors import explained
+from hpcpod.storage.safe_paths import MOST_BYTES, OTHERS_WRITE, read_open
 
 CONFIG = "config.json"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from hpcpod.errors import Corrupt, StorageError
+from hpcpod.storage.checksummed import unsealed
 from hpcpod.storage.disk import Disk
-from hpcpod.storage.sealed import unsealed
 
 _REASON = ".reason"
 _log = logging.getLogger(__name__)

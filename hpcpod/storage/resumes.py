@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcpod.records import Checkpoint, Report, encode
+from hpcpod.records.records import Checkpoint, Report, encode
+from hpcpod.storage.checksummed import seal
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import plain
 from hpcpod.storage.quarantine import Quarantine
-from hpcpod.storage.sealed import seal
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from hpcpod import plugins
 from hpcpod.config.resolved import Resolved
 from hpcpod.errors import Corrupt, RunNotFound
-from hpcpod.records import Checkpoint, Intent, Owner, Report, encode
+from hpcpod.records.records import Checkpoint, Intent, Owner, Report, encode
 from hpcpod.storage.board import BoardFile, writer_id
+from hpcpod.storage.checksummed import seal, unseal, unsealed
 from hpcpod.storage.creation import FORMAT, create_folder
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.engines import Engines
@@ -22,11 +23,10 @@ from hpcpod.storage.intents import Intents
 from hpcpod.storage.layout import blob_path, plain, sharded
 from hpcpod.storage.locks import Lease, file_lock, is_held, seconds_since
 from hpcpod.storage.ownership import CONFIG, Ownership, read_config
+from hpcpod.storage.prune import sweep
 from hpcpod.storage.quarantine import Quarantine, Quarantined
 from hpcpod.storage.resumes import Resumes
-from hpcpod.storage.sealed import seal, unseal, unsealed
 from hpcpod.storage.slots import Life, Slots, When
-from hpcpod.storage.sweep import sweep
 
 if TYPE_CHECKING:
     from hpcpod.storage.blobs import Blobs

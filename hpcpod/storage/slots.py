@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hpcpod.errors import Corrupt, StorageError
-from hpcpod.records import encode
+from hpcpod.records.records import encode
+from hpcpod.storage.checksummed import seal, unseal, unsealed
 from hpcpod.storage.disk import Disk, explained
 from hpcpod.storage.layout import plain, sharded
 from hpcpod.storage.locks import time_of_disk
 from hpcpod.storage.quarantine import Quarantine
-from hpcpod.storage.sealed import seal, unseal, unsealed
 
 LANE = "+"
 """Stands between the name of an array's element and the number of one of its slots."""

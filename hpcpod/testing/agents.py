@@ -26,10 +26,10 @@ from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, State, VecEnv, random_se
 from hpcpod.errors import Diverged
 from hpcpod.plugins import resolve
 from hpcpod.pod.checkpoint import Checkpoints
+from hpcpod.pod.factory import make_agent
 from hpcpod.pod.learner import Learner
-from hpcpod.pod.making import make_agent
 from hpcpod.pod.worker import Worker
-from hpcpod.records import Checkpoint
+from hpcpod.records.records import Checkpoint
 from hpcpod.storage.blobs import Blobs
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.quarantine import Quarantine

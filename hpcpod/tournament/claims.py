@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from hpcpod.records import Order, Owner, Rescore
+from hpcpod.records.records import Order, Owner, Rescore
 from hpcpod.storage.run_folder import RunFolder
 
 

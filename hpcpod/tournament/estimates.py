@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hpcpod.records import Evaluation, Motion
-from hpcpod.tournament.scores import mean, standard_error
+from hpcpod.records.records import Evaluation, Motion
+from hpcpod.tournament.statistics import mean, standard_error
 
 
 def moved(motion: Motion, before: Evaluation | None, now: Evaluation) -> Motion:

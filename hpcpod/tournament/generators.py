@@ -9,8 +9,8 @@ from typing import Protocol
 
 from hpcpod.config.schema import PopulationConfig
 from hpcpod.config.space import AlgorithmSpace
-from hpcpod.records import Hyperparameters, PodState, Verdict
-from hpcpod.tournament.census import Census, Cohort
+from hpcpod.records.records import Hyperparameters, PodState, Verdict
+from hpcpod.tournament.cohorts import Census, Cohort
 from hpcpod.tournament.mutation import mutate, sample, unmutated
 
 CONTROL_LIVES = 3

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from hpcpod.records import Birth, Board, Entry, Order, PodState, Report, stable_hash
-from hpcpod.tournament.births import Nursery, founder, pod_name
-from hpcpod.tournament.census import Census, broken, quotas
-from hpcpod.tournament.endings import advance, finish, leader, settle_rescores
+from hpcpod.records.records import Birth, Board, Entry, Order, PodState, Report, stable_hash
+from hpcpod.tournament.budget import dated
+from hpcpod.tournament.cohorts import Census, broken, quotas
 from hpcpod.tournament.generators import Fresh
-from hpcpod.tournament.outcomes import accept, buried, entry_of, ranked, settle
-from hpcpod.tournament.progress import dated
+from hpcpod.tournament.offspring import Nursery, founder, pod_name
 from hpcpod.tournament.rules import Rules
-from hpcpod.tournament.scores import mean
+from hpcpod.tournament.settle import accept, buried, entry_of, ranked, settle
+from hpcpod.tournament.statistics import mean
+from hpcpod.tournament.stopping import advance, finish, leader, settle_rescores
 
 __all__ = [
     "begin",

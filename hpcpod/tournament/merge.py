@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod.errors import Corrupt, RunNotFound, StorageError
-from hpcpod.records import Board, Checkpoint, Confirmed, Document, Entry, Report
+from hpcpod.records.records import Board, Checkpoint, Confirmed, Document, Entry, Report
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.freshness import await_report
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.tournament.endings import allowed
 from hpcpod.tournament.leaderboard import begin, fold, leader, orders
 from hpcpod.tournament.rules import Rules
+from hpcpod.tournament.stopping import allowed
 
 log = logging.getLogger(__name__)
 

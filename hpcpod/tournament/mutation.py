@@ -20,7 +20,7 @@ from hpcpod.config.space import (
     Uniform,
     Value,
 )
-from hpcpod.records import Hyperparameters
+from hpcpod.records.records import Hyperparameters
 
 RESAMPLE = 0.1
 """How often a mutation draws a new value from the whole range instead of moving the old one."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from hpcpod.config.schema import PopulationConfig
-from hpcpod.records import PodState, Report, Verdict
-from hpcpod.tournament.census import NEAR, Census, Cohort, Standing
-from hpcpod.tournament.scores import GATE, Difference, difference, halves, mean, t_quantile
+from hpcpod.records.records import PodState, Report, Verdict
+from hpcpod.tournament.cohorts import NEAR, Census, Cohort, Standing
+from hpcpod.tournament.statistics import GATE, Difference, difference, halves, mean, t_quantile
 
 
 class Updater(Protocol):

@@ -11,7 +11,7 @@ from hpcpod.agents.noise import Noise
 from hpcpod.agents.sac import SAC, SACConfig
 from hpcpod.agents.td3 import TD3, TD3Config
 from hpcpod.envs.vec_env import Box, Discrete
-from hpcpod.pod.making import make_agent
+from hpcpod.pod.factory import make_agent
 from tests.agents.training import spec
 
 ACTION = Box((2,), -1.0, 1.0)

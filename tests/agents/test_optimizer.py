@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from hpcpod.agents.graphs import Captured, recorder_for
+from hpcpod.agents.cuda_graphs import Captured, recorder_for
 from hpcpod.agents.networks import mlp
 from hpcpod.agents.offpolicy import Follower
 from hpcpod.agents.optimizer import Adam, flatten

@@ -13,7 +13,7 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from hpcpod.results import open_run
+from hpcpod.run.run import open_run
 
 NOTEBOOK = Path(__file__).parents[2] / "analysis" / "look_at_a_run.ipynb"
 

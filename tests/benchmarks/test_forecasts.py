@@ -10,7 +10,7 @@ from forecasting.runs import RUNS
 from forecasts import DATA, GOAL, Case, cases, read, render
 
 from hpcpod.run.forecast import Forecast
-from tests.small_runs import mapping
+from tests.support.small_runs import mapping
 
 KNOWN = read(DATA)
 CASES = [case for recording in KNOWN for case in cases(recording)]

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hpcpod.errors import Corrupt
-from hpcpod.records import Birth, Board, Document, PodState, Report, Rescore
+from hpcpod.records.records import Birth, Board, Document, PodState, Report, Rescore
 from hpcpod.storage.board import applied
-from hpcpod.storage.sealed import seal_of, unseal
+from hpcpod.storage.checksummed import seal_of, unseal
 from tests.chaos.observer import Past, SeenReport
 
 SLACK_SECONDS = 5.0

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from hpcpod.records import Board, Checkpoint
+from hpcpod.records.records import Board, Checkpoint
 from hpcpod.storage.board import PERIOD
 from hpcpod.storage.layout import blob_path, sharded
 from hpcpod.tournament.leaderboard import orders

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from hpcpod.records import Board, Checkpoint
+from hpcpod.records.records import Board, Checkpoint
 from hpcpod.storage.layout import blob_path
 from tests.chaos.accounting import audit
 from tests.chaos.world import World, parent, variable, words

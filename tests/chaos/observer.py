@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcpod.errors import Corrupt, HpcpodError
-from hpcpod.records import Report
+from hpcpod.records.records import Report
 from hpcpod.storage.board import BoardFile
+from hpcpod.storage.checksummed import unsealed
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.storage.sealed import unsealed
 from hpcpod.tournament.merge import read_board
 
 EMPTIED = b'{"emptied":true}\n'

@@ -9,7 +9,7 @@ from contextlib import suppress
 from tests.chaos.faults import Fault
 from tests.chaos.processes import Hit
 from tests.chaos.world import World
-from tests.slurm_cluster import CONTROLLER
+from tests.support.slurm_cluster import CONTROLLER
 
 NOBODY = "no such job"
 

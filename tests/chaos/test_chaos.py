@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from hpcpod.config.resolved import Resolved
-from hpcpod.records import Birth, Board, Checkpoint, Report
+from hpcpod.records.records import Birth, Board, Checkpoint, Report
+from hpcpod.storage.checksummed import seal
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.storage.sealed import seal
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
@@ -29,8 +29,8 @@ from tests.chaos.observer import LOOK_SECONDS, Observer, Past
 from tests.chaos.storms import Campaign, Summary
 from tests.chaos.views import require_views
 from tests.chaos.world import SCENES, Disk, Scene, World
-from tests.slurm_cluster import SlurmCluster
-from tests.small_runs import create
+from tests.support.slurm_cluster import SlurmCluster
+from tests.support.small_runs import create
 
 SHORT = (
     replace(SCENES[1], stop="{rounds: 12, finalists: 2, confirm_episodes: 8}"),

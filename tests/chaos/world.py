@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from hpcpod.records import Board
+from hpcpod.records.records import Board
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board
 from tests.chaos.observer import Observer
 from tests.chaos.views import Bad, Views
-from tests.slurm_cluster import CONTROLLER, Options, SlurmCluster
+from tests.support.slurm_cluster import CONTROLLER, Options, SlurmCluster
 
 ROOT = Path(__file__).parents[2]
 CLOCK = Path(__file__).parent / "clock"

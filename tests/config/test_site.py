@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.cli import main
+from hpcpod.cli.parser import main
 from hpcpod.config.loading import load_file
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.site import read_site
 from hpcpod.errors import ConfigError, UserError
-from hpcpod.launchers.templates import template_folder
-from hpcpod.preparing import read_config, site_for
-from tests.command_line import refusal
+from hpcpod.launchers.slurm.templates import template_folder
+from hpcpod.run.preflight import read_config, site_for
+from tests.support.command_line import refusal
 
 RUN = "name: a\nenv: {id: CartPole-v1}\ncluster: {minutes: 60, sbatch: {mem: 8G}}\n"
 SITE = """\

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.results import Run, open_run
+from hpcpod.run.run import Run, open_run
 from tests.docs.pages import files_of, said
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from hpcpod.results import Run
+from hpcpod.run.run import Run
 from tests.docs.pages import commands_of, page, said
 
 PAGE = page("bring-your-own-env.md")

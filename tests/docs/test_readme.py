@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hpcpod.cli import parser
+from hpcpod.cli.parser import parser
 
 TEXT = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 

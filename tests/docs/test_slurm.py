@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.cli import parser
+from hpcpod.cli.parser import parser
 from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.loading import load_file
 from hpcpod.config.manual import field_manual
 from hpcpod.config.site import read_site
 from tests.docs.pages import files_of, page
 from tests.slurm.runs import Shell
-from tests.slurm_cluster import Options, SlurmCluster
+from tests.support.slurm_cluster import Options, SlurmCluster
 
 PAGE = page("slurm.md")
 TEXT = PAGE.read_text(encoding="utf-8")

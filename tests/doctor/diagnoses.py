@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcpod.codec import decode
-from hpcpod.doctor import files, space
-from hpcpod.doctor.files import HereFacts
 from hpcpod.doctor.finding import Finding, hinders
+from hpcpod.doctor.probes import disk_space as space
+from hpcpod.doctor.probes import files
+from hpcpod.doctor.probes.files import HereFacts
+from hpcpod.records.codec import decode
 
 REFUSING = [sys.executable, str(Path(__file__).with_name("refusing.py"))]
 
@@ -80,7 +81,7 @@ def filesystem(folder: Path, *refused: str) -> Said:
     """
     under = [*REFUSING, *refused, "--"] if refused else []
     done = subprocess.run(
-        [*under, sys.executable, "-m", "hpcpod.doctor.files", str(folder)],
+        [*under, sys.executable, "-m", "hpcpod.doctor.probes.files", str(folder)],
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     here = decode(HereFacts, json.loads(done.stdout))

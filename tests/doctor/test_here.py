@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.cli import main
-from hpcpod.doctor import files
+from hpcpod.cli.parser import main
+from hpcpod.doctor.probes import files
 from hpcpod.storage.disk import Disk
-from tests.command_line import refusal
 from tests.doctor.diagnoses import doctor, filesystem, without_slurm
 from tests.doctor.refusing import NUMBERS
-from tests.small_disks import filled
+from tests.support.command_line import refusal
+from tests.support.small_disks import filled
 from tests.test_surface import loaded_by
 
 can_refuse = pytest.mark.skipif(
@@ -188,7 +188,7 @@ def test_what_a_killed_doctor_left_is_swept_an_hour_later(tmp_path: Path) -> Non
 
 def test_the_runs_filesystem_is_asked_by_another_process(home: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "hpcpod.doctor.files", str(home / "a" / "b")],
+        [sys.executable, "-m", "hpcpod.doctor.probes.files", str(home / "a" / "b")],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     found = json.loads(done.stdout)
@@ -198,5 +198,5 @@ def test_the_runs_filesystem_is_asked_by_another_process(home: Path) -> None:
 
 
 def test_no_torch_is_loaded_by_the_doctor_itself(tmp_path: Path) -> None:
-    for module in ("examine", "node", "rank", "machine"):
+    for module in ("examine", "probes.node", "probes.rank", "probes.machine"):
         assert loaded_by(f"import hpcpod.doctor.{module}", tmp_path) == set()

@@ -17,7 +17,7 @@ import yaml
 
 from tests.doctor.diagnoses import Said, doctor
 from tests.slurm.containers import make_image, needed, runtime
-from tests.slurm_cluster import Options, SlurmCluster
+from tests.support.slurm_cluster import Options, SlurmCluster
 
 pytestmark = pytest.mark.slurm
 

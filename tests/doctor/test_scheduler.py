@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcpod.doctor.finding import Finding
+from hpcpod.doctor.judge_scheduler import in_one_array, judge, preempt_mode
 from hpcpod.doctor.scheduler import (
     SchedulerFacts,
     Wanted,
@@ -17,8 +18,7 @@ from hpcpod.doctor.scheduler import (
     read_mpi,
     read_table,
 )
-from hpcpod.doctor.site import in_one_array, judge, preempt_mode
-from hpcpod.launchers.settings import (
+from hpcpod.launchers.slurm.scontrol import (
     minutes_of,
     read_partitions,
     read_settings,

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from hpcpod.envs.construct import Wrapper
 from hpcpod.envs.gymnasium import PreprocessVecEnv
+from hpcpod.envs.gymnasium_make import Wrapper
 from hpcpod.envs.make import check_known, make_env
 from hpcpod.envs.vec_env import (
     Box,

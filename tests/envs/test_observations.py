@@ -16,8 +16,8 @@ from gymnasium.vector import SyncVectorEnv
 
 import hpcpod
 from hpcpod.envs import observations
-from hpcpod.envs.construct import observation_space
 from hpcpod.envs.gymnasium import PreprocessVecEnv
+from hpcpod.envs.gymnasium_make import observation_space
 from hpcpod.envs.vec_env import Box, MultiDiscrete, VecEnv, check_env
 from hpcpod.envs.vector import GymnasiumVectorEnv
 from hpcpod.errors import UnsupportedSpace, UserError

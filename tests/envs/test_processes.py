@@ -20,15 +20,15 @@ import torch
 from hpcpod.config.loading import from_mapping
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.make import make_env
-from hpcpod.envs.processes import crew
+from hpcpod.envs.processes import pool as crew
 from hpcpod.envs.processes.env import ProcessVecEnv
 from hpcpod.envs.vec_env import Box, Discrete, Step, VecEnv, check_env, tensor_form
 from hpcpod.errors import ConfigError, Diverged, EnvFailed, UserError
-from hpcpod.pod.making import env_factory
-from hpcpod.preparing import resolve_task
+from hpcpod.pod.factory import env_factory
+from hpcpod.run.preflight import resolve_task
 from tests.pod.rounds import first_birth, train
-from tests.slots import gone
-from tests.small_runs import FAULTS, create, mapping, wait_for
+from tests.support.slots import gone
+from tests.support.small_runs import FAULTS, create, mapping, wait_for
 
 COUNTING = "tests.envs.small_envs:Counting"
 SHORT = [{"gymnasium.wrappers:TimeLimit": {"max_episode_steps": 9}}]

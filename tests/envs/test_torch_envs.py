@@ -18,7 +18,7 @@ from hpcpod.envs.make import check_known, make_env
 from hpcpod.envs.torch_envs import CLASSIC, DYNAMICS, Batch, TorchVecEnv, transition
 from hpcpod.envs.vec_env import Discrete, State, Step, episode_seed, random_seeds
 from hpcpod.errors import ConfigError, Diverged, UnusableWrapper, UserError
-from hpcpod.preparing import read_config, resolve
+from hpcpod.run.preflight import read_config, resolve
 
 ALL = list(CLASSIC)
 SPEED = {"MountainCar-v0": 1, "MountainCarContinuous-v0": 1, "Acrobot-v1": 5}

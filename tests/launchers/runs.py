@@ -15,7 +15,7 @@ from hpcpod.config.schema import (
     PopulationConfig,
     RunConfig,
 )
-from hpcpod.records import Intent
+from hpcpod.records.records import Intent
 
 SLOTS = Intent(0, "5eed", "slots", 4)
 COORDINATOR = Intent(1, "c0de", "coordinator")

@@ -14,10 +14,10 @@ from typing import Any
 import psutil
 import pytest
 
-from hpcpod.results import Run, open_run
-from hpcpod.run import seen
-from tests.slots import ROOT
-from tests.small_runs import FAULTS, SLOW, mapping, wait_for
+from hpcpod.run import snapshot as seen
+from hpcpod.run.run import Run, open_run
+from tests.support.slots import ROOT
+from tests.support.small_runs import FAULTS, SLOW, mapping, wait_for
 
 LONG: dict[str, Any] = {**SLOW, "cluster": {"slots": 1}}
 

@@ -20,7 +20,7 @@ from hpcpod.orchestrator.plan import (
     plan,
 )
 from hpcpod.orchestrator.sizing import Bounds
-from hpcpod.records import Birth, Board, Checkpoint, Evaluation, Intent, Owner, PodState
+from hpcpod.records.records import Birth, Board, Checkpoint, Evaluation, Intent, Owner, PodState
 
 
 def board(pods: int = 4, scores: Sequence[float] = (), **fields: Any) -> Board:

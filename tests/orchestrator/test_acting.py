@@ -21,12 +21,12 @@ from hpcpod.orchestrator.tick import SCALE, Orchestrator, needed_blobs, refusals
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.round import Watch
-from hpcpod.records import Intent
+from hpcpod.records.records import Intent
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import Life
 from tests.pod.rounds import first_birth, onward, train
-from tests.slots import ROOT
-from tests.small_runs import AGENTS, create
+from tests.support.slots import ROOT
+from tests.support.small_runs import AGENTS, create
 
 STARTED: list[subprocess.Popen[bytes]] = []
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hpcpod.launchers.base import RELEASE_SECONDS, ClusterView
-from hpcpod.orchestrator.brakes import Brakes, Refusals, failed_starts
+from hpcpod.orchestrator.backoff import Brakes, Refusals, failed_starts
 from hpcpod.orchestrator.plan import (
     COORDINATORS,
     Cancel,
@@ -21,7 +21,7 @@ from hpcpod.orchestrator.plan import (
     Throttle,
 )
 from hpcpod.orchestrator.sizing import Bounds
-from hpcpod.records import Intent, Owner
+from hpcpod.records.records import Intent, Owner
 from tests.orchestrator.situations import (
     board,
     carried_out,

@@ -7,11 +7,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcpod.orchestrator.brakes import Brakes, Refusals
+from hpcpod.orchestrator.backoff import Brakes, Refusals
 from hpcpod.orchestrator.plan import Cancel, Merge, Observed, Pause, Retire, Submit, Throttle
 from hpcpod.orchestrator.sizing import Bounds
 from hpcpod.tournament.leaderboard import orders
-from hpcpod.tournament.prospects import protected
+from hpcpod.tournament.priorities import protected
 from tests.orchestrator.situations import (
     board,
     carried_out,

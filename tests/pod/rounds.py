@@ -15,10 +15,10 @@ from hpcpod.envs.vec_env import State
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.checkpoint import read_segment
 from hpcpod.pod.evaluator import Stopped
-from hpcpod.pod.making import make_agent
+from hpcpod.pod.factory import make_agent
 from hpcpod.pod.pod import Pod
 from hpcpod.pod.round import Watch
-from hpcpod.records import Birth, Checkpoint, Report
+from hpcpod.records.records import Birth, Checkpoint, Report
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board
 

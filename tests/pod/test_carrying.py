@@ -17,8 +17,8 @@ from hpcpod.envs.vec_env import State
 from hpcpod.errors import Corrupt
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.checkpoint import Checkpoints, read_segment
-from hpcpod.pod.making import make_agent
-from hpcpod.records import Birth, Checkpoint, Report, Segment
+from hpcpod.pod.factory import make_agent
+from hpcpod.records.records import Birth, Checkpoint, Report, Segment
 from hpcpod.storage.run_folder import RunFolder
 from tests.pod import late_envs
 from tests.pod.late_envs import LENGTH
@@ -32,7 +32,7 @@ from tests.pod.rounds import (
     replay,
     train,
 )
-from tests.small_runs import AGENTS, create
+from tests.support.small_runs import AGENTS, create
 
 LATE = "tests.pod.late_envs:"
 PRIORITISED = {"dqn": {**AGENTS["dqn"], "priority_exponent": 0.6, "n_steps": 3}}

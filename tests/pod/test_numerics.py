@@ -14,7 +14,7 @@ from hpcpod.envs.threads import env_threads
 from hpcpod.pod.numerics import numerics
 from tests.agents.test_agent_contract import own_spec
 from tests.agents.training import row, small_agent
-from tests.small_runs import mapping
+from tests.support.small_runs import mapping
 
 Casts = tuple[bool, torch.dtype]
 

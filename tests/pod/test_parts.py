@@ -15,10 +15,10 @@ from hpcpod.envs.vec_env import EnvSpec, State
 from hpcpod.errors import UserError
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.learner import Learner
-from hpcpod.pod.pipeline import Turns
-from hpcpod.preparing import check
+from hpcpod.pod.pipeline.pipeline import Turns
+from hpcpod.run.preflight import check
 from tests.pod.rounds import execute, first_birth, onward, train
-from tests.small_runs import create, mapping
+from tests.support.small_runs import create, mapping
 
 
 @dataclass(frozen=True)

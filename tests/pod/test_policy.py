@@ -17,10 +17,10 @@ from hpcpod.agents.base import Agent
 from hpcpod.agents.ppo import PPO, PPOConfig
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.make import make_env
-from hpcpod.envs.plain import spec_from_plain, spec_to_plain
+from hpcpod.envs.spec_json import spec_from_plain, spec_to_plain
 from hpcpod.envs.vec_env import Bound, Box, Discrete, EnvSpec, MultiDiscrete, VecEnv
 from hpcpod.errors import Corrupt, UserError
-from hpcpod.pod.making import make_agent
+from hpcpod.pod.factory import make_agent
 from hpcpod.pod.policy import (
     Policy,
     agent_state,
@@ -30,7 +30,7 @@ from hpcpod.pod.policy import (
 from hpcpod.storage.blobs import write_blob_file
 from tests.envs.small_envs import Starting, WithAction
 from tests.pod.rounds import first_birth, train
-from tests.small_runs import create
+from tests.support.small_runs import create
 
 
 def saved(agent: Agent, env: VecEnv, path: Path, name: str = "ppo", **meta: Any) -> Path:

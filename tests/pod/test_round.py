@@ -21,11 +21,11 @@ from hpcpod.errors import Corrupt, Diverged, StorageError
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.checkpoint import Checkpoints
 from hpcpod.pod.evaluator import PanelEvaluator, Stopped
-from hpcpod.pod.making import make_agent
+from hpcpod.pod.factory import make_agent
 from hpcpod.pod.policy import agent_state
 from hpcpod.pod.round import Progress, Watch
 from hpcpod.pod.worker import Worker
-from hpcpod.records import Birth, encode
+from hpcpod.records.records import Birth, encode
 from hpcpod.storage.blobs import Blobs
 from hpcpod.storage.run_folder import RunFolder
 from tests.pod.rounds import (
@@ -40,7 +40,7 @@ from tests.pod.rounds import (
     stateless,
     train,
 )
-from tests.small_runs import AGENTS, FAULTS, create, wait_for
+from tests.support.small_runs import AGENTS, FAULTS, create, wait_for
 
 both_algorithms = pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 all_kinds = pytest.mark.parametrize("kind", KINDS)
@@ -101,7 +101,7 @@ SERVE = """
 import sys
 from pathlib import Path
 from hpcpod.pod.__main__ import Server
-from hpcpod.pod.signals import StopFlag
+from hpcpod._process import StopFlag
 from hpcpod.storage.blobs import Blobs
 from hpcpod.storage.run_folder import RunFolder
 Server(RunFolder.open(sys.argv[1]), "there", StopFlag(), sys.stdout).serve()

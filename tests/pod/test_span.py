@@ -11,16 +11,16 @@ import pytest
 from hpcpod.config.algorithms import resolve_algorithms
 from hpcpod.config.loading import from_mapping
 from hpcpod.config.schema import RunConfig
-from hpcpod.launching import create_run
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.round import Watch
 from hpcpod.pod.span import Span
-from hpcpod.pod.vanilla import train as train_alone
-from hpcpod.preparing import resolve
+from hpcpod.pod.standalone import train as train_alone
+from hpcpod.run.launch import create_run
+from hpcpod.run.preflight import resolve
 from hpcpod.storage.run_folder import RunFolder
 from tests.pod.rounds import copy_of, countdown, execute, first_birth, train
-from tests.small_runs import AGENTS, mapping
+from tests.support.small_runs import AGENTS, mapping
 
 TOLD = "tests.pod.told_agent:Told"
 

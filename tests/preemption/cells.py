@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 from itertools import combinations, product
 from typing import Any, Literal
 
-from tests.slurm_cluster import Options
+from tests.support.slurm_cluster import Options
 
 Mode = Literal["REQUEUE", "CANCEL"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from tests.preemption.cells import Cell
 from tests.preemption.scene import Scene
-from tests.slots import gone
 from tests.slurm.runs import Shell
-from tests.slurm_cluster import SlurmCluster
+from tests.support.slots import gone
+from tests.support.slurm_cluster import SlurmCluster
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.faulty_envs import Slow
+from tests.support.faulty_envs import Slow
 
 _notes: dict[str, int] = {}
 

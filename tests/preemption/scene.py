@@ -7,9 +7,9 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from hpcpod.launchers.slurm import SlurmLauncher
+from hpcpod.launchers.slurm.launcher import SlurmLauncher
 from hpcpod.orchestrator.tick import launcher_of
-from hpcpod.results import Run
+from hpcpod.run.run import Run
 from tests.preemption.paced import steps_of
 from tests.slurm.runs import Shell
 

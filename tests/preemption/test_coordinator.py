@@ -10,7 +10,7 @@ import pytest
 
 from tests.preemption.scene import Scene
 from tests.slurm.runs import Shell
-from tests.slurm_cluster import Options, SlurmCluster
+from tests.support.slurm_cluster import Options, SlurmCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.preemption.scene import Scene
-from tests.slots import gone
 from tests.slurm.runs import Shell
-from tests.slurm_cluster import Options, SlurmCluster
+from tests.support.slots import gone
+from tests.support.slurm_cluster import Options, SlurmCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 

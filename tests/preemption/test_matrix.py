@@ -10,7 +10,7 @@ import pytest
 from hpcpod.config.schema import PodConfig
 from tests.preemption.cells import DEAF, EVERY, Cell, pairwise
 from tests.preemption.matrix import Outcome, play_all
-from tests.slurm_cluster import SBIN
+from tests.support.slurm_cluster import SBIN
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 

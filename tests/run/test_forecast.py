@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from hpcpod.checkpoints import Checkpoint
 from hpcpod.config.schema import (
     ClusterConfig,
     EnvConfig,
@@ -18,9 +17,10 @@ from hpcpod.config.schema import (
     StopConfig,
 )
 from hpcpod.launchers.base import ClusterView, JobView
-from hpcpod.records import Birth, Board, Entry, Evaluation, PodState, Rescore
+from hpcpod.records.checkpoints import Checkpoint
+from hpcpod.records.records import Birth, Board, Entry, Evaluation, PodState, Rescore
 from hpcpod.run.forecast import Forecast, forecast, last_rounds, used
-from hpcpod.run.seen import Seen
+from hpcpod.run.snapshot import Seen
 from hpcpod.storage.slots import Life
 
 NOW = 700.0

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpcpod import results
-from hpcpod.cli import main
+from hpcpod.cli.parser import main
 from hpcpod.errors import StorageError, UserError
-from hpcpod.records import Board, Checkpoint
-from hpcpod.results import Run
-from hpcpod.run import steering
+from hpcpod.records.records import Board, Checkpoint
+from hpcpod.run import requests as steering
+from hpcpod.run import run as results
+from hpcpod.run.run import Run
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.freshness import look_again
 from hpcpod.storage.run_folder import RunFolder
@@ -24,8 +24,8 @@ from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
 from tests.chaos.views import Bad, Views, require_views
 from tests.chaos.world import Disk
-from tests.slots import SlotProcess
-from tests.small_runs import SLOW, create
+from tests.support.slots import SlotProcess
+from tests.support.small_runs import SLOW, create
 from tests.tournament.world import report
 
 FOR_EVER = 1e6

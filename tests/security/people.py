@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.lifetime import PYTHON
+from hpcpod._process import PYTHON
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,16 +46,16 @@ class Person:
 
     def hpcpod(self, *words: str, cwd: Path, code: int = 0) -> str:
         """A verb of the command line."""
-        main = "import sys; from hpcpod.cli import main; sys.exit(main(sys.argv[1:]))"
+        main = "import sys; from hpcpod.cli.parser import main; sys.exit(main(sys.argv[1:]))"
         # As the installed command, which finds no module in the working directory.
         return self.run(self.python, *PYTHON[1:], "-c", main, *words, cwd=cwd, code=code)
 
     def does(self, text: str, *words: str, cwd: Path, umask: int = 0o002, code: int = 0) -> str:
         """A program of theirs, with ``RunFolder`` and more at hand."""
         head = (
-            "import os, sys; from pathlib import Path; from tests.small_runs import create;"
+            "import os, sys; from pathlib import Path; from tests.support.small_runs import create;"
             " from hpcpod.storage.run_folder import RunFolder;"
-            " from hpcpod.records import *\n"
+            " from hpcpod.records.records import *\n"
         )
         return self.run(self.python, "-c", head + text, *words, cwd=cwd, umask=umask, code=code)
 

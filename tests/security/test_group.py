@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.lifetime import PYTHON
+from hpcpod._process import PYTHON
 from hpcpod.storage.layout import CLOSED, SHARED
-from tests.command_line import GOOD
 from tests.security.people import Person, shared_folder
+from tests.support.command_line import GOOD
 
 CREATE = "create(Path(sys.argv[1]), name=sys.argv[2], stop={'rounds': 1})"
 
@@ -179,13 +179,13 @@ assert folder.claim("p0001-00001-1", Owner("1_0", "1"))
 
 
 def test_code_of_the_owner_s_is_run_by_nobody_else(runs: Path, ann: Person, bob: Person) -> None:
-    own = "{'id': 'tests.faulty_envs:Slow'}"
+    own = "{'id': 'tests.support.faulty_envs:Slow'}"
     judge = "{'updater': 'hpcpod.tournament.updaters:PairedGate'}"
     ann.does(f"create(Path(sys.argv[1]), name='env', env={own})", str(runs), cwd=runs)
     ann.does(f"create(Path(sys.argv[1]), name='judge', population={judge})", str(runs), cwd=runs)
     slot = (bob.python, "-m", "hpcpod.slot")
     said = bob.run(*slot, str(runs / "env"), cwd=runs, code=2)
-    assert "code of user 65521's own (env.id: tests.faulty_envs:Slow), and to train" in said
+    assert "code of user 65521's own (env.id: tests.support.faulty_envs:Slow), and to train" in said
     assert "its reports are merged" in bob.hpcpod("tick", "env", cwd=runs.parent)
     said = bob.hpcpod("tick", "judge", cwd=runs.parent, code=2)
     assert "(population.updater: hpcpod.tournament.updaters:PairedGate), and to merge" in said
@@ -213,10 +213,10 @@ def test_a_run_in_the_place_of_another_is_not_obeyed(run: Path, ann: Person, bob
     bob.does(
         "run = Path(sys.argv[1]); run.rename(run.with_name('moved'))", str(run), cwd=run.parent
     )
-    text = "create(Path(sys.argv[1]), name='shared', env={'id': 'tests.faulty_envs:Slow'})"
+    text = "create(Path(sys.argv[1]), name='shared', env={'id': 'tests.support.faulty_envs:Slow'})"
     bob.does(text, str(run.parent), cwd=run.parent)
     said = ann.run(ann.python, "-m", "hpcpod.slot", str(run), cwd=run.parent, code=2)
-    assert "code of user 65522's own (env.id: tests.faulty_envs:Slow)" in said
+    assert "code of user 65522's own (env.id: tests.support.faulty_envs:Slow)" in said
     said = ann.run(ann.python, "-m", "hpcpod.orchestrator", str(run), cwd=run.parent, code=2)
     assert "belongs to user 65522" in said
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import hpcpod
-from hpcpod.display import visible
 from hpcpod.errors import Corrupt, UserError
+from hpcpod.run.tables import visible
 from hpcpod.storage.blobs import read_blob_file, write_blob_file
 
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcpod.errors import HpcpodError, UserError
-from hpcpod.launchers.slurm import SlurmLauncher
-from hpcpod.records import Intent
+from hpcpod.launchers.slurm.launcher import SlurmLauncher
+from hpcpod.records.records import Intent
 from tests.launchers.runs import COORDINATOR, SLOTS, Lives, run_config, stand_in
-from tests.slurm_cluster import SlurmCluster
+from tests.support.slurm_cluster import SlurmCluster
 
 HOSTILE = [
     "$(touch caught)", "`touch caught`", "a; touch caught; b", "a && touch caught",

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from hpcpod.records import Owner
+from hpcpod.records.records import Owner
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board
-from tests.slots import SlotProcess, gone
-from tests.small_runs import SLOW, create
+from tests.support.slots import SlotProcess, gone
+from tests.support.small_runs import SLOW, create
 
 BESIDE: dict[str, Any] = {**SLOW, "pod": {**SLOW["pod"], "score_beside": True}}
 ORDER = "p0001-00001-1"

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hpcpod.results import Run, open_run
-from tests.slurm_cluster import SlurmCluster
+from hpcpod.run.run import Run, open_run
+from tests.support.slurm_cluster import SlurmCluster
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

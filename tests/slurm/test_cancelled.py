@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.runs import Shell
-from tests.slurm_cluster import SlurmCluster
+from tests.support.slurm_cluster import SlurmCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 

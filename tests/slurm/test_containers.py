@@ -12,7 +12,7 @@ import yaml
 
 from tests.slurm.containers import SAID, make_image, needed, runtime
 from tests.slurm.runs import Shell
-from tests.slurm_cluster import Options, SlurmCluster
+from tests.support.slurm_cluster import Options, SlurmCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hpcpod.orchestrator.tick import SCALE
-from hpcpod.results import Run
+from hpcpod.run.run import Run
 from tests.slurm.runs import Shell
-from tests.slurm_cluster import Options, SlurmCluster
+from tests.support.slurm_cluster import Options, SlurmCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 

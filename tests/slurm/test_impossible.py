@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.launchers.demands import read_demand
-from hpcpod.launchers.foreseeing import ask_obstacles
+from hpcpod.launchers.slurm.demands import read_demand
+from hpcpod.launchers.slurm.feasibility import ask_obstacles
 from tests.slurm.runs import Shell
-from tests.slurm_cluster import Options, SlurmCluster
+from tests.support.slurm_cluster import Options, SlurmCluster
 
 pytestmark = pytest.mark.slurm
 

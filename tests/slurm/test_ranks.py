@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.runs import CONFIGS, Shell
-from tests.slurm_cluster import Options, SlurmCluster
+from tests.support.slurm_cluster import Options, SlurmCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.records import Checkpoint, Owner, Report
+from hpcpod.records.records import Checkpoint, Owner, Report
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.run_folder import RunFolder
 from tests.storage.faults import NoLinks

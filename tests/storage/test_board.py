@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcpod.records import Document
+from hpcpod.records.records import Document
 from hpcpod.storage.board import PERIOD, applied, difference, writer_id
 from hpcpod.storage.run_folder import RunFolder
 from tests.storage.faults import in_child

@@ -9,7 +9,7 @@ import signal
 import time
 from pathlib import Path
 
-from hpcpod.records import Checkpoint, Document, Intent, Owner, Report, Segment
+from hpcpod.records.records import Checkpoint, Document, Intent, Owner, Report, Segment
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.run_folder import RunFolder
 from tests.storage.faults import finish, start

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from hpcpod.errors import Corrupt, StorageError
-from hpcpod.records import Checkpoint, Document, Intent, Owner, Report, encode
-from hpcpod.storage import sealed
-from hpcpod.storage.beneath import MOST_BYTES
+from hpcpod.records.records import Checkpoint, Document, Intent, Owner, Report, encode
+from hpcpod.storage import checksummed as sealed
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.safe_paths import MOST_BYTES
 from tests.storage.faults import RefusingDisk, finish, start
 
 

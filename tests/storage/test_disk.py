@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from hpcpod.errors import RunExists, StorageError, UserError
-from hpcpod.records import Owner, Report
+from hpcpod.records.records import Owner, Report
 from hpcpod.storage.disk import TEMPORARY, Disk, probe
 from hpcpod.storage.run_folder import RunFolder
-from tests.small_disks import filled
 from tests.storage.faults import LostReply, NoLinks, RefusingDisk, WatchedDisk
+from tests.support.small_disks import filled
 
 
 @pytest.fixture(params=["link", "directory"])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hpcpod.errors import RunExists, RunNotFound
-from hpcpod.records import Checkpoint, Document, Intent, Owner, Report
+from hpcpod.records.records import Checkpoint, Document, Intent, Owner, Report
 from hpcpod.storage.disk import TEMPORARY, Disk
 from hpcpod.storage.run_folder import RunFolder
 from tests.storage.faults import DEAD, MOMENTS, DyingDisk, DyingWithoutLinks, NoLinks, in_child

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from hpcpod.errors import Corrupt, RunExists, RunNotFound
-from hpcpod.records import Checkpoint, Owner, Report
-from hpcpod.storage import sealed
+from hpcpod.records.records import Checkpoint, Owner, Report
+from hpcpod.storage import checksummed as sealed
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import plain
 from hpcpod.storage.run_folder import RunFolder

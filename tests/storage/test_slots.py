@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from hpcpod.records import encode
+from hpcpod.records.records import encode
+from hpcpod.storage.checksummed import seal
 from hpcpod.storage.layout import sharded
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.storage.sealed import seal
 from hpcpod.storage.slots import Begun, Life
 
 LIFE = Life(3, 1, False, 61.5, 0.5, 4, 1.7e9, {"p1-00001-1": Begun("p1", 1, 512)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcpod.records import Board, Order
+from hpcpod.records.records import Board, Order
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.rules import Rules
 from tests.tournament.world import failed, order_of, report, rules

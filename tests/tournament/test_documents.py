@@ -7,7 +7,7 @@ import json
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hpcpod.records import (
+from hpcpod.records.records import (
     Birth,
     Board,
     Checkpoint,

@@ -7,10 +7,10 @@ from statistics import fmean
 
 import pytest
 
-from hpcpod.records import Checkpoint, Evaluation, Motion
+from hpcpod.records.records import Checkpoint, Evaluation, Motion
 from hpcpod.tournament.estimates import estimated, moved, neighbour_weight
-from hpcpod.tournament.outcomes import HISTORY, rank
-from hpcpod.tournament.scores import mean
+from hpcpod.tournament.settle import HISTORY, rank
+from hpcpod.tournament.statistics import mean
 
 
 def evaluation(number: int, *returns: float) -> Evaluation:

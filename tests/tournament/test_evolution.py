@@ -16,8 +16,8 @@ import pytest
 
 from hpcpod.config.schema import StopConfig
 from hpcpod.config.space import AlgorithmSpace, LogUniform
-from hpcpod.records import Birth, Board, Order, PodState, Report, Verdict, stable_hash
-from hpcpod.tournament.census import Census
+from hpcpod.records.records import Birth, Board, Order, PodState, Report, Verdict, stable_hash
+from hpcpod.tournament.cohorts import Census
 from hpcpod.tournament.generators import Copy, GentleTruncation
 from hpcpod.tournament.leaderboard import first_board, fold, leader, orders
 from hpcpod.tournament.mutation import mutate

@@ -10,7 +10,7 @@ import pytest
 from hpcpod.config.schema import PopulationConfig, StopConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.errors import UnknownPlugin
-from hpcpod.records import Birth, Board, Order, stable_hash
+from hpcpod.records.records import Birth, Board, Order, stable_hash
 from hpcpod.tournament.generators import GentleTruncation
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.rules import Rules

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcpod.config.schema import StopConfig
-from hpcpod.records import Birth, Board, Report, Rescore
-from hpcpod.tournament.census import quotas
+from hpcpod.records.records import Birth, Board, Report, Rescore
+from hpcpod.tournament.cohorts import quotas
 from hpcpod.tournament.leaderboard import (
     first_board,
     fold,
@@ -21,8 +21,8 @@ from hpcpod.tournament.leaderboard import (
     needed_checkpoints,
     orders,
 )
-from hpcpod.tournament.outcomes import HISTORY, rank
 from hpcpod.tournament.rules import Rules
+from hpcpod.tournament.settle import HISTORY, rank
 from tests.tournament.world import (
     Merge,
     by_number,

@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from hpcpod.records import Board, Report, Verdict
-from hpcpod.tournament.census import Census
+from hpcpod.records.records import Board, Report, Verdict
+from hpcpod.tournament.cohorts import Census
 from hpcpod.tournament.leaderboard import first_board, fold, orders
-from hpcpod.tournament.outcomes import accept, settle
 from hpcpod.tournament.rules import Rules
+from hpcpod.tournament.settle import accept, settle
 from hpcpod.tournament.updaters import PairedGate
 from tests.tournament.world import failed, flat, order_of, report, rules
 

@@ -15,7 +15,7 @@ from hpcpod.config.schema import (
     StopConfig,
 )
 from hpcpod.config.space import AlgorithmSpace, Choice, Int, LogUniform, Uniform
-from hpcpod.records import Board, Checkpoint, Order, Report
+from hpcpod.records.records import Board, Checkpoint, Order, Report
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.rules import Rules
 

@@ -11,7 +11,8 @@ import gymnasium as gym
 import numpy as np
 
 from hpcpod import plugins
-from hpcpod.envs import construct, warned
+from hpcpod.envs import gymnasium_make as construct
+from hpcpod.envs import simulator_warnings as warned
 from hpcpod.envs.mujoco import arms, balance, runners
 from hpcpod.envs.mujoco.task import Task, defaults, options
 from hpcpod.envs.vec_env import Box, EnvSpec

@@ -12,7 +12,7 @@ import signal
 import sys
 
 from hpcpod import plugins
-from hpcpod.lifetime import end_group_with
+from hpcpod._process import end_group_with
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
     plugins.load_early(request["env"])
 
-    from hpcpod.envs.processes.member import serve
+    from hpcpod.envs.processes.worker import serve
 
     serve(request, options.line, options.go, options.done, options.memory)
 

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from hpcpod.envs.arrays import as_step, tensor
-from hpcpod.envs.construct import Wrapper, name_of
-from hpcpod.envs.plain import spec_from_plain
-from hpcpod.envs.processes.crew import Crew, shared_out
-from hpcpod.envs.processes.line import Command, plain
+from hpcpod.envs.gymnasium_make import Wrapper, name_of
+from hpcpod.envs.processes.pool import Crew, shared_out
 from hpcpod.envs.processes.states import joined, parted
+from hpcpod.envs.processes.wire import Command, plain
+from hpcpod.envs.spec_json import spec_from_plain
 from hpcpod.envs.vec_env import (
     EnvSpec,
     State,

@@ -14,11 +14,12 @@ import numpy as np
 from torch import Tensor
 
 from hpcpod.config.schema import EnvConfig
-from hpcpod.envs import construct, limits
+from hpcpod.envs import gymnasium_make as construct
+from hpcpod.envs import time_limit as limits
 from hpcpod.envs.arrays import action_map, as_step, check_finite, tensor
-from hpcpod.envs.processes import server
-from hpcpod.envs.processes.crew import Crew, shared_out
-from hpcpod.envs.processes.line import Command, plain
+from hpcpod.envs.processes import foreign as server
+from hpcpod.envs.processes.pool import Crew, shared_out
+from hpcpod.envs.processes.wire import Command, plain
 from hpcpod.envs.vec_env import EnvSpec, State, Step, check_action_shape, check_batch, given_seeds
 from hpcpod.errors import UnsupportedSpace, UserError
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import Store
 
 from hpcpod.pod.ranks.communicator import RankLost
-from hpcpod.pod.ranks.place import Place
+from hpcpod.pod.ranks.rank import Place
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from hpcpod.agents.optimizer import Adam
 from hpcpod.envs.vec_env import State
 from hpcpod.errors import UserError
 from hpcpod.pod.ranks.communicator import Communicator
-from hpcpod.pod.ranks.layout import Layout
+from hpcpod.pod.ranks.packing import Layout
 
 _LEAST = 1e-6
 """Samples: a rank without any has no say, unless none has."""

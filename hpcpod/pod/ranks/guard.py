@@ -8,11 +8,11 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 
+from hpcpod._student_t import t_quantile
 from hpcpod.agents.base import Agent
 from hpcpod.pod.ranks.communicator import Communicator
+from hpcpod.pod.ranks.consensus import agree, together
 from hpcpod.pod.ranks.fusion import Fusion
-from hpcpod.pod.ranks.team import agree, together
-from hpcpod.student import t_quantile
 
 log = logging.getLogger(__name__)
 

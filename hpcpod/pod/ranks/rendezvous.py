@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import Store
 
 from hpcpod.pod.ranks.communicator import RankLost
-from hpcpod.pod.ranks.place import Place
+from hpcpod.pod.ranks.rank import Place
 from hpcpod.storage.disk import Disk
 
 _POLL_SECONDS = 0.02

@@ -19,8 +19,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from hpcpod.lifetime import end_group_with
-from hpcpod.pod.starting import WAIT_SECONDS
+from hpcpod._process import end_group_with
+from hpcpod.pod.ipc.commands import WAIT_SECONDS
 
 Process = subprocess.Popen[bytes]
 

@@ -13,8 +13,8 @@ PROGRAM = """
 import json, sys, torch
 from pathlib import Path
 from hpcpod.plugins import load
-from hpcpod.pod.ranks.joining import Meeting, join
-from hpcpod.pod.ranks.place import place_of
+from hpcpod.pod.ranks.group import Meeting, join
+from hpcpod.pod.ranks.rank import place_of
 from hpcpod.storage.disk import Disk
 import os
 torch.set_num_threads(1)

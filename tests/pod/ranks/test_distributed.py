@@ -14,7 +14,7 @@ import json, sys
 from torch.distributed import HashStore
 from hpcpod.pod.device import own_device
 from hpcpod.pod.ranks.distributed import Distributed
-from hpcpod.pod.ranks.place import Place
+from hpcpod.pod.ranks.rank import Place
 from tests.pod.ranks.work import fused_alone
 backend, device = sys.argv[1:]
 own = own_device(Place(), device)

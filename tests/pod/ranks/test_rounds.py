@@ -13,12 +13,12 @@ from typing import Any
 import psutil
 import pytest
 
-from hpcpod.pod.child import Child, ChildDied
-from hpcpod.pod.work import Work
-from hpcpod.records import Birth, Report, decode
+from hpcpod.pod.ipc.child import Child, ChildDied
+from hpcpod.pod.ipc.messages import Work
+from hpcpod.records.records import Birth, Report, decode
 from hpcpod.storage.run_folder import RunFolder
 from tests.pod.rounds import copy_of, first_birth, onward
-from tests.small_runs import create, wait_for
+from tests.support.small_runs import create, wait_for
 
 HERE = "tests.pod.ranks.fusions"
 

@@ -18,9 +18,9 @@ from hpcpod.envs.vec_env import Box, Step
 from hpcpod.errors import EngineDiffers
 from hpcpod.pod.__main__ import _goes_on, _kind
 from hpcpod.pod.ranks.communicator import Communicator, RankLost
+from hpcpod.pod.ranks.consensus import together
 from hpcpod.pod.ranks.fusion import Mean, Nesterov
 from hpcpod.pod.ranks.guard import Guard
-from hpcpod.pod.ranks.team import together
 from tests.agents.training import row, spec
 
 

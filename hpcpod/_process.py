@@ -1,0 +1,110 @@
+"""Processes: their exit codes, the signals that stop them, and those that end with another."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import sys
+from collections.abc import Iterable
+from types import FrameType
+
+PR_SET_PDEATHSIG = 1
+
+REQUEUE = 75
+"""EX_TEMPFAIL: the exit code of what was stopped, and goes on if it is started again."""
+
+PYTHON = (sys.executable, *(("-P",) if sys.version_info >= (3, 11) else ()))
+"""This Python, which looks for modules in no working directory: a group may share that, and whoever
+puts a ``json.py`` there would have its code run. Python 3.10 has no such option."""
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""By which a process is told, when it starts, how many threads its libraries may have."""
+
+
+def killed(code: int) -> bool:
+    """Whether an exit code says SIGKILL: most often, that memory ran out."""
+    return _signal(code) == signal.SIGKILL
+
+
+def ending(code: int) -> str:
+    """How a process ended, in words that go behind its name.
+
+    Args:
+        code: its exit code as ``subprocess`` gives it; of a shell, srun and mpirun, who tell of a
+            signal by 128 more, it is understood too.
+    """
+    number = _signal(code)
+    if number == signal.SIGKILL:
+        return "was killed (SIGKILL: most often it was out of memory)"
+    if number in set(signal.Signals):
+        return f"was ended by {signal.Signals(number).name}"
+    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+def _signal(code: int) -> int:
+    return -code if code < 0 else code - 128
+
+
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Ask the kernel to signal this process when its parent ends (Linux), and check that it lives.
+
+    Args:
+        parent: the parent's process id, as the parent itself told it: between fork and here
+            the parent may have ended, and then nobody would ever send the signal.
+        number: the signal to receive.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != parent:
+        raise SystemExit(REQUEUE)
+
+
+def end_group_with(pipe: int, patience: float = 0.0, *, or_with_this: bool = False) -> None:
+    """Have this process group killed once a pipe's other end is gone. Call before any thread.
+
+    The kernel's parent-death signal reaches one process; the workers of a simulator would stay
+    behind. The one that waits is a process, not a thread: a simulator may hold the
+    interpreter's lock for ever.
+
+    Args:
+        pipe: file descriptor of this end, for reading or for writing.
+        patience: seconds that the group has to end by itself then.
+        or_with_this: also when this process, which leads the group, has ended: srun and mpirun
+            wait for all that has their output open.
+    """
+    this = os.pidfd_open(os.getpid()) if or_with_this else None
+    if os.fork() > 0:
+        if this is not None:
+            os.close(this)
+        return
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+    ending = select.poll()
+    ending.register(pipe, 0)  # asks for nothing; that the other end is gone is always told
+    if this is not None:
+        ending.register(this, select.POLLIN)
+    if any(descriptor == pipe for descriptor, _ in ending.poll()) and patience:
+        ending.unregister(pipe)
+        ending.poll(1000 * patience)
+    os.killpg(0, signal.SIGKILL)
+
+
+class StopFlag:
+    """True once one of the signals has arrived. Poll it; never act in a handler."""
+
+    def __init__(self, signals: Iterable[signal.Signals] = ()) -> None:
+        self._set = False
+        for number in signals:
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._set = True
+
+    def set(self) -> None:
+        """As if a signal had arrived."""
+        self._set = True
+
+    def __bool__(self) -> bool:
+        return self._set

@@ -1,0 +1,8 @@
+"""The version and the folder of the package, for every floor above."""
+
+from pathlib import Path
+
+__version__ = "0.1.0"
+
+PACKAGE = Path(__file__).parent
+"""The folder in which hpcpod is installed."""

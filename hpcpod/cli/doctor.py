@@ -1,0 +1,112 @@
+"""What the verb ``doctor`` does: examine this cluster, and say what follows for a run."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import textwrap
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from hpcpod.cli.output import say, say_json
+from hpcpod.doctor.finding import Finding
+from hpcpod.run.run import runs_home
+from hpcpod.run.text import many
+
+if TYPE_CHECKING:
+    from hpcpod.config.schema import RunConfig
+    from hpcpod.doctor.examine import Diagnosis
+
+_WIDTH = 100
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def doctor(options: Namespace) -> int:
+    """``hpcpod doctor``: exit code 0 if nothing hinders a run, 1 if something does."""
+    from hpcpod.doctor.examine import Asked, examine
+    from hpcpod.records.codec import encode
+
+    config = _config(options)
+    launcher = options.cluster
+    if launcher is None and config.cluster.launcher != "local":
+        launcher = config.cluster.launcher
+    asked = Asked(
+        config=config,
+        launcher=launcher,
+        runs=options.runs if options.runs is not None else runs_home(),
+        here=options.here,
+        patience=options.patience,
+    )
+    with _interrupted_once():
+        found = examine(asked, _tell)
+    if options.json:
+        say_json(encode(found))
+    else:
+        for line in lines(found):
+            say(line)
+    return 1 if found.hinders else 0
+
+
+def _config(options: Namespace) -> RunConfig:
+    from hpcpod.config.loading import from_words
+    from hpcpod.run.preflight import read_config, site_for
+
+    site = site_for(options.site, options.cluster)
+    if options.config is not None:
+        return read_config(options.config, set_options=options.overrides, site=site)
+    nothing = {"name": "doctor", "env": {"id": "CartPole-v1"}}
+    return from_words(nothing, options.overrides, source="the configuration", site=site)
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"hpcpod: {text} ...\n")
+    sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def _interrupted_once() -> Iterator[None]:
+    """Have the first signal end the body, which cancels its job then; the next ones must wait."""
+
+    def interrupt(number: int, frame: object) -> None:
+        for each in _SIGNALS:
+            signal.signal(each, lambda number, frame: None)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def lines(found: Diagnosis) -> Iterator[str]:
+    """The table: of each probe what was found, and below it what follows, if anything does."""
+    for group, findings in groupby(found.findings, key=lambda finding: finding.group):
+        yield f"{group}: {found.runs}" if group == "run folder" else group
+        for finding in findings:
+            yield from _row(finding)
+        yield ""
+    yield _verdict([f for f in found.findings if f.verdict == "problem"])
+
+
+def _row(finding: Finding) -> list[str]:
+    found = textwrap.wrap(
+        finding.found, _WIDTH, initial_indent=f"  {finding.verdict:<9}{finding.probe:<16}",
+        subsequent_indent=" " * 27, break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    then = textwrap.wrap(
+        finding.then, _WIDTH, initial_indent=" " * 27 + "-> ", subsequent_indent=" " * 30,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    return [*found, *then]
+
+
+def _verdict(problems: Sequence[Finding]) -> str:
+    if not problems:
+        return "nothing hinders a run"
+    named = ", ".join(f"{finding.group}: {finding.probe}" for finding in problems)
+    return f"{many(len(problems), 'problem')} ({named})"

@@ -1,0 +1,221 @@
+"""Verbs that only look at runs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+from itertools import chain
+from pathlib import Path
+
+from hpcpod._process import REQUEUE
+from hpcpod.cli.output import say, say_json
+from hpcpod.cli.run_argument import is_pod, run_and
+from hpcpod.errors import HpcpodError, UserError
+from hpcpod.launchers.local import tail
+from hpcpod.records.records import Board, encode
+from hpcpod.run.pod_log import PodLogs
+from hpcpod.run.run import ENDED, Run, open_run, runs_here, runs_home
+from hpcpod.run.status import Status
+from hpcpod.run.text import times
+
+
+def status(options: Namespace) -> int:
+    """``hpcpod status``: one run, or all of them in a line each."""
+    from hpcpod.run.tables import headline, progress_lines, queue_line
+
+    if options.run is None:
+        statuses = [status for path in runs_here() for status in _readable(path)]
+        if options.json:
+            say_json([encode(status) for status in statuses])
+        else:
+            say("\n".join(map(headline, statuses)) or f"no runs in {runs_home()}/")
+        return 0
+    run = open_run(options.run)
+    now = run.status(ask_scheduler=True)
+    if options.json:
+        say_json(encode(now))
+        return 0
+    say(headline(now))
+    say_outcome(now)
+    for line in progress_lines(now):
+        say(line)
+    for name, slot in now.slots.items():
+        beside = f", scoring {slot['scoring']['order']}" if "scoring" in slot else ""
+        again = f", requeued {times(slot['restarts'])}" if slot["restarts"] else ""
+        say(f"slot {name}: {slot.get('state')} {slot.get('order', '')}{beside}{again}")
+    if now.queue:
+        say(queue_line(now.queue))
+    elif now.unknown:
+        say(f"what waits in the queue can't be told here: {now.unknown}")
+    elif now.doubt:
+        say(f"nobody is seen to run it, but {now.doubt}; look again in two minutes")
+    elif now.state == "waiting":
+        asked = now.slots_pending is not None  # and none waits, so that those that run must start
+        starting = "" if asked and not now.slots_running else ": its slots are starting"
+        say(f"nobody works on it now{starting}")
+    if now.state == "interrupted":
+        say(f"nobody runs it; go on with: hpcpod resume {run.word}")
+    elif now.queue or now.coordinators == 0 or (now.state == "waiting" and not now.slots_running):
+        say(f"what to do about it: hpcpod why {run.word}")
+    if now.quarantined:
+        say(f"{now.quarantined} damaged files were set aside in {run.path / 'quarantine'}")
+    return 0
+
+
+def say_outcome(now: Status) -> None:
+    """Why the run was given up, if it was, and its best policy, if it has one."""
+    if now.failure:
+        say(f"{'paused' if now.state == 'paused' else 'given up'}: {now.failure}")
+    best = now.best
+    if best is None:
+        return
+    seeds = "fresh seeds" if best.fresh else "the panel"
+    say(
+        f"best: {best.pod} {best.algorithm} round {best.round}: {best.mean:.1f}"
+        f" [{best.low:.1f}, {best.high:.1f}] on {best.episodes} episodes of {seeds}"
+        + (f", the best of {best.candidates}" if best.candidates > 1 else "")
+    )
+    say(f"policy: {best.checkpoint}")
+
+
+def _readable(path: Path) -> list[Status]:
+    """The run's status; a damaged run is named, and does not hide the others."""
+    try:
+        return [open_run(path).status()]
+    except HpcpodError as error:
+        sys.stderr.write(f"hpcpod: {error}\n")
+        return []
+
+
+def leaderboard(options: Namespace) -> int:
+    """``hpcpod leaderboard``: the rows and the lineage of the first."""
+    run = open_run(options.run)
+    board = run.board()
+    if options.json:
+        say_json(
+            {
+                "entries": [encode(row) for row in run.leaderboard(board)],
+                "winner": board.winner,
+                "lineage": [encode(pod) for pod in run.lineage(board=board)],
+                "confirmed": [encode(score) for score in board.confirmed],
+            }
+        )
+        return 0
+    show_leaderboard(run, board)
+    return 0
+
+
+def show_leaderboard(run: Run, board: Board) -> None:
+    """Print the leaderboard and the lineage of the best."""
+    from rich.console import Console
+
+    from hpcpod.run.tables import leaderboard_table, lineage_lines
+
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    console.print(leaderboard_table(board))
+    ancestors = run.lineage(board=board)
+    if ancestors:
+        say(f"lineage of {ancestors[-1].id}:")
+        for line in lineage_lines(board, ancestors, run.searched):
+            say(f"  {line}")
+
+
+def watch(options: Namespace) -> int:
+    """``hpcpod watch``: look until the run ends."""
+    from hpcpod.cli.live import Live
+
+    run = open_run(options.run)
+    seconds = 1.0 if run.local else 10.0
+    with Live(run) as live:
+        for status in run.looks(seconds):
+            live.update(run.board())
+            if status.state in ENDED:
+                break
+    return conclude(run)
+
+
+def conclude(run: Run) -> int:
+    """Print how a run ended; the exit code says the same."""
+    board = run.board()
+    now = run.status(board)
+    say()
+    show_leaderboard(run, board)
+    say_outcome(now)
+    say(f"run folder: {run.path}")
+    if board.phase != "finished":
+        say(f"{now.state}; go on with: hpcpod resume {run.word}")
+        return REQUEUE
+    say(f"finished: {board.stop_reason}, after {now.minutes:.1f} minutes")
+    if now.best is None:
+        say(f"no policy: no round was reported; `hpcpod logs {run.word}` may say why")
+    fruitless = now.best is None and board.stop_reason != "user"
+    return 1 if fruitless or board.stop_reason == "failed" else 0
+
+
+def why(options: Namespace) -> int:
+    """``hpcpod why``: of a pod, or of the whole run."""
+    words = [word for word in (options.run, options.pod) if word is not None]
+    run, pod = run_and(words, is_pod)
+    sentences = run.why(pod)
+    if options.json:
+        say_json({"run": run.name, "pod": pod, "why": sentences})
+    else:
+        say("\n".join(sentences))
+    return 0
+
+
+def logs(options: Namespace) -> int:
+    """``hpcpod logs``: the ends of log files, or what they say of a pod."""
+    words = [word for word in (options.run, options.name) if word is not None]
+    run, name = run_and(words, is_pod)
+    if name is not None and is_pod(name):
+        return _pod_logs(run, name, options)
+    if options.rank is not None:
+        raise UserError(f"--rank is about a pod: hpcpod logs {run.word} POD --rank {options.rank}")
+    return _all_logs(run, name or "", options)
+
+
+def _pod_logs(run: Run, pod: str, options: Namespace) -> int:
+    logs = PodLogs(run.folder, pod, options.rank)
+    ends = logs.last(options.lines)
+    if not ends and not options.follow:
+        raise UserError(f"no log says anything of {pod}: {logs.nobody()}")
+    more = logs.follow(0.5 if run.local else 2.0) if options.follow else ()
+    last = None
+    for path, line in chain(ends, more):
+        if path != last:
+            say(f"==> {path}")
+            last = path
+        say(line)
+    return 0
+
+
+def _all_logs(run: Run, name: str, options: Namespace) -> int:
+    folder = run.path / "logs"
+    files = _logs(folder, name)
+    if not files:
+        none = f"no log in {folder} has '{name}' in its name" if name else f"no log in {folder} yet"
+        raise UserError(none)
+    places = {path: path.stat().st_size for path in files}
+    for path in files:
+        say(f"==> {path}")
+        say(tail(path, options.lines))
+    while options.follow:
+        time.sleep(0.5)
+        for path in _logs(folder, name):
+            places[path] = _say_rest(path, places.get(path, 0))
+    return 0
+
+
+def _logs(folder: Path, name: str) -> list[Path]:
+    return sorted(path for path in folder.glob("*.log") if name in path.name)
+
+
+def _say_rest(path: Path, place: int) -> int:
+    """Print what a log has from this place on; return where it ends."""
+    with path.open(errors="replace") as file:
+        file.seek(place)
+        for line in file:
+            say(f"{path.stem}: {line.rstrip()}")
+        return file.tell()

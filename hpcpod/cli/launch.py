@@ -1,0 +1,205 @@
+"""Verbs that make something: a run, its scripts, a policy."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from hpcpod.cli.control import follow_here
+from hpcpod.cli.output import say, say_remarks
+from hpcpod.config.cluster import ClusterConfig
+from hpcpod.config.schema import RunConfig
+from hpcpod.errors import UserError
+from hpcpod.pod.ranks.rank import place_of
+from hpcpod.run.run import Run, runs_home
+from hpcpod.run.text import many
+
+
+def launch(options: Namespace) -> int:
+    """``hpcpod launch``: on this machine it stays until the run ends, on Slurm it returns."""
+    from hpcpod.run import launch as launching
+    from hpcpod.run import preflight as preparing
+
+    config = _read(options, options.cluster)
+    checked = preparing.check(config, source=options.config, probe=not options.no_probe)
+    say_remarks(checked.remarks)
+    if options.dry_run:
+        for text in preparing.scripts(config, _runs(options)):
+            say(text)
+        return 0
+    folder = launching.create_run(checked.resolved, _runs(options))
+    run = Run(folder)
+    if config.cluster.launcher == "local":
+        if run.target().slots != (config.cluster.slots or run.target().slots):
+            _say_slots(run)
+        return follow_here(run)
+    jobs = launching.start(folder, config)
+    made = {folder.submission(intent.number): intent for intent in folder.intents()}
+    said = [
+        f"{many(made[job].count, 'slot') if made[job].kind == 'slots' else 'the coordinator'}"
+        f" as job {job}"
+        for job in jobs
+    ]
+    say(f"{run.name}: submitted {' and '.join(said)}")
+    _say_slots(run)
+    _say_how_to_follow(run)
+    return 0
+
+
+def _say_slots(run: Run) -> None:
+    target = run.target()
+    say(f"slots: {target.slots} at once, {target.why}")
+
+
+def _say_how_to_follow(run: Run) -> None:
+    say(f"run folder: {run.path}")
+    say(f"follow it:  hpcpod watch {run.word}    hpcpod status {run.word}    squeue --me")
+    say(f"end it:     hpcpod stop {run.word}")
+
+
+def render(options: Namespace) -> int:
+    """``hpcpod render``: the run folder and its scripts, for a person to submit; the files of an
+    image for it, or for any."""
+    from hpcpod.config.site import read_site
+    from hpcpod.run import launch as launching
+    from hpcpod.run import preflight as preparing
+
+    if options.config is None:
+        if not options.container:
+            raise UserError("render needs a CONFIG file, or --container for an image's files")
+        site = preparing.site_for(options.site, options.cluster)
+        cluster = read_site(Path(site)).cluster if site is not None else ClusterConfig()
+        _write_container(Path("hpcpod-container"), cluster)
+        return 0
+    config = _read(options, options.cluster or "slurm")
+    checked = preparing.check(config, source=options.config, probe=not options.no_probe)
+    say_remarks(checked.remarks)
+    preparing.scripts(config, _runs(options))  # refuses what can't be rendered, before a folder
+    folder = launching.create_run(checked.resolved, _runs(options))
+    run = Run(folder)
+    say(f"run folder: {run.path}")
+    if options.container:
+        _write_container(run.path / "container", config.cluster)
+    say("submit it with")
+    for path in launching.write_scripts(folder, config):
+        say(f"    sbatch {shlex.quote(str(path))}")
+    return 0
+
+
+def _write_container(folder: Path, cluster: ClusterConfig) -> None:
+    from hpcpod.launchers.slurm.image import write_container_files
+
+    values = write_container_files(folder, cluster.container, cluster.template)
+    say(f"files of the image: {folder} (its README says more)")
+    say(f"    cd {shlex.quote(str(folder))}")
+    say(f"    docker build -t hpcpod:{values['version']} .")
+    say(f"    enroot import -o {shlex.quote(values['sqsh'])} dockerd://hpcpod:{values['version']}")
+    say("or, without Docker,")
+    say(f"    apptainer build {shlex.quote(values['sif'])} hpcpod.def")
+
+
+def validate(options: Namespace) -> int:
+    """``hpcpod validate``: every problem at once, or the resolved configuration."""
+    from hpcpod.config.loading import dump_yaml
+    from hpcpod.config.manual import field_manual
+    from hpcpod.run import preflight as preparing
+    from hpcpod.storage.creation import check_creatable
+
+    if options.fields:
+        say(field_manual())
+        return 0
+    if options.config is None:
+        raise UserError("validate needs a CONFIG file, or --fields for the manual")
+    config = _read(options, options.cluster)
+    checked = preparing.check(config, source=options.config, probe=not options.no_probe)
+    say(dump_yaml(config).rstrip())
+    say()
+    quotas = ", ".join(f"{n} {name}" for name, n in checked.quotas.items())
+    say(f"# births: {quotas}")
+    say(f"# a round: {checked.round}")
+    for name, footprint in checked.footprints.items():
+        say(
+            f"# {name}: checkpoint {_size(footprint.core)}"
+            + (f", replay up to {_size(footprint.replay)}" if footprint.replay else "")
+        )
+    if checked.footprints:
+        say(f"# disk that the run will need: about {_size(checked.disk)}")
+    say_remarks(checked.remarks)
+    try:
+        check_creatable(_runs(options) / config.name)
+    except UserError as error:
+        say(f"# launch would refuse: {error}")
+    return 0
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
+def train(options: Namespace) -> int:
+    """``hpcpod train``: one agent, no tournament."""
+    from hpcpod import api
+    from hpcpod.cli.live import lasting_output
+    from hpcpod.run import preflight as preparing
+    from hpcpod.run.tables import count, number
+    from hpcpod.run.tables import interval as scored
+    from hpcpod.tournament.statistics import interval
+
+    config = preparing.read_config(options.config, set_options=options.overrides)
+    to = options.save_to or Path(f"{config.name}.h5")
+    told = 0.0
+    first = place_of(os.environ).rank == 0  # of those that torchrun, mpirun or srun has started
+
+    def tell(progress: Any) -> None:
+        nonlocal told
+        if time.monotonic() - told > 1.0:
+            told = time.monotonic()
+            mean = progress.mean_return
+            say(
+                f"{count(progress.env_steps)} / {count(progress.target_steps)} env steps,"
+                f" {count(progress.steps_per_second)} steps/s,"
+                f" training return {'-' if math.isnan(mean) else number(mean)}"
+            )
+
+    with lasting_output():
+        training = api.train_config(
+            config,
+            env_steps=options.env_steps,
+            save_to=to,
+            overwrite=options.overwrite,
+            keep=options.keep,
+            on_progress=tell,
+            source=options.config,
+        )
+        if not first:
+            return 0
+        for point in training.curve:
+            say(f"{point.env_steps:>12} env steps  return {number(point.mean_return):>9}")
+        mean, (low, high) = training.mean_return, interval(training.returns)
+        fresh = " of fresh seeds" if options.keep == "best" else ""
+        say(
+            f"kept: the {options.keep}, at {training.kept.env_steps} env steps:"
+            f" {scored(mean, low, high)} on {len(training.returns)} episodes{fresh}"
+        )
+        say(f"policy: {training.saved_to}")
+    return 0
+
+
+def _read(options: Namespace, cluster: str | None) -> RunConfig:
+    from hpcpod.run import preflight as preparing
+
+    site = preparing.site_for(options.site, cluster)
+    return preparing.read_config(options.config, cluster, set_options=options.overrides, site=site)
+
+
+def _runs(options: Namespace) -> Path:
+    return options.runs if options.runs is not None else runs_home()

@@ -1,0 +1,171 @@
+"""What follows from what the probe's job has found on compute nodes: pure judgements."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hpcpod.config.placement import ranks_of
+from hpcpod.config.schema import RunConfig
+from hpcpod.doctor import judge_pair as two_nodes
+from hpcpod.doctor.finding import Finding
+from hpcpod.doctor.probe_job import JobFacts
+from hpcpod.doctor.probes import machine
+from hpcpod.doctor.probes.disk_space import SpaceFacts
+from hpcpod.doctor.probes.node import NodeFacts
+from hpcpod.doctor.probes.rank import RankFacts, works
+
+GROUP = "compute node"
+
+_HOPELESS = re.compile(
+    r"PartitionNodeLimit|PartitionTimeLimit|PartitionDown|PartitionInactive|BadConstraints"
+    r"|InvalidAccount|InvalidQOS"
+)
+"""Reasons for waiting that no time cures."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the job was for."""
+
+    config: RunConfig
+    gpus: int
+    """Of a slot, on one node."""
+    kinds: tuple[str, ...]
+    """What ``srun --mpi=`` was tried with."""
+    refused: str
+    """Why sbatch does not take a slot's script on the machine that submits; empty if it does."""
+
+
+def judge(
+    facts: JobFacts, asked: Asked, here: SpaceFacts, settings: Mapping[str, str]
+) -> list[Finding]:
+    """All rows of the two nodes and of what a slot has there.
+
+    Args:
+        facts: what the job has left.
+        asked: what it was for.
+        here: the runs' filesystem, as the machine that submits has it.
+        settings: of ``scontrol show config``.
+    """
+    findings = _judge_two(facts)
+    findings += _judge_job(facts)
+    if not facts.seen:
+        return findings
+    machines = [node.machine for node in facts.seen]
+    findings += machine.judge(GROUP, machines, asked.gpus if facts.own or not asked.gpus else None)
+    findings.append(_judge_filesystem(facts.seen[0], here))
+    if facts.submit is not None and not asked.refused:
+        findings.append(_judge_sbatch(facts.submit.refused, settings))
+    findings.append(_judge_mpi(facts, asked.config, asked.kinds))
+    return findings
+
+
+def _judge_two(facts: JobFacts) -> list[Finding]:
+    if facts.nodes == 2 and facts.pairs:
+        return two_nodes.judge(facts.pairs)
+    if facts.nodes == 1 and facts.state != "refused":
+        return [
+            Finding(
+                two_nodes.GROUP, "nodes", "note", f"Slurm gives no two: {facts.one_only}",
+                "locks and names between nodes are unknown",
+            )
+        ]  # fmt: skip
+    return []
+
+
+def _judge_job(facts: JobFacts) -> list[Finding]:
+    if facts.state == "done":
+        return []
+    probe = "probe's job"
+    if facts.state == "refused":
+        return [
+            Finding(
+                GROUP, probe, "problem", f"sbatch refused it: {facts.why}",
+                "change what the configuration asks for (cluster, resources)",
+            )
+        ]  # fmt: skip
+    if facts.state == "waiting" and _HOPELESS.search(facts.why):
+        return [
+            Finding(
+                GROUP, probe, "problem", f"{facts.why}; it was cancelled",
+                "slots would wait for ever, too: change what the configuration asks for",
+            )
+        ]  # fmt: skip
+    if facts.state == "waiting":
+        return [
+            Finding(
+                GROUP, probe, "note", f"{facts.why}; it was cancelled",
+                "what nodes have is unknown: give it more time (--patience 3600), or ask for less"
+                " (--set resources.gpus_per_pod=0)",
+            )
+        ]  # fmt: skip
+    return [
+        Finding(
+            GROUP, probe, "problem", facts.why,
+            "slots would end so, too: check cluster.setup, and that nodes have this Python and see"
+            " this folder",
+        )
+    ]  # fmt: skip
+
+
+def _judge_filesystem(node: NodeFacts, here: SpaceFacts) -> Finding:
+    mount, probe = node.space.mount, "filesystem"
+    if mount is None:
+        return Finding(GROUP, probe, "note", "the runs' mount is not listed there", "")
+    found = f"the runs lie on {mount.type} at {mount.point}"
+    if here.mount is not None and here.mount.type != mount.type:
+        return Finding(
+            GROUP, probe, "note", f"{found}, here on {here.mount.type}",
+            "whether it is one filesystem, two nodes show",
+        )  # fmt: skip
+    return Finding(GROUP, probe, "ok", found, "as here")
+
+
+def _judge_sbatch(refused: str, settings: Mapping[str, str]) -> Finding:
+    if refused == "":
+        return Finding(
+            GROUP, "sbatch", "ok", "it takes a slot's script there",
+            "the coordinator is a job, and submits slots itself",
+        )  # fmt: skip
+    scrontab = "enable" in settings.get("ScronParameters", "")
+    who = "scrontab, which is on here," if scrontab else "a person or cron on the login node"
+    return Finding(
+        GROUP, "sbatch", "problem", f"nodes may not submit: {refused}",
+        f"the coordinator can't replace slots: have {who} call `hpcpod tick RUN` every few minutes",
+    )  # fmt: skip
+
+
+def _judge_mpi(facts: JobFacts, config: RunConfig, kinds: Sequence[str]) -> Finding:
+    fusion, probe = config.pod.fusion, "MPI"
+    wanted = fusion.backend == "mpi" and ranks_of(config) > 1
+    installed = any(node.machine.mpi4py for node in facts.seen)
+    if not installed or not kinds:
+        return Finding(
+            GROUP, probe, "problem" if wanted else "ok",
+            "srun names no kinds of it" if installed else "mpi4py is not installed",
+            "install it, or set pod.fusion.backend to gloo" if wanted
+            else "ranks meet by gloo or NCCL, which need none",
+        )  # fmt: skip
+    working = [kind for kind in kinds if works(kind, facts.ranks)]
+    found = f"two ranks meet by srun --mpi= {', '.join(working) or 'none'}"
+    failed = [kind for kind in kinds if kind not in working]
+    found += f"; not by {', '.join(failed)}" if working and failed else ""
+    if fusion.mpi in working:
+        return Finding(GROUP, probe, "ok", found, f"pod.fusion.mpi: {fusion.mpi} works")
+    if working:
+        return Finding(
+            GROUP, probe, "problem" if wanted else "note", found,
+            f"set pod.fusion.mpi to {working[0]}, if pod.fusion.backend is to be mpi",
+        )  # fmt: skip
+    tried = f"two ranks do not meet by srun --mpi= {', '.join(kinds)}"
+    return Finding(
+        GROUP, probe, "problem" if wanted else "note", tried + _rank_words(facts.ranks),
+        "set pod.fusion.backend to gloo, or build mpi4py for the site's MPI",
+    )  # fmt: skip
+
+
+def _rank_words(ranks: Sequence[RankFacts]) -> str:
+    alone = sorted({rank.kind for rank in ranks if rank.size == 1})
+    return f" (each is alone by {', '.join(alone)})" if alone else ""

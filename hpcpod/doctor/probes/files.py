@@ -1,0 +1,259 @@
+"""What a filesystem does for one machine: publishing, replacing, locks, syncs, its clock.
+
+``python -m hpcpod.doctor.probes.files FOLDER`` tries it and prints JSON: a process of its own,
+for a filesystem whose server is away holds whoever asks it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcpod.doctor.finding import Finding, Verdict
+from hpcpod.doctor.probes.disk_space import SpaceFacts, measure_space
+from hpcpod.doctor.probes.locks import KINDS, between_processes
+from hpcpod.doctor.probes.locks import judge as judge_locks
+from hpcpod.errors import StorageError
+from hpcpod.records.codec import encode
+from hpcpod.storage.disk import TEMPORARY, Disk, Scheme, explain, explained, probe, unique
+
+GROUP = "run folder"
+SLOW_SYNC = 0.2
+"""Seconds of a synced write, above which it is worth knowing."""
+CLOCK_NOTE, CLOCK_PROBLEM = 10.0, 90.0
+"""Seconds between two clocks. A slot that has shown nothing for 180 s by the file's time is not
+taken for alive, if no scheduler knows it; what is two hours old, and named by nobody, is swept."""
+
+_SYNCS = 5
+_ASIDE = TEMPORARY + "doctor-"
+_FORGOTTEN_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What was seen of a filesystem from one machine."""
+
+    folder: str
+    """The folder in which it was tried: the runs' own, or the nearest above it that exists."""
+    error: str
+    """Why nothing could be tried; else empty, and the rest is true."""
+    scheme: Scheme | None = None
+    """How a run would publish names; None if it can't."""
+    scheme_error: str = ""
+    replaced: bool = False
+    """A file that is renamed onto another takes its place."""
+    occupied: bool = False
+    """A folder can't be renamed onto one that is not empty."""
+    sync_seconds: float = 0.0
+    """Of a small synced file with its name: the median."""
+    locks: dict[str, str] | None = None
+    """By kind, between two processes of this machine; see ``locks.summary``."""
+    ahead: float = 0.0
+    """Seconds by which its times are ahead of this machine's clock."""
+
+
+@dataclass(frozen=True)
+class HereFacts:
+    """What this process prints."""
+
+    files: FileFacts
+    space: SpaceFacts
+
+
+def standing(folder: Path) -> Path:
+    """The folder itself, or the nearest above it that exists; what is no folder, or a link to
+    nowhere, stands in the way of a run too."""
+    folder = folder.absolute()
+    return next(place for place in (folder, *folder.parents) if os.path.lexists(place))
+
+
+@contextlib.contextmanager
+def workplace(folder: Path) -> Iterator[Path]:
+    """A new folder inside this one, which goes with all that is in it.
+
+    What a doctor who was killed has left here is removed too.
+
+    Raises:
+        StorageError: none can be made.
+    """
+    disk = Disk()
+    for old in folder.glob(_ASIDE + "*"):
+        with contextlib.suppress(OSError, StorageError):
+            if old.stat().st_mtime < time.time() - _FORGOTTEN_SECONDS:
+                disk.discard(old)
+    home = folder / (_ASIDE + unique())
+    with explained("write into", folder):
+        disk.mkdir(home)
+    try:
+        yield home
+    finally:
+        _discard(disk, home)
+
+
+def _discard(disk: Disk, home: Path) -> None:
+    """A process that was told to end may still write: look again."""
+    for _ in range(5):
+        with contextlib.suppress(StorageError):
+            disk.discard(home)
+        if not os.path.lexists(home):
+            return
+        time.sleep(0.2)
+
+
+def measure(folder: Path) -> FileFacts:
+    """Try a filesystem inside a folder; whatever it refuses is in what is returned."""
+    try:
+        with workplace(folder) as home:
+            return _measured(folder, home)
+    except StorageError as error:
+        return FileFacts(str(folder), str(error))
+    except OSError as error:
+        return FileFacts(str(folder), f"can't write into {folder}: {explain(error)}")
+
+
+def _measured(folder: Path, home: Path) -> FileFacts:
+    disk = Disk()
+    scheme: Scheme | None = None
+    scheme_error = ""
+    try:
+        scheme = probe(disk, home)
+    except StorageError as error:
+        scheme_error = str(error)
+    ahead = clock_ahead(home / "clock")
+    return FileFacts(
+        folder=str(folder),
+        error="",
+        scheme=scheme,
+        scheme_error=scheme_error,
+        replaced=_replaces(disk, home / "replaced"),
+        occupied=_keeps(disk, home),
+        sync_seconds=statistics.median(_sync_seconds(disk, home / "synced") for _ in range(_SYNCS)),
+        locks={kind: between_processes(kind, home / f"lock-{kind}") for kind in KINDS},
+        ahead=ahead,
+    )
+
+
+def clock_ahead(path: Path) -> float:
+    """Seconds by which a filesystem's time of a new file is ahead of this machine's clock."""
+    before = time.time()
+    Disk().write_new(path, b"now", durable=False)
+    after = time.time()
+    return path.stat().st_mtime - (before + after) / 2
+
+
+def _replaces(disk: Disk, path: Path) -> bool:
+    disk.replace(path, b"old")
+    disk.replace(path, b"new")
+    return disk.read(path) == b"new"
+
+
+def fill(disk: Disk, folder: Path) -> None:
+    """Make a folder that is not empty."""
+    disk.mkdir(folder)
+    disk.write_new(folder / "content", folder.name.encode())
+
+
+def keeps(disk: Disk, kept: Path, other: Path) -> bool:
+    """Whether a folder that is not empty refuses that another one, made here, takes its name."""
+    fill(disk, other)
+    try:
+        disk.rename(other, kept)
+    except OSError:
+        return disk.read(kept / "content") == kept.name.encode()
+    return False
+
+
+def _keeps(disk: Disk, home: Path) -> bool:
+    fill(disk, home / "kept")
+    return keeps(disk, home / "kept", home / "other")
+
+
+def _sync_seconds(disk: Disk, path: Path) -> float:
+    began = time.monotonic()
+    disk.replace(path, bytes(4096))
+    return time.monotonic() - began
+
+
+def judge(facts: FileFacts) -> list[Finding]:
+    """What follows for a run that lies there."""
+    if facts.error:
+        return [
+            Finding(
+                GROUP, "writing", "problem", facts.error,
+                "name another place for runs: --runs DIR, or HPCPOD_RUNS",
+            )
+        ]  # fmt: skip
+    return [
+        _publishing(facts),
+        _replacing(facts),
+        *judge_locks(GROUP, facts.locks or {}, "processes"),
+        _syncing(facts),
+        judge_clock(GROUP, "clock", facts.ahead, "the filesystem", "this machine"),
+    ]
+
+
+def _publishing(facts: FileFacts) -> Finding:
+    if facts.scheme == "link":
+        return Finding(
+            GROUP, "publishing", "ok", "hard links work, and fail where the name is taken",
+            "a name is published by a hard link",
+        )  # fmt: skip
+    if facts.scheme == "directory":
+        return Finding(
+            GROUP, "publishing", "note",
+            "no hard links, but a folder can't be renamed onto one that is not empty",
+            "a name is published by renaming a folder onto it: the same promise, more files",
+        )  # fmt: skip
+    return Finding(
+        GROUP, "publishing", "problem", facts.scheme_error,
+        "no run can be made here: name another place for runs: --runs DIR, or HPCPOD_RUNS",
+    )  # fmt: skip
+
+
+def _replacing(facts: FileFacts) -> Finding:
+    occupied = "fails" if facts.occupied else "does not fail"
+    replaced = "takes its place" if facts.replaced else "does not take its place"
+    return Finding(
+        GROUP, "renaming", "ok" if facts.replaced else "problem",
+        f"a file renamed onto another {replaced}; a folder onto one that is not empty {occupied}",
+        "what is replaced is seen old or new" if facts.replaced else "use another filesystem",
+    )  # fmt: skip
+
+
+def _syncing(facts: FileFacts) -> Finding:
+    took = f"a small file and its name are on the disk in {1000 * facts.sync_seconds:.3g} ms"
+    if facts.sync_seconds <= SLOW_SYNC:
+        return Finding(GROUP, "fsync", "ok", took, "whatever was reported survives a crash")
+    return Finding(
+        GROUP, "fsync", "note", took,
+        "each report costs some of them: let rounds take minutes (round.env_steps)",
+    )  # fmt: skip
+
+
+def judge_clock(group: str, probe: str, ahead: float, one: str, other: str) -> Finding:
+    """What follows from two clocks that differ by so many seconds."""
+    if abs(ahead) < 0.05:
+        return Finding(group, probe, "ok", f"{one} and {other} agree", "")
+    side = "ahead of" if ahead > 0 else "behind"
+    found = f"{one} is {abs(ahead):.3g} s {side} {other}"
+    if abs(ahead) < CLOCK_NOTE:
+        return Finding(group, probe, "ok", found, "nothing: ages are counted in minutes")
+    verdict: Verdict = "note" if abs(ahead) < CLOCK_PROBLEM else "problem"
+    return Finding(
+        group, probe, verdict, found,
+        "ages of files are wrong by as much: ask for the clocks to be set (NTP); slots that were"
+        " started by hand may be taken for dead",
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    place = standing(Path(sys.argv[1]))
+    here = HereFacts(measure(place), measure_space(place))
+    print(json.dumps(encode(here)))  # noqa: T201

@@ -1,0 +1,111 @@
+"""Locks that one process holds, seen by another: ``python -m hpcpod.doctor.probes.locks``."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from hpcpod._process import PYTHON
+from hpcpod.doctor.commands import ask
+from hpcpod.doctor.finding import Finding, Verdict
+from hpcpod.storage.disk import explain
+
+KINDS = ("flock", "fcntl")
+"""The lock that hpcpod takes, and the one that most others do."""
+
+_HELD = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
+
+
+def take(kind: str, descriptor: int) -> str:
+    """Try to lock an open file: ``taken``, ``held`` by another process, or why it is refused."""
+    lock = fcntl.flock if kind == "flock" else fcntl.lockf
+    try:
+        lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return "held" if error.errno in _HELD else f"refused: {explain(error)}"
+    return "taken"
+
+
+@contextlib.contextmanager
+def trying(kind: str, path: Path) -> Iterator[str]:
+    """Open a file and try to lock it; what ``take`` says. The lock lasts as long as the body."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        yield f"refused: {explain(error)}"
+        return
+    try:
+        yield take(kind, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def summary(mine: str, theirs: str, after: str) -> str:
+    """What a lock is worth: ``seen``, ``unseen``, ``kept`` or ``refused: ...``.
+
+    Args:
+        mine: what the first process was told when it took it.
+        theirs: what another process was told meanwhile.
+        after: what that one was told once the first had let go.
+    """
+    for told in (mine, theirs, after):
+        if told.startswith("refused"):
+            return told
+    if mine != "taken":
+        return "refused: a new file is locked already"
+    if theirs == "taken":
+        return "unseen"
+    return "seen" if after == "taken" else "kept"
+
+
+def between_processes(kind: str, path: Path, seconds: float = 20.0) -> str:
+    """Hold a lock here while another process of this machine tries it; as ``summary`` says."""
+    with trying(kind, path) as mine:
+        theirs = _another(kind, path, seconds)
+    return summary(mine, theirs, _another(kind, path, seconds))
+
+
+def _another(kind: str, path: Path, seconds: float) -> str:
+    answer = ask([*PYTHON, "-m", "hpcpod.doctor.probes.locks", kind, str(path)], seconds)
+    return answer.out.strip() if answer.ok else f"refused: {answer.err.strip() or 'no answer'}"
+
+
+def judge(group: str, locks: dict[str, str], where: str) -> list[Finding]:
+    """What follows from each kind of lock.
+
+    Args:
+        group: the rows' group.
+        locks: by kind, as ``summary`` says.
+        where: between whom it was tried: ``processes``, ``nodes``.
+    """
+    return [_judged(group, kind, told, where) for kind, told in sorted(locks.items())]
+
+
+def _judged(group: str, kind: str, told: str, where: str) -> Finding:
+    verdict: Verdict = "note"
+    if told == "seen":
+        verdict, found = "ok", f"a lock is seen between {where}"
+        then = "merges take turns"
+    elif told == "unseen":
+        found = f"a lock that is held is not seen between {where}"
+        then = "merges race, and the losers do theirs again: what counts is decided without locks"
+    elif told == "kept":
+        found = f"a lock that was let go of is still held for other {where}"
+        then = "merges wait for it in vain, some seconds each; what counts is decided without locks"
+    else:
+        found = f"there are none ({told.removeprefix('refused: ')})"
+        then = "merges race, and the losers do theirs again: what counts is decided without locks"
+    if kind == "fcntl":
+        then = "nothing: hpcpod takes no such locks"
+        verdict = "ok" if told == "seen" else "note"
+    return Finding(group, f"locks ({kind})", verdict, found, then)
+
+
+if __name__ == "__main__":
+    with trying(sys.argv[1], Path(sys.argv[2])) as told_here:
+        print(told_here)  # noqa: T201

@@ -1,0 +1,297 @@
+"""What a machine has for a slot: Python, torch, GPUs, containers, scratch, a name for the user.
+
+``python -m hpcpod.doctor.probes.machine`` looks and prints JSON.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import pwd
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hpcpod._process import PYTHON, ending
+from hpcpod._version import __version__
+from hpcpod.doctor.commands import ask
+from hpcpod.doctor.finding import Finding, Verdict
+from hpcpod.doctor.probes.disk_space import TOO_LITTLE, mount_of, size
+from hpcpod.records.codec import encode
+
+TORCH_SECONDS = 180.0
+"""For importing torch: from a cold shared filesystem it takes minutes."""
+
+_TORCH = """\
+import json, torch
+gpus = torch.cuda.device_count()
+print(json.dumps([torch.__version__, torch.version.cuda or "", gpus]))
+"""
+_RUNTIMES = ("enroot", "apptainer", "singularity", "podman")
+_SCRATCH = ("SLURM_TMPDIR", "TMPDIR", "LOCAL_SCRATCH", "SCRATCH")
+
+
+@dataclass(frozen=True)
+class Torch:
+    """What importing torch came to."""
+
+    error: str
+    """Why it can't be imported; else empty."""
+    seconds: float
+    version: str = ""
+    cuda: str = ""
+    """The CUDA that it was built for; empty for a build for CPUs."""
+    gpus: int = 0
+    """GPUs that it sees."""
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A folder for what need not last."""
+
+    path: str
+    type: str
+    free: float
+    """Bytes; 0 if nothing can be written."""
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """What was seen on one machine, by a process that was started as a slot is."""
+
+    node: str
+    """What Slurm calls it, else its host name."""
+    boot: str
+    """Differs between any two running kernels; empty if it can't be told."""
+    python: str
+    """The interpreter."""
+    version: str
+    """Its version."""
+    hpcpod: str
+    """The version of hpcpod that it imports."""
+    user: str
+    """The name behind the user's number; empty if there is none."""
+    uid: int
+    torch: Torch
+    visible: str | None
+    """CUDA_VISIBLE_DEVICES."""
+    listed: int | None
+    """GPUs that nvidia-smi lists; None if there is no nvidia-smi."""
+    mpi4py: bool
+    """It is installed; whether it works, the ranks find out."""
+    containers: tuple[str, ...]
+    """Runtimes on the PATH."""
+    scratch: tuple[Scratch, ...]
+
+
+def look() -> MachineFacts:
+    """Look around; takes as long as torch takes to be imported."""
+    return MachineFacts(
+        node=node_name(),
+        boot=boot_id(),
+        python=sys.executable,
+        version=platform.python_version(),
+        hpcpod=__version__,
+        user=user_name(),
+        uid=os.getuid(),
+        torch=_torch(),
+        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        listed=_listed_gpus(),
+        mpi4py=importlib.util.find_spec("mpi4py") is not None,
+        containers=tuple(name for name in _RUNTIMES if shutil.which(name)),
+        scratch=tuple(_scratch()),
+    )
+
+
+def node_name() -> str:
+    """What Slurm calls this node, else its host name."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+def boot_id() -> str:
+    """What tells this running kernel from any other; two nodes that have one are one machine."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def user_name() -> str:
+    """This user's name; empty if the machine knows none."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return ""
+
+
+def _torch() -> Torch:
+    began = time.monotonic()
+    answer = ask([*PYTHON, "-c", _TORCH], TORCH_SECONDS)
+    seconds = time.monotonic() - began
+    if answer.ok:
+        version, cuda, gpus = json.loads(answer.out.splitlines()[-1])
+        return Torch("", seconds, version, cuda, gpus)
+    if answer.code is None:
+        return Torch(answer.err, seconds)
+    last = answer.err.strip().splitlines()[-1:] or [f"Python {ending(answer.code)}"]
+    return Torch(last[0], seconds)
+
+
+def _listed_gpus() -> int | None:
+    answer = ask(["nvidia-smi", "-L"], 60.0)
+    if not answer.ok:
+        return None
+    return sum(line.startswith("GPU ") for line in answer.out.splitlines())
+
+
+def _scratch() -> list[Scratch]:
+    named = [os.environ[name] for name in _SCRATCH if os.environ.get(name)]
+    found: dict[str, Scratch] = {}
+    for path in (*named, "/tmp", "/dev/shm"):
+        real = os.path.realpath(path)
+        if real not in found:
+            found[real] = _room(path, real)
+    return list(found.values())
+
+
+def _room(path: str, real: str) -> Scratch:
+    try:
+        mount = mount_of(Path("/proc/self/mountinfo").read_text(errors="replace"), real)
+        room = os.statvfs(real)
+    except OSError:
+        return Scratch(path, "nothing", 0.0)
+    free = float(room.f_bavail * room.f_frsize) if os.access(real, os.W_OK | os.X_OK) else 0.0
+    return Scratch(path, mount.type if mount else "unknown", free)
+
+
+def judge(
+    group: str, machines: Sequence[MachineFacts], gpus: int | None, *, more: bool = False
+) -> list[Finding]:
+    """What follows from what machines have; where they differ, each has a row of its own.
+
+    Args:
+        group: the rows' group.
+        machines: those that were looked at.
+        gpus: those that a slot asks for on a node, and that these machines were asked for too;
+            None: they were not, so what they show is no answer.
+        more: there may be more of them than a slot asks for.
+    """
+    rows: dict[str, list[tuple[str, Finding]]] = {}
+    for machine in machines:
+        for finding in _judged(group, machine, gpus, more):
+            rows.setdefault(finding.probe, []).append((machine.node, finding))
+    return [finding for told in rows.values() for finding in _merged(told)]
+
+
+def _merged(told: list[tuple[str, Finding]]) -> list[Finding]:
+    first = told[0][1]
+    if all((f.verdict, f.then) == (first.verdict, first.then) for _, f in told):
+        return [first]
+    return [replace(finding, found=f"{node}: {finding.found}") for node, finding in told]
+
+
+def _judged(group: str, machine: MachineFacts, gpus: int | None, more: bool) -> list[Finding]:
+    return [
+        _judge_python(group, machine),
+        _judge_torch(group, machine.torch),
+        _judge_gpus(group, machine, gpus, more),
+        _judge_user(group, machine),
+        _judge_containers(group, machine),
+        *[_judge_scratch(group, scratch) for scratch in machine.scratch],
+    ]
+
+
+def _judge_python(group: str, machine: MachineFacts) -> Finding:
+    found = f"{machine.python}, {machine.version}, with hpcpod {machine.hpcpod}"
+    verdict: Verdict = "ok"
+    then = "slots run it"
+    if machine.hpcpod != __version__:
+        verdict = "problem"
+        then = f"here it is {__version__}: install one version where both see it"
+    elif machine.version != platform.python_version():
+        verdict, then = "note", f"here it is {platform.python_version()}: one for both is safer"
+    return Finding(group, "Python", verdict, found, then)
+
+
+def _judge_torch(group: str, torch: Torch) -> Finding:
+    if torch.error:
+        return Finding(
+            group, "torch", "problem", f"it can't be imported: {torch.error}",
+            "no slot can train there: install torch, or have cluster.setup load what it needs",
+        )  # fmt: skip
+    found = f"{torch.version}, imported in {torch.seconds:.2g} s"
+    if torch.seconds < 60.0:
+        return Finding(group, "torch", "ok", found, "each training process imports it once")
+    return Finding(
+        group, "torch", "note", found,
+        "each training process pays that: put Python on a faster filesystem, or in a container",
+    )  # fmt: skip
+
+
+def _judge_gpus(group: str, machine: MachineFacts, gpus: int | None, more: bool) -> Finding:
+    torch = machine.torch
+    names = [n for n in (machine.visible or "").split(",") if n.strip()]
+    found = f"torch sees {torch.gpus}"
+    found += ", CUDA_VISIBLE_DEVICES " + (
+        "is not set" if machine.visible is None else f"is '{machine.visible}'"
+    )
+    found += "" if machine.listed is None else f", nvidia-smi lists {machine.listed}"
+    if not gpus:
+        why = "a slot asks for none" if gpus == 0 else "none were asked for here"
+        return Finding(
+            group, "GPUs", "ok", f"{why}; {found}",
+            "pods train on the CPU (resources.gpus_per_pod asks for GPUs)"
+            if gpus == 0
+            else "",
+        )  # fmt: skip
+    found = f"{gpus} asked for; {found}"
+    if torch.gpus == gpus or (more and torch.gpus > gpus):
+        return Finding(group, "GPUs", "ok", found, "each rank takes one")
+    if torch.gpus > gpus:
+        then = (
+            "slots of one node would share GPUs: ask the site for gres.conf's File lines, or have"
+            ' nodes alone (cluster.sbatch: {exclusive: ""})'
+        )
+    elif not torch.cuda and not torch.error:
+        then = "this torch is a build for CPUs, and pods would train there: install a CUDA build"
+    elif len(names) >= gpus:
+        then = "pods would train on the CPU: check the driver there, or torch's CUDA version"
+    else:
+        then = "Slurm did not give them: check resources.gpus_per_pod and the partition's GPUs"
+    return Finding(group, "GPUs", "problem", found, then)
+
+
+def _judge_user(group: str, machine: MachineFacts) -> Finding:
+    if machine.user:
+        return Finding(group, "user", "ok", f"{machine.uid} is {machine.user}", "")
+    return Finding(
+        group, "user", "note", f"nobody knows the name of user {machine.uid}",
+        "some libraries ask for it: have cluster.setup export USER and LOGNAME",
+    )  # fmt: skip
+
+
+def _judge_containers(group: str, machine: MachineFacts) -> Finding:
+    found = ", ".join(machine.containers) or "no runtime on the PATH"
+    return Finding(
+        group, "containers", "ok", found, "none is needed; cluster.container may use one"
+    )
+
+
+def _judge_scratch(group: str, scratch: Scratch) -> Finding:
+    found = f"{scratch.type}, room for {size(scratch.free)}"
+    if scratch.free >= TOO_LITTLE:
+        return Finding(group, scratch.path, "ok", found, "for what a process needs while it runs")
+    return Finding(
+        group, scratch.path, "note", found if scratch.free else "nothing can be written there",
+        "libraries may fail there: have cluster.setup export another TMPDIR",
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    print(json.dumps(encode(look())))  # noqa: T201

@@ -1,0 +1,57 @@
+"""A task of the probe's job: ``python -m hpcpod.doctor.probes.node FOLDER``, one on each node."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcpod.doctor.probes.disk_space import SpaceFacts, measure_space
+from hpcpod.doctor.probes.machine import MachineFacts, look, node_name
+from hpcpod.doctor.probes.peers import HEAR_SECONDS, meet, staying
+from hpcpod.records.codec import decode, encode
+from hpcpod.storage.disk import Scheme
+
+ORDER = "order.json"
+"""What the tasks are to do."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the doctor asks of the tasks."""
+
+    scheme: Scheme | None
+    """How a run would publish names; None if it can't."""
+    seconds: float = HEAR_SECONDS
+    """To wait for each word of the other task's."""
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What was seen on one node."""
+
+    machine: MachineFacts
+    space: SpaceFacts
+    """Of the filesystem on which the runs are."""
+
+
+def main(folder: Path) -> None:
+    """Do what the order says, and leave what was seen in the folder."""
+    task = int(os.environ.get("SLURM_PROCID", "0"))
+    tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", os.environ.get("SLURM_NTASKS", "1")))
+    disk = staying(folder)
+    text = disk.read(folder / ORDER)
+    if text is None:
+        sys.exit(f"error: {node_name()} does not see {folder}")
+    order = decode(Order, json.loads(text))
+    if tasks > 1:
+        pair = meet(folder / "pair", task, order.scheme, order.seconds)
+        disk.replace(folder / f"pair-{task}.json", json.dumps(encode(pair)).encode())
+    facts = NodeFacts(look(), measure_space(folder))
+    disk.replace(folder / f"node-{task}.json", json.dumps(encode(facts)).encode())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

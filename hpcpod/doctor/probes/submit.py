@@ -1,0 +1,62 @@
+"""A job that tries to submit: ``python -m hpcpod.doctor.probes.submit FOLDER``.
+
+It is run as a coordinator is, in a process of its own: what trains may be in a container, where
+there is no sbatch; what submits is not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcpod.config.loading import from_mapping
+from hpcpod.doctor.commands import ask
+from hpcpod.doctor.probes.peers import staying
+from hpcpod.launchers.slurm.launcher import environment
+from hpcpod.launchers.slurm.squeue import own_words
+from hpcpod.records.codec import decode, encode
+
+SLOTS = "slots.sbatch"
+"""A script that a coordinator would submit."""
+CONFIG = "config.json"
+"""The configuration: it says what a Slurm command may see of the environment."""
+
+_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class SubmitFacts:
+    """What sbatch said."""
+
+    refused: str
+    """Why it does not take a slot's script; empty if it does."""
+
+
+def main(folder: Path) -> None:
+    """Try it, and leave the answer in the folder."""
+    config: Mapping[str, Any] = json.loads((folder / CONFIG).read_text())
+    facts = SubmitFacts(refusal(folder / SLOTS, environment(os.environ, from_mapping(config))))
+    staying(folder).replace(folder / "submit.json", json.dumps(encode(facts)).encode())
+
+
+def refusal(script: Path, env: Mapping[str, str]) -> str:
+    """Why sbatch does not take a script, in its own words; empty if it does."""
+    answer = ask(["sbatch", "--test-only", str(script)], _SECONDS, env)
+    return "" if answer.ok else own_words(answer.err) or "it gives no reason"
+
+
+def read(folder: Path) -> SubmitFacts | None:
+    """What ``main`` has left; None if it has not."""
+    try:
+        return decode(SubmitFacts, json.loads((folder / "submit.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

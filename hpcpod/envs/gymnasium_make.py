@@ -1,0 +1,278 @@
+"""Making one gymnasium environment from what a configuration says; every refusal a sentence."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.envs.registration import load_env_creator
+
+from hpcpod import plugins
+from hpcpod.envs import observations
+from hpcpod.envs import simulator_warnings as warned
+from hpcpod.envs.vec_env import Bound, Box, Discrete, MultiDiscrete, Space
+from hpcpod.errors import UnknownPlugin, UnsupportedSpace, UnusableWrapper, UserError, in_words
+
+Env = gym.Env[Any, Any]
+Wrapper = str | Mapping[str, Mapping[str, object]]
+
+# One environment serves every pod that a slot trains: nothing may leak from one to the next.
+_RUNNING_STATISTICS = (gym.wrappers.NormalizeObservation, gym.wrappers.NormalizeReward)
+
+
+def build(
+    source: str | Callable[..., Env],
+    count: int,
+    wrappers: Sequence[Wrapper],
+    kwargs: Mapping[str, object],
+) -> list[Env]:
+    """Equal environments, wrapped.
+
+    Args:
+        source: a gymnasium id, the path ``"pkg.mod:EnvClass"``, or what returns an environment.
+        count: how many.
+        wrappers: innermost first, each ``"pkg.mod:Wrapper"`` or ``{"pkg.mod:Wrapper": {arg: 1}}``.
+        kwargs: of the environment.
+
+    Raises:
+        UnusableWrapper: a wrapper can't be put around it.
+        UserError: it can't be made; the sentence says what to do.
+    """
+    name = name_of(source)
+    with refusals(name):
+        import_before(source)
+        with warned.models_of(name):
+            return [_build_one(source, wrappers, kwargs) for _ in range(count)]
+
+
+def import_before(source: object) -> None:
+    """Import what makes an environment: a simulator can only be told where its warnings go once it
+    is there. What can't be imported is left to whoever makes the environment."""
+    if not isinstance(source, str):
+        return
+    with suppress(UnknownPlugin, gym.error.Error, ImportError, ValueError):
+        if is_path(source):
+            plugins.load(source)
+        elif isinstance(entry := gym.spec(source).entry_point, str):
+            load_env_creator(entry)
+
+
+@contextmanager
+def refusals(name: str) -> Iterator[None]:
+    """Turn whatever an environment raises while it is made into a sentence; log its warnings.
+
+    Args:
+        name: the environment's.
+
+    Raises:
+        UserError: something was raised.
+    """
+    with warned.told_once(name):
+        try:
+            yield
+        except gym.error.DependencyNotInstalled as error:
+            raise UserError(f"{name} needs a package that is missing: {error}") from error
+        except ImportError as error:
+            raise UserError(_missing(name, error)) from error
+        except gym.error.Error as error:
+            raise UserError(f"{name} can't be made: {warned.one_line(error)}") from error
+        except TypeError as error:
+            said = f"{name} refused its arguments (env.kwargs): {warned.one_line(error)}"
+            raise UserError(said) from error
+        except (UserError, MemoryError):
+            raise
+        except (Exception, SystemExit) as error:  # an environment may raise whatever it likes
+            raise UserError(f"{name} can't be made: {in_words(error)}") from error
+
+
+def check_registered(env: str) -> None:
+    """See that gymnasium knows an id; nothing is made and no module imported.
+
+    Raises:
+        UserError: it doesn't.
+    """
+    try:
+        gym.spec(env)
+    except gym.error.Error as error:
+        raise UserError(f"{env} can't be made: {warned.one_line(error)}") from error
+
+
+def is_registered(env: str) -> bool:
+    """Whether it is, letter by letter, an id that gymnasium has."""
+    return env in gym.registry
+
+
+def name_of(source: object) -> str:
+    """The id that stands in the spec and in messages."""
+    if isinstance(source, str):
+        return source
+    kind: Any = source if hasattr(source, "__qualname__") else type(source)
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def is_path(source: str) -> bool:
+    """Whether it is the path ``"pkg.mod:Name"`` and no gymnasium id."""
+    _, colon, attribute = source.partition(":")
+    # 'pkg:Name-v0' is gymnasium's own 'import pkg first'.
+    return bool(colon) and attribute.replace(".", "").isidentifier()
+
+
+def engine_of(env: Env | None) -> str:
+    """What simulates, with versions: gymnasium, and the packages that the environment's class and
+    its simulation are of. Of an environment that can't be seen, gymnasium alone."""
+    inner = None if env is None else env.unwrapped
+    parts = (inner, getattr(inner, "model", None), getattr(inner, "world", None))
+    names = dict.fromkeys(["gymnasium", *(type(part).__module__.split(".")[0] for part in parts)])
+    versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in names}
+    return ", ".join(f"{name} {said}" for name, said in versions.items() if said is not None)
+
+
+def time_limit_of(env: Env) -> int | None:
+    """Steps after which the episode is truncated: the least of its TimeLimit wrappers, else what
+    the spec says."""
+    layer, limits = env, []
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, gym.wrappers.TimeLimit):
+            limits.append(int(layer._max_episode_steps))
+        layer = layer.env
+    said = layer.spec.max_episode_steps if layer.spec is not None else None
+    return min(limits, default=said)
+
+
+def observation_space(name: str, space: gym.Space[Any]) -> Space:
+    """Our space for a gymnasium observation space: ``Dict`` and ``Tuple`` become one vector, in
+    the order that ``hpcpod.envs.observations`` declares.
+
+    Raises:
+        UnsupportedSpace: naming the wrapper that makes it a supported one.
+    """
+    if observations.is_structured(space):
+        space = observations.vector_space(name, space)
+        return Box(space.shape, _bound(space.low), _bound(space.high))
+    if isinstance(space, gym.spaces.Discrete):
+        return Discrete(int(space.n), int(space.start))
+    if isinstance(space, gym.spaces.MultiDiscrete) and space.nvec.ndim == 1:
+        return _choices(space)
+    if isinstance(space, gym.spaces.Box):
+        dtype = "uint8" if space.dtype == np.uint8 else "float32"
+        return Box(space.shape, _bound(space.low), _bound(space.high), dtype)
+    if isinstance(space, gym.spaces.MultiBinary):
+        return Box(space.shape, 0.0, 1.0)
+    raise UnsupportedSpace(
+        f"{name} observes a {type(space).__name__} space, which agents can't read;"
+        f" add gymnasium.wrappers:FlattenObservation to env.wrappers"
+    )
+
+
+def action_space(name: str, space: gym.Space[Any]) -> Space:
+    """The policy's space for a gymnasium action space: continuous ones become [-1, 1].
+
+    Raises:
+        UnsupportedSpace: naming what would make it a supported one.
+    """
+    if isinstance(space, gym.spaces.Discrete):
+        return Discrete(int(space.n), int(space.start))
+    if isinstance(space, gym.spaces.MultiDiscrete) and space.nvec.ndim == 1:
+        return _choices(space)
+    if isinstance(space, gym.spaces.MultiBinary) and len(space.shape) == 1:
+        return MultiDiscrete((2,) * space.shape[0])
+    if isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+            raise UnsupportedSpace(
+                f"{name} has a continuous action without finite bounds, so [-1, 1] can't be"
+                f" mapped to it; bound it with a gymnasium.wrappers:TransformAction"
+            )
+        return Box(space.shape, -1.0, 1.0)
+    raise UnsupportedSpace(
+        f"{name} acts in {space}, which no agent supports; write a gymnasium.ActionWrapper that"
+        f" turns it into a Discrete, MultiDiscrete or floating-point Box space"
+    )
+
+
+def action_bounds(space: gym.Space[Any]) -> tuple[Bound, Bound] | None:
+    """Low and high of a continuous action, as the environment takes it."""
+    if not isinstance(space, gym.spaces.Box):
+        return None
+    return _bound(space.low), _bound(space.high)
+
+
+def action_dtype(space: gym.Space[Any]) -> str:
+    """Name of a continuous action's dtype, as the environment takes it."""
+    return str(space.dtype) if isinstance(space, gym.spaces.Box) else "float32"
+
+
+def _build_one(
+    source: str | Callable[..., Env],
+    wrappers: Sequence[Wrapper],
+    kwargs: Mapping[str, object],
+) -> Env:
+    env = _make(source, kwargs)
+    for wrapper in wrappers:
+        env = _wrap(env, wrapper)
+    return env
+
+
+def _make(source: str | Callable[..., Env], kwargs: Mapping[str, object]) -> Env:
+    creator: Any = source
+    if isinstance(source, str):
+        if not is_path(source):
+            made: Env = gym.make(source, disable_env_checker=True, **kwargs)  # type: ignore[arg-type]
+            return made
+        try:
+            creator = plugins.load(source)
+        except UnknownPlugin as error:
+            raise UserError(f"environment {error}") from error
+    env = creator(**kwargs)
+    if not isinstance(env, gym.Env):
+        raise UserError(
+            f"{name_of(source)} gave a {type(env).__name__}, but a gymnasium.Env is needed"
+        )
+    return env
+
+
+def _wrap(env: Env, wrapper: Wrapper) -> Env:
+    if isinstance(wrapper, str):
+        wrapper = {wrapper: {}}
+    for path, arguments in wrapper.items():
+        try:
+            kind = plugins.load(path)
+        except UnknownPlugin as error:
+            raise UnusableWrapper(f"wrapper {error}") from error
+        if kind in _RUNNING_STATISTICS:
+            raise UnusableWrapper(
+                f"wrapper {path} keeps statistics beyond an episode, which no checkpoint holds;"
+                " leave it out: agents normalise observations themselves"
+            )
+        try:
+            wrapped: Any = kind(env, **arguments)
+        except MemoryError:
+            raise
+        except (Exception, SystemExit) as error:  # a wrapper may raise whatever it likes
+            said = f"wrapper {path} can't be made: {in_words(error)}"
+            raise UnusableWrapper(said) from error
+        if not isinstance(wrapped, gym.Env):
+            gave = type(wrapped).__name__
+            raise UnusableWrapper(f"wrapper {path} gave a {gave}, not a gymnasium.Env")
+        env = wrapped
+    return env
+
+
+def _missing(name: str, error: ImportError) -> str:
+    # gymnasium raises a second error, without the module's name, from the first.
+    cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error
+    remedy = f"; pip install {cause.name}" if cause.name else ""
+    return f"{name} needs a package that is missing: {warned.one_line(cause)}{remedy}"
+
+
+def _choices(space: gym.spaces.MultiDiscrete) -> MultiDiscrete:
+    start = tuple(int(first) for first in space.start)
+    return MultiDiscrete(tuple(int(n) for n in space.nvec), start if any(start) else 0)
+
+
+def _bound(values: Any) -> Bound:
+    flat = [float(v) for v in np.asarray(values).ravel()]
+    return flat[0] if flat and len(set(flat)) == 1 else tuple(flat)

@@ -1,0 +1,104 @@
+"""What an environment is, as plain data: for checkpoints and for other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from hpcpod.envs.observations import is_structured
+from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, MultiDiscrete, Space
+from hpcpod.records.records import encode
+
+_SPACES = {"Box": Box, "Discrete": Discrete, "MultiDiscrete": MultiDiscrete}
+
+
+def spec_to_plain(spec: EnvSpec) -> dict[str, Any]:
+    """A spec as JSON-able data; each space says its kind."""
+    plain: dict[str, Any] = encode(spec)
+    for field in ("observation", "action"):
+        plain[field]["kind"] = type(getattr(spec, field)).__name__
+    return plain
+
+
+def spec_from_plain(plain: Mapping[str, Any]) -> EnvSpec:
+    """The inverse of ``spec_to_plain``, for a batch on the CPU."""
+    bounds = plain["action_bounds"]
+    return EnvSpec(
+        id=plain["id"],
+        observation=_space(plain["observation"]),
+        action=_space(plain["action"]),
+        num_envs=plain["num_envs"],
+        device="cpu",
+        max_episode_steps=plain["max_episode_steps"],
+        engine=plain["engine"],
+        action_bounds=None if bounds is None else (_tuples(bounds[0]), _tuples(bounds[1])),
+        seeded=plain.get("seeded", True),
+        final_obs=plain.get("final_obs", True),
+        action_dtype=plain.get("action_dtype", "float32"),
+        structure=plain.get("structure"),
+    )
+
+
+def _space(plain: Mapping[str, Any]) -> Space:
+    fields = {name: _tuples(value) for name, value in plain.items() if name != "kind"}
+    space: Space = _SPACES[plain["kind"]](**fields)
+    return space
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def structure_of(space: gym.Space[Any]) -> dict[str, Any] | None:
+    """``EnvSpec.structure`` of an environment's own observation space."""
+    named = is_structured(space) and all(isinstance(key, str | int) for key in _keys(space))
+    return _space_to_plain(space) if named else None
+
+
+def space_of(structure: Mapping[str, Any]) -> gym.Space[Any]:
+    """The space of which ``structure_of`` has told; each ``Box`` of it has the bounds 0 and 1, for
+    its own are not kept.
+
+    Raises:
+        TypeError, ValueError, LookupError, AssertionError: it tells of no space.
+    """
+    kind = structure["kind"]
+    if kind == "Dict":
+        return gym.spaces.Dict([(key, space_of(part)) for key, part in structure["parts"]])
+    if kind == "Tuple":
+        return gym.spaces.Tuple([space_of(part) for part in structure["parts"]])
+    if kind == "Discrete":
+        return gym.spaces.Discrete(structure["n"], start=structure["start"])
+    if kind == "MultiDiscrete":
+        nvec, start = np.asarray(structure["nvec"]), np.asarray(structure["start"])
+        return gym.spaces.MultiDiscrete(nvec, start=start)
+    shape, dtype = tuple(structure["shape"]), np.dtype(structure["dtype"])
+    return gym.spaces.Box(0, 1, shape, dtype.type)
+
+
+def _space_to_plain(space: gym.Space[Any]) -> dict[str, Any]:
+    if isinstance(space, gym.spaces.Dict):
+        parts = [[key, _space_to_plain(part)] for key, part in space.spaces.items()]
+        return {"kind": "Dict", "parts": parts}
+    if isinstance(space, gym.spaces.Tuple):
+        return {"kind": "Tuple", "parts": [_space_to_plain(part) for part in space.spaces]}
+    if isinstance(space, gym.spaces.Discrete):
+        return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, gym.spaces.MultiDiscrete):
+        nvec, start = space.nvec.tolist(), np.asarray(space.start).tolist()
+        return {"kind": "MultiDiscrete", "nvec": nvec, "start": start}
+    return {"kind": "Box", "shape": list(space.shape or ()), "dtype": str(space.dtype)}
+
+
+def _keys(space: gym.Space[Any]) -> Iterator[object]:
+    """The names of all parts, and of theirs."""
+    if isinstance(space, gym.spaces.Dict):
+        yield from space.spaces
+        for part in space.spaces.values():
+            yield from _keys(part)
+    elif isinstance(space, gym.spaces.Tuple):
+        for part in space.spaces:
+            yield from _keys(part)

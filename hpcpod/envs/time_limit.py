@@ -1,0 +1,76 @@
+"""A time limit that a configuration gives to an environment, in the words of each backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import gymnasium as gym
+
+from hpcpod.envs.gymnasium_make import Wrapper
+from hpcpod.envs.mujoco.tasks import TASKS
+from hpcpod.envs.torch_envs import DYNAMICS
+from hpcpod.errors import UserError
+
+_TIME_LIMIT = "gymnasium.wrappers:TimeLimit"
+
+
+def limited(
+    env: object,
+    backend: str,
+    wrappers: Sequence[Wrapper],
+    kwargs: Mapping[str, object],
+    steps: int,
+) -> tuple[Sequence[Wrapper], Mapping[str, object]]:
+    """Wrappers and arguments by which an episode is truncated after some steps at the latest.
+
+    A limit of the environment's own that comes before stays.
+
+    Args:
+        env: what ``make_env`` is given, as the others.
+        backend: its name, not ``auto``.
+        wrappers: of gymnasium, innermost first.
+        kwargs: of the environment.
+        steps: of an episode at most, at least 1.
+
+    Raises:
+        UserError: this backend resets its environments by itself, whenever it likes.
+    """
+    if steps < 1:
+        raise UserError(f"max_episode_steps must be at least 1, got {steps}")
+    if backend == "gymnasium":
+        return [*wrappers, {_TIME_LIMIT: {"max_episode_steps": steps}}], kwargs
+    own = _OWN.get(backend)
+    if own is None:
+        raise refused(backend)
+    has = kwargs.get("max_episode_steps", own(env))
+    shorter = isinstance(has, int) and has < steps  # what is no number is refused where it is read
+    return wrappers, kwargs if shorter else {**kwargs, "max_episode_steps": steps}
+
+
+def refused(backend: str) -> UserError:
+    """The error of a backend that can't cut episodes."""
+    return UserError(
+        f"backend {backend} ends episodes itself, and can't be given env.max_episode_steps; set the"
+        " time limit where its environments are made, or by env.kwargs if they take one"
+    )
+
+
+def _of_torch(env: object) -> int | None:
+    return DYNAMICS[env].time_limit if isinstance(env, str) and env in DYNAMICS else None
+
+
+def _of_mujoco(env: object) -> int | None:
+    return gym.spec(env).max_episode_steps if isinstance(env, str) and env in TASKS else None
+
+
+def _of_envpool(env: object) -> int | None:
+    from hpcpod.envs.envpool import Pool
+
+    spec = Pool(env, 1, {}).spec if isinstance(env, str) else None
+    return None if spec is None else spec.max_episode_steps
+
+
+_OWN: Mapping[str, Callable[[object], int | None]] = {
+    "torch": _of_torch, "mujoco": _of_mujoco, "warp": _of_mujoco, "envpool": _of_envpool,
+}  # fmt: skip
+"""The time limit of a task, of those backends that take another one as an argument."""

@@ -1,0 +1,1 @@
+"""Slurm: jobs as text, their submission, and readers of squeue, sinfo, scontrol and sacct."""

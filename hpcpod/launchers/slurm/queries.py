@@ -1,0 +1,98 @@
+"""What Slurm is asked for a view of the cluster, by a launcher's way of asking."""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+from hpcpod.errors import LaunchError
+from hpcpod.launchers.base import THROTTLED, Cancelled, ClusterView, Idle
+from hpcpod.launchers.slurm.sinfo import IDLE_FORMAT, read_idle
+from hpcpod.launchers.slurm.squeue import (
+    CANCELLED_FORMAT,
+    QUEUE_FORMAT,
+    read_cancelled,
+    read_queue,
+    throttle,
+)
+
+HINT_SECONDS = 10.0
+"""How long is waited for what a tick can do without."""
+
+MOST_ARRAYS = 20
+"""Arrays whose throttles are looked up at a tick; it is one question for each."""
+
+log = logging.getLogger(__name__)
+
+
+class Ask(Protocol):
+    """A launcher's way to ask."""
+
+    def __call__(self, *command: str, patience: float | None = None) -> str:
+        """What a Slurm command prints.
+
+        Raises:
+            LaunchError: there is no such command, it failed, or nobody answered within
+                ``patience`` seconds.
+        """
+        ...
+
+
+def ask_queue(ask: Ask, run: str, patience: float | None) -> ClusterView:
+    """The jobs of a run: one squeue.
+
+    Raises:
+        LaunchError: there is no squeue, or the controller does not answer.
+    """
+    command = ("squeue", "--me", "-h", "-r", "-O", QUEUE_FORMAT)
+    return read_queue(ask(*command, patience=patience), run)
+
+
+def ask_cancelled(ask: Ask, run: str, patience: float) -> tuple[Cancelled, ...]:
+    """The slots of a run that were cancelled lately: one squeue; none where nobody can say."""
+    command = ("squeue", "--me", "-h", "-r", "-t", "CANCELLED", "-O", CANCELLED_FORMAT)
+    try:
+        return read_cancelled(ask(*command, patience=patience), run)
+    except LaunchError as error:
+        log.debug("what was cancelled is not known: %s", error)
+        return ()
+
+
+def ask_throttles(ask: Ask, view: ClusterView) -> dict[str, int]:
+    """The throttles that hold elements back, by submission; one scontrol for each array.
+
+    squeue does not show them (see ``cluster``), but every element's record has its array's, so
+    one element stands for all.
+    """
+    waiting: dict[str, str] = {}
+    for job in view.jobs:
+        if (job.kind, job.state, job.reason) == ("slots", "pending", THROTTLED):
+            waiting.setdefault(job.submission, job.job)
+    found = {}
+    for array, element in list(waiting.items())[:MOST_ARRAYS]:
+        try:
+            text = ask("scontrol", "show", "job", "-o", element, patience=HINT_SECONDS)
+        except LaunchError as error:  # it has just started, or ended
+            log.debug("the throttle of %s is not known: %s", array, error)
+            continue
+        limit = throttle(text)
+        if limit is not None:
+            found[array] = limit
+    return found
+
+
+def ask_idle(ask: Ask, partitions: str | None, gpu_type: str | None) -> Idle | None:
+    """What nobody uses: one sinfo; None where nobody can say.
+
+    Args:
+        ask: how.
+        partitions: names with commas between them; None: the cluster's default.
+        gpu_type: the type of GPUs that count; None: every one.
+    """
+    where = ("-p", partitions) if partitions else ()
+    try:
+        listing = ask("sinfo", "-h", "-N", "-O", IDLE_FORMAT, *where, patience=HINT_SECONDS)
+    except LaunchError as error:
+        log.debug("what is idle is not known: %s", error)
+        return None
+    return read_idle(listing, partitions.split(",") if partitions else (), gpu_type)

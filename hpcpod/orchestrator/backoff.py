@@ -1,0 +1,85 @@
+"""When to submit again after a failure: later and later, then not before a person has looked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpcpod.records.records import Intent
+
+DELAYS = (0.0, 60.0, 900.0, 1800.0, 3600.0)
+"""Seconds before the next submission, after so many failures in a row."""
+FAILED_SUBMISSIONS = 10
+"""Submissions in a row that the scheduler refused, after which the run pauses."""
+FAILED_STARTS = 3
+"""Submissions in a row whose slots all ended without any progress, after which the run pauses."""
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """Submissions that the scheduler has refused, since the last that it took."""
+
+    count: int = 0
+    last: float = 0.0
+    """Unix time of the last one, in seconds."""
+    why: str = ""
+    """The scheduler's own words."""
+
+
+@dataclass(frozen=True)
+class Brakes:
+    """What has failed lately, and what follows."""
+
+    refusals: Refusals = Refusals()
+    failed_starts: int = 0
+    last_start: float = 0.0
+    """Unix time of the last submission, in seconds."""
+    delays: Sequence[float] = DELAYS
+
+    def pause(self) -> str:
+        """Why nothing more should be submitted before a person has looked; or empty."""
+        if self.refusals.count >= FAILED_SUBMISSIONS:
+            return (
+                f"the scheduler refused {self.refusals.count} submissions in a row:"
+                f" {self.refusals.why}"
+            )
+        if self.failed_starts >= FAILED_STARTS:
+            return (
+                f"{self.failed_starts} submissions in a row ended without any progress;"
+                " see `hpcpod logs`"
+            )
+        return ""
+
+    def wait(self, now: float) -> float:
+        """Seconds until the next submission may be made; 0 if it may be now."""
+        failures = (
+            (self.refusals.count, self.refusals.last),
+            (self.failed_starts, self.last_start),
+        )
+        return max(self._left(count, now - last) for count, last in failures)
+
+    def _left(self, failures: int, since: float) -> float:
+        delay = self.delays[min(failures, len(self.delays) - 1)] if self.delays else 0.0
+        # By the clock of another node, or one that was set back, it is still to come: for as long
+        # as that is so every tick would wait anew, hours perhaps.
+        return max(0.0, delay - since) if since >= 0 else 0.0
+
+
+def failed_starts(
+    intents: Sequence[Intent], reports: int, fruitful: frozenset[int], present: frozenset[int]
+) -> int:
+    """Submissions in a row, the last one backwards, that are gone and brought nothing.
+
+    Args:
+        intents: submissions of slots that were made, since a person last resumed the run.
+        reports: on the board now.
+        fruitful: numbers of those of which a slot has saved something.
+        present: numbers of those that still have a slot in the queue.
+    """
+    gone: set[float] = set()  # what was split over several arrays at one time counts once
+    for intent in reversed(intents):
+        if intent.number in fruitful or intent.reports != reports:
+            break
+        if intent.number not in present:
+            gone.add(intent.time)
+    return len(gone)

@@ -1,0 +1,1 @@
+"""Messages between a slot and its training processes, a line of JSON each."""

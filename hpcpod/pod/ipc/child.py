@@ -1,0 +1,149 @@
+"""The slot's end of the line to a process that trains or scores. No torch on this side."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any, Literal
+
+from hpcpod._process import ending, killed
+from hpcpod.config.schema import RunConfig
+from hpcpod.pod.ipc import commands as starting
+from hpcpod.pod.ipc.commands import command, environment
+from hpcpod.pod.ipc.inbox import GIVE_UP, STOP
+from hpcpod.pod.ipc.messages import Work
+
+CLOSE_SECONDS = 5.0
+"""How long a process that has nothing more to do may take to end."""
+
+
+class ChildDied(Exception):
+    """The training process ended in the middle of an order."""
+
+    def __init__(self, returncode: int) -> None:
+        self.kind: Literal["crash", "memory"] = "memory" if killed(returncode) else "crash"
+        super().__init__(
+            f"the training process {ending(returncode)}; its log has the traceback, if there is one"
+        )
+
+
+class Child:
+    """One process that trains or scores, fed with work, one piece after another.
+
+    It leads a process group, so that whatever a simulator has started ends with it.
+    """
+
+    def __init__(self, run: Path, slot: str, config: RunConfig, *, scorer: bool = False) -> None:
+        """Start it; a trainer is one process for each rank of a pod.
+
+        Raises:
+            LaunchError: what starts ranks is not installed.
+        """
+        meeting = f"{slot}-{os.urandom(6).hex()}"
+        words = (
+            starting.scorer(run, slot, config) if scorer else command(run, slot, config, meeting)
+        )
+        self._by_srun = words[0] == "srun"
+        self._process = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment(),
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        self._reading = self._process.stdout.fileno()
+        os.set_blocking(self._reading, False)
+        self._received = b""
+
+    @property
+    def pid(self) -> int:
+        """Of the process, or of what has started one for each rank."""
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process is gone."""
+        return self._process.poll() is not None
+
+    def fileno(self) -> int:
+        """What becomes readable once there is a reply, or the process has ended."""
+        return self._reading
+
+    def send(self, work: Work) -> None:
+        """Give the process something to do; it must not be busy.
+
+        Raises:
+            ChildDied: there is nobody to take it.
+        """
+        try:
+            self._write(work.line())
+        except BrokenPipeError:
+            raise ChildDied(self._process.wait()) from None
+
+    def receive(self, seconds: float) -> dict[str, Any] | None:
+        """The next reply, or None if there is none within ``seconds``.
+
+        Raises:
+            ChildDied: the process has ended and nothing it said is left.
+        """
+        if b"\n" not in self._received:
+            self._received += self._read(seconds)
+        line, newline, rest = self._received.partition(b"\n")
+        if not newline:
+            return None
+        self._received = rest
+        reply: dict[str, Any] = json.loads(line)
+        return reply
+
+    def _read(self, seconds: float) -> bytes:
+        # Asked before reading, so that its last words are read. The pipe alone does not tell:
+        # a simulator's worker may outlive the process and hold the pipe open.
+        ended = self.ended
+        ready, _, _ = select.select([self._reading], [], [], 0.0 if ended else seconds)
+        chunk = os.read(self._reading, 1 << 16) if ready else b""
+        if not chunk and (ready or ended):
+            raise ChildDied(self._process.wait())
+        return chunk
+
+    def ask_to_stop(self) -> None:
+        """Have it checkpoint and end."""
+        with contextlib.suppress(BrokenPipeError):
+            self._write(f"{STOP}\n")
+
+    def ask_to_give_up(self) -> None:
+        """Have it drop what it does, which counts for nothing, and wait for other work."""
+        with contextlib.suppress(BrokenPipeError):
+            self._write(f"{GIVE_UP}\n")
+
+    def _write(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode())
+        self._process.stdin.flush()
+
+    def kill(self) -> None:
+        """End it now, and all that it has started."""
+        if self._by_srun and not self.ended:
+            # An srun that is killed leaves its tasks alone in the job; one that is asked ends them.
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(CLOSE_SECONDS)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the process, kindly first, and wait until it is gone."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(CLOSE_SECONDS)
+        self.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()

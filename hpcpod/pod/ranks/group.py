@@ -1,0 +1,242 @@
+"""How a rank becomes one of its group: which backend, and what is checked before any exchange."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+import torch.distributed as dist
+
+from hpcpod._version import __version__
+from hpcpod.config.loading import to_mapping
+from hpcpod.config.placement import ranks_of
+from hpcpod.config.schema import RunConfig
+from hpcpod.errors import LaunchError
+from hpcpod.pod.device import device_of, gpu_name, own_device
+from hpcpod.pod.ranks.communicator import Alone, Communicator
+from hpcpod.pod.ranks.rank import Place, place_of
+from hpcpod.storage.disk import Disk
+from hpcpod.storage.run_folder import RunFolder
+
+log = logging.getLogger(__name__)
+
+Backend = Literal["auto", "gloo", "nccl", "mpi"]
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What all ranks of a pod know before they have met."""
+
+    disk: Disk
+    """Of the run folder."""
+    folder: Path
+    """Where rank 0 writes its address."""
+    name: str
+    """Of this meeting, new each time that the ranks are started."""
+    size: int
+    """Ranks that the slot has asked for."""
+    seconds: float
+    """After which a rank that does not come, or answer, is taken for lost."""
+    agreed: Mapping[str, str]
+    """What must be the same on all ranks, by a name that a message can use."""
+
+
+def join_run(place: Place, folder: RunFolder, config: RunConfig, meeting: str) -> Communicator:
+    """Meet the other ranks of a run's pod, with what each must have alike.
+
+    Raises:
+        LaunchError: as ``join`` does, or there are fewer GPUs here than ranks.
+        RankLost: as ``join`` does.
+    """
+    agreed = {
+        "the run's configuration": _digest(folder.config),
+        "how often the job was requeued": os.environ.get("SLURM_RESTART_COUNT", "0"),
+        "the version of hpcpod": __version__,
+        "the version of torch": torch.__version__,
+    }
+    fusion = config.pod.fusion
+    where = Meeting(
+        folder.disk, folder.path / "rendezvous", meeting, ranks_of(config), fusion.seconds, agreed
+    )
+    return join(place, where, fusion.backend, own_device(place, device_of(config)))
+
+
+def join_peers(config: RunConfig) -> Communicator:
+    """The processes that torchrun, mpirun or srun has started with this one; alone if it is.
+
+    They meet at MASTER_ADDR and MASTER_PORT, as torchrun sets them, or by MPI.
+
+    Raises:
+        LaunchError: nobody says where, or as ``join`` does.
+        RankLost: not all of them came.
+    """
+    place, fusion = place_of(os.environ), config.pod.fusion
+    size = place.size if config.pod.ranks is None else config.pod.ranks
+    if place.size != size:
+        raise LaunchError(_strangers(place, size))
+    if size == 1:
+        return Alone()
+    device = own_device(place, device_of(config))
+    chosen, _ = choose(fusion.backend, device)
+    if chosen == "mpi":
+        group: Communicator = _by_mpi(place)
+    else:
+        from hpcpod.pod.ranks.distributed import Distributed
+
+        missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+        if missing:
+            raise LaunchError(
+                f"{place.told_by} has started {size} ranks, but {' and '.join(missing)}, where they"
+                " meet, is not set: use torchrun, or set pod.fusion.backend to mpi"
+            )
+        store, _, _ = next(dist.rendezvous("env://", place.rank, size))  # type: ignore[attr-defined]
+        group = Distributed(place, store, chosen, device, fusion.seconds)
+    _checked(group, {"the configuration": _digest(to_mapping(config))}, device)
+    return group
+
+
+def join(place: Place, meeting: Meeting, backend: Backend, device: torch.device) -> Communicator:
+    """Meet the other ranks.
+
+    Raises:
+        LaunchError: whoever started the ranks has not told them of each other, or they were not
+            started alike.
+        RankLost: not all of them came.
+    """
+    if place.size != meeting.size:
+        raise LaunchError(_strangers(place, meeting.size))
+    if meeting.size == 1:
+        return Alone()
+    chosen, why = choose(backend, device)
+    if place.rank == 0:
+        log.info("%d ranks exchange by %s: %s", meeting.size, chosen, why)
+    group = _group(place, meeting, chosen, device)
+    _checked(group, meeting.agreed, device)
+    return group
+
+
+def _checked(group: Communicator, agreed: Mapping[str, str], device: torch.device) -> None:
+    try:
+        _agree(group, agreed)
+        _own_gpu_each(group, gpu_name(device))
+    except BaseException:
+        group.close()
+        raise
+
+
+def choose(backend: Backend, device: torch.device) -> tuple[Literal["gloo", "nccl", "mpi"], str]:
+    """The backend that ``auto`` stands for on this device, and the reason in words."""
+    if backend != "auto":
+        return backend, "the configuration says so"
+    if device.type == "cuda" and torch.distributed.is_nccl_available():
+        return "nccl", "each rank has a GPU, and this torch has NCCL"
+    if device.type == "cuda":
+        return "gloo", "this torch has no NCCL"
+    return "gloo", "the ranks train on CPUs"
+
+
+def _group(
+    place: Place, meeting: Meeting, backend: Literal["gloo", "nccl", "mpi"], device: torch.device
+) -> Communicator:
+    if backend == "mpi":
+        return _by_mpi(place)
+    from hpcpod.pod.ranks.distributed import Distributed
+    from hpcpod.pod.ranks.rendezvous import address_file, interface_to, meet, own_address
+
+    store = meet(place, meeting.disk, meeting.folder, meeting.name, meeting.seconds)
+    if "GLOO_SOCKET_IFNAME" not in os.environ:
+        # By default gloo asks for this node's own name, which need not resolve: it then hangs.
+        interface = interface_to(own_address(place, os.environ))
+        if interface is not None:
+            os.environ["GLOO_SOCKET_IFNAME"] = interface
+    group = Distributed(place, store, backend, device, meeting.seconds)
+    if place.rank == 0:
+        meeting.disk.remove(address_file(meeting.folder, meeting.name))  # all are there
+    return group
+
+
+def _by_mpi(place: Place) -> Communicator:
+    if place.told_by == "srun" and not {"PMIX_RANK", "PMI_RANK"} & set(os.environ):
+        # Seen before MPI_Init, in which Open MPI ends a process that finds no PMI.
+        raise LaunchError(_wrong_pmi(place.size))
+    try:
+        from hpcpod.pod.ranks.mpi import Mpi
+    except ImportError as error:
+        raise LaunchError(
+            f"pod.fusion.backend is mpi, but mpi4py can't be imported: {error};"
+            " pip install 'hpcpod[mpi]', or use gloo"
+        ) from error
+    group = Mpi()
+    if group.size != place.size:
+        raise LaunchError(_strangers(Place(told_by="MPI"), place.size))
+    return group
+
+
+def _agree(group: Communicator, agreed: Mapping[str, str]) -> None:
+    """See that all ranks were started alike.
+
+    Raises:
+        LaunchError: they were not.
+    """
+    told = [json.loads(text) for text in group.gather(json.dumps(dict(agreed)))]
+    for name in agreed:
+        for rank, other in enumerate(told):
+            if other.get(name) != told[0].get(name):
+                raise LaunchError(
+                    f"the ranks disagree on {name}: rank 0 has {told[0].get(name)}, rank {rank}"
+                    f" has {other.get(name)}; they must be started together, from one run folder"
+                )
+
+
+def _digest(config: object) -> str:
+    text = json.dumps(config, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _own_gpu_each(group: Communicator, name: str) -> None:
+    """See that no two ranks train on one GPU: NCCL would refuse in words of its own, or hang.
+
+    Raises:
+        LaunchError: two do.
+    """
+    names = group.gather(name)
+    for rank, other in enumerate(names):
+        first = names.index(other)
+        if other and first < rank:
+            raise LaunchError(
+                f"ranks {first} and {rank} have the same GPU, {other}: give each its own"
+                " (resources.gpus_per_pod), or start fewer ranks (pod.ranks)"
+            )
+
+
+def _strangers(place: Place, size: int) -> str:
+    if place.size > 1:
+        return f"{size} ranks were asked for, but {place.told_by} has started {place.size}"
+    tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
+    if place.told_by == "MPI" and tasks > 1:
+        return _wrong_pmi(tasks)
+    return (
+        f"{size} ranks were asked for, but nobody has told this process of the others: start them"
+        " by srun, mpirun or torchrun"
+    )
+
+
+def _wrong_pmi(tasks: int) -> str:
+    try:
+        known = subprocess.run(["srun", "--mpi=list"], capture_output=True, text=True, check=False)
+        listed = {name for name in ("pmix", "pmi2") if name in known.stdout + known.stderr}
+    except OSError:
+        listed = set()
+    remedy = next(iter(sorted(listed, reverse=True)), "one that `srun --mpi=list` names")
+    return (
+        f"srun has started {tasks} tasks, but MPI would know of one alone: it was not told of the"
+        f" others by a PMI that it knows; set pod.fusion.mpi to {remedy}"
+    )

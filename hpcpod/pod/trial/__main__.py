@@ -1,0 +1,109 @@
+"""The process in which a trial is made: see ``trial``, which starts and follows it.
+
+The request comes in on standard input, as JSON. Replies leave on standard output, a line of JSON
+each: ``{"doing": ..., "field": ...}`` before something is done, ``{"level": ..., "log": ...}``,
+what was found, and at last ``{"done": true}``. What is printed goes to standard error.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from hpcpod import plugins
+from hpcpod._process import die_with_parent, end_group_with
+from hpcpod.config.loading import from_mapping
+from hpcpod.config.resolved import Resolved
+from hpcpod.config.schema import RunConfig
+from hpcpod.errors import ConfigError, HpcpodError
+from hpcpod.records.records import encode
+
+
+class _Line:
+    """The channel of replies."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._file = os.fdopen(descriptor, "w", buffering=1)
+        self._lock = threading.Lock()
+
+    def send(self, **reply: Any) -> None:
+        """Send a reply."""
+        with self._lock:
+            self._file.write(json.dumps(reply) + "\n")
+
+
+class _Handler(logging.Handler):
+    """Hands what is logged on to the other side, which knows where it goes."""
+
+    def __init__(self, line: _Line) -> None:
+        super().__init__()
+        self._line = line
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See ``logging.Handler``."""
+        self._line.send(level=record.levelno, log=record.getMessage())
+
+
+def main(parent: int, stack: int) -> None:
+    """Do what is asked, and end."""
+    replies = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    end_group_with(replies)
+    die_with_parent(parent)
+    faulthandler.enable(stack, all_threads=False)
+    faulthandler.register(signal.SIGUSR1, stack, all_threads=False)
+    request = json.load(sys.stdin)
+    sys.path[:] = request["path"]
+    line = _Line(replies)
+    ours = logging.getLogger("hpcpod")
+    ours.addHandler(_Handler(line))
+    ours.propagate = False
+    try:
+        (_probe if request["what"] == "probe" else _check)(request, line)
+    except ConfigError as error:
+        line.send(problems=error.problems)
+    except HpcpodError as error:
+        line.send(refused=str(error))
+    line.send(done=True)
+
+
+def _probe(request: Mapping[str, Any], line: _Line) -> None:
+    resolved = Resolved.from_document(request["run"])
+    _import_first(resolved.config, line)
+    look = plugins.load("hpcpod.pod.trial.probe:probe")(
+        resolved.config,
+        resolved.algorithms,
+        request["hyperparameters"],
+        lambda doing, field: line.send(doing=doing, field=field),
+    )
+    line.send(look=encode(look))
+
+
+def _check(request: Mapping[str, Any], line: _Line) -> None:
+    config = from_mapping(request["config"])
+    _import_first(config, line)
+    for found in plugins.load("hpcpod.pod.trial.env_trial:try_env")(
+        config, request["device"], request["sizes"], steps=request["steps"],
+        seconds=request["seconds"], tell=lambda doing: line.send(doing=doing, field="env.id"),
+    ):  # fmt: skip
+        line.send(kind=type(found).__name__, found=asdict(found))
+
+
+def _import_first(config: RunConfig, line: _Line) -> None:
+    """Import the environment's module, as pods do, before torch; what that takes is not counted."""
+    if config.env.python is None:
+        line.send(doing="importing it", field="env.id")
+        plugins.load_early(config.env.id)
+    line.send(doing="importing torch", field="")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,233 @@
+"""A look at a task before a run is launched on it: does it exist, and does each agent fit?"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from hpcpod import plugins
+from hpcpod.agents.base import Agent
+from hpcpod.config.placement import LENGTH
+from hpcpod.config.schema import RunConfig
+from hpcpod.config.space import AlgorithmSpace, Scalar
+from hpcpod.envs.recording import saved_steps
+from hpcpod.envs.vec_env import State, VecEnv, random_actions, tensor_form
+from hpcpod.errors import (
+    ConfigError,
+    HpcpodError,
+    UnusablePlugin,
+    UnusableWrapper,
+    in_words,
+    out_of_memory,
+    raised_at,
+)
+from hpcpod.pod.evaluator import Evaluator
+from hpcpod.pod.factory import env_factory, make_agent
+from hpcpod.pod.learner import Learner
+from hpcpod.pod.trial.fit import Footprint, Look, Tell, untold
+from hpcpod.pod.trial.watched_env import Watched
+from hpcpod.pod.worker import Worker
+
+_STEPS_ALIKE = 32
+"""Steps in which most episodes show that they differ."""
+_SECONDS_ALIKE = 2.0
+"""Time for as many steps as an episode has, where they have not."""
+
+_SECONDS_TO_AN_END = 2.0
+"""Time for random steps until an episode ends, where there is no time limit."""
+
+_SECONDS_OF_ROWS = 5.0
+"""Time for the rows that an agent collects before its first update."""
+
+
+def probe(
+    config: RunConfig,
+    algorithms: Mapping[str, AlgorithmSpace],
+    hyperparameters: Mapping[str, Mapping[str, Scalar]],
+    tell: Tell = untold,
+) -> Look:
+    """Make the environment, the evaluator and each algorithm's agent once, and take a step.
+
+    An agent that is not built in makes its first update, too.
+
+    Meanwhile no more memory can be had than is free: what asks for more is refused, where
+    otherwise the kernel would end this process, or another.
+
+    Args:
+        config: the run.
+        algorithms: which agents.
+        hyperparameters: of each algorithm, complete.
+        tell: is told what is done, before it is done.
+
+    Returns:
+        What was seen.
+
+    Raises:
+        ConfigError: something can't be made, or an algorithm can't act in the environment;
+            all problems at once.
+    """
+    problems: list[str] = []
+    footprints: dict[str, Footprint] = {}
+    # Nothing is measured here: where pods are trained, other CPUs may do it.
+    env_config = replace(config.env, processes=config.env.processes or 1)
+    factory = env_factory(replace(config, env=env_config), "cpu")
+    with _free_memory_alone() as free:
+        tell("making the evaluator", "pod.evaluator")
+        try:
+            plugins.make(Evaluator, "evaluators", config.pod.evaluator, factory)
+        except Exception as error:
+            problems.append(f"pod.evaluator: {_complaint('it', error, free)}")
+        tell(f"making {config.env.num_envs} of it", "env.id")
+        try:
+            env = factory(config.env.num_envs)
+            seen = _seen(env, tell)
+        except Exception as error:
+            said = f"{_blamed(error)}: {_complaint(config.env.id, error, free)}"
+            raise ConfigError("the configuration", [*problems, said]) from error
+        for name, space in algorithms.items():
+            tell(f"{name} takes its first step", f"population.algorithms.{name}")
+            try:
+                agent = make_agent(space.agent, env.spec, hyperparameters[name], 0, "cpu")
+                footprints[name] = _footprint(agent, env)
+                if ":" in space.agent:
+                    tell(f"{name} makes its first update", f"population.algorithms.{name}")
+                    _update(agent, env)
+            except Exception as error:
+                said = _complaint(f"its first step or update in {config.env.id}", error, free)
+                problems.append(f"population.algorithms.{name}: {said}")
+        env.close()
+    if problems:
+        raise ConfigError("the configuration", problems)
+    return replace(seen, footprints=footprints)
+
+
+def _seen(env: VecEnv, tell: Tell) -> Look:
+    """The task itself, without an agent."""
+    watched = Watched(env, lambda doing: tell(doing, "env.id"))
+    _step(watched)
+    deterministic, saved = _alike(watched), saved_steps(env.state())
+    endless = 0 if env.spec.max_episode_steps else _endless(watched)
+    return Look({}, env.spec.max_episode_steps, deterministic, saved, endless, watched.strange)
+
+
+def _alike(env: VecEnv) -> bool:
+    """Whether episodes of different seeds can't be told apart, as far as there is time to try."""
+    began = time.monotonic()
+    if not _same(env, _STEPS_ALIKE):
+        return False
+    pace = (time.monotonic() - began) / (2 * _STEPS_ALIKE)
+    more = min(env.spec.max_episode_steps or LENGTH, int(_SECONDS_ALIKE / 2 / pace))
+    return more <= _STEPS_ALIKE or _same(env, more)
+
+
+def _same(env: VecEnv, steps: int) -> bool:
+    """Whether the same actions lead to the same sums of observations, and to the same rewards."""
+    seen = []
+    for first in (0, env.spec.num_envs):
+        actions = torch.Generator().manual_seed(0)
+        sums = [_sums(env.reset(torch.arange(first, first + env.spec.num_envs)))]
+        for _ in range(steps):
+            step = env.step(random_actions(env.spec, 1, actions)[0])
+            sums += [_sums(step.obs), step.reward]
+        seen.append(sums)
+    return all(map(torch.equal, *seen))
+
+
+def _endless(env: VecEnv) -> int:
+    """Random steps in which no episode has ended; 0 if one has."""
+    began, actions = time.monotonic(), torch.Generator().manual_seed(0)
+    env.reset(torch.arange(env.spec.num_envs))
+    for done in range(1, LENGTH + 1):
+        step = env.step(random_actions(env.spec, 1, actions)[0])
+        if bool((step.terminated | step.truncated).any()):
+            return 0
+        if time.monotonic() - began > _SECONDS_TO_AN_END:
+            return done
+    return LENGTH
+
+
+def _sums(obs: Tensor) -> Tensor:
+    """Of each environment's observation, float64 [N]."""
+    return obs.reshape(len(obs), -1).double().sum(1)
+
+
+def _step(env: VecEnv) -> None:
+    """What fails here is the environment's fault: its first step, without an agent."""
+    env.reset()
+    shape, dtype = tensor_form(env.spec.action)
+    env.step(torch.zeros((env.spec.num_envs, *shape), dtype=dtype))
+
+
+def _footprint(agent: Agent, env: VecEnv) -> Footprint:
+    """What an agent needs, seen at its first step."""
+    buffer = agent.make_buffer()
+    obs = env.reset()
+    action = agent.act(obs, explore=True)
+    buffer.add(obs, action, env.step(action))
+    replay = _bytes(buffer.segment(0, 1)) * buffer.capacity
+    return Footprint(_bytes(agent.state()), replay, agent.horizon)
+
+
+def _blamed(error: Exception) -> str:
+    """The field that an environment which can't be had is due to."""
+    if out_of_memory(error):
+        return "env.num_envs"
+    if isinstance(error, UnusableWrapper):
+        return "env.wrappers"
+    return "env.backend" if isinstance(error, UnusablePlugin) else "env.id"
+
+
+def _complaint(what: str, error: Exception, free: int) -> str:
+    """What an error says; one that was not raised on purpose is told to be ``what``'s."""
+    if out_of_memory(error):
+        return (
+            f"more memory is needed than the {free / 1e9:.3g} GB that are free here; make it"
+            " smaller, or go without the probe (--no-probe) if slots have more"
+        )
+    return (
+        str(error)
+        if isinstance(error, HpcpodError)
+        else f"{what} raised {in_words(error)}{raised_at(error)}"
+    )
+
+
+def _update(agent: Agent, env: VecEnv) -> None:
+    """Let an agent of a user's make its first update, unless it takes too long to get there."""
+    began, buffer, worker = time.monotonic(), agent.make_buffer(), Worker(env)
+    worker.reset(torch.arange(env.spec.num_envs))
+    for _ in range(agent.horizon):
+        if time.monotonic() - began > _SECONDS_OF_ROWS:
+            return
+        worker.collect(agent, buffer, 1, cut=False)
+    Learner(agent).learn(buffer)
+
+
+def _bytes(state: State) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in state.values())
+
+
+@contextlib.contextmanager
+def _free_memory_alone() -> Iterator[int]:
+    """Let this process have what memory is free now, in bytes, and refuse it any more."""
+    free = _kilobytes("/proc/meminfo", "MemAvailable") * 1024
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = _kilobytes("/proc/self/status", "VmData") * 1024 + free
+    limits = [limit for limit in (soft, most) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+    try:
+        yield free
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _kilobytes(path: str, field: str) -> int:
+    """A line of Linux's own report, such as ``MemAvailable:  1024 kB``."""
+    lines = dict(line.split(":", 1) for line in Path(path).read_text().splitlines())
+    return int(lines[field].split()[0])

@@ -1,0 +1,313 @@
+"""A trial in a process of its own, followed from here: what hangs or dies there is a sentence.
+
+No torch on this side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import IO, Any
+
+from hpcpod import plugins
+from hpcpod._process import PYTHON, ending
+from hpcpod.config.loading import to_mapping
+from hpcpod.config.resolved import Resolved
+from hpcpod.config.schema import RunConfig
+from hpcpod.config.space import AlgorithmSpace, Scalar
+from hpcpod.errors import ConfigError, UserError, first_own
+from hpcpod.pod.trial.fit import Look
+from hpcpod.records.codec import decode
+
+LOOK_SECONDS = 1.0
+"""Between two looks at the clock while nothing is told."""
+QUIET_SECONDS = 10.0
+"""Between two words to whoever waits on what is being done."""
+DUMP_SECONDS = 1.0
+"""Seconds that a process which hangs has to write its stack."""
+LAST_LINES = 6
+"""Of what a process has printed, in a message."""
+MOST_PRINTED = 1 << 16
+"""Bytes of what a process has printed that are shown when it is done."""
+
+_FRAME = re.compile(rb'^ +File "(.+)", line (\d+)', re.MULTILINE)
+"""Of a stack as ``faulthandler`` writes it, the innermost first."""
+
+Hear = Callable[[str], None]
+"""Is told what is done, again and again."""
+
+log = logging.getLogger(__name__)
+
+
+class TrialEnded(UserError):
+    """An environment or agent that hangs in a trial, or has ended its process."""
+
+    def __init__(self, field: str, said: str) -> None:
+        self.field = field
+        """Of the configuration: what is to blame."""
+        super().__init__(said)
+
+
+def probe(
+    config: RunConfig,
+    algorithms: Mapping[str, AlgorithmSpace],
+    hyperparameters: Mapping[str, Mapping[str, Scalar]],
+) -> Look:
+    """Have a look at a task in a process of its own: see ``hpcpod.pod.trial.probe.probe``.
+
+    What only this process knows, such as a class of a notebook's, is looked at here.
+
+    Raises:
+        ConfigError: something can't be made, or does not fit, or hangs, or ends the process.
+    """
+    request = {
+        "what": "probe",
+        "run": Resolved(config, algorithms).document(),
+        "hyperparameters": hyperparameters,
+    }
+    if known_here_alone(config, request):
+        here: Look = plugins.load("hpcpod.pod.trial.probe:probe")(
+            config, algorithms, hyperparameters
+        )
+        return here
+    more = "if it only is slow, give it more (env.trial_seconds)"
+    patience = _Words(config.env.id)
+    try:
+        [reply] = follow(request, config.env.id, config.env.trial_seconds, more, patience.hear)
+    except TrialEnded as error:
+        raise ConfigError("the configuration", [f"{error.field}: {error}"]) from error
+    if "problems" in reply:
+        raise ConfigError("the configuration", reply["problems"])
+    return decode(Look, reply["look"])
+
+
+def check(
+    config: RunConfig,
+    device: str,
+    sizes: Sequence[int],
+    *,
+    steps: int | None,
+    seconds: float,
+    patience: float,
+    hear: Hear,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Try an environment in a process of its own: see ``hpcpod.pod.trial.env_trial.try_env``.
+
+    Args:
+        config: as there, like ``device``, ``sizes``, ``steps`` and ``seconds``.
+        patience: seconds without a sign of life that it may take.
+        hear: told what is being done.
+
+    Yields:
+        What was found out, as plain data, each behind the name of its kind.
+
+    Raises:
+        UserError: what ``try_env`` raises; it hangs, or ends its process.
+    """
+    request = {
+        "what": "check", "config": to_mapping(config), "device": device, "sizes": list(sizes),
+        "steps": steps, "seconds": seconds,
+    }  # fmt: skip
+    if known_here_alone(config, request):
+        for each in plugins.load("hpcpod.pod.trial.env_trial:try_env")(
+            config, device, sizes, steps=steps, seconds=seconds, tell=hear
+        ):
+            yield type(each).__name__, asdict(each)
+        return
+    more = "if it only is slow, give --patience more seconds"
+    for reply in follow(request, config.env.id, patience, more, hear):
+        if "found" in reply:
+            yield reply["kind"], reply["found"]
+
+
+def known_here_alone(config: RunConfig, request: Mapping[str, Any]) -> bool:
+    """True if no other process could make what is to be tried: it is of the script or the notebook
+    that runs here, was registered by it, or can't be told in JSON."""
+    try:
+        told = json.dumps(request)
+    except (TypeError, ValueError):
+        return True
+    registry = getattr(sys.modules.get("gymnasium"), "registry", {})
+    maker = getattr(registry.get(config.env.id), "entry_point", "gymnasium")
+    of = maker if isinstance(maker, str) else maker.__module__
+    return '"__main__:' in told or of.split(".")[0].split(":")[0] != "gymnasium"
+
+
+class _Words:
+    """A word now and then for whoever waits."""
+
+    def __init__(self, env: str) -> None:
+        self._env = env
+        self._began = time.monotonic()
+        self._next = QUIET_SECONDS
+
+    def hear(self, doing: str) -> None:
+        """Say what is done if nothing was said for long."""
+        seconds = time.monotonic() - self._began
+        if seconds >= self._next:
+            self._next = seconds + QUIET_SECONDS
+            log.warning("%s is being tried for %.0f s: %s", self._env, seconds, doing)
+
+
+@dataclass
+class _Doing:
+    """The other process's present work, as far as is known here."""
+
+    words: str = "starting Python"
+    field: str = ""
+    """The field to blame if it never ends; "": none is, so it is waited for."""
+    since: float = 0.0
+
+
+def follow(
+    request: Mapping[str, Any], env: str, seconds: float, more: str, hear: Hear
+) -> Iterator[dict[str, Any]]:
+    """Start a process that tries something, and follow it to its end.
+
+    What it prints is shown when it is done, on standard error. Whatever happens, it is gone
+    afterwards, and so is all that it has started.
+
+    Args:
+        request: see ``trial_process``.
+        env: the environment's name, for messages.
+        seconds: without a sign of life after which it is taken to hang.
+        more: what to do if it does not.
+        hear: told what is done, at least every ``LOOK_SECONDS``.
+
+    Yields:
+        Its replies.
+
+    Raises:
+        TrialEnded: it hangs, or its process has ended before it was done.
+        UserError: it raised that.
+    """
+    with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as stack:
+        process = _start(request, printed, stack)
+        doing, well = _Doing(since=time.monotonic()), True
+        try:
+            for reply in _replies(process, doing, seconds, hear):
+                if "refused" in reply:
+                    raise UserError(reply["refused"])
+                yield reply
+        except _Hung:
+            well = False
+            process.send_signal(signal.SIGUSR1)  # it writes its stack
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(DUMP_SECONDS)
+            _end(process)
+            said = f"{env} hangs: nothing has happened for {seconds:g} s while {doing.words}"
+            raise TrialEnded(
+                doing.field, f"{said}{_line(stack)}; {more}{_last_words(printed)}"
+            ) from None
+        except _Gone:
+            well = False
+            code = process.wait()
+            said = f"{env} ended its process while {doing.words}{_line(stack)}: it {ending(code)}"
+            raise TrialEnded(doing.field or "env.id", f"{said}{_last_words(printed)}") from None
+        finally:
+            _end(process)
+            if well:  # otherwise the end of it is in the message
+                sys.stderr.write(_printed(printed))
+
+
+class _Hung(Exception):
+    pass
+
+
+class _Gone(Exception):
+    pass
+
+
+def _start(
+    request: Mapping[str, Any], printed: IO[bytes], stack: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    # A file, not a pipe: who reads it late does not keep the process waiting.
+    with tempfile.TemporaryFile() as told:
+        told.write(json.dumps({**request, "path": sys.path}).encode())
+        told.seek(0)
+        return subprocess.Popen(
+            [*PYTHON, "-u", "-m", "hpcpod.pod.trial", str(os.getpid()),
+             str(stack.fileno())],
+            stdin=told, stdout=subprocess.PIPE, stderr=printed, pass_fds=(stack.fileno(),),
+            start_new_session=True,
+        )  # fmt: skip
+
+
+def _replies(
+    process: subprocess.Popen[bytes], doing: _Doing, seconds: float, hear: Hear
+) -> Iterator[dict[str, Any]]:
+    """Replies up to the last one; what is done meanwhile goes to ``doing``."""
+    assert process.stdout is not None
+    reading, received = process.stdout.fileno(), b""
+    gone = os.pidfd_open(process.pid)
+    poll = select.poll()
+    poll.register(reading, select.POLLIN)
+    poll.register(gone, select.POLLIN)
+    try:
+        while True:
+            ready = dict(poll.poll(min(LOOK_SECONDS, seconds) * 1000))
+            if reading in ready:
+                chunk = os.read(reading, 1 << 16)
+                received += chunk
+                if not chunk:  # nothing comes any more
+                    poll.unregister(reading)
+            elif gone in ready:
+                raise _Gone
+            *lines, received = received.split(b"\n")
+            for line in lines:
+                reply = json.loads(line)
+                doing.since = time.monotonic()
+                if "doing" in reply:
+                    doing.words, doing.field = reply["doing"], reply["field"]
+                elif "log" in reply:
+                    logging.getLogger("hpcpod").log(reply["level"], "%s", reply["log"])
+                elif "done" in reply:
+                    return
+                else:
+                    yield reply
+            hear(doing.words)
+            if doing.field and time.monotonic() - doing.since > seconds:
+                raise _Hung
+    finally:
+        os.close(gone)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End it, and all that is in its group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+def _line(stack: IO[bytes]) -> str:
+    """The line of a user's own code where it was, in brackets."""
+    stack.seek(0)
+    frames = _FRAME.findall(stack.read())
+    return first_own((os.fsdecode(path), int(line)) for path, line in frames)
+
+
+def _printed(file: IO[bytes]) -> str:
+    """The end of what a process has printed."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - MOST_PRINTED))
+    return file.read().decode(errors="replace")
+
+
+def _last_words(file: IO[bytes]) -> str:
+    lines = [line.rstrip()[:200] for line in _printed(file).splitlines() if line.strip()]
+    if not lines:
+        return ""
+    return "\n    ".join(["; the last that it printed:", *lines[-LAST_LINES:]])

@@ -1,0 +1,1 @@
+"""Records: frozen data that crosses a process border, and its JSON form."""

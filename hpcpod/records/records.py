@@ -1,0 +1,382 @@
+"""What crosses a process border: plain frozen data with a JSON form.
+
+``encode`` and ``decode`` are exact inverses for every record here. A board is stored as a
+*document*: named sections of named rows, so that storage can keep small deltas between
+generations without knowing what a pod is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hpcpod.config.space import Scalar
+from hpcpod.records.checkpoints import Checkpoint as Checkpoint
+from hpcpod.records.checkpoints import Part as Part
+from hpcpod.records.checkpoints import Segment as Segment
+from hpcpod.records.codec import Json as Json
+from hpcpod.records.codec import decode as decode
+from hpcpod.records.codec import encode as encode
+
+Document = dict[str, dict[str, Json]]
+"""Sections by name, rows by name: ``{"pods": {"p0001": {...}}, "run": {"phase": "running"}}``."""
+
+Hyperparameters = Mapping[str, Scalar]
+Cause = Literal["fresh", "copy"]
+Fate = Literal["alive", "replaced", "failed"]
+Phase = Literal["running", "finals", "finished"]
+Keep = Literal["best", "last"]
+"""The policy of the best evaluation, or of the last one."""
+
+
+@dataclass(frozen=True)
+class Birth:
+    """The generator's order: what a slot trains next, fully determined by board and seed."""
+
+    pod: str
+    round: int
+    """The round to train, from 1: it ends at ``round * round.env_steps`` steps of experience."""
+    attempt: int
+    """Fencing: a report counts only if the board still holds this attempt."""
+    algorithm: str
+    hyperparameters: Hyperparameters
+    seed: int
+    checkpoint: Checkpoint | None = None
+    """Where to start from: the pod's own last, or its parent's; None is from scratch."""
+    inherited: bool = False
+    """The checkpoint is the parent's: this is a copied child's first round."""
+    begins: float | None = None
+    """Share of the run's budget that is spent when the round begins, in [0, 1], for schedules;
+    None: nothing limits the run. See ``tournament.progress``."""
+    ends: float | None = None
+    """What it is expected to be when the round ends."""
+
+    @property
+    def id(self) -> str:
+        """The name of its claim and of its report."""
+        return f"{self.pod}-{self.round:05d}-{self.attempt}"
+
+
+@dataclass(frozen=True)
+class Rescore:
+    """An order to score a checkpoint on seeds of which no evaluation before it knew."""
+
+    purpose: Literal["confirm", "final"]
+    number: int
+    """Which set of fresh seeds: the k-th attempt at the target, or 0 for the finals."""
+    pod: str
+    attempt: int
+    algorithm: str
+    hyperparameters: Hyperparameters
+    checkpoint: Checkpoint
+    round: int
+    """The round whose checkpoint it is."""
+    level: float = 0.0
+    """Confirm: the error level that this checkpoint's attempt spends; 0 is that of ``number``."""
+    stake: float = 0.0
+    """Confirm: what its fresh episodes stake, see ``tournament.confirmation``."""
+    earlier: tuple[float, ...] = ()
+    """Confirm: the returns of the attempt's earlier sets of fresh seeds."""
+
+    @property
+    def id(self) -> str:
+        """The name of its claim and of its report."""
+        return f"{self.pod}-{self.purpose}{self.number}-{self.attempt}"
+
+
+Order = Birth | Rescore
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a slot says after an order: it counts once, and only if its attempt is current."""
+
+    order: str
+    """``Birth.id`` or ``Rescore.id``."""
+    pod: str
+    round: int
+    attempt: int
+    slot: str
+    returns: tuple[float, ...] = ()
+    """Return of each episode, in the panel's order of seeds."""
+    inherited_returns: tuple[float, ...] = ()
+    """A copied child's returns on its parent's panel before its first training step."""
+    checkpoint: Checkpoint | None = None
+    trained_steps: int = 0
+    """Environment steps trained for this order."""
+    wall_seconds: float = 0.0
+    """Of the order, in the process that trained it, and in the one that scored it, if another."""
+    train_seconds: float = 0.0
+    """Of these, collecting and learning."""
+    evaluate_seconds: float = 0.0
+    """Of these, evaluating."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    engine: str = ""
+    """The simulator and its version."""
+    failure: str = ""
+    """Empty, or why the round failed, in one sentence."""
+    failure_kind: Literal["", "crash", "raised", "memory", "diverged", "corrupt"] = ""
+    """``raised``: an exception in the agent or the environment; ``crash``: a process that is gone,
+    or that a machine or another process failed."""
+
+    @property
+    def cost(self) -> float:
+        """Slot-seconds that the order took. The wall time of a round that was resumed counts only
+        from there; the other two go on."""
+        return max(self.wall_seconds, self.train_seconds + self.evaluate_seconds)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who holds a claim. The same slot of the same job may re-enter it after a requeue."""
+
+    slot: str
+    """The slot's name: ``<array job>_<element>`` on Slurm, ``local-<n>`` on this machine."""
+    job: str
+    """What a requeue keeps: the Slurm job, or the local launcher's token."""
+    host: str = ""
+    pid: int = 0
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What is about to be submitted, published before it is: a submission counts once."""
+
+    number: int
+    """Its place in the run's order of intents, from 0."""
+    token: str
+    """A random name that the job carries in its comment, by which it is found again."""
+    kind: Literal["slots", "coordinator"]
+    count: int = 1
+    """Array elements."""
+    reports: int = 0
+    """Reports on the board when it was published: submitting without progress has a limit."""
+    time: float = 0.0
+    """Unix time of its publication, in seconds."""
+    target: int = 0
+    """Slots wanted at once when it was published."""
+
+
+@dataclass(frozen=True)
+class Milestone:
+    """An evaluation that is kept for comparisons alone: its checkpoint is not."""
+
+    round: int
+    returns: tuple[float, ...]
+    cost: float
+    """Slot-seconds that it took to get there, those of the pod's ancestors included."""
+
+
+@dataclass(frozen=True)
+class Motion:
+    """How the means of a pod's panels move from round to round, and how sure each is."""
+
+    steps: int = 0
+    """Differences of successive means."""
+    squares: float = 0.0
+    """The sum of their squares."""
+    panels: int = 0
+    noise: float = 0.0
+    """The sum of the squared standard errors of these panels' means."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How a pod did at the end of a round."""
+
+    round: int
+    returns: tuple[float, ...]
+    checkpoint: Checkpoint
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    cost: float = 0.0
+    """Slot-seconds that it took to get there, those of the pod's ancestors included."""
+    evaluate_seconds: float = 0.0
+    """Of these, the evaluation itself."""
+    estimate: float | None = None
+    """Its mean return, shrunk towards the means of the rounds before and after it: what it ranks
+    by. None of a board from before there was one."""
+
+
+@dataclass(frozen=True)
+class PodState:
+    """One agent of the population, alive or dead: its genealogy and its last evaluations."""
+
+    id: str
+    algorithm: str
+    family: str
+    hyperparameters: Hyperparameters
+    seed: int
+    cause: Cause
+    control: bool = False
+    parent: str | None = None
+    parent_round: int = 0
+    """The parent's round whose checkpoint was copied."""
+    parent_returns: tuple[float, ...] = ()
+    """What the parent scored then, kept until the child's first report is checked against it."""
+    replaces: str | None = None
+    """The pod whose place it took."""
+    mutated: tuple[str, ...] = ()
+    """Hyperparameters that differ from the parent's."""
+    transfer_exact: bool | None = None
+    """Whether a copied child scored its parent's panel exactly as its parent did."""
+    evidence: str = ""
+    """Why it was born: the gate's numbers, in words."""
+    fate: Fate = "alive"
+    fate_reason: str = ""
+    birth: Birth | None = None
+    """Its next order; None once dead, or when it has trained all its rounds."""
+    judged: int = 0
+    """The last round at which it was compared with its cohort."""
+    failures: int = 0
+    """Failed attempts in a row."""
+    failure: str = ""
+    """The last of these, and why: ``round 1, attempt 2 on local-0-0 failed: ...``; else empty."""
+    raised: str = ""
+    """What all of these raised, but for numbers in it; empty if they were not one exception."""
+    trained_steps: int = 0
+    """Environment steps trained under this name."""
+    history: tuple[Evaluation, ...] = ()
+    """The last evaluations, oldest first."""
+    milestones: tuple[Milestone, ...] = ()
+    """Evaluations of rounds 1, 2, 4, 8 and so on that are older than these, its ancestors'
+    included, oldest first."""
+    best: Evaluation | None = None
+    """The best evaluation so far, by its estimated mean return."""
+    motion: Motion = Motion()
+    """Of its panels and its ancestors'."""
+    cost: float = 0.0
+    """Slot-seconds that its experience took, its ancestors' included."""
+    lost: float = 0.0
+    """Slot-seconds of its attempts that failed."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the leaderboard: a pod's best evaluation so far."""
+
+    pod: str
+    algorithm: str
+    round: int
+    mean: float
+    low: float
+    """Lower end of the two-sided 95 % confidence interval of the mean, as if it had not been chosen
+    among others: see ``tournament.scores.chosen_interval``."""
+    high: float
+    episodes: int
+    checkpoint: Checkpoint
+    estimate: float | None = None
+    """The mean shrunk towards the pod's neighbouring rounds: rows are in the order of these."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the updater says of a report."""
+
+    admit: bool
+    """The report's evaluation belongs on the leaderboard."""
+    round: int = 0
+    """The round at which the pod was compared with its cohort; 0 if it was not."""
+    beaten_by: tuple[str, ...] = ()
+    """Pods that beat this one at equal experience, by the updater's test."""
+    evidence: Mapping[str, str] = field(default_factory=dict)
+    """Per beater, the numbers of the test in words."""
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """A score on seeds of which no evaluation before it knew; finals choose the winner by it."""
+
+    pod: str
+    round: int
+    purpose: Literal["confirm", "final"]
+    number: int
+    mean: float
+    low: float
+    """Confirm: the one-sided lower bound at the level spent; final: of an interval for the true
+    means of all finalists at once, see ``tournament.scores.chosen_interval``."""
+    high: float
+    """By the spread of the sample, which rare good luck would fool: nothing is claimed by it."""
+    episodes: int
+    """Of all the attempt's sets of fresh seeds; 0 if it could not be scored: then the score stands
+    for nothing."""
+    passed: bool
+    """Confirm: whether ``low`` reaches the target; a final passes or fails nothing: False."""
+    checkpoint: Checkpoint
+    engine: str = ""
+    """The simulator and its version: gymnasium's own environment, where it has the task."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """The whole state of a tournament: a fold of reports, one immutable generation of it."""
+
+    started: float
+    """Unix time of the first generation, in seconds."""
+    began: float | None = None
+    """Unix time at which the first slot began to work, in seconds: ``stop.minutes`` count from
+    then, and a queue costs none."""
+    phase: Phase = "running"
+    stop_reason: str | None = None
+    """``target``, ``env_steps``, ``minutes``, ``rounds``, ``user`` or ``failed``."""
+    failure: str = ""
+    """Empty, or why the run was given up, in one sentence."""
+    stopped: float | None = None
+    """Unix time at which the phase left ``running``, in seconds."""
+    winner: str | None = None
+    env_steps: int = 0
+    """Environment steps trained by the whole population."""
+    reports: int = 0
+    """Reports that counted, of failures and of scores too."""
+    rounds: int = 0
+    """Rounds that pods have finished."""
+    next_pod: int = 1
+    size: int | None = None
+    """How many pods may be in training at once; null: all. See ``tournament.prospects``."""
+    attempts: int = 0
+    """Checkpoints that the target was tried with so far."""
+    confirmations: int = 0
+    """Sets of fresh seeds that these attempts took."""
+    worst: float | None = None
+    """The lowest return that any episode of the run had, in panels and on fresh seeds."""
+    compared: int = 0
+    """``rounds`` when a pod was last compared with others."""
+    compared_at: float | None = None
+    """Unix time of that, in seconds."""
+    pods: Mapping[str, PodState] = field(default_factory=dict)
+    entries: tuple[Entry, ...] = ()
+    """The leaderboard, best first."""
+    rescores: Mapping[str, Rescore] = field(default_factory=dict)
+    """Open orders to score on fresh seeds, by ``pod``."""
+    confirmed: tuple[Confirmed, ...] = ()
+    """Scores on fresh seeds, in the order in which they came."""
+
+    @property
+    def living(self) -> list[PodState]:
+        """The pods that are alive, by name."""
+        return [pod for _, pod in sorted(self.pods.items()) if pod.fate == "alive"]
+
+    def document(self) -> Document:
+        """The board as sections of rows."""
+        whole: dict[str, Json] = encode(self)
+        pods, rescores = whole.pop("pods"), whole.pop("rescores")
+        return {"run": whole, "pods": pods, "rescores": rescores}
+
+    @classmethod
+    def from_document(cls, document: Document) -> Board:
+        """The inverse of ``document``."""
+        return decode(
+            cls,
+            {
+                **document["run"],
+                "pods": document.get("pods", {}),
+                "rescores": document.get("rescores", {}),
+            },
+        )
+
+
+def stable_hash(*parts: int | str) -> int:
+    """A 63-bit key of its parts, equal on every machine and in every process."""
+    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1

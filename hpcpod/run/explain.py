@@ -1,0 +1,398 @@
+"""Why a pod does what it does now, why a run has fewer slots than it wants: in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hpcpod.errors import LaunchError
+from hpcpod.launchers.base import Launcher
+from hpcpod.launchers.identity import BY_HAND
+from hpcpod.launchers.slurm.feasibility import Impossible, sentences
+from hpcpod.launchers.slurm.launcher import SlurmLauncher
+from hpcpod.launchers.slurm.reasons import explain
+from hpcpod.launchers.slurm.sacct import EndedLife
+from hpcpod.orchestrator.backoff import Brakes
+from hpcpod.orchestrator.tick import Orchestrator
+from hpcpod.records.records import Birth, Order, PodState
+from hpcpod.run.failures import failing
+from hpcpod.run.idle_slots import idling
+from hpcpod.run.pending_jobs import (
+    cancelled_words,
+    looks_for_nodes,
+    reason_words,
+    waiting_words,
+)
+from hpcpod.run.pod_history import Claim, claim_of, require_pod
+from hpcpod.run.snapshot import QUEUE_SECONDS, Seen, see
+from hpcpod.run.text import duration, many, since
+from hpcpod.run.wanted import Target, launcher_here, target_of
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.slots import element
+from hpcpod.tournament.leaderboard import orders
+from hpcpod.tournament.priorities import asleep
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What an explanation is made from."""
+
+    run: str
+    """The run as a word of a command line."""
+    seen: Seen
+    target: Target
+    brakes: Brakes | None = None
+    """What has failed lately; None where the scheduler could not be asked."""
+    vain: tuple[Impossible, ...] = ()
+    """Demands of waiting jobs that no node could meet."""
+    ended: Mapping[str, EndedLife] = field(default_factory=dict)
+    """How slots that are gone have ended last, by their names, where the site keeps account."""
+
+
+def why(folder: RunFolder, run: str, pod: str | None = None) -> list[str]:
+    """Why a pod of a run does what it does, or why the run has the slots that it has.
+
+    Args:
+        folder: the run's.
+        run: the run as a word of a command line.
+        pod: the pod's name; None explains the run.
+
+    Returns:
+        Sentences.
+
+    Raises:
+        UserError: the run has no such pod.
+    """
+    launcher = launcher_here(folder)
+    facts = _facts(folder, run, launcher)
+    if pod is None:
+        return why_run(replace(facts, ended=_ended(launcher, _last_submission(folder, facts))))
+    require_pod(facts.seen.board, pod, folder.resolved.config.name)
+    mine = [order.id for order in orders(facts.seen.board) if order.pod == pod]
+    claims = {order: claim for order in mine if (claim := claim_of(folder, order)) is not None}
+    view = facts.seen.view
+    slots = {element(claim.owner.slot) for claim in claims.values()}
+    gone = sorted(slots - view.slots) if view is not None else []
+    return why_pod(replace(facts, ended=_ended(launcher, gone)), pod, claims)
+
+
+def _facts(folder: RunFolder, run: str, launcher: Launcher | str) -> Facts:
+    target = target_of(folder, launcher)
+    if isinstance(launcher, str) or folder.resolved.config.cluster.launcher == "local":
+        return Facts(run, see(folder, ask=True), target)
+    try:
+        observed = Orchestrator(folder, launcher).observe(launcher, QUEUE_SECONDS)
+    except LaunchError:  # it is asked again there, and says why not
+        return Facts(run, see(folder, ask=True), target)
+    seen = see(folder, observed.board, view=observed.cluster)
+    return Facts(run, seen, target, observed.brakes, _vain(launcher, seen))
+
+
+def _vain(launcher: Launcher, seen: Seen) -> tuple[Impossible, ...]:
+    """Demands that no node could meet, of the jobs that wait for nodes."""
+    waiting = [job for job in (*seen.waiting, *seen.coordinators) if looks_for_nodes(job)]
+    if not waiting or not isinstance(launcher, SlurmLauncher):
+        return ()
+    return tuple(launcher.impossible(waiting, QUEUE_SECONDS))
+
+
+def _last_submission(folder: RunFolder, facts: Facts) -> list[str]:
+    """The job of the last slots, if they have failed."""
+    if facts.brakes is None or not facts.brakes.failed_starts:
+        return []
+    made = [folder.submission(i.number) for i in folder.intents() if i.kind == "slots"]
+    return [job for job in made if job is not None][-1:]
+
+
+def _ended(launcher: Launcher | str, jobs: Sequence[str]) -> dict[str, EndedLife]:
+    lives = launcher.history(jobs) if jobs and isinstance(launcher, SlurmLauncher) else None
+    return {life.job: life for life in sorted(lives or (), key=lambda life: life.ended)}
+
+
+def why_run(facts: Facts) -> list[str]:
+    """Why a run goes on or does not, and why it has the slots that it has."""
+    seen, run = facts.seen, facts.run
+    if seen.state == "finished":
+        reason = seen.board.stop_reason
+        logs = f"; `hpcpod logs {run}` has the traceback"
+        failure = f": {seen.board.failure}{logs}" if seen.board.failure else ""
+        return [f"the run is finished ({reason}){failure}"]
+    return [
+        *_state(seen, run),
+        *failing(seen, run),
+        *_slots(facts),
+        *_submissions(facts),
+        *_coordinator(facts),
+        *_settings(facts),
+    ]
+
+
+def _state(seen: Seen, run: str) -> Iterator[str]:
+    if seen.drain is not None:
+        who = f": {seen.pause_reason}" if seen.pause_reason else ", as a person asked"
+        goes_on = f"`hpcpod resume {run}` goes on"
+        if seen.slots:
+            what = "checkpoint and leave" if seen.drain.get("now") else "finish a round"
+            left = f"{many(len(seen.slots), 'slot')} still to {what}"
+            yield f"the run pauses{who}: {left}; {goes_on}"
+        else:
+            yield f"the run is paused{who}; {goes_on}"
+    elif seen.state == "interrupted":
+        here = seen.config.cluster.launcher == "local"
+        missing = "no process runs its slots" if here else "it has no job in the queue"
+        yield f"nobody runs it, {missing}; `hpcpod resume {run}` goes on"
+    elif seen.doubt:
+        yield f"nobody is seen to run it, but {seen.doubt}; look again in two minutes"
+    if seen.refused:
+        yield f"a slot could do nothing for it: {seen.refused}"
+    if seen.board.phase == "finals":
+        left = f"{many(len(seen.board.rescores), 'finalist')} still to score"
+        if seen.board.stop_reason == "user":
+            yield f"a person ends it: {left}; `hpcpod stop {run} --now` ends it without"
+        else:
+            yield f"it has met its limit ({seen.board.stop_reason}): {left}"
+
+
+def _slots(facts: Facts) -> Iterator[str]:
+    """How many slots there are, how many there should be, and what the others wait for."""
+    seen, target = facts.seen, facts.target
+    if seen.drain is not None:
+        return
+    wanted = "" if target.slots is None else f", {target.slots} wanted: {target.why}"
+    yield f"{many(seen.running, 'slot')} at work{wanted}"
+    open_orders = len(orders(seen.board)) - len(asleep(seen.board))
+    if waits := idling(seen, target.slots):
+        yield waits
+    elif target.slots is not None and open_orders < target.slots:
+        yield f"{many(open_orders, 'order')} open now: more slots would find nothing to do"
+    yield from waiting_words(seen.waiting, seen.now, facts.vain)
+    if cancelled := cancelled_words(seen, target, facts.run):
+        yield cancelled
+    if seen.unknown:
+        yield f"what waits in the queue can't be told here: {seen.unknown}"
+
+
+def _submissions(facts: Facts) -> Iterator[str]:
+    """What keeps the coordinator from asking for more slots."""
+    brakes, now = facts.brakes, facts.seen.now
+    if brakes is None:
+        return
+    if brakes.refusals.count:
+        yield f"the scheduler refused {_last(brakes.refusals.count)}: {brakes.refusals.why}"
+    if brakes.failed_starts:
+        logs = f"see `hpcpod logs {facts.run}`"
+        yield f"{_last(brakes.failed_starts)} ended without any progress; {logs}"
+        for job, life in sorted(facts.ended.items())[:3]:
+            yield f"slot {job} ended {_how(life)}"
+    if brakes.pause():
+        if facts.seen.drain is None:
+            yield f"no more are made until a person has looked: `hpcpod resume {facts.run}` goes on"
+    elif brakes.wait(now) > 0:
+        yield f"the next one is made in {duration(brakes.wait(now))} at the earliest"
+
+
+def _last(count: int) -> str:
+    return "the last submission" if count == 1 else f"the last {count} submissions"
+
+
+def _coordinator(facts: Facts) -> Iterator[str]:
+    """Whether somebody acts for the run."""
+    seen, run = facts.seen, facts.run
+    if seen.config.cluster.launcher == "local" or seen.view is None or seen.drain is not None:
+        return
+    if not seen.config.cluster.coordinator:
+        yield f"it has no coordinator (cluster.coordinator): only `hpcpod tick {run}` submits"
+    elif not seen.coordinators:
+        still = "slots go on, but nothing" if seen.slots else "nothing"
+        yield (
+            f"no coordinator is in the queue: {still} is submitted or given out again;"
+            f" `hpcpod tick {run}` does that once, and submits a coordinator"
+        )
+    elif all(job.state == "pending" for job in seen.coordinators):
+        first = seen.coordinators[0]
+        vain = [each for each in facts.vain if each.kind == "coordinator"]
+        never = "; ".join(sentences(vain)) if looks_for_nodes(first) else ""
+        why = f"and can't ever start: {never}" if never else reason_words(first.reason)
+        yield f"its coordinator waits too: {why}; `hpcpod tick {run}` acts meanwhile"
+
+
+def _settings(facts: Facts) -> Iterator[str]:
+    """How to do what an advice says that names settings: a run's configuration never changes."""
+    jobs = () if facts.seen.view is None else facts.seen.view.jobs
+    waiting = [job for job in jobs if job.state == "pending"]
+    kinds = {each.kind for each in facts.vain}
+    named = [job.job for job in waiting if job.kind in kinds and looks_for_nodes(job)]
+    advice = [(job.job, explain(job.reason).advice) for job in waiting]
+    named += [job for job, text in advice if "cluster." in text or "resources." in text]
+    if named and facts.seen.drain is None:
+        yield (
+            "the run keeps the settings that it was launched with: change each job that waits"
+            f" (`scontrol update JobId={named[0]} TimeLimit=...`, Partition, Account, QOS), or"
+            f" `hpcpod stop {facts.run}` and launch it anew, by another name"
+        )
+
+
+def why_pod(facts: Facts, name: str, claims: Mapping[str, Claim]) -> list[str]:
+    """What one pod does, and why.
+
+    Args:
+        facts: of its run.
+        name: the pod.
+        claims: who has which of its orders, by the order's name.
+    """
+    seen, pod = facts.seen, facts.seen.board.pods[name]
+    said = [_origin(pod)]
+    if pod.fate != "alive":
+        return [*said, _fate(facts, pod)]
+    mine = [order for order in orders(seen.board) if order.pod == name]
+    if seen.state == "finished":
+        return [*said, f"the run is finished ({seen.board.stop_reason}): nobody trains it any more"]
+    if pod.failure:
+        said.append(f"{pod.failure}; `hpcpod logs {facts.run} {name}` has the traceback")
+    for order in mine:
+        claim = claims.get(order.id)
+        said += _held(facts, order, claim) if claim is not None else _free(facts, order)
+    if not mine:
+        rounds = seen.config.stop.rounds
+        done = f"all {rounds} rounds of stop.rounds" if rounds else "what there was to train"
+        said.append(f"it has trained {done}, and waits for the others")
+    return said
+
+
+def _origin(pod: PodState) -> str:
+    if pod.parent is None:
+        kind = "a control: its hyperparameters never change" if pod.control else "a fresh draw"
+        return f"{pod.id} {pod.algorithm} is {kind}"
+    because = f", because {pod.evidence}" if pod.evidence else ""
+    return (
+        f"{pod.id} {pod.algorithm} is a copy of {pod.parent} at round {pod.parent_round} in place"
+        f" of {pod.replaces}{because}"
+    )
+
+
+def _fate(facts: Facts, pod: PodState) -> str:
+    heirs = [other for other in facts.seen.board.pods.values() if other.replaces == pod.id]
+    heir = f" by {heirs[0].id}" if heirs else ""
+    if pod.fate == "failed":
+        word = f"`hpcpod logs {facts.run} {pod.id}` has the traceback"
+        replaced = f"; it was replaced{heir}" if heirs else ""
+        return f"it is dead: {pod.fate_reason}{replaced}; {word}"
+    evidence = next((other.evidence for other in heirs if other.evidence), pod.fate_reason)
+    last = f" after round {pod.judged}" if pod.judged else ""
+    return f"it was replaced{heir}{last}, because {evidence or 'it was beaten'}"
+
+
+def _task(order: Order) -> str:
+    if isinstance(order, Birth):
+        return f"round {order.round}"
+    to = "the target" if order.purpose == "confirm" else "the final score"
+    return f"round {order.round} on fresh seeds for {to}"
+
+
+def _held(facts: Facts, order: Order, claim: Claim) -> Iterator[str]:
+    """What the slot that has an order does with it."""
+    seen, slot = facts.seen, claim.owner.slot
+    where = f"slot {slot} on {claim.owner.host}"
+    shown = seen.slots.get(slot)
+    doing = _in_hand(shown, order.id) if shown is not None else None
+    if doing is not None:
+        done = "scored" if doing.get("state") == "scoring" else "trained"
+        yield (
+            f"{_task(order)} is being {done} by {where} {since(claim.at, seen.now)}"
+            f"{_progress(seen, doing)}"
+        )
+    elif shown is not None:
+        yield f"{_task(order)} is in the hands of {where} {since(claim.at, seen.now)}"
+    else:
+        yield from _lost(facts, order, claim)
+
+
+def _in_hand(shown: Mapping[str, Any], order: str) -> Mapping[str, Any] | None:
+    """What a slot shows of an order that it trains or scores."""
+    beside = shown.get("scoring")
+    for part in (shown, beside if isinstance(beside, dict) else {}):
+        if part.get("order") == order:
+            return part
+    return None
+
+
+def _progress(seen: Seen, doing: Mapping[str, Any]) -> str:
+    steps = doing.get("env_steps")
+    if not isinstance(steps, (int, float)) or doing.get("state") == "scoring":
+        return ""
+    rate = doing.get("steps_per_second")
+    speed = f", {rate:,.0f} steps/s" if isinstance(rate, (int, float)) else ""
+    return f", at {steps:,.0f} env steps{speed}"
+
+
+def _lost(facts: Facts, order: Order, claim: Claim) -> Iterator[str]:
+    """What becomes of an order whose slot shows nothing any more."""
+    seen, slot = facts.seen, claim.owner.slot
+    head = f"{_task(order)} was taken by slot {slot} on {claim.owner.host}"
+    life = facts.ended.get(element(slot))
+    gone = f"which is gone ({_how(life)})" if life is not None else "which is gone"
+    jobs = () if seen.view is None else seen.view.jobs
+    job = next((job for job in jobs if job.slot in (slot, element(slot))), None)
+    again = f"`hpcpod tick {facts.run}` gives it out again at once"
+    if job is not None and job.state == "pending":
+        (words,) = waiting_words([job], seen.now, facts.vain)
+        yield f"{head}, which was requeued and goes on with it: {words}"
+    elif job is not None:
+        yield f"{head}, which is starting or stuck: it shows nothing"
+    elif seen.drain is not None:
+        yield f"{head} and goes on from its checkpoint once the run does: hpcpod resume"
+    elif seen.view is None and seen.config.cluster.launcher != "local":
+        yield f"{head}, of which nothing is seen; whether it is in the queue can't be told here"
+    elif slot.startswith(BY_HAND) or seen.config.cluster.launcher == "local":
+        yield f"{head}, of which nothing is seen; its round is given out again soon"
+    else:
+        yield f"{head}, {gone}; it goes on from its checkpoint in another: {again}"
+
+
+def _free(facts: Facts, order: Order) -> Iterator[str]:
+    """What an order that nobody has waits for."""
+    seen = facts.seen
+    if order.pod in asleep(seen.board) and isinstance(order, Birth):
+        yield (
+            f"it rests before {_task(order)}: {many(seen.board.size or 0, 'pod')} may be in"
+            " training now, and others have better prospects"
+        )
+        return
+    ahead = next((slot for slot, shown in seen.slots.items() if _is_ahead(shown, order)), None)
+    if ahead is not None:
+        yield f"{_task(order)} has been begun by slot {ahead} already, ahead of its order"
+        return
+    yield f"{_task(order)} waits for a slot"
+    if seen.drain is not None:
+        yield from _state(seen, facts.run)
+        return
+    before = _before(seen, order)
+    if before:
+        yield f"{many(before, 'order')} will be taken before it"
+    yield from why_run(facts)
+
+
+def _how(life: EndedLife) -> str:
+    """How a slot has ended, by the site's accounting."""
+    code = f" with exit code {life.exit_code}" if life.exit_code else ""
+    signal = f" by signal {life.signal}" if life.signal else ""
+    node = f" on {life.node}" if life.node else ""
+    return f"{life.state}{code}{signal} after {duration(life.seconds)}{node}"
+
+
+def _is_ahead(shown: Mapping[str, Any], order: Order) -> bool:
+    return bool(shown.get("ahead")) and shown.get("order") == order.id
+
+
+def _before(seen: Seen, order: Order) -> int:
+    """Orders that a slot would take first."""
+    resting = asleep(seen.board)
+    count = 0
+    for other in orders(seen.board):
+        if other.id == order.id:
+            break
+        rests = isinstance(other, Birth) and other.pod in resting
+        busy = any(_in_hand(shown, other.id) for shown in seen.slots.values())
+        count += not rests and not busy
+    return count

@@ -1,0 +1,64 @@
+"""Slots that are alive and have no order: the reason, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hpcpod.records.records import Birth, Order
+from hpcpod.run.costs import parts
+from hpcpod.run.forecast import forecast, last_rounds
+from hpcpod.run.snapshot import Seen
+from hpcpod.run.text import listed, many, span
+from hpcpod.tournament.leaderboard import orders
+from hpcpod.tournament.priorities import asleep
+
+
+def idling(seen: Seen, wanted: int | None) -> str:
+    """The reason why slots have no order, or why there are fewer slots than wanted, and for how
+    long, where other slots have all that is left to do in hand.
+
+    Args:
+        seen: the run as it is now.
+        wanted: slots at once, see ``target.Target``.
+
+    Returns:
+        One sentence; empty if it is not so.
+    """
+    if not seen.slots or seen.drain is not None or seen.board.phase == "finished":
+        return ""
+    idle = sorted(name for name, shown in seen.slots.items() if shown.get("state") == "idle")
+    held = {part.get("order") for part in parts(seen.slots)}
+    resting = asleep(seen.board)
+    found = [o for o in orders(seen.board) if not (isinstance(o, Birth) and o.pod in resting)]
+    if not found or any(order.id not in held for order in found):
+        return ""
+    awaited = _awaited(seen, found, wanted)
+    if idle:
+        one = len(idle) == 1
+        who = f"slot {idle[0]} has" if one else f"slots {listed(idle)} have"
+        return f"{who} no order: {'it waits' if one else 'they wait'} for {awaited}"
+    if wanted is not None and seen.running < wanted:
+        return f"more slots would find nothing to do: all that is left is {awaited}"
+    return ""
+
+
+def _awaited(seen: Seen, found: Sequence[Order], wanted: int | None) -> str:
+    """The work that other slots have in hand, and when it ends."""
+    pods = sorted({order.pod for order in found})
+    if seen.board.phase == "finals":
+        ends = forecast(seen, wanted)
+        when = f"; they end in {span(ends.low, ends.high)}" if ends is not None else ""
+        return f"the final {'scores' if len(pods) > 1 else 'score'} of {listed(pods)}{when}"
+    births = [order for order in found if isinstance(order, Birth)]
+    rounds = seen.config.stop.rounds
+    if rounds is None or not births:
+        return f"{many(len(found), 'order')} of {listed(pods)} that others have in hand"
+    left = max(rounds - birth.round + 1 for birth in births)
+    what = "last round" if left == 1 else f"last {left} rounds"
+    ends_of = [end for pod, end in last_rounds(seen, wanted).items() if pod in pods]
+    when = ""
+    if ends_of:
+        low, high = max(end[0] for end in ends_of), max(end[1] for end in ends_of)
+        verb = "ends" if left == 1 and len(pods) == 1 else "end"
+        when = f", which {verb} in {span(low, high)}; then come the finals"
+    return f"the {what} of {listed(pods)}{when}"

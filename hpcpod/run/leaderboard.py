@@ -1,0 +1,75 @@
+"""The leaderboard as users are shown it: each row with an interval that allows for the choice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpcpod.records.records import Board, Checkpoint, PodState
+from hpcpod.run.text import many
+from hpcpod.tournament.statistics import mean
+from hpcpod.tournament.stopping import allowed
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the leaderboard: the evaluation by which a pod ranks, and its last one."""
+
+    pod: str
+    algorithm: str
+    round: int
+    mean: float
+    """Of the returns of that evaluation, which is the pod's best."""
+    low: float
+    """Lower end of a 95 % interval that allows for ``candidates``: the best of many is mostly a
+    lucky one."""
+    high: float
+    candidates: int
+    """Evaluations of the run, among which any could have become this row."""
+    episodes: int
+    estimate: float
+    """The key of the rows' order: ``mean``, shrunk towards the means of the pod's rounds before and
+    after it."""
+    last: float | None
+    """Mean return of the pod's last evaluation; None if it has none of its own any more."""
+    origin: str
+    """The pod's descent: ``control``, ``fresh`` or ``copy of`` another."""
+    fate: str
+    """``winner``, or what has become of the pod."""
+    checkpoint: Checkpoint
+
+
+def rows(board: Board, most: int | None = None) -> tuple[Row, ...]:
+    """The first ``most`` rows of the leaderboard, best first; None: all."""
+    found = []
+    for entry in board.entries[:most]:
+        pod = board.pods[entry.pod]
+        low, high, candidates = allowed(board, entry)
+        last = mean(pod.history[-1].returns) if pod.history else None
+        estimate = entry.mean if entry.estimate is None else entry.estimate
+        fate = "winner" if entry.pod == board.winner else pod.fate
+        found.append(
+            Row(
+                entry.pod, entry.algorithm, entry.round, entry.mean, low, high, candidates,
+                entry.episodes, estimate, last, _origin(pod), fate, entry.checkpoint,
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _origin(pod: PodState) -> str:
+    if pod.parent is not None:
+        return f"copy of {pod.parent}"
+    return "control" if pod.control else "fresh"
+
+
+def ranking(board: Board) -> str:
+    """The order of the leaderboard, in a sentence or two."""
+    if not board.entries:
+        return "Nobody ranks yet: no round was reported."
+    scores = [s for s in board.confirmed if s.passed or (s.purpose == "final" and s.episodes > 0)]
+    won = " The winner is so by fresh episodes." if board.winner is not None and scores else ""
+    return (
+        "Ranked by an estimate of the mean return: that of the panel in the row, shrunk towards"
+        " those of the pod's rounds before and after. [95 %] allows for the choice among"
+        f" {many(board.rounds, 'evaluation')}.{won}"
+    )

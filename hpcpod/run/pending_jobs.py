@@ -1,0 +1,103 @@
+"""Sentences on a run's jobs in the queue: their reasons to wait."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from hpcpod.launchers.base import THROTTLED, JobView
+from hpcpod.launchers.slurm.feasibility import Impossible, sentences
+from hpcpod.launchers.slurm.reasons import explain
+from hpcpod.orchestrator.loop import QUIET
+from hpcpod.run.snapshot import Seen
+from hpcpod.run.text import duration, many
+from hpcpod.run.wanted import Target
+from hpcpod.tournament.leaderboard import orders
+from hpcpod.tournament.priorities import asleep
+
+_OTHERS = (THROTTLED, "Dependency", "BeginTime")
+"""Reasons that end by themselves, and come before Slurm looks for nodes."""
+
+
+def looks_for_nodes(job: JobView) -> bool:
+    """True if a job waits for nodes, as far as its reason tells."""
+    return job.state == "pending" and job.reason not in _OTHERS
+
+
+def waiting_words(
+    jobs: Sequence[JobView], now: float, vain: Sequence[Impossible] = ()
+) -> Iterator[str]:
+    """Reasons for which slots wait, a sentence each, with what can be done about it.
+
+    Args:
+        jobs: that wait.
+        now: Unix time in seconds.
+        vain: what jobs ask for that no node could give.
+    """
+    never = "; ".join(sentences([each for each in vain if each.kind == "slots"]))
+    for word, count in Counter(job.reason for job in jobs).most_common():
+        some = [job for job in jobs if job.reason == word]
+        verb = "waits" if count == 1 else "wait"
+        back = sum(job.requeued for job in some)
+        again = f" ({back} to come back after a requeue)" if back else ""
+        if never and looks_for_nodes(some[0]):
+            yield f"{many(count, 'slot')} {verb}{again}, and can't ever start: {never}"
+        else:
+            why = f"{reason_words(word)}{_start(some, now)}"
+            yield f"{many(count, 'slot')} {verb}{again}: {why}"
+
+
+def cancelled_words(seen: Seen, target: Target, run: str) -> str:
+    """The fate of slots that a person has cancelled lately, in a sentence; empty without any.
+
+    Args:
+        seen: of the run.
+        target: slots wanted at once.
+        run: the run as a word of a command line.
+    """
+    if seen.state not in ("running", "waiting") or target.slots is None:
+        return ""
+    lanes = seen.config.resources.pods_per_gpu
+    useful = -(-(len(orders(seen.board)) - len(asleep(seen.board))) // lanes)
+    missing = min(target.slots, useful) - seen.running - len(seen.waiting)
+    gone = [slot for slot, replaced in seen.cancelled if not replaced]
+    if gone and missing > 0:
+        plural = len(gone) != 1
+        then = f" and {'come' if plural else 'comes'} back: {target.slots} wanted, and"
+        then += f" {_next_submission(seen, run)}"
+    else:
+        gone = [slot for slot, replaced in seen.cancelled if replaced]
+        if not gone:
+            return ""
+        plural = len(gone) != 1
+        place = "others were asked for in their" if plural else "another was asked for in its"
+        then = f", and {place} place: {target.slots} wanted"
+    names = ", ".join([slot.slot for slot in gone[:3]] + ["..."] * (len(gone) > 3))
+    ago = duration(seen.now - max(slot.at for slot in gone))
+    left = target.slots - len(gone)
+    fewer = f"`hpcpod scale {run} {left}`" if left > 0 else f"`hpcpod pause {run}`, or `scale`"
+    head = f"{many(len(gone), 'slot')} {'were' if plural else 'was'} cancelled {ago} ago ({names})"
+    return f"{head}{then}; to have fewer, {fewer}"
+
+
+def _next_submission(seen: Seen, run: str) -> str:
+    """The next submission of slots: by whom, and when."""
+    if any(job.state == "running" for job in seen.coordinators):
+        longest = QUIET * seen.config.cluster.tick_interval
+        return f"its coordinator asks for them within {duration(longest)}"
+    first = "its coordinator, once that runs, or " if seen.coordinators else ""
+    return f"{first}the next `hpcpod tick {run}` asks for them"
+
+
+def reason_words(word: str) -> str:
+    """A reason of the scheduler's, in words."""
+    reason = explain(word)
+    never = ["it won't start by itself"] if reason.hopeless else []
+    said = "; ".join([reason.meaning, *never, *([reason.advice] if reason.advice else [])])
+    return said if word in ("", reason.meaning) else f"{word}: {said}"
+
+
+def _start(jobs: Sequence[JobView], now: float) -> str:
+    """When the first of them is expected to start."""
+    starts = [job.starts for job in jobs if job.starts is not None]
+    return f"; expected to start in {duration(min(starts) - now)}" if starts else ""

@@ -1,0 +1,80 @@
+"""The policy of a run, or of one of its pods, to be loaded."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcpod.errors import StorageError, UserError
+from hpcpod.records.records import Keep
+from hpcpod.run.pod_history import require_pod
+from hpcpod.run.status import best_of
+from hpcpod.storage.layout import blob_path
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.merge import read_board, score_of
+from hpcpod.tournament.statistics import interval, mean
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A policy of a run."""
+
+    checkpoint: Path
+    """A file that ``load_policy`` reads."""
+    about: Mapping[str, Any]
+    """Facts of the run about it: ``score``, as in ``best.json``; empty of a row that is gone."""
+
+
+def kept(folder: RunFolder, pod: str | None = None, keep: Keep = "best") -> Kept:
+    """The policy of a run, or of one of its pods.
+
+    Args:
+        folder: the run's.
+        pod: None: the winner, or the leader so far.
+        keep: which of the pod's policies.
+
+    Raises:
+        UserError: the run has no such pod, or that has no policy yet.
+        StorageError: the board is lost, and so is ``best.h5``, or that is not what is asked for.
+    """
+    name = folder.resolved.config.name
+    try:
+        board = read_board(folder)
+    except StorageError as error:
+        exported = folder.path / "best.h5"
+        if pod is not None or keep == "last" or not exported.is_file():
+            raise
+        log.warning("%s; that policy is taken", error)
+        return Kept(exported, {"score": _told(folder)})
+    best = best_of(folder, board)
+    if best is None:
+        raise UserError(f"{name} has no policy yet: no round was reported")
+    if pod is None and keep == "best":
+        return Kept(best.checkpoint, {"score": score_of(board, best.pod, best.round)})
+    pod = pod or best.pod
+    require_pod(board, pod, name)
+    state = board.pods[pod]
+    if not state.history:
+        raise UserError(f"{pod} of {name} has no policy yet: no round of it was reported")
+    last = state.history[-1]
+    chosen = state.best if keep == "best" and state.best is not None else last
+    score = score_of(board, pod, chosen.round)
+    if keep == "last" and not score:
+        low, high = interval(last.returns)
+        score = {"mean": mean(last.returns), "low": low, "high": high}
+    return Kept(blob_path(folder.path / "blobs", chosen.checkpoint.core), {"score": score})
+
+
+def _told(folder: RunFolder) -> dict[str, Any]:
+    """The score that stands beside an exported policy; empty if it can't be read."""
+    try:
+        score = json.loads(folder.disk.read(folder.path / "best.json") or b"")["score"]
+    except (StorageError, ValueError, LookupError, TypeError, RecursionError):
+        return {}
+    return score if isinstance(score, dict) else {}

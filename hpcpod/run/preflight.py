@@ -1,0 +1,321 @@
+"""Before a run is made: reading its configuration, and checking all that can be checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from hpcpod import plugins
+from hpcpod.config.algorithms import resolve_algorithms
+from hpcpod.config.loading import from_mapping, load_file
+from hpcpod.config.placement import ranks_of, shape_of
+from hpcpod.config.resolved import Resolved
+from hpcpod.config.schema import RunConfig
+from hpcpod.config.site import expanded, over_site
+from hpcpod.config.space import AlgorithmSpace, extremes
+from hpcpod.errors import ConfigError, UnusablePlugin, UserError
+from hpcpod.launchers.base import ScriptLauncher, array_sizes, with_scripts
+from hpcpod.launchers.slurm.feasibility import sentences
+from hpcpod.launchers.slurm.launcher import SlurmLauncher
+from hpcpod.orchestrator.tick import make_launcher
+from hpcpod.pod.trial import supervisor as trial
+from hpcpod.pod.trial.fit import Footprint, Look
+from hpcpod.records.records import Intent
+from hpcpod.run.remarks import remarks, round_in_words
+from hpcpod.tournament.cohorts import quotas
+from hpcpod.tournament.generators import Generator
+from hpcpod.tournament.mutation import unmutated
+from hpcpod.tournament.updaters import Updater
+
+Config = str | Path | Mapping[str, Any] | RunConfig
+
+_NOWHERE = Path("/nowhere")
+"""The runs of a launcher that is only made to see whether it can be."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What ``validate`` found out about a configuration without a problem."""
+
+    resolved: Resolved
+    quotas: Mapping[str, int]
+    """Pods of the first generation, by algorithm."""
+    footprints: Mapping[str, Footprint]
+    """What one pod of each algorithm keeps on the disk."""
+    disk: float
+    """Bytes that the run will hold at once, at most, by estimate; 0 without a probe."""
+    round: str
+    """What share of an episode a round sees, in words."""
+    remarks: tuple[str, ...]
+    """What follows from it that is seldom meant, a sentence each."""
+
+
+def read_config(
+    config: Config,
+    cluster: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    set_options: Sequence[str] = (),
+    site: str | Path | None = None,
+) -> RunConfig:
+    """A configuration from wherever it is, with overrides merged in.
+
+    Plugins may lie beside a file: from now on, modules are found in its folder too.
+
+    Args:
+        config: a file's path, a mapping, or a configuration.
+        cluster: the launcher, if it is not to be the configuration's.
+        overrides: sections and keys to merge in.
+        set_options: ``a.b=c`` strings, for a file.
+        site: a site's file, to be laid under a file or a mapping; see ``site_for``.
+
+    Raises:
+        ConfigError: says every problem.
+    """
+    changes, given = dict(overrides or {}), cast(object, config)
+    loaded: Mapping[str, Any] | RunConfig
+    if isinstance(config, (str, Path)):
+        loaded = load_file(config, set_options, site)
+        plugins.look_in([str(Path(config).absolute().parent)])
+    elif isinstance(config, RunConfig):
+        loaded = config
+    elif not isinstance(given, Mapping):
+        said = f"expected the path of a YAML file, a mapping or a RunConfig, got {given!r}"
+        raise ConfigError("the configuration", [said])
+    else:
+        loaded = over_site(config, site)
+    read = from_mapping(loaded, changes, source=source_of(config))
+    if cluster is not None:
+        read = from_mapping(read, {"cluster": {"launcher": cluster}}, source=source_of(config))
+    return _from_anywhere(read)
+
+
+def _from_anywhere(config: RunConfig) -> RunConfig:
+    """With absolute paths: a tick may come from another working directory."""
+    env, cluster = config.env, config.cluster
+    if cluster.template != "default":
+        cluster = replace(cluster, template=str(expanded(cluster.template).absolute()))
+    if env.python is not None:
+        env = replace(env, python=str(expanded(env.python).absolute()))
+    return replace(config, env=env, cluster=cluster)
+
+
+def site_for(site: str | Path | None, cluster: str | None) -> str | Path | None:
+    """The site's file for a run: the one that is named, else ``$HPCPOD_SITE``, which is not asked
+    for a run that shall be on this machine (``cluster`` is ``local``)."""
+    if site is not None or cluster == "local":
+        return site
+    return os.environ.get("HPCPOD_SITE") or None
+
+
+def source_of(config: Config) -> str:
+    """What to call a configuration in a message."""
+    return str(config) if isinstance(config, (str, Path)) else "the configuration"
+
+
+def resolve(
+    config: RunConfig, *, source: str = "the configuration", probe: bool = True
+) -> Resolved:
+    """Check everything that can be checked before anything is made: see ``check``.
+
+    Raises:
+        ConfigError: says every problem that was found.
+    """
+    return check(config, source=source, probe=probe).resolved
+
+
+def check(config: RunConfig, *, source: str = "the configuration", probe: bool = True) -> Checked:
+    """Check everything that can be checked, and estimate what the run needs.
+
+    The updater, the generator and the launcher are made once, and batch scripts are rendered. Where
+    Slurm answers, what they ask for is compared with what its nodes have.
+
+    Args:
+        config: the configuration.
+        source: what to call it in a message.
+        probe: make the environment and each agent once. A login node that can't run the
+            simulator may go without: then a round is only compared with the hyperparameter
+            ``horizon``, and an agent that has another one, or does not fit, fails in a slot.
+
+    Raises:
+        ConfigError: says every problem that was found.
+    """
+    algorithms, look, problems = _task(config, probe=probe)
+    footprints = look.footprints if look is not None else {}
+    problems += [*_unusable_parts(config), *_unusable_ranks(config)]
+    problems += [*_endless(config), *_no_gpu(config)]
+    problems += _short_rounds(config, algorithms, footprints)
+    if problems:
+        raise ConfigError(source, problems)
+    share = quotas(config.population)
+    # A pod keeps a core per round of its history, its best and the one it is working on; its
+    # replay is shared between them but for the rows that were overwritten in between.
+    disk = sum(share[name] * (7 * f.core + 2 * f.replay) for name, f in footprints.items())
+    said = tuple(remarks(config, algorithms, look))
+    sees = round_in_words(config, look)
+    return Checked(Resolved(config, algorithms), share, footprints, disk, sees, said)
+
+
+def resolve_task(config: RunConfig, *, source: str = "the configuration") -> tuple[Resolved, Look]:
+    """Check the agents and the environment alone: training one agent needs no tournament.
+
+    Its rounds may be shorter than an iteration: they only say how often it is scored.
+
+    Returns:
+        The resolved configuration, and a look at the task.
+
+    Raises:
+        ConfigError: says every problem that was found.
+    """
+    algorithms, look, problems = _task(config, probe=True)
+    if problems:
+        raise ConfigError(source, problems)
+    assert look is not None
+    return Resolved(config, algorithms), look
+
+
+def scripts(config: RunConfig, runs: Path) -> list[str]:
+    """The batch scripts of a run as ``launch`` would submit them; nothing is made.
+
+    Returns:
+        The coordinator's and the slots', of which one array may not hold all; of arrays of one
+        size the first.
+
+    Raises:
+        UnusablePlugin: the launcher.
+        UserError: it submits no scripts, or a template or an option can't be used as written.
+    """
+    launcher = make_launcher((runs / config.name).absolute(), config)
+    submitting = with_scripts(launcher, config.cluster.launcher)
+    sizes = dict.fromkeys(array_sizes(submitting.places, submitting.largest_array()))
+    slots = [Intent(1, "TOKEN", "slots", size) for size in sizes]
+    return [submitting.script(intent) for intent in (Intent(0, "TOKEN", "coordinator"), *slots)]
+
+
+def _task(
+    config: RunConfig, *, probe: bool
+) -> tuple[Mapping[str, AlgorithmSpace], Look | None, list[str]]:
+    """The agents' spaces, a look at the task, and every problem of them and of the environment;
+    no agent is tried while one of the spaces is wrong."""
+    algorithms: Mapping[str, AlgorithmSpace] = {}
+    look: Look | None = None
+    problems: list[str] = []
+    try:
+        algorithms = resolve_algorithms(config)
+    except ConfigError as error:
+        problems += error.problems
+    try:
+        look = _probe(config, algorithms) if probe else None
+    except ConfigError as error:
+        problems += error.problems
+    problems += [] if probe else _unknown_env(config)
+    return algorithms, look, problems
+
+
+def _unusable_parts(config: RunConfig) -> list[str]:
+    problems = []
+    population = config.population
+    for path, kind, group, name in (
+        ("population.updater", Updater, "updaters", population.updater),
+        ("population.generator", Generator, "generators", population.generator),
+    ):
+        try:
+            plugins.make(kind, group, name, population)
+        except UserError as error:
+            problems.append(f"{path}: {error}")
+    try:
+        launcher = make_launcher(_NOWHERE, config)
+        if isinstance(launcher, ScriptLauncher):
+            scripts(config, _NOWHERE)
+        if isinstance(launcher, SlurmLauncher):
+            problems += sentences(launcher.impossible())
+    except UnusablePlugin as error:
+        problems.append(f"cluster.launcher: {error}")
+    except UserError as error:
+        problems.append(str(error))
+    return problems
+
+
+def _unusable_ranks(config: RunConfig) -> list[str]:
+    """What is wrong with how a pod is spread over processes."""
+    problems = []
+    try:
+        shape_of(config, config.resources.nodes_per_pod or 1)
+    except UserError as error:
+        problems.append(str(error))
+    if config.pod.pipeline and config.pod.worker != "batched":
+        problems.append("pod.worker: a pipeline has its own; take it out, or pod.pipeline")
+    for path, group, name in (
+        ("pod.worker", "workers", config.pod.worker),
+        ("pod.learner", "learners", config.pod.learner),
+        ("pod.fusion.scheme", "fusions", config.pod.fusion.scheme),
+    ):
+        try:
+            plugins.find(group, name)
+        except UserError as error:
+            problems.append(f"{path}: {error}")
+    return problems
+
+
+def _endless(config: RunConfig) -> list[str]:
+    stop = config.stop
+    if any(end is not None for end in (stop.target, stop.env_steps, stop.minutes, stop.rounds)):
+        return []
+    return ["stop: nothing ends this run; give it a target, env_steps, minutes or rounds"]
+
+
+def _no_gpu(config: RunConfig) -> list[str]:
+    if config.pod.device != "cuda" or config.resources.gpus_per_pod > 0:
+        return []
+    return [
+        "pod.device: cuda needs a GPU, but resources.gpus_per_pod is 0; set it to 1,"
+        " or pod.device to auto"
+    ]
+
+
+def _short_rounds(
+    config: RunConfig,
+    algorithms: Mapping[str, AlgorithmSpace],
+    footprints: Mapping[str, Footprint],
+) -> list[str]:
+    """A round that is shorter than an iteration would leave the next ones nothing to train."""
+    problems = []
+    for name, space in algorithms.items():
+        horizons = [v for v in extremes(space.values.get("horizon", 1)) if isinstance(v, int)]
+        horizons += [footprints[name].horizon] if name in footprints else []
+        longest, num_envs = max(horizons, default=1), config.env.num_envs * _ranks(config)
+        if config.round.env_steps < longest * num_envs:
+            problems.append(
+                f"round.env_steps: must be at least {longest * num_envs} for {name}, which updates"
+                f" after {longest} steps of {num_envs} environments, got {config.round.env_steps}"
+            )
+    return problems
+
+
+def _ranks(config: RunConfig) -> int:
+    try:
+        return ranks_of(config)
+    except UserError:  # told already
+        return 1
+
+
+def _unknown_env(config: RunConfig) -> list[str]:
+    if config.env.python is not None:  # which may know others
+        return []
+    try:
+        plugins.load("hpcpod.envs.make:check_known")(config.env.id, config.env.backend)
+    except UserError as error:
+        return [f"env.id: {error}"]
+    return []
+
+
+def _probe(config: RunConfig, algorithms: Mapping[str, AlgorithmSpace]) -> Look:
+    """Make the environment and each agent once.
+
+    Raises:
+        ConfigError: the environment can't be made, or an agent can't act in it.
+    """
+    defaults = {name: unmutated(space) for name, space in algorithms.items()}
+    return trial.probe(config, algorithms, defaults)

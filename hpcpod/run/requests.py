@@ -1,0 +1,254 @@
+"""What a run's owner asks of it: by requests in its folder, which whoever acts for it obeys.
+
+A request needs no coordinator, no slot and no scheduler where it is made. For a run on a cluster
+one tick follows, which does at once what the coordinator would do at its next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from operator import index
+
+from hpcpod.errors import LaunchError, UserError
+from hpcpod.launchers.slurm.feasibility import sentences
+from hpcpod.launchers.slurm.launcher import SlurmLauncher
+from hpcpod.orchestrator.tick import REFUSALS, RESUMED, SCALE, Orchestrator, launcher_of
+from hpcpod.run.launch import start_here, submit_missing
+from hpcpod.run.snapshot import see
+from hpcpod.run.text import many
+from hpcpod.run.wanted import launcher_here, target_of
+from hpcpod.storage.freshness import look_again
+from hpcpod.storage.run_folder import REFUSED, RunFolder
+from hpcpod.tournament.merge import merge, read_board
+from hpcpod.tournament.rules import Rules
+from hpcpod.tournament.stopping import WIND_UP
+
+log = logging.getLogger(__name__)
+
+
+def scale(folder: RunFolder, slots: int | None) -> None:
+    """Ask for so many slots at once; None: as many as the configuration says.
+
+    Raises:
+        UserError: the run is finished, another user's, or can't have as many; or no node could
+            give what more slots ask for.
+    """
+    config = folder.resolved.config
+    require_going(folder, "scale")
+    if slots is None:
+        folder.withdraw(SCALE)
+        _forgive(folder)
+        return
+    target = target_of(folder, launcher_here(folder))
+    if not 1 <= slots <= target.most:
+        here = ", and what fits on this machine" if config.cluster.launcher == "local" else ""
+        raise UserError(
+            f"{config.name} can't have {many(slots, 'slot')} at once, only 1 to {target.most}: as"
+            f" many as population.pods.max has work for{here}"
+        )
+    if slots > (target.slots or 0):
+        _require_possible(folder)
+    folder.replace_request(SCALE, {"slots": index(slots)})
+    _forgive(folder)
+
+
+def pause(folder: RunFolder) -> None:
+    """Ask every slot to checkpoint and leave now.
+
+    Raises:
+        UserError: the run is finished, or another user's.
+    """
+    require_going(folder, "pause")
+    asked = folder.requested("drain") or {}
+    folder.replace_request("drain", {"now": True, "reason": asked.get("reason", "")})
+
+
+def drain(folder: RunFolder) -> bool:
+    """Ask every slot to leave after its round; False if it was asked to leave before.
+
+    Raises:
+        UserError: the run is another user's.
+    """
+    folder.owner.require_mine()
+    if folder.requested("drain") is not None:
+        return False
+    folder.request("drain")
+    return True
+
+
+def undrain(folder: RunFolder) -> bool:
+    """Take the wish to pause back, if there was one; what was submitted before did not fail,
+    it was ended.
+
+    Raises:
+        UserError: the run is another user's.
+    """
+    folder.owner.require_mine()
+    paused = folder.requested("drain") is not None
+    _forgive(folder)
+    for request in (REFUSED, "drain"):
+        folder.withdraw(request)
+    return paused
+
+
+def _forgive(folder: RunFolder) -> None:
+    """What was submitted before did not fail, should it be gone, and what was refused may be taken
+    now: a person has changed the run."""
+    folder.replace_request(RESUMED, {"intents": folder.intent_count(), "time": time.time()})
+    folder.withdraw(REFUSALS)
+
+
+def resume(folder: RunFolder, *, detach: bool = False) -> list[str]:
+    """Go on with a run that was paused, or whose slots are gone; return the ids of new jobs.
+
+    Slots of a local run run in processes that end with this one, unless it is to ``detach`` them.
+
+    Raises:
+        UserError: see ``require_resumable``; or no node could give what its jobs ask for.
+        LaunchError: the scheduler refused, or can't be asked from here.
+    """
+    require_resumable(folder)
+    _require_possible(folder)
+    paused = undrain(folder)
+    config = folder.resolved.config
+    if config.cluster.launcher == "local":
+        start_here(folder, detach=detach)
+        return []
+    try:
+        return submit_missing(folder)
+    except LaunchError as error:
+        if not paused:
+            raise
+        raise LaunchError(
+            f"{config.name} is not paused any more, but not all that it lacks was submitted from"
+            f" here; a coordinator that lives does it, else another `hpcpod resume`; {error}"
+        ) from error
+
+
+def end(folder: RunFolder, *, score: bool = True) -> str:
+    """End the run: have its finalists scored, or finish it now.
+
+    Args:
+        folder: the run.
+        score: have the finalists scored on fresh seeds first: by the slots that are at work; of a
+            run on this machine that is paused or interrupted, by processes that end with this
+            one. Where neither is there, or that was asked for before, the run is finished at
+            once, and so are its jobs.
+
+    Returns:
+        Why its jobs could not be ended from here, in one sentence, or an empty string. Then its
+        slots end by themselves when they look up, and those that wait as soon as they start.
+
+    Raises:
+        UserError: the run is another user's.
+    """
+    folder.owner.require_mine()
+    rules, before = Rules.of_run(folder), see(folder)
+    if score and before.state == "running":
+        merge(folder, rules, stop=WIND_UP)
+        return act(folder)
+    if score and wind_up(folder):
+        start_here(folder)
+        return ""
+    merge(folder, rules, stop="user")
+    if folder.resolved.config.cluster.launcher == "local":
+        return ""
+    try:
+        launcher = launcher_of(folder)
+        launcher.cancel([job.job for job in launcher.observe().jobs])
+    except LaunchError as error:
+        return str(error)
+    return ""
+
+
+def wind_up(folder: RunFolder) -> bool:
+    """Ask for the finals of a run on this machine that is paused or interrupted, for the caller to
+    start slots; False if the run is none, or has nothing to score.
+
+    Raises:
+        UserError: the run is another user's.
+    """
+    folder.owner.require_mine()
+    local = folder.resolved.config.cluster.launcher == "local"
+    if not local or see(folder).state not in ("paused", "interrupted"):
+        return False
+    merge(folder, Rules.of_run(folder), stop=WIND_UP)
+    undrain(folder)
+    return read_board(folder).phase != "finished"
+
+
+def tick(folder: RunFolder) -> None:
+    """Do once what the coordinator does; what belongs to others is only merged.
+
+    Slots of a local run are its driver's, the jobs of another user's run that user's: there a
+    warning says so.
+
+    Raises:
+        LaunchError: the scheduler can't be asked from here.
+        UserError: the run is another user's, and merging it would run code of theirs.
+    """
+    owner, local = folder.owner, folder.resolved.config.cluster.launcher == "local"
+    if not owner.mine:
+        log.warning(
+            "%s belongs to %s: its reports are merged, and nothing else is done",
+            folder.resolved.config.name, owner.name,
+        )  # fmt: skip
+    Orchestrator(folder, None if local or not owner.mine else launcher_of(folder)).tick()
+
+
+def act(folder: RunFolder) -> str:
+    """Have a request take effect now, though there may be no coordinator: one tick.
+
+    Returns:
+        Why that can't be done here, in one sentence, or an empty string. Then whoever acts for
+        the run does it: the coordinator, or its driver on another machine.
+    """
+    if folder.resolved.config.cluster.launcher == "local":
+        return ""
+    try:
+        Orchestrator(folder, launcher_of(folder)).tick()
+    except LaunchError as error:
+        return str(error)
+    return ""
+
+
+def require_going(folder: RunFolder, verb: str) -> None:
+    """See to it that a run is this user's, and goes on.
+
+    Raises:
+        UserError: it is not, or it is finished.
+    """
+    folder.owner.require_mine()
+    if read_board(folder).phase == "finished":
+        name = folder.resolved.config.name
+        raise UserError(f"{name} is finished: there is nothing to {verb}")
+
+
+def require_resumable(folder: RunFolder) -> None:
+    """See to it that a run can be gone on with from here.
+
+    Raises:
+        UserError: it is finished, another process runs it, or it is another user's.
+    """
+    look_again(folder)
+    require_going(folder, "resume")
+    config = folder.resolved.config
+    if config.cluster.launcher == "local" and folder.driven():
+        raise UserError(f"another process runs {config.name} already; see `hpcpod status`")
+
+
+def _require_possible(folder: RunFolder) -> None:
+    """See to it that slots which are asked for now could start, as far as Slurm tells.
+
+    Raises:
+        UserError: no node could give what they ask for, or the run is another user's.
+    """
+    launcher = launcher_here(folder)
+    found = launcher.impossible() if isinstance(launcher, SlurmLauncher) else []
+    if found:
+        name = folder.resolved.config.name
+        raise UserError(
+            f"nothing is done: {'; '.join(sentences(found))}; a run keeps its settings, so"
+            f" `hpcpod stop {name}` and launch it anew, by another name"
+        )

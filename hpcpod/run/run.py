@@ -1,0 +1,374 @@
+"""One run, by its folder: looked at and steered from anywhere. Nothing here loads torch."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import logging
+import math
+import os
+import shlex
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from hpcpod.config.arguments import door
+from hpcpod.config.space import Range
+from hpcpod.errors import HpcpodError, RunNotFound, StorageError, UserError
+from hpcpod.launchers.base import Launcher
+from hpcpod.records.records import Board, PodState
+from hpcpod.run import requests as steering
+from hpcpod.run.explain import why
+from hpcpod.run.leaderboard import Row, ranking, rows
+from hpcpod.run.pod_history import require_pod
+from hpcpod.run.progress_line import progress_text
+from hpcpod.run.snapshot import RunState, see
+from hpcpod.run.status import Best, Status, best_of, status_of
+from hpcpod.run.tables import summary
+from hpcpod.run.wanted import Target, launcher_here, target_of
+from hpcpod.storage.disk import check_writable
+from hpcpod.storage.freshness import BELIEVED_SECONDS
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.leaderboard import lineage
+from hpcpod.tournament.merge import after_merge, export_best, read_board
+
+log = logging.getLogger(__name__)
+
+ENDED: tuple[RunState, ...] = ("finished", "paused", "interrupted")
+"""States in which nothing more happens by itself."""
+
+SCHEDULER_SECONDS = 60.0
+"""Between two questions to the scheduler, from those who wait."""
+
+MOST_NAMES = 5
+"""Runs that a message names."""
+
+
+class Run:
+    """One run, by its folder. Every call looks anew, from any machine that sees the folder."""
+
+    def __init__(self, folder: RunFolder, progress: bool | None = None) -> None:
+        self.folder = folder
+        """The storage behind it."""
+        self._progress = progress
+        self._resolved = folder.resolved
+
+    @property
+    def path(self) -> Path:
+        """The run folder."""
+        return self.folder.path
+
+    @property
+    def word(self) -> str:
+        """The run as a word of a command line."""
+        return shlex.quote(str(self.path))
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self._resolved.config.name
+
+    @property
+    def local(self) -> bool:
+        """Its slots are processes of one machine."""
+        return self._resolved.config.cluster.launcher == "local"
+
+    @property
+    def searched(self) -> dict[str, tuple[str, ...]]:
+        """By algorithm, the hyperparameters that have a range."""
+        return {
+            name: tuple(key for key, value in space.values.items() if isinstance(value, Range))
+            for name, space in self._resolved.algorithms.items()
+        }
+
+    def board(self) -> Board:
+        """The latest generation of the board, whole."""
+        return read_board(self.folder)
+
+    def status(self, board: Board | None = None, *, ask_scheduler: bool = False) -> Status:
+        """Where the run stands.
+
+        Args:
+            board: a board that was read before, to look at; by default the latest.
+            ask_scheduler: of a run on a cluster, what is in the queue, and why it waits.
+        """
+        seen = see(self.folder, board, ask=ask_scheduler)
+        return status_of(self.folder, seen, self.target())
+
+    def target(self) -> Target:
+        """How many slots the run should have at once, and who says so."""
+        return target_of(self.folder, self._launcher)
+
+    @cached_property
+    def _launcher(self) -> Launcher | str:
+        return launcher_here(self.folder)  # asks for GPUs: once is enough
+
+    @door(pod=str | None)
+    def why(self, pod: str | None = None) -> list[str]:
+        """Why a pod does what it does now, or why the run has the slots that it has.
+
+        Returns:
+            Sentences, with what can be done about it.
+
+        Raises:
+            UserError: the run has no such pod.
+        """
+        return why(self.folder, self.word, pod)
+
+    def leaderboard(self, board: Board | None = None) -> tuple[Row, ...]:
+        """The rows, best first."""
+        return rows(board or self.board())
+
+    def ranking(self, board: Board | None = None) -> str:
+        """The order of the leaderboard, and what its intervals allow for, in a sentence or two."""
+        return ranking(board or self.board())
+
+    def best(self, board: Board | None = None) -> Best | None:
+        """The winner, or the leader so far; None before the first report."""
+        return best_of(self.folder, board or self.board())
+
+    @door(pod=str | None)
+    def lineage(self, pod: str | None = None, board: Board | None = None) -> list[PodState]:
+        """The ancestors of a pod, founder first; by default of the best one.
+
+        Raises:
+            UserError: the run has no such pod.
+        """
+        board = board or self.board()
+        if pod is None:
+            best = self.best(board)
+            if best is None:
+                return []
+            pod = best.pod
+        require_pod(board, pod, self.name)
+        return lineage(board, pod)
+
+    @door(timeout=float | None, poll=float, progress=bool | None)
+    def wait(
+        self, timeout: float | None = None, poll: float = 0.5, progress: bool | None = None
+    ) -> Status:
+        """Wait until the run has finished or is paused; return its status.
+
+        Args:
+            timeout: seconds; None waits as long as it takes.
+            poll: seconds between two looks at the board.
+            progress: show how far it is, on standard error. None: as ``launch`` was told, else in a
+                terminal or a notebook.
+
+        Raises:
+            TimeoutError: it is still going on.
+            HpcpodError: nobody goes on with it: the process that ran it here is gone.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        with progress_text(self._progress if progress is None else progress) as show:
+            for status in self.looks(poll):
+                show(summary(status))
+                if status.state == "finished":
+                    with contextlib.suppress(StorageError):  # a looker may have no right to write
+                        after_merge(self.folder, self.board())
+                if status.state in ("finished", "paused"):
+                    break
+                if status.state == "interrupted":
+                    said = f"nobody runs {self.name}; `hpcpod resume {self.word}` goes on"
+                    raise HpcpodError(said)
+                if end is not None and time.monotonic() > end:
+                    raise TimeoutError(f"{self.name} is still {status.state} after {timeout:g} s")
+        return self.status()
+
+    def looks(self, seconds: float) -> Iterator[Status]:
+        """Its status now, and again after each pause of ``seconds``, without an end.
+
+        That nobody runs it is certain once it was seen for longer than old answers are believed.
+        """
+        asked, doubted = -math.inf, math.inf
+        while True:
+            due = time.monotonic() - asked > SCHEDULER_SECONDS
+            asked = time.monotonic() if due else asked
+            status = self.status(ask_scheduler=due)
+            if status.doubt:
+                doubted = min(doubted, time.monotonic())
+            elif due or self.local:
+                doubted = math.inf
+            alone = time.monotonic() - doubted > BELIEVED_SECONDS
+            yield replace(status, state="interrupted") if alone and status.doubt else status
+            time.sleep(seconds)
+
+    @door(drain=bool, now=bool)
+    def stop(self, *, drain: bool = False, now: bool = False) -> Status:
+        """End the run and keep the best policy of it.
+
+        The slots at work leave their rounds, score the finalists on fresh seeds and end; ``wait``
+        waits for that. A run on this machine that is paused or interrupted has them scored by
+        processes that end with this one, as by ``resume``. Where there is no slot on a cluster,
+        and if this is asked a second time, the run is finished at once, by the scores there are.
+
+        Args:
+            drain: let every slot finish the round it is in, then pause: ``hpcpod resume``
+                goes on.
+            now: finish at once, without scores on fresh seeds.
+        """
+        if drain:
+            self.drain()
+            return self.status()
+        unable = steering.end(self.folder, score=not now)
+        self._warn(unable, "its slots end by themselves within a minute")
+        return self.status()
+
+    def drain(self) -> bool:
+        """Ask every slot to end after its round; False if that was asked before."""
+        asked = steering.drain(self.folder)
+        self._act()
+        return asked
+
+    def pause(self) -> Status:
+        """Have every slot checkpoint and leave now, and what waits in the queue too.
+
+        Raises:
+            UserError: the run is finished, or another user's.
+        """
+        steering.pause(self.folder)
+        self._act()
+        return self.status()
+
+    def undrain(self) -> bool:
+        """Take the wish to pause back, if there was one; nothing is started."""
+        return steering.undrain(self.folder)
+
+    @door(detach=bool)
+    def resume(self, *, detach: bool = False) -> list[str]:
+        """Go on with a run that was paused, or whose slots are gone.
+
+        Args:
+            detach: on this machine, train in processes that go on when the calling one ends; by
+                default they end with it.
+
+        Returns:
+            The ids of jobs that were submitted.
+
+        Raises:
+            UserError: it is finished, another process runs it, or the scheduler refuses.
+        """
+        return steering.resume(self.folder, detach=detach)
+
+    @door(slots=int | None)
+    def scale(self, slots: int | None) -> Status:
+        """Have so many slots at once from now on; None: as many as the configuration says.
+
+        Raises:
+            UserError: the run is finished, another user's, or can't have as many.
+        """
+        steering.scale(self.folder, slots)
+        self._act()
+        return self.status()
+
+    def tick(self) -> Status:
+        """Observe, plan, act once, as the coordinator does.
+
+        Slots of a local run belong to the process that launched it: there, only the reports
+        are merged. The same is done of another user's run, with a warning that says so.
+
+        Raises:
+            LaunchError: the scheduler can't be asked from here.
+            UserError: the run is another user's, and merging it would run code of theirs.
+        """
+        steering.tick(self.folder)
+        return self.status()
+
+    def _act(self) -> None:
+        self._warn(steering.act(self.folder), "whoever coordinates the run does it")
+
+    def _warn(self, why: str, then: str) -> None:
+        if why:
+            log.warning("%s: asked for, but not done from here, %s; %s", self.name, then, why)
+
+    @door(to=str | None, overwrite=bool)
+    def export(self, to: str | Path | None = None, *, overwrite: bool = False) -> Path:
+        """Write the best policy so far to a file; by default ``best.h5`` in the run folder.
+
+        Args:
+            to: the file.
+            overwrite: write it even where there is one; that of the run folder always is.
+
+        Raises:
+            UserError: the file can't be written, or is there.
+        """
+        board = self.board()
+        if to is None:
+            self.folder.owner.require_mine("writes its best.h5: say where the policy is to go")
+            done = export_best(self.folder, board)
+        else:
+            to = Path(to)
+            check_writable(to, overwrite=overwrite)
+            done = export_best(self.folder, board, to.absolute())
+        if done is None:
+            if board.entries:
+                raise UserError(f"{self.name} has no policy: all that led it are damaged or gone")
+            raise UserError(f"{self.name} has no policy yet: no round was reported")
+        return Path(to) if to is not None else self.path / "best.h5"
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+
+def runs_home() -> Path:
+    """Where runs are: ``$HPCPOD_RUNS``, else ``runs`` in the working directory."""
+    return Path(os.environ.get("HPCPOD_RUNS", "runs"))
+
+
+def runs_here(home: Path | None = None) -> list[Path]:
+    """The folders of all runs under ``home``, by default ``runs_home()``, by name; not those that
+    are being made, nor the doctor's."""
+    return sorted(path.parent for path in (home or runs_home()).glob("[!.]*/config.json"))
+
+
+def only_run() -> Run | None:
+    """The run under ``runs/``, if there is just one."""
+    found = runs_here()
+    return open_run(found[0]) if len(found) == 1 else None
+
+
+@door(path=str)
+def open_run(path: str | Path) -> Run:
+    """A run, by the path of its folder or by its name under ``runs/``.
+
+    Raises:
+        RunNotFound: there is none.
+    """
+    direct, named = Path(path), runs_home() / path
+    for folder in (direct, named):
+        if _is_there(folder / "config.json"):
+            return Run(RunFolder.open(folder))
+    raise RunNotFound(
+        f"there is no run at {direct}, and none named so in {runs_home().absolute()}"
+        f"{_nearest(direct)}"
+    )
+
+
+def _nearest(path: Path) -> str:
+    """The runs that may have been meant, as the end of a sentence."""
+    home = path.parent if len(path.parts) > 1 else runs_home()
+    try:
+        names = [run.name for run in runs_here(home)]
+    except OSError:
+        return ""
+    close = difflib.get_close_matches(path.name, names, n=3, cutoff=0.5)
+    if close:
+        return f"; did you mean {' or '.join(str(path.with_name(name)) for name in close)}?"
+    if names:
+        return f"; there {_listed(names)}"
+    return "; nor is any other: stand where it was launched, or say by $HPCPOD_RUNS where runs are"
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{'is' if len(names) == 1 else 'are'} {', '.join(names[:MOST_NAMES])}{more}"
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is such a file, or nobody says: then opening it does."""
+    try:
+        return path.exists()
+    except OSError:
+        return True

@@ -1,0 +1,99 @@
+"""What a slot keeps of its lives: how many of them in a row have brought the run no further."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import replace
+
+from hpcpod.config.placement import shape_of
+from hpcpod.config.schema import RunConfig
+from hpcpod.errors import StorageError
+from hpcpod.records.records import Birth, Order
+from hpcpod.storage.progress import fruitful, reached
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.slots import Begun, Life
+
+MOST_IN_VAIN = 10
+"""Lives in a row without progress after which a slot gives up: it would be requeued for ever."""
+
+SAVE_SECONDS = 60.0
+"""Between two times at which a life that goes on is saved: what a SIGKILL hides of its seconds."""
+
+
+class Lives:
+    """The lives of one slot, of which this process is the last.
+
+    A life makes progress when a report of it is published, or a checkpoint is saved that is further
+    than the one it began from. What a life that was killed has come to is found out by the next
+    one, in the run folder.
+    """
+
+    def __init__(self, folder: RunFolder, slot: str, config: RunConfig) -> None:
+        """Begin a life.
+
+        Raises:
+            StorageError: the filesystem refuses to be read.
+        """
+        self._folder = folder
+        self._slot = slot
+        self._began = self._saved = time.monotonic()
+        last = folder.life(slot) or Life(began=time.time(), progress=True)
+        resources = config.resources
+        self._before = last.seconds
+        self._life = Life(
+            restarts=int(os.environ.get("SLURM_RESTART_COUNT") or 0),
+            in_vain=self._in_vain(last),
+            gpus=resources.gpus_per_pod / resources.pods_per_gpu,
+            cpus=shape_of(config).cpus,
+            began=last.began,
+        )
+        self.save()
+
+    @property
+    def hopeless(self) -> str:
+        """Why this slot gives up, in one sentence; empty if it goes on."""
+        if self._life.in_vain < MOST_IN_VAIN:
+            return ""
+        return (
+            f"{self._life.in_vain} lives of this slot in a row ended before it had reported a round"
+            " or saved a later checkpoint: it gives up; give its jobs more time (cluster.minutes),"
+            " make rounds shorter (round.env_steps) or checkpoints more frequent"
+            " (pod.checkpoint_seconds)"
+        )
+
+    def begin(self, order: Order) -> None:
+        """An order goes into work."""
+        if self._life.progress:
+            return
+        begun = Begun(order.pod)
+        if isinstance(order, Birth):
+            steps = reached(self._folder, order.pod, order.round)
+            begun = Begun(order.pod, order.round, steps)
+        self._life = replace(self._life, orders={**self._life.orders, order.id: begun})
+        self.save()
+
+    def progress(self) -> None:
+        """A report was published."""
+        if not self._life.progress:
+            self._life = replace(self._life, progress=True)
+            self.save()
+
+    def look(self) -> None:
+        """Save it now and then; to be called often."""
+        if time.monotonic() - self._saved >= SAVE_SECONDS:
+            self.save()
+
+    def save(self) -> None:
+        """Save it, if the filesystem lets it."""
+        self._saved = time.monotonic()
+        seconds = self._before + self._saved - self._began
+        with contextlib.suppress(StorageError):  # no round is ended for this
+            self._folder.save_life(self._slot, replace(self._life, seconds=seconds))
+
+    def _in_vain(self, last: Life) -> int:
+        """Lives in a row that made no progress. One that found nothing to do does not count."""
+        if fruitful(self._folder, last):
+            return 0
+        return last.in_vain + 1 if last.orders else last.in_vain

@@ -1,0 +1,86 @@
+"""JSON that knows its own checksum: one changed bit anywhere in the file is found.
+
+A sealed file is ``{"sha256":"<of the payload's bytes>","payload":<payload>}`` and a newline:
+plain JSON to any other program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hpcpod.errors import Corrupt
+from hpcpod.records.records import Checkpoint, Report, decode
+from hpcpod.storage.layout import blob_name, plain
+
+Json = Any
+_T = TypeVar("_T")
+
+_HEAD = b'{"sha256":"'
+_MIDDLE = b'","payload":'
+_TAIL = b"}\n"
+_SEAL = slice(len(_HEAD), len(_HEAD) + 64)
+_PAYLOAD = slice(_SEAL.stop + len(_MIDDLE), -len(_TAIL))
+
+
+def seal(payload: Json, *, indent: int | None = None) -> bytes:
+    """The bytes of a sealed file; equal payloads give equal bytes."""
+    separators = (",", ":") if indent is None else (",", ": ")
+    body = json.dumps(payload, separators=separators, indent=indent).encode()
+    return b"".join((_HEAD, hashlib.sha256(body).hexdigest().encode(), _MIDDLE, body, _TAIL))
+
+
+def seal_of(data: bytes) -> str:
+    """The checksum that a sealed file carries: its identity."""
+    return data[_SEAL].decode("ascii", "replace")
+
+
+def unseal(data: bytes, name: str) -> Json:
+    """The payload of a sealed file; ``name`` is what an error calls it.
+
+    Raises:
+        Corrupt: the bytes are not what was sealed.
+    """
+    whole = data.startswith(_HEAD) and data.endswith(_TAIL) and len(data) > _PAYLOAD.start
+    if not whole or data[_SEAL.stop : _PAYLOAD.start] != _MIDDLE:
+        raise Corrupt(f"{name} is torn or is not a sealed file ({len(data)} bytes)")
+    body = data[_PAYLOAD]
+    if hashlib.sha256(body).hexdigest() != seal_of(data):
+        raise Corrupt(f"{name} does not match its checksum")
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Corrupt(f"{name} is not JSON: {error}") from error
+
+
+def unsealed(kind: type[_T], data: bytes, path: Path) -> _T:
+    """The record in a sealed file's bytes.
+
+    Raises:
+        Corrupt: the bytes are not what was sealed, or are no such record, or a name in it could
+            lead out of the run folder.
+    """
+    payload = unseal(data, str(path))
+    try:
+        record = decode(kind, payload)
+        _check_names(record)
+    except Corrupt as error:
+        raise Corrupt(f"{path}: {error}") from error
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise Corrupt(f"{path} was written by another version of hpcpod: {error}") from error
+    return record
+
+
+def _check_names(record: object) -> None:
+    """See that what a record calls others by, and files are called by, are names."""
+    for name in ("slot", "pod", "order"):
+        value = getattr(record, name, "-")
+        plain(value if isinstance(value, str) else "")
+    checkpoint, trained = getattr(record, "checkpoint", None), getattr(record, "trained", None)
+    if isinstance(checkpoint, Checkpoint):
+        for sha256 in checkpoint.blobs():
+            blob_name(sha256)
+    if isinstance(trained, Report):
+        _check_names(trained)

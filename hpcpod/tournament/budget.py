@@ -1,0 +1,129 @@
+"""A run's progress, the share of its budget that is spent, and each birth's part of it.
+
+Schedules (a learning rate that falls, exploration that ends) follow it. It is written into a birth
+when that is ordered, and again when a slot takes it up after a while: a round stays a function of
+the birth that its process was given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import median
+
+from hpcpod.config.schema import RunConfig
+from hpcpod.records.records import Birth, Board, Checkpoint, Order, PodState
+from hpcpod.tournament.settle import onward
+
+
+def dated(board: Board, before: Board | None, config: RunConfig, now: float) -> Board:
+    """The board whose new births say which part of the run's budget they are.
+
+    Another attempt at a round keeps what the first one was told.
+
+    Args:
+        board: after a merge.
+        before: the board that was merged into; None: there was none.
+        config: of the run.
+        now: Unix time in seconds.
+    """
+    new: dict[str, PodState] = {}
+    for name, pod in board.pods.items():
+        birth, known = pod.birth, None if before is None else before.pods.get(name)
+        last = None if known is None else known.birth
+        if birth is None or birth is last:
+            continue
+        if last is None or (last.round, last.checkpoint) != (birth.round, birth.checkpoint):
+            new[name] = replace(pod, birth=_dated(birth, last, board, before, config, now))
+    return replace(board, pods={**board.pods, **new}) if new else board
+
+
+def taken_up(order: Order, board: Board, config: RunConfig, now: float) -> Order:
+    """An order as a slot begins with it: where fewer slots than pods are at work it has waited, and
+    the others have spent a part of the budget since.
+
+    Args:
+        order: of the board.
+        board: as the slot has just read it.
+        config: of the run.
+        now: Unix time in seconds.
+    """
+    if not isinstance(order, Birth) or order.begins is None or order.ends is None:
+        return order
+    spent = _spent(order, board, config, now)
+    if spent is None or spent <= order.begins:
+        return order
+    # Of what was expected to pass until the round's end the waiting is over.
+    return _lasting(order, spent, max(0.0, order.ends - spent), config)
+
+
+def _spent(birth: Birth, board: Board, config: RunConfig, now: float) -> float | None:
+    """The share of the run's budget that is spent; None: nothing limits the run."""
+    stop, shares = config.stop, []
+    if stop.rounds is not None:
+        shares.append((birth.round - 1) / stop.rounds)
+    if stop.env_steps is not None:
+        shares.append(board.env_steps / stop.env_steps)
+    if stop.minutes is not None:
+        shares.append((now - (now if board.began is None else board.began)) / (60 * stop.minutes))
+    return min(1.0, max(0.0, *shares)) if shares else None
+
+
+def _dated(
+    birth: Birth,
+    last: Birth | None,
+    board: Board,
+    before: Board | None,
+    config: RunConfig,
+    now: float,
+) -> Birth:
+    begins, took, total = _spent(birth, board, config, now), 0.0, config.stop.env_steps
+    if begins is None:
+        return replace(birth, begins=None, ends=None)
+    if total is not None:  # a first guess: meanwhile each of the others trains a round, too
+        took = len(board.living) * config.round.env_steps / total
+    if last is not None and last.begins is not None and last.round < birth.round:
+        took = max(0.0, begins - last.begins)
+    elif total is None and before is not None:
+        took = _of_kin(birth.algorithm, before)
+    return _lasting(birth, begins, took, config)
+
+
+def _of_kin(algorithm: str, board: Board) -> float:
+    """The part of the budget that a round of an algorithm takes by what its pods were told; 0
+    while none has finished one: nobody knows how many minutes the first ones last."""
+    births = [p.birth for p in board.living if p.algorithm == algorithm and p.birth is not None]
+    known = [b.ends - b.begins for b in births if b.begins is not None and b.ends is not None]
+    return median([part for part in known if part > 0] or [0.0])
+
+
+def _lasting(birth: Birth, begins: float, took: float, config: RunConfig) -> Birth:
+    """The birth of a round that begins there, and takes as much as the pod's last one took."""
+    stop, ends = config.stop, begins
+    if stop.env_steps is not None or stop.minutes is not None:
+        ends = begins + took
+    if stop.rounds is not None:
+        ends = max(ends, birth.round / stop.rounds)
+    return replace(birth, begins=begins, ends=min(1.0, ends))
+
+
+def ahead(birth: Birth, checkpoint: Checkpoint, config: RunConfig) -> Birth | None:
+    """The birth that will be ordered if a pod simply continues: before it is, its part of the
+    budget is exact where ``stop.rounds`` alone limit the run, and else a guess.
+
+    Args:
+        birth: of the round that has been trained.
+        checkpoint: what it ended in.
+        config: of the run.
+    """
+    following = onward(birth, birth.round, checkpoint, config)
+    if following is None or birth.begins is None or birth.ends is None:
+        return following
+    begins = birth.ends
+    if config.stop.rounds is not None:
+        begins = max(begins, birth.round / config.stop.rounds)
+    return _lasting(following, begins, birth.ends - birth.begins, config)
+
+
+def same_work(one: Birth | None, other: Birth) -> bool:
+    """Whether both are orders for the same round, whatever part of the budget they say it is."""
+    return one is not None and replace(one, begins=other.begins, ends=other.ends) == other

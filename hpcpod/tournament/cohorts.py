@@ -1,0 +1,279 @@
+"""The population as one merge sees it: who lives, and how they did at equal experience.
+
+A pod is compared at one of its rounds. Pods of its own algorithm stand in that comparison with
+what they had learned by the same round, so on the same seeds and after the same number of
+environment steps. Pods of other algorithms, whose steps may take a hundred times as long, stand
+in it with what they had learned by the same cost in slot-seconds. Where a pod has no evaluation
+just there, the nearest one below stands in, if it has at least half of the experience: if
+training helps, who beats with less experience beats all the more. For a pod whose node is a few
+times faster than its kin's there would be nobody left, so there half of the cost is enough.
+
+Nobody waits for a comparison: a pod that reports early is compared one report later, when the
+others have been there too, and one whose evaluation would be forgotten with those that are near.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import ceil, inf
+from statistics import median
+
+from hpcpod.config.schema import PopulationConfig, RunConfig
+from hpcpod.config.space import AlgorithmSpace
+from hpcpod.records.records import Board, Evaluation, Milestone, PodState
+from hpcpod.tournament.priorities import asleep
+from hpcpod.tournament.settle import HISTORY
+from hpcpod.tournament.statistics import halves, mean
+
+HOPELESS = 3
+"""An algorithm is given up after this many deaths per place, if none of its pods has ever finished
+a round; else, where ``stop.rounds`` end a run, when its dead have trained for as many whole runs
+per place: it would never end."""
+RAISED = 2
+"""An algorithm is given up at once when each of its pods has raised the same so many times, and
+nothing else."""
+NEAR = 0.5
+"""The least share of the experience at which is compared that an evaluation which stands in has."""
+
+Standing = Evaluation | Milestone
+"""An evaluation with which a pod stands in a comparison."""
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Those among whom a pod is compared at one of its rounds.
+
+    All are ranked by one half of their panel's episodes; the other half has no part in it, so
+    that a test on it is one (``scores.halves``).
+    """
+
+    algorithm: str
+    """The pod's."""
+    round: int
+    cost: float
+    """Slot-seconds at which pods of other algorithms are compared: the median of those of the same
+    algorithm, so that no pod pays for a slow node."""
+    standings: Mapping[str, Standing]
+    """By pod: the living."""
+    best: tuple[str, ...]
+    """The best 30 %, at least one, best first: who may be copied."""
+    worst: frozenset[str]
+    """The worst eighth of those that may be replaced at all."""
+    places: int
+    """Pods of the algorithm that may be replaced by a copy at this round: ceil(n / 8) of its n."""
+
+    def paired(self, one: str, other: str) -> bool:
+        """Whether two pods stand in it with the same round, so with the same seeds."""
+        return self.standings[one].round == self.standings[other].round
+
+
+class Census:
+    """A board with all reports of a merge applied, and what judgements and births ask of it.
+
+    Cohorts stay as they were when the reports were in; ``living``, ``members`` and ``copies``
+    follow the births of the merge.
+    """
+
+    def __init__(
+        self, board: Board, config: RunConfig, algorithms: Mapping[str, AlgorithmSpace]
+    ) -> None:
+        self.board = board
+        self.config = config
+        self.algorithms = algorithms
+        self.living: dict[str, PodState] = {pod.id: pod for pod in board.living}
+        self.members = Counter(pod.algorithm for pod in self.living.values())
+        """Living pods of each algorithm."""
+        self.copies = Counter(
+            (pod.algorithm, pod.judged) for pod in board.pods.values() if pod.fate == "replaced"
+        )
+        """Pods replaced by a copy, by their algorithm and the round at which they were compared."""
+        self._kin: dict[str, list[PodState]] = {}
+        for pod in self.living.values():
+            self._kin.setdefault(pod.algorithm, []).append(pod)
+        resting = asleep(board)
+        self._awake = Counter(p.algorithm for p in self.living.values() if p.id not in resting)
+        self._standings = {pod.id: _standings(pod) for pod in self.living.values()}
+        self._cohorts: dict[tuple[str, int], Cohort] = {}
+        self._quorums: dict[tuple[str, int], bool] = {}
+        self._ranks: dict[int, float] = {}
+        self._quotas = quotas(config.population)
+        self._trained = {pod.algorithm for pod in board.pods.values() if pod.trained_steps > 0}
+        self._broken = broken(board)
+        dead = [pod for pod in board.pods.values() if pod.fate == "failed"]
+        self._deaths = Counter(pod.algorithm for pod in dead)
+        self._wasted = Counter[str]()
+        """Environment steps that the dead of an algorithm have trained, and a round for each."""
+        for pod in dead:
+            self._wasted[pod.algorithm] += pod.trained_steps + config.round.env_steps
+
+    def due(self, pod: PodState) -> int | None:
+        """The latest round at which a pod can be compared and has not been.
+
+        More than half of the living pods of its algorithm, and at least two, must have come so
+        far. An evaluation that is about to be forgotten is compared with whoever is near.
+        """
+        after = max(pod.judged, self.config.population.warmup_rounds)
+        rounds = [evaluation.round for evaluation in pod.history if evaluation.round > after]
+        full = [r for r in rounds if self._quorum(pod.algorithm, r)]
+        if full:
+            return max(full)
+        if len(pod.history) < HISTORY or pod.history[0].round not in rounds:
+            return None
+        last_chance = pod.history[0].round
+        return last_chance if len(self.cohort(pod.algorithm, last_chance).standings) > 1 else None
+
+    def latest(self) -> Cohort | None:
+        """The cohort of the latest round, by cost, that has a quorum and is worth copying.
+
+        It is past the warm-up, and leaves a copy something to train.
+        """
+        first, end = self.config.population.warmup_rounds + 1, self.config.stop.rounds
+        found = []
+        for algorithm, kin in sorted(self._kin.items()):
+            rounds = {e.round for pod in kin for e in pod.history}
+            fit = (r for r in rounds if r >= first and (end is None or r < end))
+            newest = max((r for r in fit if self._quorum(algorithm, r)), default=None)
+            if newest is not None:
+                found.append(self.cohort(algorithm, newest))
+        return max(found, key=lambda cohort: (cohort.cost, cohort.round), default=None)
+
+    def cohort(self, algorithm: str, round_number: int) -> Cohort:
+        """Those among whom pods of an algorithm are compared at a round."""
+        key = algorithm, round_number
+        if key not in self._cohorts:
+            self._cohorts[key] = self._gather(algorithm, round_number)
+        return self._cohorts[key]
+
+    def source(self, parent: str, standing: Standing) -> Evaluation | None:
+        """The evaluation of which a copy is made: the one that was compared if its checkpoint is
+        still kept, else the parent's newest, if that is no worse; None if it is."""
+        history = self.living[parent].history
+        for evaluation in history:
+            if evaluation.round == standing.round:
+                return evaluation
+        newest = history[-1]
+        return newest if mean(newest.returns) >= mean(standing.returns) else None
+
+    def spare(self, pod: PodState) -> bool:
+        """Whether a pod may be replaced: no control, and not the last of its algorithm."""
+        return not pod.control and self.members[pod.algorithm] > 1
+
+    def hopeful(self) -> list[str]:
+        """Algorithms worth another fresh pod, those farthest below their quota first."""
+        hopeful = [name for name in self._quotas if not self._hopeless(name)]
+        return sorted(hopeful, key=lambda name: self.members[name] - self._quotas[name])
+
+    def succeed(self, old: PodState, child: PodState) -> None:
+        """Note that a child has taken a pod's place."""
+        if self.living.pop(old.id, None) is not None:
+            self.members[old.algorithm] -= 1
+            self.copies[old.algorithm, old.judged] += 1
+        self.members[child.algorithm] += 1
+
+    def _hopeless(self, algorithm: str) -> bool:
+        """Whether an algorithm's pods only ever fail."""
+        tolerated = HOPELESS * self._quotas[algorithm]
+        if algorithm in self._trained:
+            rounds = self.config.stop.rounds
+            whole = None if rounds is None else rounds * self.config.round.env_steps
+            return whole is not None and self._wasted[algorithm] > tolerated * whole
+        return self._deaths[algorithm] > tolerated or algorithm in self._broken
+
+    def _quorum(self, algorithm: str, round_number: int) -> bool:
+        """Whether more than half of an algorithm's pods were at a round, or are past it."""
+        key = algorithm, round_number
+        if key not in self._quorums:
+            there = sum(1 for _ in self._kin_at(algorithm, round_number, past=True))
+            self._quorums[key] = there > max(1, self._awake[algorithm] // 2)
+        return self._quorums[key]
+
+    def _kin_at(
+        self, algorithm: str, round_number: int, *, past: bool, cost: float = inf
+    ) -> Iterator[tuple[PodState, Standing]]:
+        """Pods of an algorithm with what they had learned by a round.
+
+        With ``past`` those alone that were there or are past it: the others may still come. With
+        ``cost`` also those with much less experience that have cost at least half of it.
+        """
+        first = self.config.population.warmup_rounds + 1
+        for pod in self._kin.get(algorithm, []):
+            if past and (not pod.history or pod.history[-1].round < round_number):
+                continue
+            least = max(first, NEAR * round_number)
+            for standing in reversed(self._standings[pod.id]):
+                if standing.round <= round_number:
+                    near = standing.round >= first and standing.cost >= NEAR * cost
+                    if near or standing.round >= least:
+                        yield pod, standing
+                    break
+
+    def _others_at(self, algorithm: str, cost: float) -> Iterator[tuple[PodState, Standing]]:
+        """Pods of other algorithms with what they had learned by a cost."""
+        first = self.config.population.warmup_rounds + 1
+        for other, kin in self._kin.items():
+            for pod in kin if other != algorithm else []:
+                for standing in reversed(self._standings[pod.id]):
+                    if standing.cost <= cost:
+                        if standing.cost >= NEAR * cost and standing.round >= first:
+                            yield pod, standing
+                        break
+
+    def _gather(self, algorithm: str, round_number: int) -> Cohort:
+        full = self._quorum(algorithm, round_number)
+        standings = (self._standings[pod.id] for pod in self._kin.get(algorithm, []))
+        there = [each.cost for own in standings for each in own if each.round == round_number]
+        cost = median(there) if there else -inf
+        reach = inf if full or not there else cost
+        kin = list(self._kin_at(algorithm, round_number, past=full, cost=reach))
+        found = [*kin, *self._others_at(algorithm, cost)]
+        ranked = sorted(found, key=lambda each: (-self._rank(each[1]), each[0].id))
+        spare = [pod.id for pod, _ in ranked if self.spare(self.board.pods[pod.id])]
+        eighth = ceil(len(ranked) / 8)
+        return Cohort(
+            algorithm,
+            round_number,
+            cost,
+            {pod.id: standing for pod, standing in sorted(found, key=lambda each: each[0].id)},
+            best=tuple(pod.id for pod, _ in ranked[: max(1, len(ranked) * 3 // 10)]),
+            worst=frozenset(spare[-eighth:]),
+            places=ceil((len(kin) + self.copies[algorithm, round_number]) / 8),
+        )
+
+    def _rank(self, standing: Standing) -> float:
+        """The mean by which an evaluation ranks; each is asked for in many cohorts."""
+        key = id(standing)
+        if key not in self._ranks:
+            self._ranks[key] = mean(halves(standing.returns)[0])
+        return self._ranks[key]
+
+
+def broken(board: Board) -> set[str]:
+    """Algorithms that raise one and the same exception in each pod's first round."""
+    raised: dict[str, set[str]] = {}
+    for pod in board.pods.values():
+        often = pod.failures >= RAISED
+        raised.setdefault(pod.algorithm, set()).add(pod.raised if often else "")
+    return {algorithm for algorithm, words in raised.items() if len(words) == 1 and all(words)}
+
+
+def quotas(population: PopulationConfig) -> dict[str, int]:
+    """Places of each algorithm: its share by largest remainder, and at least one."""
+    total = population.pods.max
+    whole = sum(population.algorithms.values())
+    ideal = {name: total * share / whole for name, share in population.algorithms.items()}
+    quota = {name: max(1, int(exact)) for name, exact in ideal.items()}
+    while (unfilled := total - sum(quota.values())) != 0:
+        if unfilled > 0:
+            quota[max(quota, key=lambda name: ideal[name] - quota[name])] += 1
+        else:
+            several = [name for name in quota if quota[name] > 1]
+            quota[max(several, key=lambda name: quota[name] - ideal[name])] -= 1
+    return quota
+
+
+def _standings(pod: PodState) -> list[Standing]:
+    """All that is kept of a pod's evaluations and its ancestors', oldest first; none while it has
+    no checkpoint of its own, of which a copy could be made."""
+    return [*pod.milestones, *pod.history] if pod.history else []

@@ -1,0 +1,94 @@
+"""Turning a generator's decisions into pods, and giving them the places of the dead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hpcpod.records.records import Birth, Board, PodState, stable_hash
+from hpcpod.tournament.generators import Copy, Fresh
+from hpcpod.tournament.rules import Rules
+from hpcpod.tournament.settle import buried, remembered
+
+
+class Nursery:
+    """The pods of a merge while children are born, one after another."""
+
+    def __init__(self, board: Board, rules: Rules) -> None:
+        self.pods = dict(board.pods)
+        self._board = board
+        self._rules = rules
+        self._next_pod = board.next_pod
+
+    def deliver(self, offspring: Copy | Fresh, old: PodState) -> PodState:
+        """A new pod in place of an old one, which is dead, or dies now.
+
+        Raises:
+            ValueError: a generator crossed two families, whose weights do not fit.
+        """
+        name = pod_name(self._next_pod)
+        self._next_pod += 1
+        if isinstance(offspring, Fresh):
+            child = founder(name, offspring, self._rules)
+        else:
+            child = self._copied(name, offspring)
+        self.pods[name] = child = replace(child, replaces=old.id)
+        if old.fate == "alive":
+            self.pods[old.id] = buried(old, f"{name} took its place", replaced=True)
+        return child
+
+    def board(self, before: Board) -> Board:
+        """A board as it was, with everyone who was born and who died."""
+        return replace(before, pods=self.pods, next_pod=self._next_pod)
+
+    def _copied(self, name: str, copy: Copy) -> PodState:
+        parent = self._board.pods[copy.parent]
+        source = next(e for e in parent.history if e.round == copy.round)
+        space = self._rules.algorithms[parent.algorithm]
+        family = space.family(parent.algorithm, copy.hyperparameters)
+        if family != parent.family:
+            raise ValueError(f"a copy of {parent.id} must be a {parent.family}, not a {family}")
+        child = PodState(
+            id=name,
+            algorithm=parent.algorithm,
+            family=family,
+            hyperparameters=copy.hyperparameters,
+            seed=stable_hash(self._rules.config.seed, name),
+            cause="copy",
+            parent=parent.id,
+            parent_round=copy.round,
+            parent_returns=source.returns,
+            mutated=copy.mutated,
+            evidence=copy.evidence,
+            cost=source.cost,
+            milestones=remembered(parent, copy.round),
+            motion=parent.motion,
+        )
+        birth = replace(
+            _first_birth(child), round=copy.round + 1, checkpoint=source.checkpoint, inherited=True
+        )
+        return replace(child, birth=birth)
+
+
+def founder(name: str, fresh: Fresh, rules: Rules) -> PodState:
+    """A pod that starts from scratch."""
+    space = rules.algorithms[fresh.algorithm]
+    pod = PodState(
+        id=name,
+        algorithm=fresh.algorithm,
+        family=space.family(fresh.algorithm, fresh.hyperparameters),
+        hyperparameters=fresh.hyperparameters,
+        seed=stable_hash(rules.config.seed, name),
+        cause="fresh",
+        control=fresh.control,
+        evidence=fresh.evidence,
+    )
+    return replace(pod, birth=_first_birth(pod))
+
+
+def pod_name(number: int) -> str:
+    """``p0001`` and so on."""
+    return f"p{number:04d}"
+
+
+def _first_birth(pod: PodState) -> Birth:
+    return Birth(pod.id, 1, 1, pod.algorithm, pod.hyperparameters, pod.seed)

@@ -1,0 +1,43 @@
+"""Which pods are trained while there is no room for all."""
+
+from __future__ import annotations
+
+import math
+
+from hpcpod.records.records import Board, PodState
+from hpcpod.tournament.settle import rank
+from hpcpod.tournament.stopping import leader
+
+
+def protected(board: Board) -> frozenset[str]:
+    """Pods that no shortage stops: the controls, and whoever leads."""
+    best = leader(board)
+    controls = {pod.id for pod in board.living if pod.control}
+    return frozenset(controls if best is None else controls | {best.pod})
+
+
+def by_prospects(board: Board) -> list[str]:
+    """The living pods that have a round to train, best first.
+
+    First the protected, then by the estimated mean return, then those that have
+    none yet. Pods that lag behind are compared by what they reached so far: to find out what
+    they might reach is what there is no room for.
+    """
+    safe = protected(board)
+
+    def key(pod: PodState) -> tuple[bool, float, str]:
+        score = rank(pod.history[-1])[0] if pod.history else -math.inf
+        return pod.id not in safe, -score, pod.id
+
+    return [pod.id for pod in sorted(board.living, key=key) if pod.birth is not None]
+
+
+def asleep(board: Board) -> frozenset[str]:
+    """Pods that get no slot for now, since ``board.size`` is smaller than the population.
+
+    They keep everything and go on when there is room again. Never among them: a protected pod,
+    or one whose rounds are all trained.
+    """
+    if board.size is None:
+        return frozenset()
+    return frozenset(by_prospects(board)[board.size :]) - protected(board)

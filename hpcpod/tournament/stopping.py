@@ -1,0 +1,222 @@
+"""Endings of a run: its target, confirmed on fresh seeds, or its limits and a final evaluation.
+
+::
+
+    running ──confirm passed─────────────────────────────────> finished (target)
+       ├──env_steps, minutes, rounds, user──> finals ──scored──> finished
+       └──failed, or nothing to score────────────┴──user───────> finished
+
+``stop.minutes`` count from the moment at which the first slot began to work: a queue, however
+long, costs none. They go on while a run is paused, or waits for slots again.
+
+Finals have no deadline: an evaluation may be long, and slots may wait in a queue. They are
+orders like births, given out again when a slot is lost; a user who can't wait ends them with the
+scores that are there, by a second ``hpcpod stop``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from hpcpod.config.schema import RunConfig
+from hpcpod.records.records import (
+    Board,
+    Checkpoint,
+    Confirmed,
+    Entry,
+    Report,
+    Rescore,
+)
+from hpcpod.tournament.settle import failure, lowest, strike
+from hpcpod.tournament.statistics import chosen_interval, interval, mean
+from hpcpod.tournament.target import attempt_target, goes_on, shown
+
+WIND_UP = "wind up"
+"""For ``fold``'s ``stop``: a user ends the run, once its finalists are scored on fresh seeds."""
+
+
+def settle_rescores(
+    board: Board, reports: Mapping[str, Report], lost: Collection[str], config: RunConfig
+) -> Board:
+    """The board with every rescore that was reported, or lost, settled.
+
+    A rescore that fails is tried again, ``cluster.max_restarts`` times; at once given up if
+    trying again can't help.
+    """
+    rescores = dict(board.rescores)
+    confirmed = list(board.confirmed)
+    unreadable: set[Checkpoint] = set()
+    counted, sets, worst = 0, board.confirmations, board.worst
+    for name, order in sorted(board.rescores.items()):
+        report = reports.get(order.id)
+        if report is None:
+            if order.id in lost:
+                rescores[name] = replace(order, attempt=order.attempt + 1)
+            continue
+        counted += 1
+        kind, _ = failure(report)
+        if kind in ("crash", "raised", "memory") and order.attempt <= config.cluster.max_restarts:
+            rescores[name] = replace(order, attempt=order.attempt + 1)
+            continue
+        if kind == "corrupt":
+            unreadable.add(order.checkpoint)
+        del rescores[name]
+        returns = () if kind else (*order.earlier, *report.returns)
+        worst = lowest(worst, returns)
+        score = _scored(order, returns, worst, report.engine, config)
+        confirmed.append(score)
+        if board.phase == "running" and goes_on(order, score, returns, worst, config.stop):
+            sets += 1
+            rescores[name] = replace(order, number=sets, attempt=1, earlier=returns)
+    if not counted and rescores == board.rescores:
+        return board
+    return replace(
+        strike(board, unreadable),
+        rescores=rescores,
+        confirmed=tuple(confirmed),
+        confirmations=sets,
+        worst=worst,
+        reports=board.reports + counted,
+    )
+
+
+def advance(
+    board: Board,
+    before: Board,
+    config: RunConfig,
+    *,
+    now: float,
+    stop: str | None,
+) -> Board:
+    """The board after what its scores, its limits and the user ask for.
+
+    ``before`` is the board that was merged into.
+    """
+    if any(score.passed for score in board.confirmed):
+        return finish(board, "target", now)
+    if stop is not None and stop != WIND_UP:
+        return finish(board, board.stop_reason or stop, now)
+    if board.phase == "running":
+        return _run_on(board, config, now, wind_up=stop is not None)
+    if board.rescores:
+        return board
+    waited = any(order.purpose == "confirm" for order in before.rescores.values())
+    return _open_finals(board, config, now) if waited else finish(board, None, now)
+
+
+def finish(board: Board, reason: str | None, now: float, failure: str = "") -> Board:
+    """The end of a run: no order is open; the winner is the best there is."""
+    champion = leader(board)
+    return replace(
+        _without_births(board),
+        phase="finished",
+        stop_reason=reason if reason is not None else board.stop_reason,
+        failure=failure,
+        stopped=board.stopped if board.stopped is not None else now,
+        winner=None if champion is None else champion.pod,
+        rescores={},
+    )
+
+
+def leader(board: Board) -> Confirmed | Entry | None:
+    """The best score there is, with its checkpoint: a target confirmed, else a final, else the
+    leaderboard's first row."""
+    for score in board.confirmed:
+        if score.passed:
+            return score
+    finals = [s for s in board.confirmed if s.purpose == "final" and s.episodes > 0]
+    if finals:
+        return min(finals, key=lambda score: (-score.mean, score.pod))
+    return board.entries[0] if board.entries else None
+
+
+def allowed(board: Board, score: Confirmed | Entry) -> tuple[float, float, int]:
+    """The 95 % interval of the best score, and the number of those among which it was chosen.
+
+    A row of the leaderboard is the best of all evaluations so far, and its interval is widened
+    for that; one on fresh seeds has been made so already.
+    """
+    if isinstance(score, Confirmed):
+        finals = sum(each.purpose == "final" for each in board.confirmed)
+        return score.low, score.high, finals if score.purpose == "final" else 1
+    low, high = chosen_interval(score.mean, score.low, score.episodes, board.rounds, board.worst)
+    return low, high, board.rounds
+
+
+def _run_on(board: Board, config: RunConfig, now: float, *, wind_up: bool) -> Board:
+    """A running board: an attempt at the target, or at a limit the finals.
+
+    An attempt that is open at the limit is scored first, and the finals wait for it; not where a
+    user ends the run, who waits.
+    """
+    board = board if wind_up else attempt_target(board, config)
+    reason = "user" if wind_up else _limit(board, config, now)
+    if reason is None:
+        return board
+    board = replace(_without_births(board), phase="finals", stop_reason=reason, stopped=now)
+    return board if board.rescores and not wind_up else _open_finals(board, config, now)
+
+
+def _limit(board: Board, config: RunConfig, now: float) -> str | None:
+    """The limit that a running run has met, if any."""
+    stop = config.stop
+    if stop.env_steps is not None and board.env_steps >= stop.env_steps:
+        return "env_steps"
+    spent = 0.0 if board.began is None else now - board.began
+    if stop.minutes is not None and spent >= 60 * stop.minutes:
+        return "minutes"
+    if stop.rounds is not None and all(pod.birth is None for pod in board.living):
+        return "rounds"
+    return None
+
+
+def _open_finals(board: Board, config: RunConfig, now: float) -> Board:
+    """Order the finalists to be scored on fresh seeds; with none, the run is over."""
+    finalists = board.entries[: config.stop.finalists]
+    if not finalists:
+        return finish(board, None, now)
+    rescores = {
+        entry.pod: Rescore(
+            "final", 0, entry.pod, 1, entry.algorithm, board.pods[entry.pod].hyperparameters,
+            entry.checkpoint, entry.round,
+        )
+        for entry in finalists
+    }  # fmt: skip
+    return replace(board, rescores=rescores)
+
+
+def _scored(
+    order: Rescore, returns: tuple[float, ...], worst: float | None, engine: str, config: RunConfig
+) -> Confirmed:
+    """A rescore's result; without returns, the record that it could not be scored."""
+    centre = low = high = 0.0
+    passed = False
+    if returns:
+        centre = mean(returns)
+        plain, _ = interval(returns)
+        rivals = config.stop.finalists if order.purpose == "final" else 1
+        low, high = chosen_interval(centre, plain, len(returns), rivals, worst)
+        if order.purpose == "confirm":
+            low, passed = shown(order, returns, worst, config.stop)
+    return Confirmed(
+        order.pod,
+        order.round,
+        order.purpose,
+        order.number,
+        centre,
+        low,
+        high,
+        len(returns),
+        passed,
+        order.checkpoint,
+        engine,
+    )
+
+
+def _without_births(board: Board) -> Board:
+    pods = {
+        name: replace(pod, birth=None) if pod.birth is not None else pod
+        for name, pod in board.pods.items()
+    }
+    return replace(board, pods=pods)

@@ -1,0 +1,59 @@
+"""Every configuration that comes along is one: ``hpcpod validate`` says so."""
+
+from __future__ import annotations
+
+import importlib.util
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from hpcpod.cli.parser import main
+from hpcpod.run.run import open_run
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+FILES = sorted(str(path.relative_to(CONFIGS)) for path in CONFIGS.rglob("*.yaml"))
+
+
+EXTRAS = {"-v5": ("mujoco", "imageio"), "LunarLander": ("Box2D", "pygame")}
+"""Packages that a task needs beside hpcpod's own, by a word of its name."""
+
+
+def needs_its_simulator(name: str) -> None:
+    text = (CONFIGS / name).read_text()
+    needed = [package for word, extra in EXTRAS.items() if word in text for package in extra]
+    if not all(importlib.util.find_spec(package) for package in needed):
+        pytest.skip(f"needs {', '.join(needed)}")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_configuration_is_valid(
+    name: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # `home` is an empty working directory: simulators write their logs there
+    needs_its_simulator(name)
+    code = main(["validate", str(CONFIGS / name)])
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    assert "# births: " in said.out
+
+
+@pytest.mark.parametrize("name", ["ant_ppo", "humanoid_ppo"])
+def test_a_walker_s_run_trains_on_mujoco_and_is_scored_by_gymnasium(
+    name: str, home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    needs_its_simulator(f"{name}.yaml")
+    short = [
+        "round.env_steps=4096", "round.episodes=2", "stop.rounds=1", "stop.confirm_episodes=2",
+        "stop.finalists=1", "population.pods.max=2",
+    ]  # fmt: skip
+    code = main(["launch", str(CONFIGS / f"{name}.yaml"), *(f"--set={field}" for field in short)])
+    said = capfd.readouterr()
+    assert code == 0, said.err
+    run = open_run(name.replace("_", "-"))
+    report = run.folder.read_report("p0001-00001-1")
+    (final,) = run.board().confirmed
+    mujoco, gymnasium = (f"{package} {version(package)}" for package in ("mujoco", "gymnasium"))
+    assert report is not None and report.engine == f"{mujoco}, {gymnasium}"
+    assert (final.engine, final.episodes) == (f"{gymnasium}, {mujoco}", 2)
+    assert run.board().env_steps == 2 * 4096

@@ -1,0 +1,34 @@
+"""Meeting the command line as a person does, bad input above all."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpcpod.cli.parser import main
+
+GOOD = """\
+name: small
+env: {id: CartPole-v1, num_envs: 2}
+population: {pods: {min: 1, max: 1}, algorithms: {ppo: 1}}
+round: {env_steps: 64, episodes: 2}
+agents: {ppo: {horizon: 8, minibatch_size: 16, epochs: 1}}
+stop: {rounds: 1, finalists: 1, confirm_episodes: 2}
+"""
+"""A run of a second; the fixture ``home`` has it as ``good.yaml``."""
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a refused command says; it must exit with 2 and print no traceback."""
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("hpcpod: ")
+    assert "Traceback" not in said.err
+    return said.err
+
+
+def problem(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one problem of a refused ``good.yaml``, a line of its own."""
+    [first, line] = refusal(capsys, *words).splitlines()
+    assert first == "hpcpod: good.yaml has 1 problem"
+    return line.removeprefix("  ")

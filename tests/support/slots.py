@@ -1,0 +1,98 @@
+"""Slots as real processes, each with its real training process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from hpcpod.storage.run_folder import RunFolder
+from tests.support.small_runs import wait_for
+
+ROOT = Path(__file__).parents[2]
+
+
+class SlotProcess:
+    """``python -m hpcpod.slot`` on a run; its output goes to a file beside the run."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        slot: str = "s",
+        job: str = "j",
+        token: str | None = None,
+        logs: Path | None = None,
+        seen: Path | None = None,
+    ) -> None:
+        """``seen``: where the slot sees the run folder, if elsewhere."""
+        self.folder = folder
+        self.slot = slot
+        self._log = (logs or folder.path.parent) / f"{slot}-{job}.log"
+        words = ["--slot", slot, "--job", job, *(["--token", token] if token else [])]
+        with self._log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "hpcpod.slot", str(seen or folder.path), *words],
+                cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+
+    @property
+    def log(self) -> str:
+        """All that it and its training process have said."""
+        return self._log.read_text()
+
+    def status(self) -> dict[str, Any]:
+        """What it shows of itself."""
+        return self.folder.slots().get(self.slot, {})
+
+    def child(self) -> psutil.Process:
+        """Its training process, once there is one."""
+
+        def children() -> list[psutil.Process]:
+            assert self.process.poll() is None, self.log
+            return psutil.Process(self.process.pid).children()
+
+        wait_for("a training process", lambda: len(children()) > 0)
+        return children()[0]
+
+    def until(self, what: str, key: str) -> None:
+        """Wait until its status has this key."""
+
+        def there() -> bool:
+            assert self.process.poll() is None, self.log
+            return key in self.status()
+
+        wait_for(what, there)
+
+    def until_in_mid_round(self) -> None:
+        """Wait until it has trained a little."""
+        self.until("progress in a round", "env_steps")
+
+    def until_checkpointed(self, pod: str = "p0001", number: int = 1) -> None:
+        """Wait until it can resume its round."""
+
+        def there() -> bool:
+            assert self.process.poll() is None, self.log
+            return self.folder.latest_resume(pod, number) is not None
+
+        wait_for("a checkpoint in the round", there)
+
+    def end(self, seconds: float = 120.0) -> int:
+        """Wait for its end; its exit code."""
+        try:
+            return self.process.wait(seconds)
+        finally:
+            if self.process.poll() is None:
+                print(self.log)
+                self.process.kill()
+                self.process.wait()
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended, reaped or not."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
