@@ -1,4 +1,4 @@
-"""The Python door: launch a run, train one agent, load a policy, make an environment."""
+"""The Python interface: launch a run, train one agent, load a policy, make an environment."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a run is: the schema, its search spaces, and the strict loader."""
+"""The configuration of a run: its schema, its search spaces, and the strict loader."""

@@ -1,4 +1,4 @@
-"""What each algorithm may be born with: the agents' own ``Config`` and the run's, as one.
+"""The search space of each algorithm: the agent's own ``Config`` and the run's ranges, as one.
 
 This is the one place of the configuration that loads the agents' modules, and with them
 torch: at launch, never for ``status``.

@@ -1,4 +1,4 @@
-"""Arguments of Python's door, read as the keys of a configuration are."""
+"""Arguments of the Python functions, read as the keys of a configuration are."""
 
 from __future__ import annotations
 

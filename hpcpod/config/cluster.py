@@ -1,4 +1,4 @@
-"""Where a run's slots lie: what a pod needs, and what the cluster must be told to give it."""
+"""Sections ``cluster`` and ``resources``: a pod's needs, and the words in which Slurm is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers. They differ in where their runner stands: among srun's options, or behind them."""
+"""Containers: their runners stand among srun's options, or behind them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a file, the command line or Python to a ``RunConfig``, and back.
+"""The loader: a file, a command line or keyword arguments as a ``RunConfig``, and back.
 
 Every door ends in the same strict construction, and every problem is said at once.
 """

@@ -1,4 +1,4 @@
-"""How a pod lies on its machines: ranks, nodes, cores, GPUs."""
+"""The placement of a pod on its machines: ranks, nodes, cores, GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single values: how they are named in a message, and what an unquoted YAML word may mean.
+"""Scalars: their names in a message, and the values that an unquoted YAML word may mean.
 
 YAML's readers disagree about some words: ``3e-4`` is text to PyYAML and a number to others,
 ``on`` is true or text, ``2:30`` is 150 or text. In a file such a word is refused with advice;

@@ -1,4 +1,4 @@
-"""How many slots are wanted at which time of the week: ``{"mon-fri 08:00-18:00": 4}``."""
+"""The number of slots wanted at each time of the week: ``{"mon-fri 08:00-18:00": 4}``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that other libraries have for what is said here, so that a slip ends in the right word.
+"""Synonyms: other libraries' names of hyperparameters and keys, for the advice in a refusal.
 
 They are those of Stable-Baselines3, CleanRL and RLlib, and of papers.
 """

@@ -1,4 +1,4 @@
-"""When to submit again after a failure: later and later, then not before a person has looked."""
+"""Backoff after failed submissions: longer and longer pauses, then none before a person resumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ticking a run until it ends."""
+"""The coordinator's loop: tick a run until it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to do now: a pure function of what was observed."""
+"""The plan: a pure function from what was observed to the actions of a tick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many slots a run should have now, and which of them should go: pure functions."""
+"""The number of slots that a run should have now, and those that should go: pure functions."""
 
 from __future__ import annotations
 

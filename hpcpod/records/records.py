@@ -1,4 +1,4 @@
-"""What crosses a process border: plain frozen data with a JSON form.
+"""Records that cross a process border: plain frozen data with a JSON form.
 
 ``encode`` and ``decode`` are exact inverses for every record here. A board is stored as a
 *document*: named sections of named rows, so that storage can keep small deltas between

@@ -1,1 +1,1 @@
-"""One run, for those who look at it and those who steer it, from any machine with its folder."""
+"""One run: looked at and steered from any machine that has its folder."""

@@ -1,4 +1,4 @@
-"""Why a pod does what it does now, why a run has fewer slots than it wants: in sentences."""
+"""Explanations in sentences: of a pod's state, and of slots that a run lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making a run and setting it going: a folder, then processes here or jobs on a cluster."""
+"""Launch a run: make its folder, then start processes here or jobs on a cluster."""
 
 from __future__ import annotations
 

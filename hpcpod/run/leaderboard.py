@@ -1,4 +1,4 @@
-"""The leaderboard as users are shown it: each row with an interval that allows for the choice."""
+"""The leaderboard as users see it: each row with an interval that allows for the choice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod, and who has worked on it: its claims."""
+"""The history of a pod: its claims, and the slots that made them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the logs of a run say of one pod, whichever slots it was in."""
+"""The log of one pod, gathered from the logs of all slots that it was in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy of a run, or of one of its pods, to be loaded."""
+"""The policy of a run, or of one of its pods: found, ready to be loaded."""
 
 from __future__ import annotations
 

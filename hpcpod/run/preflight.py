@@ -1,4 +1,4 @@
-"""Before a run is made: reading its configuration, and checking all that can be checked."""
+"""Preflight: read a configuration, and check all that can be checked before a run is made."""
 
 from __future__ import annotations
 

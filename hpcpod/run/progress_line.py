@@ -1,4 +1,4 @@
-"""Words that show how far a training or a run is, for whoever waits in a terminal or a notebook."""
+"""The progress of a training or a run in one line, for a terminal or a notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run's owner asks of it: by requests in its folder, which whoever acts for it obeys.
+"""Requests of a run's owner: files in its folder, which the next tick obeys.
 
 A request needs no coordinator, no slot and no scheduler where it is made. For a run on a cluster
 one tick follows, which does at once what the coordinator would do at its next one.

@@ -1,4 +1,4 @@
-"""The rounds that slots will train, played ahead of time. Pure.
+"""The schedule of rounds that slots will train, simulated from now on. Pure.
 
 Slots take orders as in ``tournament.claims``: the algorithm whose pods have cost least comes first,
 in it the fewest rounds, and of these the pod that the slot has trained last.

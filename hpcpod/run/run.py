@@ -1,4 +1,4 @@
-"""One run, by its folder: looked at and steered from anywhere. Nothing here loads torch."""
+"""One run, by its folder: looked at and steered from any machine. Loads no torch."""
 
 from __future__ import annotations
 

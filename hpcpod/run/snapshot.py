@@ -1,4 +1,4 @@
-"""All that can be seen of a run at one moment: its board, its slots, its jobs, its requests."""
+"""A snapshot of a run at one moment: its board, its slots, its jobs, its requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run stands, as data: what ``hpcpod status`` prints."""
+"""The status of a run as data: what ``hpcpod status`` prints."""
 
 from __future__ import annotations
 

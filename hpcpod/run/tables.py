@@ -1,4 +1,4 @@
-"""How a run looks in a terminal: tables that live, or plain lines where there is none."""
+"""Tables of a run for a terminal: live ones, or plain lines where there is no terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many slots a run should have at once, and who says so."""
+"""The number of slots that a run should have at once, and its source."""
 
 from __future__ import annotations
 

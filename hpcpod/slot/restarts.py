@@ -1,4 +1,4 @@
-"""What a slot keeps of its lives: how many of them in a row have brought the run no further."""
+"""Restarts of a slot: how many of them in a row have brought the run no further."""
 
 from __future__ import annotations
 

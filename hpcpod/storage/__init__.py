@@ -1,1 +1,1 @@
-"""What survives: the run folder, its blobs, its board, and the promises that it keeps."""
+"""Storage: the run folder, its blobs, its board, and the promises that it keeps."""

@@ -1,4 +1,4 @@
-"""JSON that knows its own checksum: one changed bit anywhere in the file is found.
+"""Checksummed JSON: one changed bit anywhere in the file is found.
 
 A sealed file is ``{"sha256":"<of the payload's bytes>","payload":<payload>}`` and a newline:
 plain JSON to any other program.

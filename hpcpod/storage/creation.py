@@ -1,4 +1,4 @@
-"""How a run folder comes to be: complete, or not at all."""
+"""The creation of a run folder: complete, or not at all."""
 
 from __future__ import annotations
 

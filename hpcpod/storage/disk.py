@@ -1,4 +1,4 @@
-"""The one seam through which the shared filesystem is changed.
+"""The disk: the one way in which hpcpod changes the shared filesystem.
 
 Everything that hpcpod writes into a run folder goes through a ``Disk``: first its
 *operations*, each one change of the filesystem, which a test may override to fail or to

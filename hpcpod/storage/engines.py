@@ -1,4 +1,4 @@
-"""What simulates, for scores that are compared: the first one's."""
+"""Engines of a run: the first simulator that computed scores computes all that are compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that a machine only remembers, and having the server asked again.
+"""Fresh directory entries on NFS: a client that remembers old answers asks the server again.
 
 A client of a network filesystem believes for up to a minute what it was told: a file's attributes,
 a listing, that there is no such name. To open a folder is enough for NFS as it is mounted by

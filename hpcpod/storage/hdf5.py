@@ -1,4 +1,4 @@
-"""Reading an HDF5 file that somebody else may have made: it is looked at before it is believed.
+"""HDF5 files that another user may have made: checked before they are read.
 
 HDF5's library opens other files that one names, and allocates what one declares. So of everything
 in it the kind, the place and the size are held against what a blob has before any of it is read:

@@ -1,4 +1,4 @@
-"""Submissions that were announced before they were made: each counts once."""
+"""Intents: submissions announced before they are made, so that each counts once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things are in a run folder: names only, no files touched."""
+"""The layout of a run folder: names only, no files touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who works while others wait: it saves lost races, and nothing depends on it.
+"""File locks that save lost races; no promise depends on them.
 
 File locks differ between Lustre, GPFS, BeeGFS and NFS, and some lie. So whoever holds
 nothing may go on all the same: compare-and-swap decides what counts.

@@ -1,4 +1,4 @@
-"""What a filesystem refuses, in words."""
+"""Errors of a filesystem, in words."""
 
 from __future__ import annotations
 

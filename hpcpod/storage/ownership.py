@@ -1,4 +1,4 @@
-"""Whose run it is: whose code its processes may run, and who submits, retires and cancels.
+"""The owner of a run: the user whose code it may run, and who submits, retires and cancels.
 
 A run's configuration names code: plugins, folders of modules, lines of shell. In a folder that a
 group shares it is believed where nobody but its owner can have written it, and what it names is

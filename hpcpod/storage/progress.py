@@ -1,4 +1,4 @@
-"""Whether a slot has brought its run further, as can be seen after its death."""
+"""The progress of a slot, as its files show it after its death."""
 
 from __future__ import annotations
 

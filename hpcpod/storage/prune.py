@@ -1,4 +1,4 @@
-"""Removing what nobody needs any more."""
+"""Prune a run folder: remove files that no reader needs any more."""
 
 from __future__ import annotations
 

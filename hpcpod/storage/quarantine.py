@@ -1,4 +1,4 @@
-"""Where damaged files go: kept as evidence, never trusted again."""
+"""The quarantine of damaged files: kept as evidence, never trusted again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an unfinished round goes on from: checkpoints inside it, and training that is done."""
+"""Resume points of unfinished rounds: checkpoints inside them, and training that is done."""
 
 from __future__ import annotations
 

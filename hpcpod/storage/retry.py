@@ -1,4 +1,4 @@
-"""Waiting for a filesystem that refuses: a full disk is emptied, a server comes back."""
+"""Retry while a filesystem refuses: a full disk is emptied, a server comes back."""
 
 from __future__ import annotations
 

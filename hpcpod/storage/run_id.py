@@ -1,4 +1,4 @@
-"""By what the jobs of a run are told from those of any other, its copies included."""
+"""The identity of a run, which tells its jobs from those of any other, its copies included."""
 
 from __future__ import annotations
 

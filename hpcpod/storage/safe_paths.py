@@ -1,4 +1,4 @@
-"""Reaching what lies below a run folder by that way alone, and reading what is a file.
+"""Safe paths below a run folder: no link is followed, only regular files are read.
 
 Others of a group may write into a shared run folder. A symbolic link in the place of a name would
 have somebody's process copy its own private files into the run, or write and remove them

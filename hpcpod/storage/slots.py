@@ -1,4 +1,4 @@
-"""What a run folder says of slots: what each does now, its lives, and whether it is to retire."""
+"""Files of slots in a run folder: present work, earlier lives, requests to retire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The slot's end of the line to a process that trains or scores. No torch on this side."""
+"""The slot's end of the pipes to a process that trains or scores. No torch on this side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a slot starts the processes that train its pods: one, or one for each rank. No torch."""
+"""Commands that start the processes which train a slot's pods: one, or one a rank. No torch."""
 
 from __future__ import annotations
 

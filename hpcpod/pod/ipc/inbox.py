@@ -1,4 +1,4 @@
-"""What a slot tells its processes, a line each on their standard input."""
+"""The inbox of a training process: one message of the slot a line, on standard input."""
 
 from __future__ import annotations
 

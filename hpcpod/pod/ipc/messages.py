@@ -1,4 +1,4 @@
-"""What a slot asks of one of its processes: an order, or a part of it."""
+"""Messages of a slot to one of its processes: an order, or a part of it."""
 
 from __future__ import annotations
 
