@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcpod import plugins
 from hpcpod.config.arguments import door, numbers
 from hpcpod.config.builder import build
 from hpcpod.config.limits import hints
@@ -192,8 +191,9 @@ def train_config(
     )
     for remark in (*of_environment(config, look), *told):
         log.warning("%s", remark)
-    work = plugins.load("hpcpod.pod.standalone:train")
-    training: Training = work(
+    from hpcpod.pod import standalone  # not before: the trial may refuse without torch
+
+    return standalone.train(
         config,
         space,
         hyperparameters,
@@ -203,7 +203,6 @@ def train_config(
         keep=keep,
         on_progress=on_progress,
     )
-    return training
 
 
 def _of_one(config: RunConfig, name: str, steps: int) -> RunConfig:
@@ -253,10 +252,9 @@ def load_policy(
         found, about = given.checkpoint, given.about
     elif pod is not None or keep != "best":
         raise UserError(f"{found} is one policy: pod and keep are of a run")
-    policy: Policy = plugins.load("hpcpod.pod.policy:load_policy_file")(
-        found, agents=agents, trust=trust, about=about
-    )
-    return policy
+    from hpcpod.pod.policy import load_policy_file
+
+    return load_policy_file(found, agents=agents, trust=trust, about=about)
 
 
 def _file_or_run(source: str | Path) -> Path | Run:
@@ -302,10 +300,12 @@ def make_env(  # noqa: PLR0913 (the fields of ``env`` in a configuration, by the
         UserError: the environment can't be made.
     """
     if python is None:
-        make = plugins.load("hpcpod.envs.make:make_env")
+        from hpcpod.envs import make
+
         given = (numbers(wrappers), numbers(kwargs))
-        env: VecEnv = make(id, num_envs, backend, str(device), *given, processes, max_episode_steps)
-        return env
+        return make.make_env(
+            id, num_envs, backend, str(device), *given, processes, max_episode_steps
+        )
     fields = {
         "id": id, "num_envs": num_envs, "backend": backend, "wrappers": wrappers,
         "kwargs": kwargs or {}, "processes": processes, "python": python,
@@ -314,5 +314,6 @@ def make_env(  # noqa: PLR0913 (the fields of ``env`` in a configuration, by the
     config, problems = build(EnvConfig, fields)
     if config is None:
         raise ConfigError("make_env", problems)
-    remote: VecEnv = plugins.load("hpcpod.envs.make:configured")(config, num_envs, str(device))
-    return remote
+    from hpcpod.envs.make import configured
+
+    return configured(config, num_envs, str(device))

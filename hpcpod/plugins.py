@@ -115,10 +115,7 @@ def make(kind: type[Any], group: str, name: str, *arguments: Any) -> Any:
 
 
 def load(path: str) -> Any:
-    """Import ``"pkg.mod:Attr"``.
-
-    This is also how the torch-free floors reach the floors that import torch:
-    by a path resolved when it is needed, never by an import statement.
+    """Import ``"pkg.mod:Attr"``, a part that a user or an entry point names.
 
     Raises:
         UnknownPlugin: the module can't be imported or has no such attribute.

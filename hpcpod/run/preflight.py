@@ -304,8 +304,10 @@ def _ranks(config: RunConfig) -> int:
 def _unknown_env(config: RunConfig) -> list[str]:
     if config.env.python is not None:  # which may know others
         return []
+    from hpcpod.envs.make import check_known
+
     try:
-        plugins.load("hpcpod.envs.make:check_known")(config.env.id, config.env.backend)
+        check_known(config.env.id, config.env.backend)
     except UserError as error:
         return [f"env.id: {error}"]
     return []

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hpcpod import plugins
-
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -134,8 +132,9 @@ class _Cell:
         if self._handle is not None:
             self._handle.update(data, raw=True)
         elif self._waiting:
-            display = plugins.load("IPython.display:display")
-            self._handle = display(data, raw=True, display_id=True)
+            from IPython.display import display
+
+            self._handle = display(data, raw=True, display_id=True)  # type: ignore[no-untyped-call]
 
 
 class _Plain:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcpod import plugins
 from hpcpod.doctor.probes.peers import staying
 from hpcpod.records.codec import encode
 
@@ -34,7 +33,9 @@ class RankFacts:
 def main(folder: Path, kind: str) -> None:
     """Meet the other rank, and leave what was seen in the folder."""
     # mpi4py starts MPI as it is imported: where the kind is wrong this may end the process.
-    world = plugins.load("mpi4py.MPI:COMM_WORLD")
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
     facts = RankFacts(kind, world.Get_size(), world.allreduce(world.Get_rank() + 1))
     task = os.environ.get("SLURM_PROCID", "0")
     staying(folder).replace(folder / f"mpi-{kind}-{task}.json", json.dumps(encode(facts)).encode())

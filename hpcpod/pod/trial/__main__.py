@@ -78,7 +78,9 @@ def main(parent: int, stack: int) -> None:
 def _probe(request: Mapping[str, Any], line: _Line) -> None:
     resolved = Resolved.from_document(request["run"])
     _import_first(resolved.config, line)
-    look = plugins.load("hpcpod.pod.trial.probe:probe")(
+    from hpcpod.pod.trial.probe import probe
+
+    look = probe(
         resolved.config,
         resolved.algorithms,
         request["hyperparameters"],
@@ -90,7 +92,9 @@ def _probe(request: Mapping[str, Any], line: _Line) -> None:
 def _check(request: Mapping[str, Any], line: _Line) -> None:
     config = from_mapping(request["config"])
     _import_first(config, line)
-    for found in plugins.load("hpcpod.pod.trial.env_trial:try_env")(
+    from hpcpod.pod.trial.env_trial import try_env
+
+    for found in try_env(
         config, request["device"], request["sizes"], steps=request["steps"],
         seconds=request["seconds"], tell=lambda doing: line.send(doing=doing, field="env.id"),
     ):  # fmt: skip

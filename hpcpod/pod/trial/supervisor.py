@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import IO, Any
 
-from hpcpod import plugins
 from hpcpod._process import PYTHON, ending
 from hpcpod.config.loading import to_mapping
 from hpcpod.config.resolved import Resolved
@@ -77,10 +76,9 @@ def probe(
         "hyperparameters": hyperparameters,
     }
     if known_here_alone(config, request):
-        here: Look = plugins.load("hpcpod.pod.trial.probe:probe")(
-            config, algorithms, hyperparameters
-        )
-        return here
+        from hpcpod.pod.trial import probe as here
+
+        return here.probe(config, algorithms, hyperparameters)
     more = "if it only is slow, give it more (env.trial_seconds)"
     patience = _Words(config.env.id)
     try:
@@ -120,9 +118,9 @@ def check(
         "steps": steps, "seconds": seconds,
     }  # fmt: skip
     if known_here_alone(config, request):
-        for each in plugins.load("hpcpod.pod.trial.env_trial:try_env")(
-            config, device, sizes, steps=steps, seconds=seconds, tell=hear
-        ):
+        from hpcpod.pod.trial.env_trial import try_env
+
+        for each in try_env(config, device, sizes, steps=steps, seconds=seconds, tell=hear):
             yield type(each).__name__, asdict(each)
         return
     more = "if it only is slow, give --patience more seconds"
