@@ -220,7 +220,16 @@ def screen(status: Status, board: Board) -> RenderableType:
 
 
 def events(old: Board | None, new: Board, run: str) -> Iterator[str]:
-    """What happened between two boards of ``run``, a word of a command line, a line each."""
+    """Lines on what happened between two boards of a run.
+
+    A pod keeps its last four evaluations and its last failure: of what is older nothing is said.
+    A pod that is replaced keeps no evaluation: its last return is part of the child's evidence.
+
+    Args:
+        old: the board that was seen last; None: nothing was seen yet.
+        new: a later board.
+        run: the run's name or path, as the user would type it.
+    """
     before = old.pods if old is not None else {}
     for name, pod in sorted(new.pods.items()):
         was, logs = before.get(name), f"`hpcpod logs {run} {name}` has the traceback"
@@ -229,9 +238,10 @@ def events(old: Board | None, new: Board, run: str) -> Iterator[str]:
                 f"{name} is born: copy of {pod.parent} at round {pod.parent_round} in place of"
                 f" {pod.replaces}; {changes(new, pod)}; {pod.evidence}"
             )
-        seen = was.history[-1].round if was is not None and was.history else 0
+        # By checkpoint: a round whose checkpoint was damaged is trained, and shown, a second time.
+        seen = {evaluation.checkpoint for evaluation in was.history} if was is not None else set()
         for evaluation in pod.history:
-            if evaluation.round > seen:
+            if evaluation.checkpoint not in seen:
                 mean = sum(evaluation.returns) / len(evaluation.returns)
                 yield f"{name} {pod.algorithm} round {evaluation.round}: return {number(mean)}"
         if pod.fate == "failed" and (was is None or was.fate != "failed"):
