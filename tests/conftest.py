@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 import hpcpod
-from hpcpod.pod.trial import supervisor as trial
+from hpcpod.pod.trial import supervisor
 from tests.support.command_line import GOOD
 from tests.support.slurm_cluster import Options, SlurmCluster, SlurmUnavailable
 from tests.support.small_disks import small_disk
@@ -55,7 +55,7 @@ def tried_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """An environment that is tried before a launch is tried in this process, as one is that only
     this process knows: to start another one takes two seconds, and a hundred tests launch."""
     if "apart" not in request.fixturenames and not os.environ.get("HPCPOD_TRIED_APART"):
-        monkeypatch.setattr(trial, "known_here_alone", lambda *given: True)
+        monkeypatch.setattr(supervisor, "known_here_alone", lambda *given: True)
 
 
 @pytest.fixture

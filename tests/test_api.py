@@ -11,8 +11,7 @@ import torch
 
 import hpcpod
 from hpcpod.errors import ConfigError, HpcpodError, RunExists, RunNotFound, UserError
-from hpcpod.run import launch as launching
-from hpcpod.run import snapshot as seen
+from hpcpod.run import launch, snapshot
 from tests.support.small_runs import wait_for
 
 TINY = {
@@ -56,9 +55,9 @@ def test_wait_ends_when_the_coordinator_was_killed(
 ) -> None:
     run = hpcpod.launch(TINY, runs=tmp_path, stop={"rounds": 100_000})
     wait_for("a report", lambda: run.board().reports > 0)
-    monkeypatch.setattr(seen, "STARTING_SECONDS", 0.0)
+    monkeypatch.setattr(snapshot, "STARTING_SECONDS", 0.0)
     assert run.status().state in ("running", "waiting")
-    [*launching._BACKGROUND][-1].kill()
+    [*launch._BACKGROUND][-1].kill()
     with pytest.raises(HpcpodError, match="nobody runs tiny"):
         run.wait(timeout=120)
     assert run.status().state == "interrupted"

@@ -13,7 +13,7 @@ import numpy as np
 
 from hpcpod.config.schema import StopConfig
 from hpcpod.records.records import Board, Confirmed, Entry
-from hpcpod.tournament import stopping as endings
+from hpcpod.tournament import stopping
 from selection_scenarios.measures import Number, Row, mean, share
 from selection_scenarios.world import (
     Agents,
@@ -42,7 +42,7 @@ class Shown:
     @classmethod
     def of(cls, board: Board, score: Confirmed | Entry) -> Shown:
         """With the interval that is shown; older commits show the score's own."""
-        allowed = getattr(endings, "allowed", lambda _, score: (score.low, score.high, 1))
+        allowed = getattr(stopping, "allowed", lambda _, score: (score.low, score.high, 1))
         low, high, _ = allowed(board, score)
         return cls(score.mean, low, high, score.episodes)
 

@@ -34,7 +34,7 @@ from hpcpod.records.records import (
     Verdict,
     stable_hash,
 )
-from hpcpod.tournament import stopping as endings
+from hpcpod.tournament import stopping
 from hpcpod.tournament.cohorts import Census
 from hpcpod.tournament.leaderboard import first_board, fold, leader, orders
 from hpcpod.tournament.rules import Rules
@@ -186,7 +186,7 @@ def ended(board: Board, rules: Rules, agents: Agents) -> Board:
 
     Once a stop scored nothing.
     """
-    board = fold(board, [], rules, now=1e9, stop=getattr(endings, "WIND_UP", "user"))
+    board = fold(board, [], rules, now=1e9, stop=getattr(stopping, "WIND_UP", "user"))
     while board.phase != "finished":
         board = fold(board, _answers(board, agents), rules, now=1e9)
     return board

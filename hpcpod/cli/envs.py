@@ -18,7 +18,7 @@ from hpcpod.cli.output import say, say_json
 from hpcpod.config.loading import from_mapping, from_words, load_file
 from hpcpod.config.schema import RunConfig
 from hpcpod.envs.listing import Backend, Family, Listing, list_envs
-from hpcpod.pod.trial import supervisor as trial
+from hpcpod.pod.trial import supervisor
 from hpcpod.run.tables import count
 
 SIZES = (1, 16, 256)
@@ -92,7 +92,7 @@ def check(options: Namespace) -> int:
     results: dict[str, Any] = {"backend": config.env.backend}
     patience = options.patience or config.env.trial_seconds
     with contextlib.closing(_Progress()) as progress:
-        for kind, found in trial.check(
+        for kind, found in supervisor.check(
             config, options.device, sizes, steps=options.steps, seconds=options.seconds,
             patience=patience, hear=progress.hear,
         ):  # fmt: skip
@@ -150,7 +150,7 @@ class _Progress:
         now = time.monotonic()
         if self._terminal:
             sys.stderr.write(f"\r\x1b[K{text} ...")
-        elif now - self._told >= trial.QUIET_SECONDS:
+        elif now - self._told >= supervisor.QUIET_SECONDS:
             self._told = now
             sys.stderr.write(f"{text} ...\n")
         sys.stderr.flush()

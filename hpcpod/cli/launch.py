@@ -23,13 +23,13 @@ from hpcpod.run.text import many
 def launch(options: Namespace) -> int:
     """``hpcpod launch``: on this machine it stays until the run ends, on Slurm it returns."""
     from hpcpod.run import launch as launching
-    from hpcpod.run import preflight as preparing
+    from hpcpod.run import preflight
 
     config = _read(options, options.cluster)
-    checked = preparing.check(config, source=options.config, probe=not options.no_probe)
+    checked = preflight.check(config, source=options.config, probe=not options.no_probe)
     say_remarks(checked.remarks)
     if options.dry_run:
-        for text in preparing.scripts(config, _runs(options)):
+        for text in preflight.scripts(config, _runs(options)):
             say(text)
         return 0
     folder = launching.create_run(checked.resolved, _runs(options))
@@ -67,19 +67,19 @@ def render(options: Namespace) -> int:
     image for it, or for any."""
     from hpcpod.config.site import read_site
     from hpcpod.run import launch as launching
-    from hpcpod.run import preflight as preparing
+    from hpcpod.run import preflight
 
     if options.config is None:
         if not options.container:
             raise UserError("render needs a CONFIG file, or --container for an image's files")
-        site = preparing.site_for(options.site, options.cluster)
+        site = preflight.site_for(options.site, options.cluster)
         cluster = read_site(Path(site)).cluster if site is not None else ClusterConfig()
         _write_container(Path("hpcpod-container"), cluster)
         return 0
     config = _read(options, options.cluster or "slurm")
-    checked = preparing.check(config, source=options.config, probe=not options.no_probe)
+    checked = preflight.check(config, source=options.config, probe=not options.no_probe)
     say_remarks(checked.remarks)
-    preparing.scripts(config, _runs(options))  # refuses what can't be rendered, before a folder
+    preflight.scripts(config, _runs(options))  # refuses what can't be rendered, before a folder
     folder = launching.create_run(checked.resolved, _runs(options))
     run = Run(folder)
     say(f"run folder: {run.path}")
@@ -107,7 +107,7 @@ def validate(options: Namespace) -> int:
     """``hpcpod validate``: every problem at once, or the resolved configuration."""
     from hpcpod.config.loading import dump_yaml
     from hpcpod.config.manual import field_manual
-    from hpcpod.run import preflight as preparing
+    from hpcpod.run import preflight
     from hpcpod.storage.creation import check_creatable
 
     if options.fields:
@@ -116,7 +116,7 @@ def validate(options: Namespace) -> int:
     if options.config is None:
         raise UserError("validate needs a CONFIG file, or --fields for the manual")
     config = _read(options, options.cluster)
-    checked = preparing.check(config, source=options.config, probe=not options.no_probe)
+    checked = preflight.check(config, source=options.config, probe=not options.no_probe)
     say(dump_yaml(config).rstrip())
     say()
     quotas = ", ".join(f"{n} {name}" for name, n in checked.quotas.items())
@@ -149,12 +149,12 @@ def train(options: Namespace) -> int:
     """``hpcpod train``: one agent, no tournament."""
     from hpcpod import api
     from hpcpod.cli.live import lasting_output
-    from hpcpod.run import preflight as preparing
+    from hpcpod.run import preflight
     from hpcpod.run.tables import count, number
     from hpcpod.run.tables import interval as scored
     from hpcpod.tournament.statistics import interval
 
-    config = preparing.read_config(options.config, set_options=options.overrides)
+    config = preflight.read_config(options.config, set_options=options.overrides)
     to = options.save_to or Path(f"{config.name}.h5")
     told = 0.0
     first = place_of(os.environ).rank == 0  # of those that torchrun, mpirun or srun has started
@@ -195,10 +195,10 @@ def train(options: Namespace) -> int:
 
 
 def _read(options: Namespace, cluster: str | None) -> RunConfig:
-    from hpcpod.run import preflight as preparing
+    from hpcpod.run import preflight
 
-    site = preparing.site_for(options.site, cluster)
-    return preparing.read_config(options.config, cluster, set_options=options.overrides, site=site)
+    site = preflight.site_for(options.site, cluster)
+    return preflight.read_config(options.config, cluster, set_options=options.overrides, site=site)
 
 
 def _runs(options: Namespace) -> Path:

@@ -13,16 +13,11 @@ from typing import TypeVar
 
 from hpcpod._process import PYTHON
 from hpcpod.config.schema import RunConfig
-from hpcpod.doctor import judge_nodes as compute
-from hpcpod.doctor import judge_pair as two_nodes
-from hpcpod.doctor import judge_scheduler as site
-from hpcpod.doctor import scheduler
+from hpcpod.doctor import judge_nodes, judge_pair, judge_scheduler, scheduler
 from hpcpod.doctor.commands import Answer, ask
 from hpcpod.doctor.finding import Finding, hinders
 from hpcpod.doctor.probe_job import JobFacts, ProbeJob
-from hpcpod.doctor.probes import disk_space as space
-from hpcpod.doctor.probes import files, machine
-from hpcpod.doctor.probes import submit as submitting
+from hpcpod.doctor.probes import disk_space, files, machine, submit
 from hpcpod.doctor.probes.disk_space import SpaceFacts
 from hpcpod.doctor.probes.files import FileFacts, HereFacts, workplace
 from hpcpod.doctor.probes.machine import MachineFacts
@@ -120,12 +115,12 @@ class _Examination:
         if facts is not None and slurm:
             self._on_slurm(facts)
         else:
-            self._findings.append(site.absent(facts, self._asked.launcher))
+            self._findings.append(judge_scheduler.absent(facts, self._asked.launcher))
         found = self._machine(slurm) if self._job is None else None
-        seen = self._job is not None and two_nodes.met(self._job.pairs)
+        seen = self._job is not None and judge_pair.met(self._job.pairs)
         self._findings[:0] = [
             *files.judge(self._here.files),
-            *space.judge(self._here.space, slurm=slurm, seen=seen),
+            *disk_space.judge(self._here.space, slurm=slurm, seen=seen),
         ]
         return Diagnosis(
             runs=str(self._runs),
@@ -149,21 +144,23 @@ class _Examination:
         nodes, refusal, refused_coordinator = 1, None, ""
         try:
             nodes = self._launcher.scripts.shape.nodes
-            count = site.in_one_array(facts.settings, self._launcher.places)
+            count = judge_scheduler.in_one_array(facts.settings, self._launcher.places)
             script = self._launcher.script(Intent(1, "TOKEN", "slots", count))
             if self._home is not None:
-                refusal = self._refusal(self._home, submitting.SLOTS, script)
+                refusal = self._refusal(self._home, submit.SLOTS, script)
                 if self._config.cluster.coordinator:
                     script = self._launcher.script(Intent(0, "TOKEN", "coordinator"))
                     refused_coordinator = self._refusal(self._home, "coordinator.sbatch", script)
         except UserError as error:
             refusal = str(error)
-        self._findings += site.judge(facts, self._wanted(nodes), refusal, refused_coordinator)
+        self._findings += judge_scheduler.judge(
+            facts, self._wanted(nodes), refusal, refused_coordinator
+        )
         if self._asked.here or self._home is None:
             why = "--here" if self._asked.here else "nothing can be written for them"
             found = f"not tried: {why}"
             then = "locks and names between nodes, and what nodes have, are unknown"
-            self._findings.append(Finding(two_nodes.GROUP, "nodes", "note", found, then))
+            self._findings.append(Finding(judge_pair.GROUP, "nodes", "note", found, then))
             return
         kinds = _kinds(facts.mpi, self._config.pod.fusion.mpi)
         job = ProbeJob(
@@ -179,9 +176,9 @@ class _Examination:
         except (OSError, UserError) as error:
             self._job = JobFacts("refused", str(error), 2)
         gpus = self._config.resources.gpus_per_pod // nodes
-        self._findings += compute.judge(
+        self._findings += judge_nodes.judge(
             self._job,
-            compute.Asked(self._config, gpus, kinds, refusal or ""),
+            judge_nodes.Asked(self._config, gpus, kinds, refusal or ""),
             self._here.space,
             facts.settings,
         )
@@ -189,7 +186,7 @@ class _Examination:
     def _refusal(self, home: Path, name: str, script: str) -> str:
         path = home / name
         path.write_text(script)
-        return submitting.refusal(path, environment(os.environ, self._config))
+        return submit.refusal(path, environment(os.environ, self._config))
 
     def _wanted(self, nodes: int) -> Wanted:
         cluster = self._config.cluster

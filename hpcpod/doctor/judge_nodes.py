@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hpcpod.config.placement import ranks_of
 from hpcpod.config.schema import RunConfig
-from hpcpod.doctor import judge_pair as two_nodes
+from hpcpod.doctor import judge_pair
 from hpcpod.doctor.finding import Finding
 from hpcpod.doctor.probe_job import JobFacts
 from hpcpod.doctor.probes import machine
@@ -64,11 +64,11 @@ def judge(
 
 def _judge_two(facts: JobFacts) -> list[Finding]:
     if facts.nodes == 2 and facts.pairs:
-        return two_nodes.judge(facts.pairs)
+        return judge_pair.judge(facts.pairs)
     if facts.nodes == 1 and facts.state != "refused":
         return [
             Finding(
-                two_nodes.GROUP, "nodes", "note", f"Slurm gives no two: {facts.one_only}",
+                judge_pair.GROUP, "nodes", "note", f"Slurm gives no two: {facts.one_only}",
                 "locks and names between nodes are unknown",
             )
         ]  # fmt: skip

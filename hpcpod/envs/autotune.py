@@ -15,7 +15,7 @@ from contextlib import closing
 
 import torch
 
-from hpcpod.envs import gymnasium_make as construct
+from hpcpod.envs import gymnasium_make
 from hpcpod.envs.gymnasium_make import Env, Wrapper
 from hpcpod.envs.mujoco import tasks
 from hpcpod.envs.processes.env import ProcessVecEnv
@@ -93,7 +93,7 @@ def in_processes(
     else:
         made, why = _measured(env, num_envs, processes, device, wrappers, kwargs)
     where = "this process" if made is None else f"{processes} processes"
-    _log.info("%s: %d environments in %s: %s", construct.name_of(env), num_envs, where, why)
+    _log.info("%s: %d environments in %s: %s", gymnasium_make.name_of(env), num_envs, where, why)
     return made
 
 
@@ -108,7 +108,7 @@ def _measured(
     """The processes, if they win, and the reason in words."""
     began = time.perf_counter()
     try:
-        (one,) = construct.build(env, 1, wrappers, kwargs)
+        (one,) = gymnasium_make.build(env, 1, wrappers, kwargs)
         with closing(one):
             one.reset(seed=0)
             begun = time.perf_counter() - began

@@ -17,7 +17,7 @@ from gymnasium.envs.registration import EnvSpec as Registered
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from hpcpod import plugins
-from hpcpod.envs import gymnasium_make as construct
+from hpcpod.envs import gymnasium_make
 from hpcpod.envs.catalog import pip_line
 from hpcpod.envs.threads import env_threads
 from hpcpod.envs.vector import GymnasiumVectorEnv, takes_seeds
@@ -87,7 +87,7 @@ class EnvPoolVecEnv(GymnasiumVectorEnv):
     def _takes_seeds(self, name: str) -> bool:
         assert isinstance(self._venv, Pool)
         pair = self._venv.pair()  # thousands would take seconds
-        with construct.refusals(name):
+        with gymnasium_make.refusals(name):
             pair.reset(seed=[0, 1])
         return takes_seeds(name, pair)
 
@@ -111,7 +111,7 @@ class Pool(VectorEnv[Any, Any, Any]):
         self._options = options
         self._threads = min(env_threads(), num_envs)
         self._pool: Any = None
-        with construct.refusals(task), _quiet():
+        with gymnasium_make.refusals(task), _quiet():
             self.task = _configured(task, options)
             self.single_observation_space = self.task.observation_space
             self.single_action_space = self.task.action_space

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hpcpod.envs import gymnasium_make as construct
-from hpcpod.envs import observations, snapshot
+from hpcpod.envs import gymnasium_make, observations, snapshot
 from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, form_of, tensor
 from hpcpod.envs.gymnasium_make import Env, Wrapper
 from hpcpod.envs.recording import ACTIONS, Recording
@@ -62,18 +61,18 @@ class PreprocessVecEnv:
             UnsupportedSpace: it has a space that agents can't use.
         """
         check_batch(num_envs, device)
-        self._envs = construct.build(env, num_envs, wrappers, kwargs or {})
-        first, name = self._envs[0], construct.name_of(env)
+        self._envs = gymnasium_make.build(env, num_envs, wrappers, kwargs or {})
+        first, name = self._envs[0], gymnasium_make.name_of(env)
         self.spec = EnvSpec(
             id=name,
-            observation=construct.observation_space(name, first.observation_space),
-            action=construct.action_space(name, first.action_space),
+            observation=gymnasium_make.observation_space(name, first.observation_space),
+            action=gymnasium_make.action_space(name, first.action_space),
             num_envs=num_envs,
             device=device,
-            max_episode_steps=construct.time_limit_of(first),
-            engine=construct.engine_of(first),
-            action_bounds=construct.action_bounds(first.action_space),
-            action_dtype=construct.action_dtype(first.action_space),
+            max_episode_steps=gymnasium_make.time_limit_of(first),
+            engine=gymnasium_make.engine_of(first),
+            action_bounds=gymnasium_make.action_bounds(first.action_space),
+            action_dtype=gymnasium_make.action_dtype(first.action_space),
             structure=structure_of(first.observation_space),
         )
         self._to_env = action_map(first.action_space)

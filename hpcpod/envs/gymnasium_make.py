@@ -13,7 +13,7 @@ from gymnasium.envs.registration import load_env_creator
 
 from hpcpod import plugins
 from hpcpod.envs import observations
-from hpcpod.envs import simulator_warnings as warned
+from hpcpod.envs.simulator_warnings import models_of, one_line, told_once
 from hpcpod.envs.vec_env import Bound, Box, Discrete, MultiDiscrete, Space
 from hpcpod.errors import UnknownPlugin, UnsupportedSpace, UnusableWrapper, UserError, in_words
 
@@ -45,7 +45,7 @@ def build(
     name = name_of(source)
     with refusals(name):
         import_before(source)
-        with warned.models_of(name):
+        with models_of(name):
             return [_build_one(source, wrappers, kwargs) for _ in range(count)]
 
 
@@ -71,7 +71,7 @@ def refusals(name: str) -> Iterator[None]:
     Raises:
         UserError: something was raised.
     """
-    with warned.told_once(name):
+    with told_once(name):
         try:
             yield
         except gym.error.DependencyNotInstalled as error:
@@ -79,9 +79,9 @@ def refusals(name: str) -> Iterator[None]:
         except ImportError as error:
             raise UserError(_missing(name, error)) from error
         except gym.error.Error as error:
-            raise UserError(f"{name} can't be made: {warned.one_line(error)}") from error
+            raise UserError(f"{name} can't be made: {one_line(error)}") from error
         except TypeError as error:
-            said = f"{name} refused its arguments (env.kwargs): {warned.one_line(error)}"
+            said = f"{name} refused its arguments (env.kwargs): {one_line(error)}"
             raise UserError(said) from error
         except (UserError, MemoryError):
             raise
@@ -98,7 +98,7 @@ def check_registered(env: str) -> None:
     try:
         gym.spec(env)
     except gym.error.Error as error:
-        raise UserError(f"{env} can't be made: {warned.one_line(error)}") from error
+        raise UserError(f"{env} can't be made: {one_line(error)}") from error
 
 
 def is_registered(env: str) -> bool:
@@ -265,7 +265,7 @@ def _missing(name: str, error: ImportError) -> str:
     # gymnasium raises a second error, without the module's name, from the first.
     cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error
     remedy = f"; pip install {cause.name}" if cause.name else ""
-    return f"{name} needs a package that is missing: {warned.one_line(cause)}{remedy}"
+    return f"{name} needs a package that is missing: {one_line(cause)}{remedy}"
 
 
 def _choices(space: gym.spaces.MultiDiscrete) -> MultiDiscrete:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from hpcpod import plugins
-from hpcpod.envs import gymnasium_make as construct
+from hpcpod.envs import gymnasium_make
 from hpcpod.envs.vec_env import Box, EnvSpec, State, Step, check_action_shape, check_batch
 from hpcpod.errors import Diverged, UserError
 
@@ -58,10 +58,10 @@ class IsaacLabVecEnv:
         self._policy = "policy"
         observed = self._env.single_observation_space
         observed = observed[self._policy] if hasattr(observed, "spaces") else observed
-        name = construct.name_of(env)
+        name = gymnasium_make.name_of(env)
         self.spec = EnvSpec(
             id=name,
-            observation=construct.observation_space(name, observed),
+            observation=gymnasium_make.observation_space(name, observed),
             action=Box(tuple(self._env.single_action_space.shape), -1.0, 1.0),
             num_envs=num_envs,
             device=device,
@@ -112,7 +112,7 @@ class IsaacLabVecEnv:
 
 
 def _from_factory(env: str | Factory, num_envs: int, device: str, words: dict[str, Any]) -> Any:
-    with construct.refusals(construct.name_of(env)):
+    with gymnasium_make.refusals(gymnasium_make.name_of(env)):
         factory: Any = plugins.load(env) if isinstance(env, str) else env
         return factory(num_envs=num_envs, device=device, **words)
 

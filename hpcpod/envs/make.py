@@ -10,10 +10,7 @@ from gymnasium.vector import VectorEnv
 
 from hpcpod import plugins
 from hpcpod.config.schema import EnvConfig
-from hpcpod.envs import autotune as auto
-from hpcpod.envs import gymnasium_make as construct
-from hpcpod.envs import time_limit as limits
-from hpcpod.envs import torch_envs
+from hpcpod.envs import autotune, gymnasium_make, time_limit, torch_envs
 from hpcpod.envs.gymnasium_make import Wrapper
 from hpcpod.envs.mujoco.tasks import WARP_ROOM
 from hpcpod.envs.processes.env import ProcessVecEnv
@@ -64,11 +61,11 @@ def make_env(  # noqa: PLR0913 (what one says of an environment, by name)
         num_envs = env.num_envs if num_envs == 1 else num_envs
         backend = "vector" if backend == "auto" else backend
     given = kwargs or {}
-    backend = auto.backend_of(env, backend, wrappers, given)
+    backend = autotune.backend_of(env, backend, wrappers, given)
     if max_episode_steps is not None:
-        wrappers, given = limits.limited(env, backend, wrappers, given, max_episode_steps)
+        wrappers, given = time_limit.limited(env, backend, wrappers, given, max_episode_steps)
     if processes is None:
-        several = auto.in_processes(env, num_envs, backend, device, wrappers, given)
+        several = autotune.in_processes(env, num_envs, backend, device, wrappers, given)
         if several is not None:
             return several
     elif processes != 1:
@@ -90,7 +87,7 @@ def configured(env: EnvConfig, num_envs: int, device: str) -> VecEnv:
 
 def reference(env: EnvConfig) -> EnvConfig | None:
     """The same task as gymnasium's own environment plays it; None if gymnasium has none."""
-    if env.python is not None or not construct.is_registered(env.id):
+    if env.python is not None or not gymnasium_make.is_registered(env.id):
         return None
     kwargs = {name: value for name, value in env.kwargs.items() if name not in WARP_ROOM}
     return replace(env, backend="gymnasium", kwargs=kwargs if env.backend == "warp" else env.kwargs)
@@ -100,7 +97,7 @@ def backend_of(env: EnvConfig) -> str:
     """The backend of ``configured``: never ``auto``, but what that comes to."""
     if env.python is not None:
         return "gymnasium" if env.backend == "auto" else env.backend
-    return auto.backend_of(env.id, env.backend, env.wrappers, env.kwargs)
+    return autotune.backend_of(env.id, env.backend, env.wrappers, env.kwargs)
 
 
 def processes_of(env: VecEnv) -> int:
@@ -117,6 +114,6 @@ def check_known(env: str, backend: str = "auto") -> None:
         UserError: the backend, gymnasium or torch, knows no such environment.
     """
     if backend in ("auto", "gymnasium") and ":" not in env:
-        construct.check_registered(env)
+        gymnasium_make.check_registered(env)
     if backend == "torch":
         torch_envs.check_known(env)

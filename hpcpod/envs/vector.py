@@ -15,9 +15,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from torch import Tensor
 
 from hpcpod import plugins
-from hpcpod.envs import gymnasium_make as construct
-from hpcpod.envs import observations
-from hpcpod.envs import simulator_warnings as warned
+from hpcpod.envs import gymnasium_make, observations, simulator_warnings
 from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, tensor
 from hpcpod.envs.spec_json import structure_of
 from hpcpod.envs.vec_env import (
@@ -92,7 +90,7 @@ class GymnasiumVectorEnv:
                 " leave out env.wrappers and wrap them where the VectorEnv is made"
             )
         name = _name_of(env)
-        with construct.refusals(name):
+        with gymnasium_make.refusals(name):
             self._venv = _made(env, num_envs, kwargs or {})
         self._broken = False
         self._seeds: list[int] = []
@@ -180,14 +178,14 @@ class GymnasiumVectorEnv:
         first = _first_of(venv)
         self.spec = EnvSpec(
             id=name,
-            observation=construct.observation_space(name, space),
-            action=construct.action_space(name, venv.single_action_space),
+            observation=gymnasium_make.observation_space(name, space),
+            action=gymnasium_make.action_space(name, venv.single_action_space),
             num_envs=num_envs,
             device=device,
             max_episode_steps=_time_limit_of(venv, first),
-            engine=construct.engine_of(first),
-            action_bounds=construct.action_bounds(venv.single_action_space),
-            action_dtype=construct.action_dtype(venv.single_action_space),
+            engine=gymnasium_make.engine_of(first),
+            action_bounds=gymnasium_make.action_bounds(venv.single_action_space),
+            action_dtype=gymnasium_make.action_dtype(venv.single_action_space),
             structure=structure_of(space),
             seeded=self._takes_seeds(name),
         )
@@ -306,10 +304,10 @@ def takes_seeds(name: str, venv: Vector) -> bool:
 
 def _name_of(env: str | Factory | Vector) -> str:
     if not isinstance(env, VectorEnv):
-        return construct.name_of(env)
+        return gymnasium_make.name_of(env)
     first = _first_of(env)
     spec = _registered(env) or (None if first is None else first.spec)
-    return construct.name_of(type(env.unwrapped)) if spec is None else spec.id
+    return gymnasium_make.name_of(type(env.unwrapped)) if spec is None else spec.id
 
 
 def _first_of(venv: Vector) -> gym.Env[Any, Any] | None:
@@ -326,13 +324,15 @@ def _made(env: str | Factory | Vector, num_envs: int, kwargs: Mapping[str, objec
     factory: Any = env
     if isinstance(env, str):
         try:
-            factory = plugins.load(env) if construct.is_path(env) else partial(gym.make_vec, env)
+            factory = (
+                plugins.load(env) if gymnasium_make.is_path(env) else partial(gym.make_vec, env)
+            )
         except UnknownPlugin as error:
             raise UserError(f"environment {error}") from error
     if not callable(factory):
         raise UserError(f"{_name_of(env)} is a {type(factory).__name__}, not a factory")
-    construct.import_before(env)
-    with warned.models_of(_name_of(env)):
+    gymnasium_make.import_before(env)
+    with simulator_warnings.models_of(_name_of(env)):
         made = factory(num_envs=num_envs, **kwargs)
     if not isinstance(made, VectorEnv):
         raise UserError(
@@ -364,7 +364,7 @@ def _mode_of(name: str, venv: Vector) -> AutoresetMode:
 
 def _time_limit_of(venv: Vector, first: Any) -> int | None:
     if first is not None:
-        return construct.time_limit_of(first)
+        return gymnasium_make.time_limit_of(first)
     spec = _registered(venv)
     return None if spec is None else spec.max_episode_steps
 

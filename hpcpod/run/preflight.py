@@ -21,7 +21,7 @@ from hpcpod.launchers.base import ScriptLauncher, array_sizes, with_scripts
 from hpcpod.launchers.slurm.feasibility import sentences
 from hpcpod.launchers.slurm.launcher import SlurmLauncher
 from hpcpod.orchestrator.tick import make_launcher
-from hpcpod.pod.trial import supervisor as trial
+from hpcpod.pod.trial import supervisor
 from hpcpod.pod.trial.fit import Footprint, Look
 from hpcpod.records.records import Intent
 from hpcpod.run.remarks import remarks, round_in_words
@@ -320,4 +320,4 @@ def _probe(config: RunConfig, algorithms: Mapping[str, AlgorithmSpace]) -> Look:
         ConfigError: the environment can't be made, or an agent can't act in it.
     """
     defaults = {name: unmutated(space) for name, space in algorithms.items()}
-    return trial.probe(config, algorithms, defaults)
+    return supervisor.probe(config, algorithms, defaults)

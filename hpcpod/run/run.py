@@ -19,7 +19,7 @@ from hpcpod.config.space import Range
 from hpcpod.errors import HpcpodError, RunNotFound, StorageError, UserError
 from hpcpod.launchers.base import Launcher
 from hpcpod.records.records import Board, PodState
-from hpcpod.run import requests as steering
+from hpcpod.run import requests
 from hpcpod.run.explain import why
 from hpcpod.run.leaderboard import Row, ranking, rows
 from hpcpod.run.pod_history import require_pod
@@ -212,13 +212,13 @@ class Run:
         if drain:
             self.drain()
             return self.status()
-        unable = steering.end(self.folder, score=not now)
+        unable = requests.end(self.folder, score=not now)
         self._warn(unable, "its slots end by themselves within a minute")
         return self.status()
 
     def drain(self) -> bool:
         """Ask every slot to end after its round; False if that was asked before."""
-        asked = steering.drain(self.folder)
+        asked = requests.drain(self.folder)
         self._act()
         return asked
 
@@ -228,13 +228,13 @@ class Run:
         Raises:
             UserError: the run is finished, or another user's.
         """
-        steering.pause(self.folder)
+        requests.pause(self.folder)
         self._act()
         return self.status()
 
     def undrain(self) -> bool:
         """Take the wish to pause back, if there was one; nothing is started."""
-        return steering.undrain(self.folder)
+        return requests.undrain(self.folder)
 
     @door(detach=bool)
     def resume(self, *, detach: bool = False) -> list[str]:
@@ -250,7 +250,7 @@ class Run:
         Raises:
             UserError: it is finished, another process runs it, or the scheduler refuses.
         """
-        return steering.resume(self.folder, detach=detach)
+        return requests.resume(self.folder, detach=detach)
 
     @door(slots=int | None)
     def scale(self, slots: int | None) -> Status:
@@ -259,7 +259,7 @@ class Run:
         Raises:
             UserError: the run is finished, another user's, or can't have as many.
         """
-        steering.scale(self.folder, slots)
+        requests.scale(self.folder, slots)
         self._act()
         return self.status()
 
@@ -273,11 +273,11 @@ class Run:
             LaunchError: the scheduler can't be asked from here.
             UserError: the run is another user's, and merging it would run code of theirs.
         """
-        steering.tick(self.folder)
+        requests.tick(self.folder)
         return self.status()
 
     def _act(self) -> None:
-        self._warn(steering.act(self.folder), "whoever coordinates the run does it")
+        self._warn(requests.act(self.folder), "whoever coordinates the run does it")
 
     def _warn(self, why: str, then: str) -> None:
         if why:

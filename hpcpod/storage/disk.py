@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from hpcpod.errors import Corrupt, RunNotFound, StorageError, UserError
-from hpcpod.storage import safe_paths as beneath
+from hpcpod.storage import safe_paths
 from hpcpod.storage.os_errors import explain as explain
 from hpcpod.storage.os_errors import explained as explained
 from hpcpod.storage.safe_paths import CONTENT, MOST_BYTES
@@ -66,7 +66,7 @@ class Disk:
 
     def write_new(self, path: Path, data: bytes, *, durable: bool = True) -> None:
         """Create a file that must not exist, and fill it."""
-        descriptor = beneath.create(self.root, path)
+        descriptor = safe_paths.create(self.root, path)
         try:
             rest = memoryview(data)
             while rest:
@@ -106,12 +106,12 @@ class Disk:
 
     def mkdir(self, path: Path) -> None:
         """Create a folder."""
-        beneath.make_folder(self.root, path)
+        safe_paths.make_folder(self.root, path)
 
     def close(self, folder: Path) -> None:
         """Let nobody but the owner write into a folder."""
         with contextlib.suppress(PermissionError):  # a filesystem without modes
-            folder.chmod(stat.S_IMODE(folder.stat().st_mode) & ~beneath.OTHERS_WRITE)
+            folder.chmod(stat.S_IMODE(folder.stat().st_mode) & ~safe_paths.OTHERS_WRITE)
 
     def rmdir(self, path: Path) -> None:
         """Remove an empty folder."""
@@ -133,7 +133,7 @@ class Disk:
             StorageError: the filesystem refuses.
         """
         with explained("read", path):
-            return _again({errno.ESTALE}, lambda: beneath.content(self.root, path, most))
+            return _again({errno.ESTALE}, lambda: safe_paths.content(self.root, path, most))
 
     def read_named(self, path: Path, sha256: str) -> bytes | None:
         """The same, of a file of any length with this checksum.
@@ -143,21 +143,21 @@ class Disk:
             StorageError: the filesystem refuses.
         """
         with explained("read", path):
-            return _again({errno.ESTALE}, lambda: beneath.content_of(self.root, path, sha256))
+            return _again({errno.ESTALE}, lambda: safe_paths.content_of(self.root, path, sha256))
 
     def exists(self, path: Path) -> bool:
         """Whether the name exists, asked by name and not of a listing that may be old."""
         try:
-            return beneath.status(self.root, path) is not None
+            return safe_paths.status(self.root, path) is not None
         except OSError:
             return False
 
     def size(self, path: Path) -> int | None:
         """Bytes under a name, published by either scheme; None if there is none."""
         with explained("look at", path):
-            found = beneath.status(self.root, path)
+            found = safe_paths.status(self.root, path)
             if found is not None and stat.S_ISDIR(found.st_mode):
-                found = beneath.status(self.root, path / CONTENT)
+                found = safe_paths.status(self.root, path / CONTENT)
             return None if found is None else found.st_size
 
     # Writing.
@@ -242,7 +242,7 @@ class Disk:
             self._discard(temporary)
 
     def _at(self, path: Path) -> AbstractContextManager[tuple[str | Path, int | None]]:
-        return beneath.at(self.root, path)
+        return safe_paths.at(self.root, path)
 
     def _publish_once(self, path: Path, data: bytes) -> None:
         if self.scheme == "link":
@@ -301,7 +301,7 @@ class Disk:
         """Whether a name has this content; None if there is no such name."""
         try:
             # Stale: on another host somebody replaced the file between our open and our read.
-            there = _again({errno.ESTALE}, lambda: beneath.content(self.root, path, len(data)))
+            there = _again({errno.ESTALE}, lambda: safe_paths.content(self.root, path, len(data)))
         except Corrupt:
             return False
         return None if there is None else there == data

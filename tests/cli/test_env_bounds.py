@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from hpcpod.cli import envs as env_commands
+from hpcpod.cli import envs
 from hpcpod.cli.parser import main
 
 QUICK = ("--steps", "60", "--seconds", "0.01", "--num-envs", "2")
@@ -26,9 +26,7 @@ def test_bounds_are_those_of_each_element(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_many_bounds_are_cut_short() -> None:
-    assert env_commands._ranges(0.0, list(range(20))).endswith(
-        "; 0 to 11 at 11; 8 more (--json has all)"
-    )
-    assert env_commands._ranges([-math.inf, 0.0] * 20, math.inf).count("more (--json has all)") == 2
-    assert env_commands._ranges([-math.inf], [3.0]) == "at most 3"
-    assert env_commands._ranges([], []) == "empty"
+    assert envs._ranges(0.0, list(range(20))).endswith("; 0 to 11 at 11; 8 more (--json has all)")
+    assert envs._ranges([-math.inf, 0.0] * 20, math.inf).count("more (--json has all)") == 2
+    assert envs._ranges([-math.inf], [3.0]) == "at most 3"
+    assert envs._ranges([], []) == "empty"

@@ -12,7 +12,7 @@ import gymnasium as gym
 import pytest
 
 from hpcpod import plugins
-from hpcpod.cli import envs as env_commands
+from hpcpod.cli import envs
 from hpcpod.cli.parser import main
 from hpcpod.envs.catalog import BACKENDS, FAMILIES
 from hpcpod.envs.listing import list_envs, registered
@@ -352,7 +352,7 @@ def test_a_batch_that_takes_long_to_make_is_left_out(
 def test_what_it_takes_to_choose_who_steps_grows_with_no_batch(
     own: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(env_commands, "SIZES", (1, 2, 80))
+    monkeypatch.setattr(envs, "SIZES", (1, 2, 80))
     words = ["--steps", "20", "--seconds", "0.01", "--set", "env.num_envs=1"]
     two = ["--set", "resources.cpus_per_pod=2"]
     assert main(["envs", "check", "own_envs:Sleeping", *words, *two]) == 0

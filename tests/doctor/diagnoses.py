@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcpod.doctor.finding import Finding, hinders
-from hpcpod.doctor.probes import disk_space as space
-from hpcpod.doctor.probes import files
+from hpcpod.doctor.probes import disk_space, files
 from hpcpod.doctor.probes.files import HereFacts
 from hpcpod.records.codec import decode
 
@@ -85,7 +84,7 @@ def filesystem(folder: Path, *refused: str) -> Said:
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     here = decode(HereFacts, json.loads(done.stdout))
-    findings = (*files.judge(here.files), *space.judge(here.space, slurm=False, seen=False))
+    findings = (*files.judge(here.files), *disk_space.judge(here.space, slurm=False, seen=False))
     return Said(int(hinders(findings)), findings, done.stderr)
 
 

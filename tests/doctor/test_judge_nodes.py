@@ -9,7 +9,7 @@ import pytest
 
 import hpcpod
 from hpcpod.config.loading import from_mapping
-from hpcpod.doctor import judge_nodes as compute
+from hpcpod.doctor import judge_nodes
 from hpcpod.doctor.finding import Finding
 from hpcpod.doctor.probe_job import JobFacts
 from hpcpod.doctor.probes import machine
@@ -31,9 +31,9 @@ ALONE = tuple(RankFacts("pmi2", 1, 1) for _ in range(2))
 DONE = JobFacts("done", "", 2, seen=(NODE,), ranks=(*MET, *ALONE), submit=SubmitFacts(""))
 
 
-def asked(pod: dict[str, object] | None = None, refused: str = "") -> compute.Asked:
+def asked(pod: dict[str, object] | None = None, refused: str = "") -> judge_nodes.Asked:
     config = from_mapping({"name": "x", "env": {"id": "X"}, "pod": pod or {}})
-    return compute.Asked(config, 4, ("pmix", "pmi2"), refused)
+    return judge_nodes.Asked(config, 4, ("pmix", "pmi2"), refused)
 
 
 def row(findings: list[Finding], probe: str) -> Finding:
@@ -46,7 +46,7 @@ def about(facts: MachineFacts, gpus: int | None = 4, *, more: bool = False) -> l
 
 
 def test_nothing_is_wrong_with_a_good_node() -> None:
-    assert {finding.verdict for finding in compute.judge(DONE, asked(), SPACE, {})} == {"ok"}
+    assert {finding.verdict for finding in judge_nodes.judge(DONE, asked(), SPACE, {})} == {"ok"}
 
 
 @pytest.mark.parametrize(
@@ -112,19 +112,19 @@ def test_machines_that_differ_have_a_row_each() -> None:
     ],
 )
 def test_a_job_that_is_not_done_says_why(state: str, why: str, verdict: str) -> None:
-    [found] = compute.judge(JobFacts(state, why, 2), asked(), SPACE, {})
+    [found] = judge_nodes.judge(JobFacts(state, why, 2), asked(), SPACE, {})
     assert found.verdict == verdict
     assert why in found.found
 
 
 def test_nodes_that_may_not_submit_name_who_ticks() -> None:
     facts = replace(DONE, submit=SubmitFacts("Access denied"))
-    found = row(compute.judge(facts, asked(), SPACE, {}), "sbatch")
+    found = row(judge_nodes.judge(facts, asked(), SPACE, {}), "sbatch")
     assert (found.verdict, "Access denied" in found.found) == ("problem", True)
     assert "on the login node" in found.then
     enabled = {"ScronParameters": "enable"}
-    assert "scrontab" in row(compute.judge(facts, asked(), SPACE, enabled), "sbatch").then
-    refused_here_too = compute.judge(facts, asked(refused="Access denied"), SPACE, {})
+    assert "scrontab" in row(judge_nodes.judge(facts, asked(), SPACE, enabled), "sbatch").then
+    refused_here_too = judge_nodes.judge(facts, asked(refused="Access denied"), SPACE, {})
     assert not [finding for finding in refused_here_too if finding.probe == "sbatch"]
 
 
@@ -144,27 +144,27 @@ def test_nodes_that_may_not_submit_name_who_ticks() -> None:
 def test_which_kind_of_mpi_works(
     ranks: tuple[RankFacts, ...], pod: dict[str, object], verdict: str, words: str
 ) -> None:
-    found = row(compute.judge(replace(DONE, ranks=ranks), asked(pod), SPACE, {}), "MPI")
+    found = row(judge_nodes.judge(replace(DONE, ranks=ranks), asked(pod), SPACE, {}), "MPI")
     assert found.verdict == verdict
     assert words in f"{found.found} -> {found.then}"
 
 
 def test_without_mpi4py_only_a_run_that_needs_it_is_hindered() -> None:
     facts = replace(DONE, seen=(replace(NODE, machine=replace(MACHINE, mpi4py=False)),))
-    assert row(compute.judge(facts, asked(), SPACE, {}), "MPI").verdict == "ok"
+    assert row(judge_nodes.judge(facts, asked(), SPACE, {}), "MPI").verdict == "ok"
     needs = asked({"ranks": 2, "fusion": {"backend": "mpi"}})
-    assert row(compute.judge(facts, needs, SPACE, {}), "MPI").verdict == "problem"
+    assert row(judge_nodes.judge(facts, needs, SPACE, {}), "MPI").verdict == "problem"
 
 
 def test_a_node_with_another_filesystem_is_told_of() -> None:
     here = replace(SPACE, mount=Mount("/", "ext4", "/dev/sda", "rw"))
-    found = row(compute.judge(DONE, asked(), here, {}), "filesystem")
+    found = row(judge_nodes.judge(DONE, asked(), here, {}), "filesystem")
     assert found.verdict == "note"
     assert found.found == "the runs lie on lustre at /x, here on ext4"
 
 
 def test_one_node_alone_leaves_two_unknown() -> None:
     facts = replace(DONE, nodes=1, one_only="Requested node configuration is not available")
-    found = row(compute.judge(facts, asked(), SPACE, {}), "nodes")
+    found = row(judge_nodes.judge(facts, asked(), SPACE, {}), "nodes")
     assert found.verdict == "note"
     assert "Requested node configuration" in found.found

@@ -18,7 +18,7 @@ import torch
 
 from hpcpod.config.loading import from_mapping
 from hpcpod.config.schema import EnvConfig
-from hpcpod.envs import autotune as auto
+from hpcpod.envs import autotune
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.make import backend_of, make_env, processes_of
 from hpcpod.envs.mujoco.env import MujocoVecEnv
@@ -201,7 +201,7 @@ def test_what_processes_can_not_or_not_faster_is_stepped_here_and_the_log_says_w
     case: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env_id, kwargs, why = STAYING[case]
-    monkeypatch.setattr(auto, "PATIENCE", 60.0 if case != "never made twice" else 4.0)
+    monkeypatch.setattr(autotune, "PATIENCE", 60.0 if case != "never made twice" else 4.0)
     registry = gym.registry.copy()
     if case == "known here alone":
         gym.register("Slowly-v0", lambda **_: Homebound(os.getpid()))
@@ -222,7 +222,7 @@ def test_what_processes_can_not_or_not_faster_is_stepped_here_and_the_log_says_w
 def test_what_takes_too_long_is_not_compared(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auto, "SLOW", 0.001)
+    monkeypatch.setattr(autotune, "SLOW", 0.001)
     how = {"home": os.getpid(), "elsewhere": "slow"}
     env = make_env(HOME, 2, kwargs=how, processes=None)
     assert isinstance(env, ProcessVecEnv)
@@ -325,14 +325,14 @@ def test_a_pods_round_is_the_same_bits_whoever_steps_it_and_whatever_steps_it_th
     assert len(caplog.messages) == 2  # the training environment and the panel's, of one pod
     folder = run_with(tmp_path / "torn", None)
     birth = first_birth(folder)
-    monkeypatch.setattr(auto, "FAST", math.inf)
+    monkeypatch.setattr(autotune, "FAST", math.inf)
     pod = prepare(folder)
     with pytest.raises(Stopped):
         pod.execute(birth, "here", Watch(countdown(2)))
     assert isinstance(pod.env, PreprocessVecEnv)
     pod.close()
-    monkeypatch.setattr(auto, "FAST", 0.0)
-    monkeypatch.setattr(auto, "SLOW", 0.0)
+    monkeypatch.setattr(autotune, "FAST", 0.0)
+    monkeypatch.setattr(autotune, "SLOW", 0.0)
     pod = prepare(folder)
     report = execute(pod, birth)
     assert isinstance(pod.env, ProcessVecEnv)

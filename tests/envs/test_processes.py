@@ -20,7 +20,7 @@ import torch
 from hpcpod.config.loading import from_mapping
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.make import make_env
-from hpcpod.envs.processes import pool as crew
+from hpcpod.envs.processes import pool
 from hpcpod.envs.processes.env import ProcessVecEnv
 from hpcpod.envs.vec_env import Box, Discrete, Step, VecEnv, check_env, tensor_form
 from hpcpod.errors import ConfigError, Diverged, EnvFailed, UserError
@@ -161,7 +161,7 @@ def test_the_owner_looks_out_where_cores_suffice_and_sleeps_after_what_took_long
         return any(looks_in(30) for _ in range(100))
 
     monkeypatch.setattr(os, "sched_yield", lambda: looks.append(None))
-    monkeypatch.setattr(crew, "LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(pool, "LOOK_SECONDS", 3600.0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     with contextlib.closing(in_processes("CartPole-v1", 4, 2)) as env:
         env.reset()
@@ -170,10 +170,10 @@ def test_the_owner_looks_out_where_cores_suffice_and_sleeps_after_what_took_long
     with contextlib.closing(in_processes("CartPole-v1", 4, 2)) as env:
         env.reset()
         assert ever_looks()
-        monkeypatch.setattr(crew, "LOOK_SECONDS", 0.0)  # everything takes longer
+        monkeypatch.setattr(pool, "LOOK_SECONDS", 0.0)  # everything takes longer
         assert looks_in(2) == 0
-        monkeypatch.setattr(crew, "LOOK_SECONDS", 3600.0)
-        assert looks_in(crew.SLEEP_COMMANDS) == 0
+        monkeypatch.setattr(pool, "LOOK_SECONDS", 3600.0)
+        assert looks_in(pool.SLEEP_COMMANDS) == 0
         assert ever_looks()
 
 

@@ -20,7 +20,7 @@ from remote_env import check_same
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs import seeding
 from hpcpod.envs.make import make_env
-from hpcpod.envs.processes import foreign as server
+from hpcpod.envs.processes import foreign
 from hpcpod.envs.processes.remote import RemoteVecEnv
 from hpcpod.envs.vec_env import Step, check_env, episode_seed, random_seeds
 from hpcpod.envs.vector import GymnasiumVectorEnv
@@ -28,7 +28,7 @@ from hpcpod.errors import Diverged, EnvFailed, UnsupportedSpace, UserError
 from tests.pod.rounds import first_birth, train
 from tests.support.small_runs import create, wait_for
 
-SERVER = Path(server.__file__)
+SERVER = Path(foreign.__file__)
 OLD = "tests.envs.foreign:Old"
 
 
@@ -302,5 +302,5 @@ def test_seeds_of_later_episodes_are_those_of_this_python() -> None:
     draws = random.Random(0)
     for _ in range(1000):
         seed, k = draws.randrange(2**31), draws.randrange(1, 2**31)
-        assert server.successor(seed, k) == seeding.successor(seed, k)
-    assert server.successor(5, 0) == 5 == episode_seed(5, 0)
+        assert foreign.successor(seed, k) == seeding.successor(seed, k)
+    assert foreign.successor(5, 0) == 5 == episode_seed(5, 0)

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from hpcpod.run import snapshot as seen
+from hpcpod.run import snapshot
 from hpcpod.run.run import Run, open_run
 from tests.support.slots import ROOT
 from tests.support.small_runs import FAULTS, SLOW, mapping, wait_for
@@ -121,7 +121,7 @@ def test_a_run_ends_with_its_winner_and_leaves_no_process(shell: Shell) -> None:
 def test_a_killed_launcher_leaves_no_process_and_its_run_is_resumed_in_mid_round(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seen, "STARTING_SECONDS", 0.0)
+    monkeypatch.setattr(snapshot, "STARTING_SECONDS", 0.0)
     launched = shell.launch(**LONG, stop={"rounds": 1})
     shell.until_in_mid_round(launched)
     launched.kill()

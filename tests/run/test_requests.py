@@ -17,7 +17,7 @@ from hpcpod.cli.parser import main
 from hpcpod.errors import UserError
 from hpcpod.orchestrator.backoff import Brakes
 from hpcpod.orchestrator.tick import REFUSALS, refusals_of
-from hpcpod.run import snapshot as seen
+from hpcpod.run import snapshot
 from hpcpod.run.run import Run, open_run
 from tests.support.command_line import refusal
 from tests.support.small_runs import SLOW, create, mapping, wait_for
@@ -176,7 +176,7 @@ def test_a_paused_run_here_that_is_stopped_has_its_finalists_scored(
 def test_so_has_one_that_is_stopped_from_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seen, "STARTING_SECONDS", 0.0)  # as if launched long ago
+    monkeypatch.setattr(snapshot, "STARTING_SECONDS", 0.0)  # as if launched long ago
     stop = {"rounds": 100, "confirm_episodes": 16}
     run = hpcpod.launch(mapping(stop=stop, cluster={"slots": 1}), runs=tmp_path)
     wait_for("an evaluation", lambda: run.board().rounds > 0)

@@ -16,7 +16,7 @@ from hpcpod.launchers.base import ClusterView, JobView
 from hpcpod.orchestrator.loop import drive
 from hpcpod.orchestrator.tick import RESUMED, Orchestrator
 from hpcpod.records.records import Board, Intent, Owner
-from hpcpod.run import snapshot as seen
+from hpcpod.run import snapshot
 from hpcpod.run.run import Run
 from hpcpod.run.snapshot import STARTING_SECONDS
 from hpcpod.run.tables import queue_line
@@ -78,7 +78,7 @@ def test_a_local_run_that_nobody_drives_is_interrupted_but_not_while_it_starts(
 def test_nobody_waits_for_a_run_that_nobody_drives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seen, "STARTING_SECONDS", 0.0)
+    monkeypatch.setattr(snapshot, "STARTING_SECONDS", 0.0)
     run = Run(create(tmp_path))
     with pytest.raises(HpcpodError, match=r"nobody runs small; `hpcpod resume .*small`"):
         run.wait(timeout=60)
@@ -89,7 +89,7 @@ def test_nobody_waits_for_a_run_that_nobody_drives(
 def test_watching_and_looking_at_an_interrupted_run_say_how_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(seen, "STARTING_SECONDS", 0.0)
+    monkeypatch.setattr(snapshot, "STARTING_SECONDS", 0.0)
     path = str(create(tmp_path).path)
     assert main(["watch", path]) == 75
     assert f"go on with: hpcpod resume {path}" in capsys.readouterr().out
@@ -210,7 +210,7 @@ def test_a_run_that_waits_on_a_cluster_says_why_when_asked(
             JobView("8", "8", "coordinator", "pending", "t", "Dependency"),
         )
 
-    monkeypatch.setattr(seen, "launcher_of", lambda folder: Full())
+    monkeypatch.setattr(snapshot, "launcher_of", lambda folder: Full())
     assert run.status().queue == {}
     assert run.status(ask_scheduler=True).queue == {"Resources": 1, "Priority": 2}
     run.folder.write_slot("7_3", {"host": "elsewhere", "pid": 1})
@@ -224,11 +224,11 @@ def test_a_run_without_a_job_on_its_cluster_is_interrupted_and_nobody_waits_for_
 ) -> None:
     run = slurm_run(tmp_path)
     empty = Empty()
-    monkeypatch.setattr(seen, "launcher_of", lambda folder: empty)
+    monkeypatch.setattr(snapshot, "launcher_of", lambda folder: empty)
     assert run.status(ask_scheduler=True).state == "waiting"
     assert run.status(old(run)).state == "waiting"
     assert run.status(old(run), ask_scheduler=True).state == "interrupted"
-    monkeypatch.setattr(seen, "STARTING_SECONDS", 0.0)
+    monkeypatch.setattr(snapshot, "STARTING_SECONDS", 0.0)
     with pytest.raises(HpcpodError, match="nobody runs small; `hpcpod resume"):
         run.wait(timeout=60)
     empty.jobs = (JobView("8", "8", "coordinator", "pending", "t", "Resources"),)
@@ -254,7 +254,7 @@ def test_a_scheduler_that_does_not_answer_keeps_nobody_from_looking(
     (tmp_path / "bin").mkdir()
     fake(tmp_path / "bin", "squeue", "exec sleep 60")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    monkeypatch.setattr(seen, "QUEUE_SECONDS", 0.2)
+    monkeypatch.setattr(snapshot, "QUEUE_SECONDS", 0.2)
     began = time.monotonic()
     status = run.status(ask_scheduler=True)
     assert time.monotonic() - began < 30

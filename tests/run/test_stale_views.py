@@ -13,7 +13,7 @@ import pytest
 from hpcpod.cli.parser import main
 from hpcpod.errors import StorageError, UserError
 from hpcpod.records.records import Board, Checkpoint
-from hpcpod.run import requests as steering
+from hpcpod.run import requests
 from hpcpod.run import run as results
 from hpcpod.run.run import Run
 from hpcpod.storage.board import writer_id
@@ -115,7 +115,7 @@ def test_a_run_that_has_just_ended_is_not_resumed(disk: Path, login: Path) -> No
     finish(folder)
     assert read_board(run.folder).phase == "running", "the view is not old"
     with pytest.raises(UserError, match="small is finished: there is nothing to resume"):
-        steering.require_resumable(run.folder)
+        requests.require_resumable(run.folder)
 
 
 def test_a_run_that_nobody_runs_is_interrupted_for_certain(disk: Path, login: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from hpcpod.errors import Corrupt, StorageError
 from hpcpod.records.records import Checkpoint, Document, Intent, Owner, Report, encode
-from hpcpod.storage import checksummed as sealed
+from hpcpod.storage import checksummed
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.safe_paths import MOST_BYTES
@@ -39,22 +39,22 @@ def tear(path: Path) -> None:
 
 
 def test_a_report_torn_at_any_length_is_found(report: Report) -> None:
-    whole = sealed.seal(encode(report))
-    assert sealed.unseal(whole, "report") == encode(report)
+    whole = checksummed.seal(encode(report))
+    assert checksummed.unseal(whole, "report") == encode(report)
     for length in range(len(whole)):
         with pytest.raises(Corrupt, match=r"torn|checksum"):
-            sealed.unseal(whole[:length], "report")
+            checksummed.unseal(whole[:length], "report")
         with pytest.raises(Corrupt):
-            sealed.unseal(whole[:length] + bytes(len(whole) - length), "report")
+            checksummed.unseal(whole[:length] + bytes(len(whole) - length), "report")
 
 
 def test_every_flipped_bit_is_found(report: Report) -> None:
-    whole = sealed.seal(encode(report))
+    whole = checksummed.seal(encode(report))
     for bit in range(len(whole) * 8):
         data = bytearray(whole)
         data[bit // 8] ^= 1 << bit % 8
         with pytest.raises(Corrupt):
-            sealed.unseal(bytes(data), "report")
+            checksummed.unseal(bytes(data), "report")
 
 
 def test_a_damaged_report_is_the_same_answer_to_everyone(
@@ -85,7 +85,7 @@ def test_a_report_under_another_name_is_not_believed(run: RunFolder, report: Rep
 
 
 def test_a_report_of_another_version_is_corrupt_not_a_traceback(run: RunFolder) -> None:
-    data = sealed.seal({"order": "p-1-0", "unknown": 1})
+    data = checksummed.seal({"order": "p-1-0", "unknown": 1})
     shard = hashlib.sha256(b"p-1-0").hexdigest()[:2]
     run.disk.publish(run.path / "reports" / shard / "p-1-0.json", data)
     with pytest.raises(Corrupt, match="another version"):
@@ -283,7 +283,7 @@ def test_compaction_leaves_two_sound_anchors(run: RunFolder) -> None:
     assert rows(RunFolder.open(run.path)) == (100, list(range(64)))
 
 
-@pytest.mark.parametrize("hint", [None, b"nonsense", sealed.seal({"anchor": 9600}), b""])
+@pytest.mark.parametrize("hint", [None, b"nonsense", checksummed.seal({"anchor": 9600}), b""])
 def test_the_hint_is_only_a_hint(run: RunFolder, hint: bytes | None) -> None:
     grow(run, 200)
     run.board.compact()
@@ -292,5 +292,5 @@ def test_the_hint_is_only_a_hint(run: RunFolder, hint: bytes | None) -> None:
     else:
         (run.path / "board" / "LATEST").write_bytes(hint)
     assert rows(RunFolder.open(run.path)) == (200, list(range(201)))
-    run.disk.replace(run.path / "board" / "LATEST", sealed.seal({"anchor": 32}))
+    run.disk.replace(run.path / "board" / "LATEST", checksummed.seal({"anchor": 32}))
     assert rows(RunFolder.open(run.path)) == (200, list(range(201)))

@@ -19,7 +19,7 @@ import pytest
 
 from hpcpod.errors import Corrupt, RunExists, RunNotFound
 from hpcpod.records.records import Checkpoint, Owner, Report
-from hpcpod.storage import checksummed as sealed
+from hpcpod.storage import checksummed
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import plain
 from hpcpod.storage.run_folder import RunFolder
@@ -93,7 +93,7 @@ def test_what_a_killed_creation_left_is_swept_an_hour_later(tmp_path: Path) -> N
 
 
 def test_a_folder_of_another_layout_is_refused(tmp_path: Path) -> None:
-    Disk().replace(tmp_path / "config.json", sealed.seal({"format": 99, "publish": "link"}))
+    Disk().replace(tmp_path / "config.json", checksummed.seal({"format": 99, "publish": "link"}))
     with pytest.raises(RunNotFound, match="has layout 99"):
         RunFolder.open(tmp_path)
 

@@ -11,8 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from hpcpod import plugins
-from hpcpod.envs import gymnasium_make as construct
-from hpcpod.envs import simulator_warnings as warned
+from hpcpod.envs import gymnasium_make, simulator_warnings
 from hpcpod.envs.mujoco import arms, balance, runners
 from hpcpod.envs.mujoco.task import Task, defaults, options
 from hpcpod.envs.vec_env import Box, EnvSpec
@@ -65,12 +64,12 @@ class Choice:
         return EnvSpec(
             id=self.kind.id(),
             observation=Box(observation, -np.inf, np.inf),
-            action=construct.action_space(self.kind.id(), self.actions),
+            action=gymnasium_make.action_space(self.kind.id(), self.actions),
             num_envs=num_envs,
             device=device,
             max_episode_steps=self.time_limit,
             engine=by,
-            action_bounds=construct.action_bounds(self.actions),
+            action_bounds=gymnasium_make.action_bounds(self.actions),
         )
 
 
@@ -146,5 +145,5 @@ def _load(kind: type[Task]) -> Any:
             f"{kind.id()} needs MuJoCo, which can't be imported ({error});"
             " pip install 'hpcpod[mujoco]'"
         ) from error
-    with warned.models_of(kind.id()):
+    with simulator_warnings.models_of(kind.id()):
         return mujoco.MjModel.from_xml_path(str(_MODELS / kind.model_file))

@@ -14,10 +14,9 @@ import numpy as np
 from torch import Tensor
 
 from hpcpod.config.schema import EnvConfig
-from hpcpod.envs import gymnasium_make as construct
-from hpcpod.envs import time_limit as limits
+from hpcpod.envs import gymnasium_make, time_limit
 from hpcpod.envs.arrays import action_map, as_step, check_finite, tensor
-from hpcpod.envs.processes import foreign as server
+from hpcpod.envs.processes import foreign
 from hpcpod.envs.processes.pool import Crew, shared_out
 from hpcpod.envs.processes.wire import Command, plain
 from hpcpod.envs.vec_env import EnvSpec, State, Step, check_action_shape, check_batch, given_seeds
@@ -51,29 +50,29 @@ class RemoteVecEnv:
         processes = min(config.processes or 1, num_envs)
         told = plain(env, config.wrappers, config.kwargs)
         if config.max_episode_steps is not None and config.backend == "isaacgym":
-            raise limits.refused(config.backend)
+            raise time_limit.refused(config.backend)
         request = {
             **told, "backend": config.backend, "path": own_folders(),
             "max_episode_steps": config.max_episode_steps,
         }  # fmt: skip
         requests = shared_out(request, num_envs, processes)
         # -E: PYTHONPATH and the like are meant for this Python.
-        self._crew = Crew(env, requests, (python, "-E", "-u", str(Path(server.__file__))))
+        self._crew = Crew(env, requests, (python, "-E", "-u", str(Path(foreign.__file__))))
         self._end = weakref.finalize(self, self._crew.close)
         told = self._crew.specs()[0]
         try:
             observed, acted = _space(env, told["observation"]), _space(env, told["action"])
             self.spec = EnvSpec(
                 id=env,
-                observation=construct.observation_space(env, observed),
-                action=construct.action_space(env, acted),
+                observation=gymnasium_make.observation_space(env, observed),
+                action=gymnasium_make.action_space(env, acted),
                 num_envs=num_envs,
                 device=device,
                 max_episode_steps=told["max_episode_steps"],
                 engine=told["engine"],
                 seeded=told["seeded"],
-                action_bounds=construct.action_bounds(acted),
-                action_dtype=construct.action_dtype(acted),
+                action_bounds=gymnasium_make.action_bounds(acted),
+                action_dtype=gymnasium_make.action_dtype(acted),
             )
         except UserError:
             self.close()

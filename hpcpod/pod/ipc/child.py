@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from hpcpod._process import ending, killed
 from hpcpod.config.schema import RunConfig
-from hpcpod.pod.ipc import commands as starting
+from hpcpod.pod.ipc import commands
 from hpcpod.pod.ipc.commands import command, environment
 from hpcpod.pod.ipc.inbox import GIVE_UP, STOP
 from hpcpod.pod.ipc.messages import Work
@@ -46,7 +46,7 @@ class Child:
         """
         meeting = f"{slot}-{os.urandom(6).hex()}"
         words = (
-            starting.scorer(run, slot, config) if scorer else command(run, slot, config, meeting)
+            commands.scorer(run, slot, config) if scorer else command(run, slot, config, meeting)
         )
         self._by_srun = words[0] == "srun"
         self._process = subprocess.Popen(

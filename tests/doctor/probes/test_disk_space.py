@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcpod.doctor.finding import Finding
-from hpcpod.doctor.probes import disk_space as space
+from hpcpod.doctor.probes import disk_space
 from hpcpod.doctor.probes.disk_space import (
     Mount,
     Quota,
@@ -102,7 +102,7 @@ def test_a_quota_is_asked_for_by_the_user_s_number(
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     lustre = Mount("/scratch", "lustre", "srv:/work", "rw,flock")
-    monkeypatch.setattr(space, "mount_of", lambda text, path: lustre)
+    monkeypatch.setattr(disk_space, "mount_of", lambda text, path: lustre)
     assert measure_space(tmp_path).quota == Quota(1024, 2048, 3, 4)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from hpcpod.run import snapshot as seen
+from hpcpod.run import snapshot
 from tests.launchers.test_local import LONG, Shell
 from tests.launchers.test_local import shell as shell
 from tests.support.slots import ROOT
@@ -35,7 +35,7 @@ def ended(shell: Shell, given: str = "", **sections: Any) -> str:
 def test_a_script_that_ends_says_before_that_its_run_will(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seen, "STARTING_SECONDS", 0.0)
+    monkeypatch.setattr(snapshot, "STARTING_SECONDS", 0.0)
     said = ended(shell, **LONG, stop={"rounds": 5}).splitlines()
     assert said[-2].startswith("small ends with this process: run.wait() waits for its end; ")
     path = shell.run.word

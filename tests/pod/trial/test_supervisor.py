@@ -14,7 +14,7 @@ import hpcpod
 from hpcpod.cli.parser import main
 from hpcpod.config.loading import from_mapping
 from hpcpod.errors import ConfigError
-from hpcpod.pod.trial import supervisor as trial
+from hpcpod.pod.trial import supervisor
 from hpcpod.run.preflight import check
 from tests.support.command_line import problem, refusal
 from tests.support.small_runs import mapping, wait_for
@@ -103,7 +103,7 @@ def test_a_trial_of_an_environment_alone_says_it_too(
 def test_a_slow_environment_is_tried_to_its_end_and_told_of(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(supervisor, "QUIET_SECONDS", 0.2)
     env = {"id": BAD, "kwargs": {"where": "make", "how": "slow"}, "trial_seconds": 60}
     check(from_mapping(mapping(env=env)))
     words = [line for line in caplog.messages if line.startswith(f"{BAD} is being tried for ")]
@@ -113,7 +113,7 @@ def test_a_slow_environment_is_tried_to_its_end_and_told_of(
 def test_what_is_seen_apart_is_what_is_seen_here(monkeypatch: pytest.MonkeyPatch) -> None:
     config = from_mapping(mapping("ppo", "dqn"))
     apart = check(config)
-    monkeypatch.setattr(trial, "known_here_alone", lambda *given: True)
+    monkeypatch.setattr(supervisor, "known_here_alone", lambda *given: True)
     assert check(config) == apart
 
 
