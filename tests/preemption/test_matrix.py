@@ -7,7 +7,6 @@ import shutil
 
 import pytest
 
-from hpcpod.config.schema import PodConfig
 from tests.preemption.cells import DEAF, EVERY, Cell, pairwise
 from tests.preemption.matrix import Outcome, play_all
 from tests.support.slurm_cluster import SBIN
@@ -44,19 +43,3 @@ def test_a_preempted_slot_goes_on(cell: Cell, outcomes: dict[Cell, Outcome | Exc
     # Where the site requeues, or leaves a slot the time to ask for it, it keeps its name.
     stays = cell.mode == "REQUEUE" or cell.grace > 0
     assert (outcome.what, outcome.restarts) == (("requeued", 1) if stays else ("resubmitted", 0))
-
-
-def test_the_selection_is_small_and_every_two_properties_meet() -> None:
-    assert len(CHOSEN) <= 8
-    for one in EVERY:
-        for other in pairwise(EVERY):
-            assert other in EVERY
-        fields = ("mode", "user_signal", "grace", "array", "ranks")
-        for a in fields:
-            for b in fields:
-                wanted = getattr(one, a), getattr(one, b)
-                assert any((getattr(c, a), getattr(c, b)) == wanted for c in CHOSEN)
-
-
-def test_by_default_less_than_a_minute_is_between_two_checkpoints() -> None:
-    assert PodConfig().checkpoint_seconds < 60
