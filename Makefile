@@ -43,10 +43,10 @@ clean: ## Remove what make made; runs/ stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.venv/.demo: pyproject.toml constraints.txt .ci/setup.sh
+.venv/.demo: pyproject.toml hpcpod/_version.py constraints.txt .ci/setup.sh
 	@sh .ci/setup.sh python
 	@touch $@
 
-.venv/.test: pyproject.toml constraints.txt .ci/setup.sh
+.venv/.test: pyproject.toml hpcpod/_version.py constraints.txt .ci/setup.sh
 	@sh .ci/setup.sh python test
 	@touch $@ .venv/.demo

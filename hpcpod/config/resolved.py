@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import Any
 
 from hpcpod import plugins
+from hpcpod._version import __version__
 from hpcpod.config.loading import from_mapping, plain_value, to_mapping, value_from_plain
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace
@@ -96,8 +97,8 @@ def _paths(data: Any, place: str) -> Iterator[tuple[str, str]]:
 
 def versions() -> dict[str, str]:
     """Versions of what decides a run's numbers; a package that is not installed is left out."""
-    found = {"python": platform.python_version()}
-    packages = ("hpcpod", "torch", "numpy", "gymnasium", "mujoco", "mujoco-warp", "warp-lang")
+    found = {"python": platform.python_version(), "hpcpod": __version__}
+    packages = ("torch", "numpy", "gymnasium", "mujoco", "mujoco-warp", "warp-lang")
     for package in packages:
         try:
             found[package] = metadata.version(package)
