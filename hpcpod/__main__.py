@@ -1,4 +1,4 @@
-"""``python -m hpcpod`` is ``hpcpod``."""
+"""The command line as a module: ``python -m hpcpod`` is ``hpcpod``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Which GPUs there are, told without torch."""
+"""GPUs of this machine, found without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Student's t, for whoever tests a mean: scipy would take longer to import than a test."""
+"""Student's t distribution; scipy would take longer to import than a test to run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The version and the folder of the package, for every floor above."""
+"""The version and the folder of the package."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Every error that hpcpod raises on purpose, and who is to blame for it.
+"""The tree of errors that hpcpod raises on purpose, and whose fault each is.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Finding the parts of hpcpod by name, so that each can be replaced alone.
+"""Plugins: the parts of hpcpod by name, so that each can be replaced alone.
 
 Built-in parts stand in the same entry points that a user's package would use:
 ``hpcpod.agents``, ``hpcpod.envs``, ``hpcpod.generators``, ``hpcpod.updaters``,

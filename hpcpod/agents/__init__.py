@@ -1,1 +1,1 @@
-"""One algorithm, one file."""
+"""The agents: one algorithm, one file."""

@@ -1,4 +1,4 @@
-"""What SAC and TD3 have in common: all but what they minimise."""
+"""The common part of SAC and TD3: all but the losses of their actors."""
 
 from __future__ import annotations
 

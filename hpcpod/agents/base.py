@@ -1,4 +1,4 @@
-"""What an algorithm is to the rest of hpcpod: a policy, a buffer of its own choice, an update."""
+"""The contract of an algorithm: a policy, a buffer of its own choice, an update."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy network's outputs mean: choices, a Gaussian, or a squashed one.
+"""Action distributions on a policy network's outputs: categorical, Gaussian, squashed Gaussian.
 
 Small heads instead of ``torch.distributions``, whose checks and allocations cost more
 than the networks of this size. All of them take the network's outputs [B, ``inputs``]; actions

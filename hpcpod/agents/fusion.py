@@ -1,4 +1,4 @@
-"""How the replicas of one agent are fused: a rule for every named tensor of its state.
+"""Fusion of the replicas of one agent: a rule for every named tensor of its state.
 
 Several learners of one pod train replicas of an agent, which one all-reduce makes equal again
 from time to time (``pod/ranks/``). In a pipeline they say what the one that acts and the one that

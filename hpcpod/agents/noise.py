@@ -1,4 +1,4 @@
-"""Noise of exploration that is correlated in time."""
+"""Exploration noise that is correlated in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what an environment observes to what a network reads."""
+"""Encoding of observations: an environment's rows as the input of a network."""
 
 from __future__ import annotations
 

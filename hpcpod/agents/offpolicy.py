@@ -1,4 +1,4 @@
-"""How agents draw from a replay buffer, what they make of it, and their target networks."""
+"""Off-policy learning: draws from a replay buffer, n-step returns, target networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PPO and A2C are told."""
+"""The hyperparameters of PPO and A2C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory of off-policy algorithms: a ring that is sampled from."""
+"""The replay buffer of off-policy algorithms: a ring that is sampled from."""
 
 from __future__ import annotations
 

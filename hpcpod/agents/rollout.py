@@ -1,4 +1,4 @@
-"""The memory of on-policy algorithms: a rollout that is used once."""
+"""The rollout buffer of on-policy algorithms: a rollout is used once."""
 
 from __future__ import annotations
 

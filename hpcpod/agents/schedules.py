@@ -1,4 +1,4 @@
-"""Hyperparameters that change in the course of a run: by the share of its budget, or by steps.
+"""Schedules of hyperparameters: by the share of a run's budget that is spent, or by steps.
 
 A schedule is the run's: a copy that is made at four fifths of it goes on at four fifths. None
 comes to an end from which nothing would be learned any more.

@@ -1,4 +1,4 @@
-"""Rows of experience, and what they are together: a *segment*, as ``Buffer.segment`` gives it.
+"""A segment: consecutive rows of experience, as ``Buffer.segment`` gives them.
 
 A segment stores no successor twice: the successor of row t is the observation of row t + 1, but
 for truncated steps, whose true final observation is kept aside. Terminated steps need none:

@@ -1,4 +1,4 @@
-"""Drawing in proportion to weights that change all the time, without a loop over the draws."""
+"""A sum tree: draws in proportion to changing weights, without a loop over the draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the verb ``doctor`` does: examine this cluster, and say what follows for a run."""
+"""The verb ``doctor``: examine this cluster, and print the consequences for a run."""
 
 from __future__ import annotations
 

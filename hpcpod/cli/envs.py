@@ -1,4 +1,4 @@
-"""What the verb ``envs`` does: list the environments that can be had here, or try one."""
+"""The verb ``envs``: list the environments that this machine has, or try one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``--help`` of each verb ends with: how it is used."""
+"""Examples at the end of each verb's ``--help``."""
 
 EXAMPLES = {
     "launch": """\

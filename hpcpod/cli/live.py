@@ -1,4 +1,4 @@
-"""Following a run as it goes: a live table in a terminal, plain lines without one."""
+"""A live view of a run: a table in a terminal, plain lines without one."""
 
 from __future__ import annotations
 

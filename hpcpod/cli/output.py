@@ -1,4 +1,4 @@
-"""What every verb prints with."""
+"""Output of all verbs: lines, remarks, strict JSON."""
 
 from __future__ import annotations
 

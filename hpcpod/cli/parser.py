@@ -1,4 +1,4 @@
-"""The command line: verbs only. What a run is, its configuration says."""
+"""The parser of the command line: verbs only; a run is described by its configuration."""
 
 from __future__ import annotations
 

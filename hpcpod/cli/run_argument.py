@@ -1,4 +1,4 @@
-"""Which run is meant, and what of it: ``RUN``, ``RUN POD``, or ``POD`` where there is one run."""
+"""The argument ``RUN``: a run by its name or path; ``RUN POD``, or ``POD`` where one run is."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What this cluster really does: probes, and what follows from each for a run."""
+"""The doctor: probes of this cluster, and the consequences of each for a run."""

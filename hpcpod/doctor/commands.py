@@ -1,4 +1,4 @@
-"""Commands that are given a time: a question to a scheduler, or to a filesystem, may hang."""
+"""Commands with a time limit: a question to a scheduler, or to a filesystem, may hang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a probe found, and what follows for a run."""
+"""A finding: the result of a probe, and its consequence for a run."""
 
 from __future__ import annotations
 

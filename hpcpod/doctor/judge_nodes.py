@@ -1,4 +1,4 @@
-"""What follows from what the probe's job has found on compute nodes: pure judgements."""
+"""Judgements of compute nodes by the facts of the probe's job: pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from what two tasks have seen of each other: pure judgements."""
+"""Judgements of two nodes by the facts that their tasks have seen of each other: pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows for a run from what Slurm says of itself: pure judgements."""
+"""Judgements of the scheduler by Slurm's own settings: pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Slurm says of itself: its limits, its preemption, its ways to start MPI and containers."""
+"""Slurm's own settings: limits, preemption, ways to start MPI and containers."""
 
 from __future__ import annotations
 

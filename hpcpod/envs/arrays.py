@@ -1,4 +1,4 @@
-"""Between a policy's tensors and the numpy arrays of environments that simulate on the CPU."""
+"""Conversion between a policy's tensors and the numpy arrays of simulators on the CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``auto`` stands for: which backend, and who steps it.
+"""The choices behind ``auto``: a backend, and the number of processes that step it.
 
 The backend decides results, so it follows from the configuration alone, on every node the same. Who
 steps it changes no bit, so it is measured wherever a batch is made.

@@ -1,4 +1,4 @@
-"""What can be said of backends and simulators without importing them: login nodes list them."""
+"""The catalog of backends and simulators, readable on login nodes without importing them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making one gymnasium environment from what a configuration says; every refusal a sentence."""
+"""Make one gymnasium environment as a configuration says; every refusal is a sentence."""
 
 from __future__ import annotations
 

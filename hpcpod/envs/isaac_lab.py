@@ -2,7 +2,7 @@
 
 It was not at hand: this keeps the contract over a fake that does what its source does, in that
 order (``tests/envs/fake_isaac.py``), and nothing else was run. Isaac Gym needs a Python of its own:
-see ``processes/server.py``.
+see ``processes/foreign.py``.
 """
 
 from __future__ import annotations

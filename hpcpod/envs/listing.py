@@ -1,4 +1,4 @@
-"""Which environments can be had here, found out without loading torch or a simulator."""
+"""The list of environments that this machine has, made without loading torch or a simulator."""
 
 from __future__ import annotations
 

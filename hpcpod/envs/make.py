@@ -1,4 +1,4 @@
-"""From the words of a configuration to a batched environment."""
+"""Make a batched environment from the section ``env`` of a configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gymnasium's observations become: arrays of the form that the spec declares.
+"""Observations of gymnasium as arrays of the form that the spec declares.
 
 A ``Dict`` or a ``Tuple`` becomes one vector, its parts one after another: a Tuple's as they stand,
 a Dict's in the order of its own ``spaces``, nested ones in their place. (gymnasium sorts the keys

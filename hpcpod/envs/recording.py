@@ -1,4 +1,4 @@
-"""The actions of episodes in progress, which their seeds and these play again.
+"""A recording of the actions in unfinished episodes, played again from the same seeds.
 
 So an episode is saved whose environment can't be: whoever goes on with it plays it again from its
 start. That costs what its steps have cost, so long episodes are not kept.

@@ -1,4 +1,4 @@
-"""What gymnasium has registered, told by a process of its own: ``python -m``, then JSON.
+"""Environments that gymnasium has registered, as JSON from a process of its own.
 
 Its caller needs no gymnasium. Nothing is made, and no simulator imported.
 """

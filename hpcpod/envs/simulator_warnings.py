@@ -1,4 +1,4 @@
-"""Warnings of simulators while they are imported and made: told once, and seldom loudly.
+"""Warnings of simulators while they are imported and made: logged once, and seldom loudly.
 
 That a simulator's own files or types are written in an old way is nothing that its user can mend:
 such words are for the log of who debugs. All others are warnings.

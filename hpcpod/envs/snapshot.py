@@ -1,4 +1,4 @@
-"""Saving one gymnasium environment in the middle of an episode, where that is possible.
+"""Snapshots of one gymnasium environment in mid-episode, where it can be saved.
 
 Two kinds can be saved: gymnasium's classic control, by the attributes known here, and any
 environment that has the two methods of ``Saveable``. In both cases only under wrappers that

@@ -1,4 +1,4 @@
-"""What an environment is, as plain data: for checkpoints and for other processes."""
+"""An environment's spec as plain data, for checkpoints and for other processes."""
 
 from __future__ import annotations
 

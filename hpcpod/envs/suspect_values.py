@@ -1,4 +1,4 @@
-"""Numbers that an environment may give, but hardly means: each kind is told of once."""
+"""Suspect numbers of an environment, valid but hardly meant: one warning for each kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many threads, or processes, step the environments of this process."""
+"""The number of threads, or processes, that step the environments of this process."""
 
 from __future__ import annotations
 

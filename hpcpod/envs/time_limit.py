@@ -1,4 +1,4 @@
-"""A time limit that a configuration gives to an environment, in the words of each backend."""
+"""Time limits given by a configuration, translated for each backend."""
 
 from __future__ import annotations
 

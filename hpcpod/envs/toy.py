@@ -1,4 +1,4 @@
-"""Tasks whose every number can be told beforehand: for tests of what trains, stores and steps.
+"""Toy tasks whose every number is known beforehand: for tests of training, storage and stepping.
 
 Like classic control they are pure functions of batches, for any device.
 """

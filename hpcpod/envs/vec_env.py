@@ -1,4 +1,4 @@
-"""The one shape that every batched environment has, and the check that it keeps its promises."""
+"""``VecEnv``: the protocol of every batched environment, and the check of its promises."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""An existing ``gymnasium.vector.VectorEnv`` as a ``VecEnv``, in each of gymnasium's modes of
-resetting."""
+"""An existing ``gymnasium.vector.VectorEnv`` as a ``VecEnv``, in each of its reset modes."""
 
 from __future__ import annotations
 

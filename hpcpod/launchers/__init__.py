@@ -1,1 +1,1 @@
-"""How slots come to be processes: on this machine, or on Slurm."""
+"""Launchers: they start slots as processes, on this machine or on Slurm."""

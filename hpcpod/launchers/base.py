@@ -1,4 +1,4 @@
-"""What every launcher promises: slots are submitted, seen and ended, by name."""
+"""The contract of launchers: slots are submitted, seen and ended, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who a process is, and whether its submission is the one that counts."""
+"""The identity of a process, and the check that its submission is the one that counts."""
 
 from __future__ import annotations
 

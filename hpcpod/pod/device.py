@@ -1,4 +1,4 @@
-"""On what a pod's networks, buffers and simulators live."""
+"""The device of a pod's networks, buffers and simulators."""
 
 from __future__ import annotations
 

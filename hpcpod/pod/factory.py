@@ -1,4 +1,4 @@
-"""Making what a configuration and an order name: environments and agents."""
+"""Make the environments and agents that a configuration and an order name."""
 
 from __future__ import annotations
 

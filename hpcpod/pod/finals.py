@@ -1,4 +1,4 @@
-"""Final scores: on fresh seeds, in gymnasium's own environment whatever the pods train in."""
+"""Final evaluation: fresh seeds, in gymnasium's own environment whatever the pods train in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How torch computes in a training process: threads, precision, very small numbers."""
+"""Numerics of torch in a training process: threads, precision, denormal numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From an observation in a user's hand to the rows that an agent reads."""
+"""Input of a policy: a user's observations as the rows that an agent reads."""
 
 from __future__ import annotations
 

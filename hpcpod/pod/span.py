@@ -1,4 +1,4 @@
-"""The part of a run's budget that a round is, as schedules follow it step by step."""
+"""The span of a round in a run's budget, which schedules follow step by step."""
 
 from __future__ import annotations
 

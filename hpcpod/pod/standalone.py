@@ -1,4 +1,4 @@
-"""One agent, no tournament: the paper's vanilla, and the way to try a task out."""
+"""Standalone training: one agent, no tournament; the paper's vanilla, and a trial of a task."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Who survives and what is born next: pure functions, no torch."""
+"""The tournament: it decides which pods survive and which are born. Pure, without torch."""

@@ -1,4 +1,4 @@
-"""Taking an order: who works on what."""
+"""Claims: a slot takes an order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The population as one merge sees it: who lives, and how they did at equal experience.
+"""Cohorts of a population: its living pods, compared at equal experience.
 
 A pod is compared at one of its rounds. Pods of its own algorithm stand in that comparison with
 what they had learned by the same round, so on the same seeds and after the same number of

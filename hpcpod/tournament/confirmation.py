@@ -1,4 +1,4 @@
-"""A lower bound of a mean that rare bad episodes can't fool: by betting against the target.
+"""Confidence bounds for the target: a lower bound by betting, safe against rare bad episodes.
 
 Student's bound trusts the spread of the sample. Where one episode in a hundred fails, sixty-four
 often hold none, their spread is too small, and the bound lies above the true mean in half of all

@@ -1,4 +1,4 @@
-"""Merging: read the board, fold in what is new, publish the next generation, or try again.
+"""Merge: read the board, fold in new reports, publish the next generation, or try again.
 
 Any process may merge at any time: the fold is idempotent and the board is published by
 compare-and-swap, so a crash in the middle, or two mergers at once, lose and double nothing.

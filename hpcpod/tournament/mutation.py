@@ -1,4 +1,4 @@
-"""Drawing hyperparameters from their ranges, and moving them inside.
+"""Mutation: draw hyperparameters from their ranges, and move them inside.
 
 A mutation always changes something where anything can change: at the end of its range a
 value turns back instead of standing still.

@@ -1,4 +1,4 @@
-"""Turning a generator's decisions into pods, and giving them the places of the dead."""
+"""Offspring: pods from a generator's decisions, in the places of dead ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pods are trained while there is no room for all."""
+"""Priorities: the pods to train while there is no room for all."""
 
 from __future__ import annotations
 

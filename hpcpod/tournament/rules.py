@@ -1,4 +1,4 @@
-"""What a tournament is played by: the configuration, and the two that decide."""
+"""The rules of a tournament: the configuration, the updater and the generator."""
 
 from __future__ import annotations
 

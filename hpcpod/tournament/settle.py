@@ -1,4 +1,4 @@
-"""What reports do to the pods that they are about: a step forward, another try, or death."""
+"""Settle a report: its pod goes on, tries again, or dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Endings of a run: its target, confirmed on fresh seeds, or its limits and a final evaluation.
+"""Stopping of a run: by its target, confirmed on fresh seeds, or by limits and a final evaluation.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Attempts at the target: which checkpoint is tried on fresh seeds, and when it is shown.
+"""Attempts at the target: the choice of a checkpoint, and the test of it on fresh seeds.
 
 One checkpoint is tried at a time, by as many sets of ``stop.confirm_episodes`` fresh episodes as
 it takes to decide, pooled (``confirmation``). The k-th that is tried spends the error level

@@ -1,4 +1,4 @@
-"""What kind of filesystem a folder lies on, and how much room there is."""
+"""A folder's filesystem: its type, its free space, its quotas."""
 
 from __future__ import annotations
 

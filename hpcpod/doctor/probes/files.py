@@ -1,4 +1,4 @@
-"""What a filesystem does for one machine: publishing, replacing, locks, syncs, its clock.
+"""File operations as one machine sees them: publishing, replacing, locks, syncs, the clock.
 
 ``python -m hpcpod.doctor.probes.files FOLDER`` tries it and prints JSON: a process of its own,
 for a filesystem whose server is away holds whoever asks it.

@@ -1,4 +1,4 @@
-"""What a machine has for a slot: Python, torch, GPUs, containers, scratch, a name for the user.
+"""A machine's equipment for a slot: Python, torch, GPUs, containers, scratch, a user name.
 
 ``python -m hpcpod.doctor.probes.machine`` looks and prints JSON.
 """

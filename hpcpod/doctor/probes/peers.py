@@ -1,4 +1,4 @@
-"""What two tasks of one job, on two nodes, see of each other through the run's filesystem.
+"""Visibility between two tasks of one job, on two nodes, through the run's filesystem.
 
 Each does its part and asks the other by files of their own names; what one says the other hears
 as soon as the filesystem shows it. A task that is not heard in time ends the exchange: that is a

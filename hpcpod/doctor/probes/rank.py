@@ -1,4 +1,4 @@
-"""One of two MPI ranks.
+"""One of two MPI ranks that a probe starts.
 
 ``srun -n 2 --mpi=KIND python -m hpcpod.doctor.probes.rank FOLDER KIND``.
 """

@@ -1,4 +1,4 @@
-"""What the first states of episodes are drawn from: gymnasium's generators, or a batch of seeds."""
+"""Draws of the first states of episodes: gymnasium's generators, or a batch of seeds."""
 
 from __future__ import annotations
 

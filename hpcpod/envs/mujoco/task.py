@@ -1,4 +1,4 @@
-"""What a task is, apart from what simulates it: first state, observation, reward, end."""
+"""A MuJoCo task without its simulator: first state, observation, reward, end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gymnasium's MuJoCo tasks by their ids, and one of them as a configuration asks for it."""
+"""The table of gymnasium's MuJoCo tasks by id, and one task as a configuration asks for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A few threads that help the caller's with one piece of work after another."""
+"""A pool of a few threads that share the caller's work, one piece after another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that steps some of a batch's environments; ``crew`` starts it and says what to do.
+"""The process that steps some of a batch's environments; ``pool`` starts it and gives it orders.
 
 It imports the environment's own module before torch, as a pod does.
 """

@@ -1,8 +1,8 @@
-"""Environments in another Python: this one file, which needs numpy and what simulates, not hpcpod.
+"""Environments in another Python: this file needs numpy and a simulator there, not hpcpod.
 
 Python 3.8 runs it, because Isaac Gym needs that; tests hold it to it. ``remote`` starts it, tells
-it on standard input what to make, and gives it descriptors: a socket for messages (``line``), one
-eventfd that gives commands, one that says they are done (``crew``), and memory (``memory``).
+it on standard input what to make, and gives it descriptors: a socket for messages (``wire``), one
+eventfd that gives commands, one that says they are done (``pool``), and memory (``memory``).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import sys
 import traceback
 from typing import Any
 
-STEP, RESET, SAVE, LOAD, CLOSE = 1, 2, 3, 4, 5  # line.Command
-LENGTH = 16  # line._LENGTH
+STEP, RESET, SAVE, LOAD, CLOSE = 1, 2, 3, 4, 5  # wire.Command
+LENGTH = 16  # wire._LENGTH
 ANYTHING = (Exception, SystemExit)  # an environment may raise whatever it likes
 
 

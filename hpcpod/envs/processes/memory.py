@@ -1,4 +1,4 @@
-"""The memory that a batched environment and its processes share."""
+"""Memory that a batched environment shares with its processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes of a batched environment as their owner sees them: started, set to work, ended."""
+"""The pool of processes that step a batched environment: started, given commands, ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batched environment that another Python steps: what Isaac Gym and old packages need."""
+"""A batched environment that another Python steps, as Isaac Gym and old packages need."""
 
 from __future__ import annotations
 

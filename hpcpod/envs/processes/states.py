@@ -1,4 +1,4 @@
-"""The state of a batch from those of its parts, and back: who steps it may change in between."""
+"""The state of a batch, joined from those of its parts and split again for other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said between a batched environment and one of its processes."""
+"""Commands and messages between a batched environment and one of its processes."""
 
 from __future__ import annotations
 

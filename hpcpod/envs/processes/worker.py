@@ -1,4 +1,4 @@
-"""What one process of a batch does: its environments' part of every step."""
+"""One process of a batch: it steps its part of the environments."""
 
 from __future__ import annotations
 

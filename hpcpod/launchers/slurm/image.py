@@ -1,4 +1,4 @@
-"""What an image is built from: a Dockerfile, Apptainer's definition, and this hpcpod itself."""
+"""The sources of an image: a Dockerfile, Apptainer's definition, and this hpcpod itself."""
 
 from __future__ import annotations
 

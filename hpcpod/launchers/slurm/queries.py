@@ -1,4 +1,4 @@
-"""What Slurm is asked for a view of the cluster, by a launcher's way of asking."""
+"""Queries to Slurm for a view of the cluster, in the way of asking that a launcher has."""
 
 from __future__ import annotations
 

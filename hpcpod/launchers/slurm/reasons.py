@@ -1,4 +1,4 @@
-"""Why a job waits, in words: Slurm's reasons, what each means and what one can do about it.
+"""Reasons of a job to wait: Slurm's words, their meaning, and advice.
 
 The words are those of Slurm's squeue manual and of its own table of reasons, from 20.11 to 26.05.
 A word that is not here is shown as Slurm has it.

@@ -1,4 +1,4 @@
-"""What sacct says of lives that have ended: only to explain, for many sites have no accounting."""
+"""Output of sacct on attempts that have ended: explanations only, as many sites lack accounting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is submitted, as text: a template filled in for one intent. No process is started."""
+"""Scripts as submitted: a template filled in for one intent. No process is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sinfo says of the nodes, read into plain data: pure functions, no process is started."""
+"""Output of sinfo, read into plain data: pure functions, no process is started."""
 
 from __future__ import annotations
 

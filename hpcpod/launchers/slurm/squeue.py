@@ -1,4 +1,4 @@
-"""What squeue says, read into plain data: pure functions, no process is started.
+"""Output of squeue, read into plain data: pure functions, no process is started.
 
 ``squeue -r -O`` with widths of our own is read.
 

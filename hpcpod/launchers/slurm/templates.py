@@ -1,4 +1,4 @@
-"""The texts that are submitted: found, filled in, refused when a name in them is unknown.
+"""Templates of scripts: found, filled in, refused when a name in them is unknown.
 
 Only ``@{name}`` is a variable, so a template is an ordinary shell script: its ``$NAME``,
 ``$(...)`` and ``${array[@]}`` stay as they are.

@@ -1,4 +1,4 @@
-"""The collecting process of a pipeline: ``python -m hpcpod.pod.pipeline``, a pod's child.
+"""The actor process of a pipeline: ``python -m hpcpod.pod.pipeline``, a pod's child.
 
 It has environments and an agent of its own, and does what its parent asks for, one thing after
 another, until the parent closes the line or ends.

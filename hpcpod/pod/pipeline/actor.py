@@ -1,4 +1,4 @@
-"""What the collecting process does: step environments with an agent that another one teaches."""
+"""The actor: it steps environments with an agent that the learner in another process teaches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words and tensors between two processes of one machine."""
+"""A channel of words and tensors between two processes of one machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod's line to its collecting process."""
+"""The pod's end of the channel to its actor process."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Several processes that train one pod: who they are, how they meet, what they exchange."""
+"""Ranks: several processes that train one pod, their meeting and their exchanges."""

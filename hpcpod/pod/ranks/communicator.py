@@ -1,4 +1,4 @@
-"""What ranks exchange, whoever carries it: torch.distributed (gloo, nccl), MPI, or nobody."""
+"""Communicators: exchange between ranks by torch.distributed, by MPI, or in a group of one."""
 
 from __future__ import annotations
 

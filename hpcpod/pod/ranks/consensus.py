@@ -1,4 +1,4 @@
-"""What the ranks of a pod decide together: to stop, to save, that one of them failed."""
+"""Consensus of a pod's ranks: to stop, to save, that one of them failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the replicas of one pod become one agent again, from time to time."""
+"""Fusion: the replicas of one pod become one agent again, from time to time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a rank becomes one of its group: which backend, and what is checked before any exchange."""
+"""The group of a pod's ranks: the choice of a backend, and the checks before any exchange."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guard of a fusion: it goes back to the best member if that was better."""
+"""The guard of a fusion: it goes back to the best replica if that was better."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each tensor of an agent's state lies in the one vector that ranks exchange.
+"""The packing of an agent's state into the one vector that ranks exchange.
 
 A sum serves every rule of ``agents/fusion.py``, so one all-reduce is enough:
 

@@ -1,4 +1,4 @@
-"""Which of a pod's processes this one is, as whoever started them has told. No torch."""
+"""One rank of a pod, as srun, torchrun, mpirun or the slot has numbered it. No torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How ranks find each other without a port that anybody has agreed on: by a file.
+"""The rendezvous of ranks by a file in the run folder, without a port that is agreed on.
 
 Rank 0 binds a free port first and writes where into the run folder; the others poll for it. A port
 that is derived from the job's number collides with ephemeral ports, and names of nodes need not

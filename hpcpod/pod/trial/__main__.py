@@ -1,4 +1,4 @@
-"""The process in which a trial is made: see ``trial``, which starts and follows it.
+"""The process in which a trial is made; ``supervisor`` starts and follows it.
 
 The request comes in on standard input, as JSON. Replies leave on standard output, a line of JSON
 each: ``{"doing": ..., "field": ...}`` before something is done, ``{"level": ..., "log": ...}``,

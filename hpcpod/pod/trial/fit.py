@@ -1,4 +1,4 @@
-"""The look at a task before a run is launched on it. No torch on this side."""
+"""Fit of a task and each agent, seen before a run is launched. No torch on this side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A look at a task before a run is launched on it: does it exist, and does each agent fit?"""
+"""The probe of a task before a run is launched: the task exists, and each agent fits it."""
 
 from __future__ import annotations
 

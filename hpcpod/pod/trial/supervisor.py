@@ -1,4 +1,4 @@
-"""A trial in a process of its own, followed from here: what hangs or dies there is a sentence.
+"""The supervisor of a trial in a process of its own: a hang or a death there becomes a sentence.
 
 No torch on this side.
 """

@@ -1,4 +1,4 @@
-"""An environment under trial: whoever waits for it is told of every call."""
+"""An environment under trial: each call is reported to the process that waits for it."""
 
 from __future__ import annotations
 
