@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,15 @@ import pytest
 import hpcpod
 import hpcpod.envs
 from hpcpod import plugins
-from hpcpod.envs.vec_env import check_env
+from hpcpod.agents.base import Agent
+from hpcpod.envs.vec_env import VecEnv, check_env
+from hpcpod.launchers.base import Launcher
+from hpcpod.pod.evaluator import Evaluator
+from hpcpod.pod.learner import Learner
+from hpcpod.pod.pipeline.pipeline import Turns
+from hpcpod.pod.ranks.fusion import Fusion
+from hpcpod.tournament.generators import Generator
+from hpcpod.tournament.updaters import Updater
 
 HEAVY = {"torch", "numpy", "mpi4py", "isaacgym", "gymnasium", "h5py", "submitit", "rich"}
 
@@ -67,11 +74,32 @@ def test_status_and_help_load_no_torch(finished_run: Path) -> None:
     assert loaded_by(code, finished_run.parent) == set()
 
 
-@pytest.mark.parametrize(
-    "group", ["agents", "envs", "generators", "updaters", "evaluators", "launchers"]
-)
-def test_every_built_in_plugin_resolves(group: str) -> None:
-    points = entry_points(group=f"hpcpod.{group}")
-    assert points
-    for point in points:
-        assert plugins.resolve(group, point.name) is plugins.load(point.value)
+PARTS: dict[str, tuple[type, set[str]]] = {
+    "agents": (Agent, {"ppo", "a2c", "dqn", "sac", "td3", "ddpg"}),
+    "envs": (
+        VecEnv,
+        {"gymnasium", "torch", "vector", "mujoco", "warp", "envpool", "isaaclab"},
+    ),
+    "generators": (Generator, {"gentle_truncation"}),
+    "updaters": (Updater, {"paired_gate"}),
+    "evaluators": (Evaluator, {"panel"}),
+    "workers": (Turns, {"batched"}),
+    "learners": (Learner, {"update"}),
+    "fusions": (Fusion, {"mean", "nesterov", "grad_allreduce", "none"}),
+    "launchers": (Launcher, {"local", "slurm"}),
+}
+"""What the parts of each group must do, and the names that configurations of old runs hold."""
+
+
+@pytest.mark.parametrize("group", PARTS)
+def test_every_built_in_part_is_found_by_its_name_and_does_what_its_group_must(group: str) -> None:
+    kind, names = PARTS[group]
+    assert names <= set(plugins.known(group))
+    methods = {
+        name for name, member in vars(kind).items() if not name.startswith("_") and callable(member)
+    }
+    assert methods
+    for name in names:
+        part = plugins.resolve(group, name)
+        assert isinstance(part, type), name
+        assert {method for method in methods if not callable(getattr(part, method, None))} == set()
