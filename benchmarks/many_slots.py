@@ -183,7 +183,7 @@ def slot(options: argparse.Namespace) -> int:
 def show(folder: RunFolder, owner: Owner, order: Order | None) -> None:
     place = {"job": owner.job, "host": owner.host, "pid": psutil.Process().pid}
     work = {} if order is None else {"order": order.id, "pod": order.pod, "round": order.round}
-    folder.write_slot(owner.slot, {"state": "training" if order else "idle", **work, **place})
+    folder.slots.write(owner.slot, {"state": "training" if order else "idle", **work, **place})
 
 
 def play(seed: int) -> float:

@@ -120,7 +120,7 @@ def test_a_slot_that_is_to_leave_has_its_gpus_until_it_is_gone(
     launcher.submit(Intent(0, "t0", "slots", 2))
     process, _ = devices()["local-0-0"]
     process.suspend()
-    folder.retire("local-0-0", "now", "a person asked")
+    folder.slots.retire("local-0-0", "now", "a person asked")
 
     def asked_for() -> int:
         actions = plan(Orchestrator(folder, launcher).observe(launcher), lambda: "new")

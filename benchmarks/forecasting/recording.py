@@ -19,8 +19,8 @@ from hpcpod.config.loading import from_mapping
 from hpcpod.launchers.base import ClusterView, JobView
 from hpcpod.records.records import Board, Checkpoint, Evaluation, PodState, decode
 from hpcpod.run.snapshot import Seen, see
+from hpcpod.storage.restarts import Life
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.storage.slots import Life
 
 SHARES = (0.25, 0.5, 0.75)
 """Of a run's time, from the first slot at work to its end, at which a recording keeps a frame."""

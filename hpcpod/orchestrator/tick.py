@@ -34,8 +34,9 @@ from hpcpod.orchestrator.plan import (
 from hpcpod.orchestrator.sizing import Bounds
 from hpcpod.records.records import Board, Intent
 from hpcpod.storage.progress import fruitful
+from hpcpod.storage.requests import REFUSED
 from hpcpod.storage.retry import PAUSES
-from hpcpod.storage.run_folder import REFUSED, RunFolder
+from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import When
 from hpcpod.tournament.leaderboard import needed_checkpoints, orders
 from hpcpod.tournament.merge import merge, read_board
@@ -95,10 +96,10 @@ class Orchestrator:
         if self._launcher is None:
             return merge(self._folder, self._rules)
         # First: what is asked meanwhile is seen to next, and a tick that fails is not asked for.
-        self._control = self._folder.control_changed()
+        self._control = self._folder.requests.changed()
         observed = self.observe(self._launcher)
         if observed.refused and _has_reported_since(observed):  # who still refuses says so again
-            self._folder.withdraw(REFUSED)
+            self._folder.requests.withdraw(REFUSED)
         board = observed.board
         actions = plan(observed, lambda: secrets.token_hex(8))
         board = self._carry_out(actions, self._launcher, board, strict)
@@ -138,7 +139,7 @@ class Orchestrator:
 
     def asked(self) -> bool:
         """Whether somebody has asked something of the run since the last tick."""
-        return self._folder.control_changed() != self._control
+        return self._folder.requests.changed() != self._control
 
     def observe(self, launcher: Launcher, patience: float | None = None) -> Observed:
         """Read the run folder, then ask the scheduler once: in this order (see ``alive``).
@@ -167,16 +168,16 @@ class Orchestrator:
             cluster=cluster,
             bounds=self.bounds(launcher, cluster),
             claims=claims,
-            silence={slot: folder.silence(slot) for slot in strangers},
+            silence={slot: folder.slots.silence(slot) for slot in strangers},
             intents=intents,
             numbered=numbered,
             submitted=submitted,
-            leaving=frozenset(folder.retirees()),
+            leaving=frozenset(folder.slots.retirees()),
             brakes=self._brakes(board, cluster, intents, submitted),
             largest=None if cluster.limits is None else cluster.limits.max_array_size,
             coordinated=not here and self._config.cluster.coordinator,
-            draining=folder.requested("drain") is not None,
-            refused=(folder.requested(REFUSED) or {}).get("reason", ""),
+            draining=folder.requests.read("drain") is not None,
+            refused=(folder.requests.read(REFUSED) or {}).get("reason", ""),
             now=time.time(),
         )
 
@@ -208,7 +209,7 @@ class Orchestrator:
         submitted: dict[int, str],
     ) -> Brakes:
         here = self._config.cluster.launcher == "local"
-        resumed = (self._folder.requested(RESUMED) or {}).get("intents", 0)
+        resumed = (self._folder.requests.read(RESUMED) or {}).get("intents", 0)
         made = [
             intent
             for intent in intents
@@ -231,7 +232,7 @@ class Orchestrator:
         """Submissions of which a slot has brought the run further, whatever became of it."""
         names = {
             slot.rpartition("_")[0] or slot.rpartition("-")[0] or slot
-            for slot, life in self._folder.lives().items()
+            for slot, life in self._folder.restarts.all().items()
             if life.in_vain < life.restarts or fruitful(self._folder, life)
         }
         return {i.number for i in made if names & {submitted[i.number], f"local-{i.number}"}}
@@ -245,10 +246,10 @@ class Orchestrator:
             return merge(self._folder, self._rules, lost=action.lost, size=action.size)
         if isinstance(action, Pause):
             log.error("the run is paused: %s", action.why)
-            self._folder.request("drain", {"reason": action.why})
+            self._folder.requests.publish("drain", {"reason": action.why})
         elif isinstance(action, Record):
             self._folder.record_submission(action.number, action.job)
-            self._folder.withdraw(REFUSALS)
+            self._folder.requests.withdraw(REFUSALS)
         elif isinstance(action, Cancel):
             log.info("ending %d jobs: %s", len(action.jobs), action.why)
             launcher.cancel(action.jobs)
@@ -266,7 +267,7 @@ class Orchestrator:
         when: When = "now" if action.at_once else "round"
         log.info("%d slots are to leave (%s): %s", len(action.slots), when, action.why)
         for slot in action.slots:
-            self._folder.retire(slot, when, action.why)
+            self._folder.slots.retire(slot, when, action.why)
         if action.at_once and isinstance(launcher, QueueLauncher):
             launcher.signal(action.slots)
 
@@ -278,10 +279,10 @@ class Orchestrator:
             if action.intent.kind == "slots":
                 before = refusals_of(self._folder)
                 now = {"count": before.count + 1, "last": time.time(), "why": str(error)}
-                self._folder.replace_request(REFUSALS, now)
+                self._folder.requests.replace(REFUSALS, now)
             raise
         if job is not None and action.intent.kind == "slots":
-            self._folder.withdraw(REFUSALS)
+            self._folder.requests.withdraw(REFUSALS)
         return job is not None
 
     def _prune(self) -> None:
@@ -304,13 +305,13 @@ def _has_reported_since(observed: Observed) -> bool:
 
 def scale_of(folder: RunFolder) -> int | None:
     """The number of slots that the user has asked for; None if none."""
-    slots = (folder.requested(SCALE) or {}).get("slots")
+    slots = (folder.requests.read(SCALE) or {}).get("slots")
     return slots if isinstance(slots, int) else None
 
 
 def refusals_of(folder: RunFolder) -> Refusals:
     """What the scheduler has refused since it last took something."""
-    found = folder.requested(REFUSALS)
+    found = folder.requests.read(REFUSALS)
     try:
         return Refusals() if found is None else Refusals(**found)
     except TypeError:  # by another version

@@ -16,7 +16,8 @@ from hpcpod.launchers.base import THROTTLED
 from hpcpod.run.costs import Cost, costs_of, mean_cost, panel_seconds, parts, progress
 from hpcpod.run.round_schedule import Hand, Played, Task, play, together
 from hpcpod.run.snapshot import Seen
-from hpcpod.storage.slots import Life, element
+from hpcpod.storage.restarts import Life
+from hpcpod.storage.slots import element
 
 Limit = Literal["minutes", "env_steps", "rounds", "user"]
 

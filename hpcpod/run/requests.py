@@ -19,7 +19,8 @@ from hpcpod.run.snapshot import see
 from hpcpod.run.text import many
 from hpcpod.run.wanted import launcher_here, target_of
 from hpcpod.storage.freshness import look_again
-from hpcpod.storage.run_folder import REFUSED, RunFolder
+from hpcpod.storage.requests import REFUSED
+from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.stopping import WIND_UP
@@ -37,7 +38,7 @@ def scale(folder: RunFolder, slots: int | None) -> None:
     config = folder.resolved.config
     require_going(folder, "scale")
     if slots is None:
-        folder.withdraw(SCALE)
+        folder.requests.withdraw(SCALE)
         _forgive(folder)
         return
     target = target_of(folder, launcher_here(folder))
@@ -49,7 +50,7 @@ def scale(folder: RunFolder, slots: int | None) -> None:
         )
     if slots > (target.slots or 0):
         _require_possible(folder)
-    folder.replace_request(SCALE, {"slots": index(slots)})
+    folder.requests.replace(SCALE, {"slots": index(slots)})
     _forgive(folder)
 
 
@@ -60,8 +61,8 @@ def pause(folder: RunFolder) -> None:
         UserError: the run is finished, or another user's.
     """
     require_going(folder, "pause")
-    asked = folder.requested("drain") or {}
-    folder.replace_request("drain", {"now": True, "reason": asked.get("reason", "")})
+    asked = folder.requests.read("drain") or {}
+    folder.requests.replace("drain", {"now": True, "reason": asked.get("reason", "")})
 
 
 def drain(folder: RunFolder) -> bool:
@@ -71,9 +72,9 @@ def drain(folder: RunFolder) -> bool:
         UserError: the run is another user's.
     """
     folder.owner.require_mine()
-    if folder.requested("drain") is not None:
+    if folder.requests.read("drain") is not None:
         return False
-    folder.request("drain")
+    folder.requests.publish("drain")
     return True
 
 
@@ -85,18 +86,18 @@ def undrain(folder: RunFolder) -> bool:
         UserError: the run is another user's.
     """
     folder.owner.require_mine()
-    paused = folder.requested("drain") is not None
+    paused = folder.requests.read("drain") is not None
     _forgive(folder)
     for request in (REFUSED, "drain"):
-        folder.withdraw(request)
+        folder.requests.withdraw(request)
     return paused
 
 
 def _forgive(folder: RunFolder) -> None:
     """What was submitted before did not fail, should it be gone, and what was refused may be taken
     now: a person has changed the run."""
-    folder.replace_request(RESUMED, {"intents": folder.intent_count(), "time": time.time()})
-    folder.withdraw(REFUSALS)
+    folder.requests.replace(RESUMED, {"intents": folder.intent_count(), "time": time.time()})
+    folder.requests.withdraw(REFUSALS)
 
 
 def resume(folder: RunFolder, *, detach: bool = False) -> list[str]:

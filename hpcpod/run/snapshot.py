@@ -16,8 +16,10 @@ from hpcpod.launchers.identity import lives
 from hpcpod.orchestrator.tick import RESUMED, launcher_of
 from hpcpod.records.records import Board
 from hpcpod.storage.freshness import look_again
-from hpcpod.storage.run_folder import REFUSED, RunFolder
-from hpcpod.storage.slots import Life, element
+from hpcpod.storage.requests import REFUSED
+from hpcpod.storage.restarts import Life
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.slots import element
 from hpcpod.tournament.merge import now_of, read_board
 
 RunState = Literal["running", "finals", "draining", "paused", "waiting", "interrupted", "finished"]
@@ -143,9 +145,9 @@ def see(
         config=config,
         board=board,
         slots=_slots(folder),
-        lives=folder.lives(),
-        drain=folder.requested("drain"),
-        refused=(folder.requested(REFUSED) or {}).get("reason", ""),
+        lives=folder.restarts.all(),
+        drain=folder.requests.read("drain"),
+        refused=(folder.requests.read(REFUSED) or {}).get("reason", ""),
         driven=driven,
         view=view,
         unknown=unknown,
@@ -164,11 +166,11 @@ def _cancelled(folder: RunFolder, view: ClusterView | None) -> tuple[tuple[Cance
     scaled the run: then its own coordinator cancels what is too much."""
     if view is None or not view.cancelled:
         return ()
-    since = (folder.requested(RESUMED) or {}).get("time", 0.0)
+    since = (folder.requests.read(RESUMED) or {}).get("time", 0.0)
     made = [intent for intent in folder.intents() if intent.kind == "slots"]
     ours = {folder.submission(intent.number) for intent in made}
     last = max((intent.time for intent in made), default=0.0)
-    leaving = folder.retirees()
+    leaving = folder.slots.retirees()
     return tuple(
         (slot, last >= slot.at)
         for slot in view.cancelled
@@ -184,13 +186,13 @@ def _seen_anew(folder: RunFolder, seen: Seen) -> Seen:
     sure = look_again(folder)
     latest = read_board(folder)
     board = latest if latest.phase == "finished" else seen.board
-    seen = replace(seen, board=board, slots=_slots(folder), drain=folder.requested("drain"))
+    seen = replace(seen, board=board, slots=_slots(folder), drain=folder.requests.read("drain"))
     return seen if sure or not seen.alone else replace(seen, doubt=DOUBT)
 
 
 def _slots(folder: RunFolder) -> dict[str, dict[str, Any]]:
     """The slots at work."""
-    return {name: shown for name, shown in folder.slots().items() if _at_work(shown)}
+    return {name: shown for name, shown in folder.slots.all().items() if _at_work(shown)}
 
 
 def _ask(folder: RunFolder) -> tuple[ClusterView | None, str]:

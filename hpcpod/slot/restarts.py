@@ -12,8 +12,8 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.errors import StorageError
 from hpcpod.records.records import Birth, Order
 from hpcpod.storage.progress import fruitful, reached
+from hpcpod.storage.restarts import Begun, Life
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.storage.slots import Begun, Life
 
 MOST_IN_VAIN = 10
 """Lives in a row without progress after which a slot gives up: it would be requeued for ever."""
@@ -39,7 +39,7 @@ class Lives:
         self._folder = folder
         self._slot = slot
         self._began = self._saved = time.monotonic()
-        last = folder.life(slot) or Life(began=time.time(), progress=True)
+        last = folder.restarts.read(slot) or Life(began=time.time(), progress=True)
         resources = config.resources
         self._before = last.seconds
         self._life = Life(
@@ -90,7 +90,7 @@ class Lives:
         self._saved = time.monotonic()
         seconds = self._before + self._saved - self._began
         with contextlib.suppress(StorageError):  # no round is ended for this
-            self._folder.save_life(self._slot, replace(self._life, seconds=seconds))
+            self._folder.restarts.save(self._slot, replace(self._life, seconds=seconds))
 
     def _in_vain(self, last: Life) -> int:
         """Lives in a row that made no progress. One that found nothing to do does not count."""

@@ -21,8 +21,9 @@ from hpcpod.records.records import Birth, Board, Order, Owner, Report, Rescore, 
 from hpcpod.slot.child_process import Lane
 from hpcpod.slot.restarts import Lives
 from hpcpod.storage.freshness import listen_again
+from hpcpod.storage.requests import REFUSED
 from hpcpod.storage.retry import patiently
-from hpcpod.storage.run_folder import REFUSED, RunFolder
+from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.budget import ahead, same_work, taken_up
 from hpcpod.tournament.claims import take
 from hpcpod.tournament.leaderboard import orders
@@ -116,7 +117,7 @@ class Slot:
                 lane.close()
             self._lives.save()
             with contextlib.suppress(StorageError):
-                self._folder.drop_slot(self._owner.slot)
+                self._folder.slots.drop(self._owner.slot)
 
     def _work(self) -> int:
         if self._lives.hopeless:
@@ -166,9 +167,9 @@ class Slot:
     def _read_requests(self) -> set[Request]:
         """What the run folder asks for now."""
         ended: tuple[Request, ...] = ("stop", "finals")
-        found = {name for name in ended if self._folder.requested(name) is not None}
-        drain = self._folder.requested("drain")
-        retiring = self._folder.retiring(self._owner.slot)
+        found = {name for name in ended if self._folder.requests.read(name) is not None}
+        drain = self._folder.requests.read("drain")
+        retiring = self._folder.slots.retiring(self._owner.slot)
         if retiring == "now" or (drain is not None and drain.get("now")):
             found.add("leave")
         elif retiring or drain is not None:
@@ -190,7 +191,7 @@ class Slot:
             scored, self._scored = self._scored, None
         if reply.get("kind") == "engine":  # no order can be done here, and no pod is to blame
             if self._folder.owner.mine:
-                self._folder.request(REFUSED, {"reason": reply["failure"]})
+                self._folder.requests.publish(REFUSED, {"reason": reply["failure"]})
             self._failures = self._config.cluster.max_restarts + 1
             return
         if "failure" in reply:
@@ -376,7 +377,7 @@ class Slot:
             self._told = now
             place = {"job": self._owner.job, "host": self._owner.host, "pid": os.getpid()}
             with contextlib.suppress(StorageError):  # a full disk must not end a round for this
-                self._folder.write_slot(self._owner.slot, {**self._status(), **place})
+                self._folder.slots.write(self._owner.slot, {**self._status(), **place})
 
     def _status(self) -> dict[str, Any]:
         busy = [lane for lane in self._lanes if lane.order is not None]

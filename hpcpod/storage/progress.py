@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hpcpod.storage.restarts import Life
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.storage.slots import Life
 
 
 def fruitful(folder: RunFolder, life: Life) -> bool:

@@ -20,22 +20,21 @@ from hpcpod.storage.creation import FORMAT, create_folder
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.engines import Engines
 from hpcpod.storage.intents import Intents
-from hpcpod.storage.layout import blob_path, plain, sharded
+from hpcpod.storage.layout import blob_path, sharded
 from hpcpod.storage.locks import Lease, file_lock, is_held, seconds_since
 from hpcpod.storage.ownership import CONFIG, Ownership, read_config
 from hpcpod.storage.prune import sweep
 from hpcpod.storage.quarantine import Quarantine, Quarantined
+from hpcpod.storage.requests import Requests
+from hpcpod.storage.restarts import Restarts
 from hpcpod.storage.resumes import Resumes
-from hpcpod.storage.slots import Life, Slots, When
+from hpcpod.storage.slots import Slots
 
 if TYPE_CHECKING:
     from hpcpod.storage.blobs import Blobs
 
 LEASE_SECONDS = 90.0
 """How long a coordinator must show no life before another one takes over."""
-
-REFUSED = "refused"
-"""The request of a slot that can do nothing for the run, with its ``reason``: a person's turn."""
 
 
 class RunFolder:
@@ -60,7 +59,9 @@ class RunFolder:
         self._quarantine = Quarantine(disk, path)
         self.board = BoardFile(disk, path / "board", self._quarantine)
         self._resumes = Resumes(disk, path / "pods", self._quarantine, self.holds)
-        self._slots = Slots(disk, path, self._quarantine)
+        self.requests = Requests(disk, path / "control", self._quarantine, owner)
+        self.slots = Slots(disk, path, self._quarantine, owner)
+        self.restarts = Restarts(disk, path / "lives")
         self._intents = Intents(disk, path / "intents", self._quarantine)
         self._engines = Engines(disk, path / "engines", self._quarantine)
         self._lease = Lease(path / "lease" / "coordinator", LEASE_SECONDS)
@@ -240,40 +241,6 @@ class RunFolder:
         self.owner.require_mine()
         self._engines.forget()
 
-    # Requests: what a person asks of the run.
-
-    def request(self, name: str, payload: dict[str, Any] | None = None) -> None:
-        """Ask for something, such as ``stop``; asking again changes nothing."""
-        self.owner.require_mine()
-        self.disk.publish(self._request(name), seal(payload or {}))
-
-    def replace_request(self, name: str, payload: dict[str, Any]) -> None:
-        """Ask for something in other words than before, if it was asked for."""
-        self.owner.require_mine()
-        path = self._request(name)
-        if path.is_dir():  # as a name is published where hard links fail
-            self.disk.remove(path)
-        self.disk.replace(path, seal(payload))
-
-    def control_changed(self) -> int:
-        """A number that changes with every request that comes or goes; 0 without any."""
-        try:
-            return (self.path / "control").stat().st_mtime_ns
-        except OSError:
-            return 0
-
-    def requested(self, name: str) -> dict[str, Any] | None:
-        """The payload of a request; None if nobody asks for it."""
-        return self._quarantine.sound(dict[str, Any], self._request(name))
-
-    def withdraw(self, name: str) -> None:
-        """Take a request back, if there is one."""
-        self.owner.require_mine()
-        self.disk.remove(self._request(name))
-
-    def _request(self, name: str) -> Path:
-        return self.path / "control" / (plain(name) + ".json")
-
     # Resume checkpoints: what an unfinished round goes on from.
 
     def save_resume(self, pod: str, round: int, attempt: int, checkpoint: Checkpoint) -> None:
@@ -308,49 +275,6 @@ class RunFolder:
         """Whether all blobs of a checkpoint are there; their content is not verified."""
         blobs = self.path / "blobs"
         return all(self.disk.exists(blob_path(blobs, sha256)) for sha256 in checkpoint.blobs())
-
-    # Slots: what they do right now, their lives, and which of them are to retire; see ``Slots``.
-
-    def write_slot(self, slot: str, status: dict[str, Any]) -> None:
-        """Show what a slot does. May be lost when its machine crashes."""
-        self._slots.write(slot, status)
-
-    def slots(self) -> dict[str, dict[str, Any]]:
-        """What each slot showed last, with the ``mtime`` of it (Unix time, in seconds)."""
-        return self._slots.all()
-
-    def silence(self, slot: str) -> float:
-        """Seconds since a slot showed something; infinite if it never did, or is gone."""
-        return self._slots.silence(slot)
-
-    def drop_slot(self, slot: str) -> None:
-        """Forget what a slot that is gone did."""
-        self._slots.drop(slot)
-
-    def retire(self, slot: str, when: When, why: str) -> None:
-        """Ask the element of a slot to retire; asking again may only hasten it."""
-        self.owner.require_mine()
-        self._slots.retire(slot, when, why)
-
-    def retiring(self, slot: str) -> When | None:
-        """When the element of a slot is to retire; None if nobody asks for it."""
-        return self._slots.retiring(slot)
-
-    def retirees(self) -> set[str]:
-        """The elements that have ever been asked to retire."""
-        return self._slots.retirees()
-
-    def save_life(self, slot: str, life: Life) -> None:
-        """Say where a slot's lives stand. May be lost when its machine crashes."""
-        self._slots.save_life(slot, life)
-
-    def life(self, slot: str) -> Life | None:
-        """Where a slot's lives stand; None if it had none."""
-        return self._slots.life(slot)
-
-    def lives(self) -> dict[str, Life]:
-        """Of every slot that the run has had, where its lives stand."""
-        return self._slots.lives()
 
     # Locks: efficiency, never correctness.
 

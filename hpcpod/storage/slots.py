@@ -1,21 +1,19 @@
-"""Files of slots in a run folder: present work, earlier lives, requests to retire."""
+"""Slots in a run folder: the status that each shows, and the requests to retire."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from hpcpod.errors import Corrupt, StorageError
-from hpcpod.records.records import encode
-from hpcpod.storage.checksummed import seal, unseal, unsealed
+from hpcpod.storage.checksummed import seal, unseal
 from hpcpod.storage.disk import Disk, explained
-from hpcpod.storage.layout import plain, sharded
+from hpcpod.storage.layout import plain
 from hpcpod.storage.locks import time_of_disk
+from hpcpod.storage.ownership import Ownership
 from hpcpod.storage.quarantine import Quarantine
 
 LANE = "+"
@@ -29,40 +27,6 @@ _HEARD = 60.0
 
 When = Literal["now", "round"]
 """When a slot is to retire: at once, with a checkpoint, or after the round in hand."""
-
-
-@dataclass(frozen=True)
-class Begun:
-    """Where an order stood when a life of a slot began with it."""
-
-    pod: str
-    round: int = 0
-    """The round to train; 0 if it is only scored."""
-    env_steps: int = 0
-    """Steps of experience in the furthest checkpoint that it could go on from; 0 for none."""
-
-
-@dataclass(frozen=True)
-class Life:
-    """A slot's lives so far. One ends when its process does, in whatever way; the next begins when
-    the scheduler has started the slot again."""
-
-    restarts: int = 0
-    """How often the scheduler has started it again (SLURM_RESTART_COUNT)."""
-    in_vain: int = 0
-    """Lives in a row before this one that brought the run no further."""
-    progress: bool = False
-    """Whether this one has."""
-    seconds: float = 0.0
-    """Alive, over all lives."""
-    gpus: float = 0.0
-    """GPUs that it has; a part of one, if slots share it."""
-    cpus: int = 1
-    """Cores that it has."""
-    began: float = 0.0
-    """Unix time at which the first one began, in seconds."""
-    orders: Mapping[str, Begun] = field(default_factory=dict)
-    """What this one has begun, by the order's name."""
 
 
 _TEXTS = {"state", "order", "pod", "algorithm", "host", "job"}
@@ -85,13 +49,14 @@ def element(slot: str) -> str:
 
 
 class Slots:
-    """The slots of a run. What a slot shows and its lives have it as their one writer."""
+    """The slots of a run. The status of a slot has the slot as its one writer."""
 
-    def __init__(self, disk: Disk, root: Path, quarantine: Quarantine) -> None:
+    def __init__(self, disk: Disk, root: Path, quarantine: Quarantine, owner: Ownership) -> None:
         """``root`` is the run folder."""
         self._disk = disk
         self._root = root
         self._quarantine = quarantine
+        self._owner = owner
 
     def write(self, slot: str, status: dict[str, Any]) -> None:
         """Show what a slot does. May be lost when its machine crashes."""
@@ -131,7 +96,12 @@ class Slots:
 
     def retire(self, slot: str, when: When, why: str) -> None:
         """Ask the element of a slot to retire; asking again may only hasten it. May be lost when
-        this machine crashes: whoever plans next asks again."""
+        this machine crashes: the next plan asks again.
+
+        Raises:
+            UserError: the run is another user's.
+        """
+        self._owner.require_mine()
         if self.retiring(slot) != "now":
             data = seal({"when": when, "why": why})
             self._disk.replace(self._marker(slot), data, durable=False)  # thousands, of a tick
@@ -147,39 +117,8 @@ class Slots:
         """The elements that have ever been asked to retire."""
         return {path.stem for path in (self._root / "control" / "retire").glob("[!.]*.json")}
 
-    def save_life(self, slot: str, life: Life) -> None:
-        """Say where a slot's lives stand. May be lost when its machine crashes."""
-        self._disk.replace(self._life(slot), seal(encode(life)), durable=False)
-
-    def life(self, slot: str) -> Life | None:
-        """Where a slot's lives stand; None if it had none, or a crash has torn what it said."""
-        return self._read_life(self._life(slot))
-
-    def lives(self) -> dict[str, Life]:
-        """Of every slot that the run has had, where its lives stand."""
-        found = {}
-        for path in sorted((self._root / "lives").glob("*/[!.]*.json")):
-            life = self._read_life(path)
-            if life is not None:
-                found[path.stem] = life
-        return found
-
-    def _read_life(self, path: Path) -> Life | None:
-        try:
-            data = self._disk.read(path)
-            life = None if data is None else unsealed(Life, data, path)
-            for order, begun in life.orders.items() if life else ():
-                plain(order), plain(begun.pod)
-        except Corrupt:
-            return None
-        numbers = () if life is None else (life.seconds, life.gpus, life.cpus)
-        return life if all(0 <= number < _MOST for number in numbers) else None
-
     def _status(self, slot: str) -> Path:
         return self._root / "slots" / (plain(slot) + ".json")
 
     def _marker(self, slot: str) -> Path:
         return self._root / "control" / "retire" / (plain(element(slot)) + ".json")
-
-    def _life(self, slot: str) -> Path:
-        return sharded(self._root / "lives", slot, ".json")

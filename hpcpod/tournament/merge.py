@@ -230,11 +230,11 @@ def after_merge(folder: RunFolder, board: Board) -> None:
     if board.phase == "running":
         return
     request = "stop" if board.phase == "finished" else "finals"
-    if folder.requested(request) is not None:
+    if folder.requests.read(request) is not None:
         return
     if board.phase == "finished":
         export_best(folder, board)
-    folder.request(request, {"reason": board.stop_reason})
+    folder.requests.publish(request, {"reason": board.stop_reason})
 
 
 def _withdraw_untrue(folder: RunFolder, board: Board) -> None:
@@ -242,7 +242,7 @@ def _withdraw_untrue(folder: RunFolder, board: Board) -> None:
     with it. The run goes on from the one before, unless a person had ended it.
     """
     later = _ASKED_LATER[board.phase]
-    asked = {name: said for name in later if (said := folder.requested(name)) is not None}
+    asked = {name: said for name in later if (said := folder.requests.read(name)) is not None}
     # Who asks has published before: this board may only be an old one.
     if not asked or read_board(folder).phase != board.phase:
         return
@@ -251,7 +251,7 @@ def _withdraw_untrue(folder: RunFolder, board: Board) -> None:
         return
     log.warning("the run's newest board was damaged, and a report: it is %s again", board.phase)
     for name in asked:
-        folder.withdraw(name)
+        folder.requests.withdraw(name)
 
 
 def best_checkpoint(board: Board) -> tuple[str, int, Checkpoint] | None:

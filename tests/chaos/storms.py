@@ -230,7 +230,7 @@ class Campaign:
             world.repair()
             # Without slots the run waits, a minute or more: what it asked for last came to nothing.
             at_work = any("_" in job for job in world.jobs())
-            paused = world.folder.requested("drain") is not None
+            paused = world.folder.requests.read("drain") is not None
             verb = "tick" if at_work and not paused else "resume"
             self.summary.helped[verb] += 1
             self._say(f"  no report for {PATIENCE_SECONDS:.0f} s: {verb}; queue: {world.queue()}")

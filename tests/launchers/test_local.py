@@ -79,7 +79,7 @@ class Shell:
             assert process.poll() is None, self.said(process)
             if not (self.home / "runs" / "small" / "config.json").exists():
                 return False
-            return any("env_steps" in shown for shown in self.run.folder.slots().values())
+            return any("env_steps" in shown for shown in self.run.folder.slots.all().values())
 
         wait_for("progress in a round", there)
 
@@ -115,7 +115,7 @@ def test_a_run_ends_with_its_winner_and_leaves_no_process(shell: Shell) -> None:
     assert shell.orphans() == []
     assert (shell.run.path / "best.h5").exists()
     assert shell.run.status().state == "finished"
-    assert shell.run.folder.slots() == {}
+    assert shell.run.folder.slots.all() == {}
 
 
 def test_a_killed_launcher_leaves_no_process_and_its_run_is_resumed_in_mid_round(

@@ -22,8 +22,8 @@ from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.round import Watch
 from hpcpod.records.records import Intent
+from hpcpod.storage.restarts import Life, Restarts
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.storage.slots import Life
 from tests.pod.rounds import first_birth, onward, train
 from tests.support.slots import ROOT
 from tests.support.small_runs import AGENTS, create
@@ -163,7 +163,7 @@ def test_slots_that_die_at_once_are_replaced_a_few_times_and_then_the_run_is_pau
         assert ticking.tick().phase == "running"
         launcher.cancel([view.job for view in launcher.observe().jobs])
     assert ticking.tick().phase == "running"
-    assert folder.requested("drain") == {
+    assert folder.requests.read("drain") == {
         "reason": "3 submissions in a row ended without any progress; see `hpcpod logs`"
     }
     ticking.tick()
@@ -175,13 +175,13 @@ def test_slots_that_have_ended_are_not_looked_into_once_a_report_has_come_since(
     tmp_path: Path, queue: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, launcher = create(tmp_path), SleepingLauncher(queue, 1)
-    looked: list[RunFolder] = []
+    looked: list[Restarts] = []
 
-    def lives(self: RunFolder) -> dict[str, Life]:
+    def lives(self: Restarts) -> dict[str, Life]:
         looked.append(self)
         return {}
 
-    monkeypatch.setattr(RunFolder, "lives", lives)
+    monkeypatch.setattr(Restarts, "all", lives)
     for number, reports in enumerate((7, 0)):  # of none that are on the board
         folder.publish_intent(Intent(number, f"t{number}", "slots", reports=reports))
         folder.record_submission(number, f"ended{number}")
@@ -198,7 +198,7 @@ class AskedMeanwhile(SleepingLauncher):
     def observe(self, patience: float | None = None) -> ClusterView:
         if not self.answers:
             raise LaunchError("squeue failed")
-        self.folder.replace_request(SCALE, {"slots": 1})
+        self.folder.requests.replace(SCALE, {"slots": 1})
         return super().observe(patience)
 
 
@@ -251,7 +251,7 @@ def test_a_request_that_is_split_is_refused_once_a_tick(tmp_path: Path, queue: P
     Orchestrator(folder, RefusingLauncher(queue, 12)).tick()
     assert refusals_of(folder).count == 1
     assert len(folder.intents()) == 1
-    assert folder.requested("drain") is None
+    assert folder.requests.read("drain") is None
 
 
 def test_pruning_keeps_what_boards_and_unfinished_rounds_need(

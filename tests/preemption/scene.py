@@ -96,12 +96,12 @@ class Scene:
 
     def slots(self) -> dict[str, int]:
         """The process ids of the slots that train, by name."""
-        shown = self.run.folder.slots()
+        shown = self.run.folder.slots.all()
         return {name: s["pid"] for name, s in shown.items() if s.get("state") == "training"}
 
     def pod(self, slot: str) -> str:
         """The pod that a slot trains."""
-        name: str = self.run.folder.slots()[slot]["pod"]
+        name: str = self.run.folder.slots.all()[slot]["pod"]
         return name
 
     def until(self, what: str, true: Callable[[], bool], seconds: float = 180.0) -> None:

@@ -52,7 +52,7 @@ def limited(scene: Scene, meanwhile: Callable[[Scene, dict[str, int]], None]) ->
     for slot in slots:
         scene.until_trained(slot, 1)
         assert scene.restarts(slot) == 1
-        life = scene.run.folder.life(slot)
+        life = scene.run.folder.restarts.read(slot)
         assert life is not None and life.restarts == 1
         if meanwhile is late:
             assert scene.went_on(pods[slot]) <= len(scene.steps(slot, 0))

@@ -21,7 +21,7 @@ from hpcpod.records.checkpoints import Checkpoint
 from hpcpod.records.records import Birth, Board, Entry, Evaluation, PodState, Rescore
 from hpcpod.run.forecast import Forecast, forecast, last_rounds, used
 from hpcpod.run.snapshot import Seen
-from hpcpod.storage.slots import Life
+from hpcpod.storage.restarts import Life
 
 NOW = 700.0
 NOTICE, AWAY = 2.0, 6.0

@@ -68,9 +68,9 @@ def test_a_local_run_that_nobody_drives_is_interrupted_but_not_while_it_starts(
     assert run.status(old(run)).state == "interrupted"
     with run.folder.driver_lock():
         assert run.status(old(run)).state == "waiting"
-    run.folder.write_slot("s", {"host": "elsewhere", "pid": 1, "state": "training"})
+    run.folder.slots.write("s", {"host": "elsewhere", "pid": 1, "state": "training"})
     assert run.status(old(run)).state == "running"
-    run.folder.drop_slot("s")
+    run.folder.slots.drop("s")
     run.drain()
     assert run.status(old(run)).state == "paused"
 
@@ -101,7 +101,7 @@ def test_watching_and_looking_at_an_interrupted_run_say_how_it_goes_on(
 
 def test_a_slot_on_another_host_is_at_work_while_it_shows_something(tmp_path: Path) -> None:
     run = Run(create(tmp_path))
-    run.folder.write_slot("s", {"host": "elsewhere", "pid": os.getpid(), "state": "idle"})
+    run.folder.slots.write("s", {"host": "elsewhere", "pid": os.getpid(), "state": "idle"})
     assert set(run.status().slots) == {"s"}
     age(run.folder, "s", 1000)
     assert run.status().slots == {}
@@ -109,7 +109,7 @@ def test_a_slot_on_another_host_is_at_work_while_it_shows_something(tmp_path: Pa
 
 def test_a_slot_whose_process_id_another_process_has_now_is_not_at_work(tmp_path: Path) -> None:
     run = Run(create(tmp_path))
-    run.folder.write_slot("s", {"host": socket.gethostname(), "pid": 1, "state": "training"})
+    run.folder.slots.write("s", {"host": socket.gethostname(), "pid": 1, "state": "training"})
     age(run.folder, "s", 1000)
     assert run.status(old(run)).state == "interrupted"
 
@@ -120,7 +120,7 @@ def test_the_claims_of_another_driver_s_slots_stand_while_they_show_something(
     folder = create(tmp_path)
     (order,) = orders(read_board(folder))
     folder.claim(order.id, Owner("local-9-0", "another", socket.gethostname(), os.getpid()))
-    folder.write_slot("local-9-0", {"state": "training"})
+    folder.slots.write("local-9-0", {"state": "training"})
     launcher = Empty()
     launcher.places = 0
     for seconds, attempt in ((0, 1), (1000, 2)):
@@ -137,7 +137,7 @@ def test_resuming_what_another_process_runs_leaves_its_drain_alone(
     with run.folder.driver_lock():
         assert main(["resume", str(run.path)]) == 2
     assert "another process runs small already" in capsys.readouterr().err
-    assert run.folder.requested("drain") is not None
+    assert run.folder.requests.read("drain") is not None
 
 
 def age(folder: RunFolder, slot: str, seconds: float) -> None:
@@ -150,7 +150,7 @@ def test_the_claim_of_a_slot_by_hand_is_given_out_again_once_it_is_silent(tmp_pa
     (order,) = orders(read_board(folder))
     hand = "hand-elsewhere-1"
     folder.claim(order.id, Owner(hand, hand, "elsewhere", 1))
-    folder.write_slot(hand, {"state": "training"})
+    folder.slots.write(hand, {"state": "training"})
     launcher = Empty()
     launcher.places = 0
     Orchestrator(folder, launcher).tick()
@@ -213,7 +213,7 @@ def test_a_run_that_waits_on_a_cluster_says_why_when_asked(
     monkeypatch.setattr(snapshot, "launcher_of", lambda folder: Full())
     assert run.status().queue == {}
     assert run.status(ask_scheduler=True).queue == {"Resources": 1, "Priority": 2}
-    run.folder.write_slot("7_3", {"host": "elsewhere", "pid": 1})
+    run.folder.slots.write("7_3", {"host": "elsewhere", "pid": 1})
     status = run.status(ask_scheduler=True)
     assert (status.state, status.queue) == ("running", {"Resources": 1, "Priority": 2})
     assert (status.slots_running, status.slots_pending, status.coordinators) == (1, 3, 1)
@@ -267,5 +267,5 @@ def test_an_old_request_to_resume_is_replaced(tmp_path: Path) -> None:
     run = Run(create(tmp_path))
     for number in range(2):
         run.undrain()
-        assert (run.folder.requested(RESUMED) or {})["intents"] == number
+        assert (run.folder.requests.read(RESUMED) or {})["intents"] == number
         run.folder.publish_intent(Intent(number, "t", "slots"))

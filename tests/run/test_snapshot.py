@@ -18,7 +18,7 @@ def test_only_slots_that_are_missed_count_as_cancelled(tmp_path: Path) -> None:
     now = time.time()
     folder.publish_intent(Intent(0, "a", "slots", 4, time=now - 100))
     folder.record_submission(0, "7")
-    folder.retire("7_2", "now", "fewer are wanted")
+    folder.slots.retire("7_2", "now", "fewer are wanted")
     view = ClusterView(
         cancelled=(
             Cancelled("7_0", "7", now - 90),

@@ -84,12 +84,12 @@ def test_a_run_that_has_just_ended_is_not_called_interrupted(
     disk: Path, login: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = begun_long_ago(create(disk))
-    folder.write_slot("s", {"host": "elsewhere", "pid": 1, "state": "training"})
+    folder.slots.write("s", {"host": "elsewhere", "pid": 1, "state": "training"})
     seen = str(login / "small")
     assert main(["status", seen]) == 0
     assert "small: running" in capsys.readouterr().out
     finish(folder)
-    folder.drop_slot("s")
+    folder.slots.drop("s")
     assert read_board(RunFolder.open(seen)).phase == "running", "the view is not old"
     assert main(["status", seen]) == 0
     said = capsys.readouterr().out
@@ -103,8 +103,8 @@ def test_a_slot_that_a_listing_does_not_show_yet_is_at_work(disk: Path, login: P
     folder = begun_long_ago(create(disk))
     run = Run(RunFolder.open(login / "small"))
     assert run.status().state == "interrupted"
-    folder.write_slot("s", {"host": "elsewhere", "pid": 1, "state": "training"})
-    assert run.folder.slots() == {}, "the view is not old"
+    folder.slots.write("s", {"host": "elsewhere", "pid": 1, "state": "training"})
+    assert run.folder.slots.all() == {}, "the view is not old"
     assert run.status().state == "running"
 
 
@@ -202,6 +202,6 @@ def test_a_slot_that_is_signalled_and_told_to_leave_does_not_come_back(
     create(disk, **SLOW)
     slot = SlotProcess(RunFolder.open(disk / "small"), "7_0", logs=tmp_path, seen=login / "small")
     slot.until_in_mid_round()
-    slot.folder.retire("7_0", "now", "no more than 1 are wanted now")
+    slot.folder.slots.retire("7_0", "now", "no more than 1 are wanted now")
     slot.process.send_signal(signal.SIGUSR2)
     assert slot.end() == 0, slot.log

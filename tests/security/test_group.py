@@ -58,10 +58,10 @@ assert folder.claim("p0001-00001-1", owner)
 sha256 = folder.blobs.put({}, {})
 folder.save_resume("p0001", 1, 1, Checkpoint(sha256, 3))
 folder.publish_report(Report("p0001-00001-1", "p0001", 1, 1, "1_0"))
-folder.write_slot("1_0", {"state": "idle"})
+folder.slots.write("1_0", {"state": "idle"})
 folder.agree_on_engine("panel", "gymnasium")
-folder.request("drain")
-folder.retire("1_0", "now", "")
+folder.requests.publish("drain")
+folder.slots.retire("1_0", "now", "")
 folder.publish_intent(Intent(0, "a", "slots"))
 with folder.merge_lock(), folder.coordinator_lease():
     pass
@@ -169,7 +169,7 @@ for place in map(Path, sys.argv[1:]):
         ann.hpcpod("tick", str(run), cwd=run.parent)
         text = """
 folder = RunFolder.open(sys.argv[1])
-assert folder.life("1_0") is None
+assert folder.restarts.read("1_0") is None
 assert folder.latest_resume("p0001", 1) is None
 assert folder.claim("p0001-00001-1", Owner("1_0", "1"))
 """

@@ -19,11 +19,11 @@ ORDER = "p0001-00001-1"
 
 
 def retire_now(folder: RunFolder) -> None:
-    folder.retire("s", "now", "others wait")
+    folder.slots.retire("s", "now", "others wait")
 
 
 def pause_now(folder: RunFolder) -> None:
-    folder.request("drain", {"now": True, "reason": ""})
+    folder.requests.publish("drain", {"now": True, "reason": ""})
 
 
 @pytest.mark.parametrize("ask", [retire_now, pause_now])
@@ -48,7 +48,7 @@ def test_a_retiring_slot_that_is_signalled_first_does_not_ask_to_come_back(
     slot = SlotProcess(folder)
     slot.until_in_mid_round()
     slot.process.send_signal(signal.SIGUSR2)
-    folder.retire("s", when, "others wait")
+    folder.slots.retire("s", when, "others wait")
     assert slot.end() == 0, slot.log
     assert folder.latest_resume("p0001", 1) is not None
 
@@ -68,7 +68,7 @@ def test_a_slot_that_retires_after_its_round_reports_it_and_leaves_nothing_begun
     folder = create(tmp_path, **sections)
     slot = SlotProcess(folder)
     slot.until_in_mid_round()
-    folder.retire("s", "round", "the night is over")
+    folder.slots.retire("s", "round", "the night is over")
     assert slot.end() == 0, slot.log
     report = folder.read_report(ORDER)
     assert report is not None and report.failure == ""
@@ -82,7 +82,7 @@ def test_lanes_of_an_element_that_retires_all_leave_and_others_stay(tmp_path: Pa
     lane, other = SlotProcess(folder, slot="7_1+1"), SlotProcess(folder, slot="7_2")
     lane.until_in_mid_round()
     other.until_in_mid_round()
-    folder.retire("7_1", "now", "others wait")
+    folder.slots.retire("7_1", "now", "others wait")
     assert lane.end() == 0, lane.log
     other.process.send_signal(signal.SIGTERM)
     assert other.end() == 75, other.log

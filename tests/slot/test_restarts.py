@@ -9,8 +9,8 @@ import pytest
 
 from hpcpod.records.records import Birth, Checkpoint, Report
 from hpcpod.slot.restarts import MOST_IN_VAIN, Lives
+from hpcpod.storage.restarts import Life
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.storage.slots import Life
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import read_board
 from tests.support.slots import SlotProcess
@@ -34,7 +34,7 @@ def order(folder: RunFolder) -> Birth:
 
 
 def in_vain(folder: RunFolder) -> int:
-    life = folder.life("7_1")
+    life = folder.restarts.read("7_1")
     assert life is not None
     return life.in_vain
 
@@ -102,10 +102,10 @@ def test_one_report_is_enough_for_a_life(folder: RunFolder) -> None:
 def test_what_a_slot_has_and_how_long_it_lived_is_summed_over_its_lives(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder.save_life("7_1", Life(0, 0, True, 100.0, 0.0, 2, 1.7e9))
+    folder.restarts.save("7_1", Life(0, 0, True, 100.0, 0.0, 2, 1.7e9))
     monkeypatch.setenv("SLURM_RESTART_COUNT", "4")
     born(folder).save()
-    life = folder.life("7_1")
+    life = folder.restarts.read("7_1")
     assert life is not None
     assert (life.restarts, life.gpus, life.cpus, life.began) == (4, 0.0, 2, 1.7e9)
     assert 100.0 <= life.seconds < 160.0
@@ -118,9 +118,9 @@ def test_a_slot_that_is_stopped_before_every_checkpoint_gives_up_in_the_end(
     # An environment without a state to save: whatever ends a life ends the whole round.
     stateless = {"id": "tests.support.faulty_envs:stateless", "backend": "vector"}
     folder = create(tmp_path, **{**SLOW, "env": stateless})
-    folder.save_life("s", Life(in_vain=MOST_IN_VAIN - 2, began=1.7e9))
+    folder.restarts.save("s", Life(in_vain=MOST_IN_VAIN - 2, began=1.7e9))
     for _ in range(2):
-        folder.drop_slot("s")  # what a life that was killed has shown last
+        folder.slots.drop("s")  # what a life that was killed has shown last
         slot = SlotProcess(folder)
         slot.until_in_mid_round()
         slot.process.send_signal(number)

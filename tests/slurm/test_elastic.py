@@ -25,7 +25,7 @@ def shell(slurm_cluster: SlurmCluster, tmp_path: Path) -> Iterator[Shell]:
 
 
 def ask(run: Run, slots: int) -> None:
-    run.folder.replace_request(SCALE, {"slots": slots})
+    run.folder.requests.replace(SCALE, {"slots": slots})
 
 
 def slots_of(shell: Shell, state: str, name: str) -> list[str]:

@@ -192,10 +192,10 @@ def test_a_reader_never_sees_half_of_a_file_that_is_replaced(run: RunFolder) -> 
             segments = tuple(Segment(n, n + 1, core) for n in range(steps % 7 * 200))
             mine.save_resume("p1", 1, 0, Checkpoint(core, steps, steps, segments))
             filler = "x" * (steps % 5 * 5000)
-            mine.write_slot("1_1", {"state": "idle", "env_steps": steps, "host": filler})
+            mine.slots.write("1_1", {"state": "idle", "env_steps": steps, "host": filler})
 
     run.save_resume("p1", 1, 0, Checkpoint(core, 0))
-    run.write_slot("1_1", {"state": "idle", "env_steps": 0})
+    run.slots.write("1_1", {"state": "idle", "env_steps": 0})
     pid = start(save)
     steps = shown = reads = 0
     until = time.monotonic() + 2
@@ -203,7 +203,7 @@ def test_a_reader_never_sees_half_of_a_file_that_is_replaced(run: RunFolder) -> 
         found = run.latest_resume("p1", 1)
         assert found is not None
         assert found.env_steps >= steps
-        slots = run.slots()
+        slots = run.slots.all()
         assert slots["1_1"]["env_steps"] >= shown
         steps, shown = found.env_steps, slots["1_1"]["env_steps"]
         reads += 1

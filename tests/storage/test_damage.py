@@ -115,14 +115,14 @@ def test_a_damaged_submission_and_a_damaged_request_are_as_though_never_made(
     run: RunFolder,
 ) -> None:
     run.record_submission(0, "11")
-    run.request("drain", {"by": "me"})
+    run.requests.publish("drain", {"by": "me"})
     flip(run.path / "intents" / "000000.job")
     flip(run.path / "control" / "drain.json")
     assert run.submission(0) is None
     assert run.record_submission(0, "12") == "12"
-    assert run.requested("drain") is None
-    run.request("drain")
-    assert run.requested("drain") == {}
+    assert run.requests.read("drain") is None
+    run.requests.publish("drain")
+    assert run.requests.read("drain") == {}
 
 
 def test_the_next_best_resume_checkpoint_is_used(run: RunFolder) -> None:

@@ -180,7 +180,7 @@ def test_a_full_disk_loses_nothing_and_goes_on_when_there_is_space(
         lambda: run.claim("p-1-0", owner),
         lambda: run.board.publish(0, {"rows": {"a": 1}}, {"rows": {"a": 2}}, "w"),
         lambda: run.blobs.put({"x": np.zeros(10_000)}, {}),
-        lambda: run.request("stop", {}),
+        lambda: run.requests.publish("stop", {}),
         lambda: RunFolder.create(small / "other", {}),
     ]
     with filled(small):
@@ -210,9 +210,9 @@ def test_a_read_only_filesystem_can_be_looked_at(small: Path, report: Report) ->
     reader = RunFolder.open(run.path)
     assert reader.board.read() == (0, {"rows": {"a": 1}})
     assert reader.read_report(report.order) == report
-    assert reader.slots() == {}
+    assert reader.slots.all() == {}
     with pytest.raises(StorageError, match="is mounted read-only"):
-        reader.request("stop", {})
+        reader.requests.publish("stop", {})
     with pytest.raises(UserError, match=r"can't create .*: its filesystem is mounted read-only"):
         RunFolder.create(small / "other", {})
     with reader.merge_lock(0.1) as held:

@@ -73,7 +73,7 @@ def some_blobs(run: RunFolder) -> None:
 
 
 def withdraw(run: RunFolder) -> None:
-    run.withdraw("drain")
+    run.requests.withdraw("drain")
 
 
 STORIES = {
@@ -138,10 +138,10 @@ STORIES = {
         lambda run: run.record_submission(0, "9999") == "1234",
     ),
     "withdrawal": Story(
-        lambda run: run.request("drain", {"by": "me"}),
+        lambda run: run.requests.publish("drain", {"by": "me"}),
         withdraw,
-        lambda run: run.requested("drain") in (None, {"by": "me"}),
-        lambda run: run.requested("drain") is None,
+        lambda run: run.requests.read("drain") in (None, {"by": "me"}),
+        lambda run: run.requests.read("drain") is None,
     ),
 }
 

@@ -48,8 +48,8 @@ def test_a_relative_path_stays_the_same_place(
     monkeypatch.chdir(tmp_path)
     run = RunFolder.create("runs/a", {})
     monkeypatch.chdir("/")
-    run.request("stop", {})
-    assert RunFolder.open(tmp_path / "runs" / "a").requested("stop") == {}
+    run.requests.publish("stop", {})
+    assert RunFolder.open(tmp_path / "runs" / "a").requests.read("stop") == {}
 
 
 def test_a_server_that_shows_another_number_for_all_of_a_user_s_takes_no_run_away(
@@ -60,7 +60,7 @@ def test_a_server_that_shows_another_number_for_all_of_a_user_s_takes_no_run_awa
     monkeypatch.setattr(os, "geteuid", lambda: 65521)
     run = RunFolder.open(tmp_path / "run")
     assert (run.owner.mine, run.owner.trusted) == (True, True)
-    run.request("stop")
+    run.requests.publish("stop")
     assert not list(run.path.glob(".tmp-*"))
     (run.path / "config.json").chmod(0o664)
     assert not RunFolder.open(run.path).owner.trusted
@@ -118,41 +118,41 @@ def test_the_first_report_of_an_order_stands(run: RunFolder, report: Report) -> 
 
 
 def test_asking_twice_is_asking_once(run: RunFolder) -> None:
-    assert run.requested("stop") is None
-    run.request("stop", {"reason": "user"})
-    run.request("stop", {"reason": "again"})
-    assert run.requested("stop") == {"reason": "user"}
-    run.withdraw("stop")
-    run.withdraw("stop")
-    assert run.requested("stop") is None
+    assert run.requests.read("stop") is None
+    run.requests.publish("stop", {"reason": "user"})
+    run.requests.publish("stop", {"reason": "again"})
+    assert run.requests.read("stop") == {"reason": "user"}
+    run.requests.withdraw("stop")
+    run.requests.withdraw("stop")
+    assert run.requests.read("stop") is None
 
 
 def test_slots_show_what_they_do(run: RunFolder) -> None:
-    run.write_slot("12_3", {"state": "training"})
-    run.write_slot("12_3", {"state": "evaluating"})
-    run.write_slot("12_4", {"state": "waiting"})
+    run.slots.write("12_3", {"state": "training"})
+    run.slots.write("12_3", {"state": "evaluating"})
+    run.slots.write("12_4", {"state": "waiting"})
     (run.path / "slots" / "12_5.json").write_bytes(b"torn by a crash")
-    shown = run.slots()
+    shown = run.slots.all()
     assert {name: status["state"] for name, status in shown.items()} == {
         "12_3": "evaluating",
         "12_4": "waiting",
     }
     assert shown["12_3"]["mtime"] == (run.path / "slots" / "12_3.json").stat().st_mtime
-    run.drop_slot("12_3")
-    run.drop_slot("12_3")
-    assert list(run.slots()) == ["12_4"]
+    run.slots.drop("12_3")
+    run.slots.drop("12_3")
+    assert list(run.slots.all()) == ["12_4"]
     assert run.quarantined() == []
 
 
 def test_a_slot_s_silence_is_the_age_of_its_last_word(run: RunFolder) -> None:
-    assert run.silence("12_3") == math.inf
-    run.write_slot("12_3", {"state": "training"})
-    assert abs(run.silence("12_3")) < 60
+    assert run.slots.silence("12_3") == math.inf
+    run.slots.write("12_3", {"state": "training"})
+    assert abs(run.slots.silence("12_3")) < 60
     long_ago = (run.path / "slots" / "12_3.json").stat().st_mtime - 1000
     os.utime(run.path / "slots" / "12_3.json", (long_ago, long_ago))
-    assert run.silence("12_3") > 900
-    run.drop_slot("12_3")
-    assert run.silence("12_3") == math.inf
+    assert run.slots.silence("12_3") > 900
+    run.slots.drop("12_3")
+    assert run.slots.silence("12_3") == math.inf
 
 
 def test_a_run_that_was_deleted_does_not_come_back(
@@ -165,15 +165,15 @@ def test_a_run_that_was_deleted_does_not_come_back(
         lambda: run.claim(report.order, owner),
         lambda: run.blobs.put({"x": np.ones(3)}, {}),
         lambda: run.save_resume("p1", 1, 0, Checkpoint("ab" * 32, 5)),
-        lambda: run.write_slot("12_3", {}),
-        lambda: run.request("stop"),
+        lambda: run.slots.write("12_3", {}),
+        lambda: run.requests.publish("stop"),
         lambda: run.board.publish(0, {"rows": {"a": 1}}, {"rows": {"a": 2}}, "w"),
         lambda: run.disk.replace(run.path / "best.h5", b""),
     ]
     for write in writes:
         with pytest.raises(RunNotFound, match=r"the run folder .* is gone"):
             write()
-    run.drop_slot("12_3")
+    run.slots.drop("12_3")
     with contextlib.ExitStack() as locks:
         locks.enter_context(run.merge_lock(0.1))
         locks.enter_context(run.driver_lock())
@@ -192,7 +192,7 @@ def test_names_that_are_no_file_names_are_refused(run: RunFolder) -> None:
         with pytest.raises(Corrupt, match="can't be the name"):
             plain(name)
         with pytest.raises(Corrupt, match="can't be the name"):
-            run.request(name, {})
+            run.requests.publish(name, {})
 
 
 def test_a_file_put_into_quarantine_is_listed_with_its_reason(run: RunFolder) -> None:
@@ -210,8 +210,8 @@ def test_looking_at_a_run_loads_neither_numpy_nor_h5py(run: RunFolder) -> None:
     run.board.publish(-1, {}, {"rows": {"a": 1}}, "w")
     code = (
         "import sys; from hpcpod.storage.run_folder import RunFolder;"
-        "run = RunFolder.open(sys.argv[1]); run.board.read(); run.slots(); run.requested('stop');"
-        "run.intents(); run.latest_resume('p', 1);"
+        "run = RunFolder.open(sys.argv[1]); run.board.read(); run.slots.all();"
+        "run.requests.read('stop'); run.intents(); run.latest_resume('p', 1);"
         "print({'numpy', 'h5py', 'torch', 'filelock'} & set(sys.modules))"
     )
     done = subprocess.run(
@@ -226,13 +226,13 @@ def test_a_run_may_have_its_first_board_from_the_start(tmp_path: Path) -> None:
 
 
 def test_what_was_asked_for_once_may_be_asked_for_in_other_words(run: RunFolder) -> None:
-    run.request("drain")
-    before = run.control_changed()
-    run.request("drain", {"now": True})  # asking again changes nothing
-    assert run.requested("drain") == {}
+    run.requests.publish("drain")
+    before = run.requests.changed()
+    run.requests.publish("drain", {"now": True})  # asking again changes nothing
+    assert run.requests.read("drain") == {}
     for payload in ({"now": True}, {"now": False}):
-        run.replace_request("drain", payload)
-        assert run.requested("drain") == payload
-    assert run.control_changed() != before
-    run.withdraw("drain")
-    assert run.requested("drain") is None
+        run.requests.replace("drain", payload)
+        assert run.requests.read("drain") == payload
+    assert run.requests.changed() != before
+    run.requests.withdraw("drain")
+    assert run.requests.read("drain") is None

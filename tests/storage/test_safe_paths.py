@@ -55,7 +55,7 @@ def test_a_link_in_the_place_of_a_name_is_damage_and_shows_nothing(
     with pytest.raises(Corrupt, match="symbolic link"):
         run.read_report("o-1")
     (run.path / "control" / "stop.json").symlink_to(target)
-    assert run.requested("stop") is None
+    assert run.requests.read("stop") is None
     run.board.publish(-1, {}, {"run": {}}, "me")
     (run.board.path(1)).symlink_to(target)
     assert run.board.read() == (1, {"run": {}})
@@ -72,7 +72,7 @@ def test_a_pipe_in_the_place_of_a_name_stops_nobody(run: RunFolder, owner: Owner
     assert run.claim_owner("o-1") is None
     assert run.claim("o-1", owner)
     os.mkfifo(run.path / "slots" / "s.json")
-    assert run.slots() == {}
+    assert run.slots.all() == {}
     os.mkfifo(run.path / "lease" / "local.lock")
     assert run.driven() is not True
 
@@ -189,9 +189,9 @@ def test_a_slot_that_shows_something_else_is_not_shown(run: RunFolder) -> None:
     ]
     for status in others:
         run.disk.replace(run.path / "slots" / "s.json", seal(status))
-        assert run.slots() == {}
-    run.write_slot("s", {"state": "training", "env_steps": 3, "scoring": {"order": "o"}})
-    assert run.slots()["s"]["env_steps"] == 3
+        assert run.slots.all() == {}
+    run.slots.write("s", {"state": "training", "env_steps": 3, "scoring": {"order": "o"}})
+    assert run.slots.all()["s"]["env_steps"] == 3
 
 
 def test_the_owner_of_a_claim_has_a_name(run: RunFolder, owner: Owner) -> None:

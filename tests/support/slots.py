@@ -45,7 +45,7 @@ class SlotProcess:
 
     def status(self) -> dict[str, Any]:
         """What it shows of itself."""
-        return self.folder.slots().get(self.slot, {})
+        return self.folder.slots.all().get(self.slot, {})
 
     def child(self) -> psutil.Process:
         """Its training process, once there is one."""

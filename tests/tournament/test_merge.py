@@ -62,7 +62,7 @@ def test_an_end_whose_merger_died_is_finished_by_the_next(
     assert not (folder.path / "best.h5").exists()
     finish(Run(folder))
     assert (folder.path / "best.h5").exists()
-    assert folder.requested("stop") == {"reason": "user"}
+    assert folder.requests.read("stop") == {"reason": "user"}
 
 
 def test_an_end_is_exported_once(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_an_end_that_is_lost_with_its_board_and_a_report_is_no_end(tmp_path: Pat
     assert finals.phase == "finals"
     board = answer(folder, the_order(finals, Rescore), flat(7.0, 16))
     assert board.phase == "finished"
-    assert {name for name in ("finals", "stop") if folder.requested(name)} == {"finals", "stop"}
+    assert {name for name in ("finals", "stop") if folder.requests.read(name)} == {"finals", "stop"}
 
     folder = without_newest(folder, 1)
     assert merge(folder, rules_of(folder)).phase == "finished", "the reports say it again"
@@ -91,10 +91,10 @@ def test_an_end_that_is_lost_with_its_board_and_a_report_is_no_end(tmp_path: Pat
     next(folder.path.glob(f"reports/*/{second.id}.json")).write_bytes(b"torn")
     board = merge(folder, rules_of(folder))
     assert board.phase == "running"
-    assert not folder.requested("finals") and not folder.requested("stop")
+    assert not folder.requests.read("finals") and not folder.requests.read("stop")
     finals = answer(folder, the_order(board, Birth), flat(8.0))
     board = answer(folder, the_order(finals, Rescore), flat(8.0, 16))
-    assert board.phase == "finished" and folder.requested("stop") == {"reason": "rounds"}
+    assert board.phase == "finished" and folder.requests.read("stop") == {"reason": "rounds"}
 
 
 def test_a_person_s_end_is_one_also_when_its_board_is_lost(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_person_s_end_is_one_also_when_its_board_is_lost(tmp_path: Path) -> No
     assert read_board(folder).phase == "running"
     merge(folder, rules_of(folder))
     assert read_board(folder).stop_reason == "user"
-    assert folder.requested("stop") == {"reason": "user"}
+    assert folder.requests.read("stop") == {"reason": "user"}
 
 
 def without_newest(folder: RunFolder, count: int) -> RunFolder:

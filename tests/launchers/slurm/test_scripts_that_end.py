@@ -60,7 +60,7 @@ def test_a_detached_run_outlives_its_script_and_ends_as_any_other(shell: Shell) 
 
 def test_a_detached_run_is_paused_resumed_and_stopped_from_outside(shell: Shell) -> None:
     ended(shell, "detach=True", **LONG, stop={"rounds": 100})
-    wait_for("a slot", lambda: bool(shell.run.folder.slots()))
+    wait_for("a slot", lambda: bool(shell.run.folder.slots.all()))
     shell.run.pause()
     assert shell.run.wait(timeout=180).state == "paused"
     wait_for("the end of every process", lambda: shell.orphans() == [])
@@ -76,7 +76,7 @@ def test_a_detached_run_is_paused_resumed_and_stopped_from_outside(shell: Shell)
 
 def test_a_detached_run_whose_coordinator_is_killed_leaves_no_process(shell: Shell) -> None:
     ended(shell, "detach=True", **LONG, stop={"rounds": 100})
-    wait_for("a slot", lambda: bool(shell.run.folder.slots()))
+    wait_for("a slot", lambda: bool(shell.run.folder.slots.all()))
     path = str(shell.run.path)
     (coordinator,) = (
         process

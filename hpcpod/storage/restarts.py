@@ -1,0 +1,89 @@
+"""Restarts of slots, and what each came to: for usage, and to give up a slot in a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hpcpod.errors import Corrupt
+from hpcpod.records.records import encode
+from hpcpod.storage.checksummed import seal, unsealed
+from hpcpod.storage.disk import Disk
+from hpcpod.storage.layout import plain, sharded
+
+_MOST = 2**53
+"""No number in a record is as large; another user may have written what is reckoned with."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Where an order stood when a life of a slot began with it."""
+
+    pod: str
+    round: int = 0
+    """The round to train; 0 if it is only scored."""
+    env_steps: int = 0
+    """Steps of experience in the furthest checkpoint that it could go on from; 0 for none."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """A slot's lives so far. One ends when its process does, in whatever way; the next begins when
+    the scheduler has started the slot again."""
+
+    restarts: int = 0
+    """How often the scheduler has started it again (SLURM_RESTART_COUNT)."""
+    in_vain: int = 0
+    """Lives in a row before this one that brought the run no further."""
+    progress: bool = False
+    """Whether this one has."""
+    seconds: float = 0.0
+    """Alive, over all lives."""
+    gpus: float = 0.0
+    """GPUs that it has; a part of one, if slots share it."""
+    cpus: int = 1
+    """Cores that it has."""
+    began: float = 0.0
+    """Unix time at which the first one began, in seconds."""
+    orders: Mapping[str, Begun] = field(default_factory=dict)
+    """What this one has begun, by the order's name."""
+
+
+class Restarts:
+    """The lives of a run's slots; each slot is the one writer of its own."""
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        self._disk = disk
+        self._folder = folder
+
+    def save(self, slot: str, life: Life) -> None:
+        """Say where a slot's lives stand. May be lost when its machine crashes."""
+        self._disk.replace(self._path(slot), seal(encode(life)), durable=False)
+
+    def read(self, slot: str) -> Life | None:
+        """Where a slot's lives stand; None if it had none, or a crash has torn what it said."""
+        return self._read(self._path(slot))
+
+    def all(self) -> dict[str, Life]:
+        """Of every slot that the run has had, where its lives stand."""
+        found = {}
+        for path in sorted(self._folder.glob("*/[!.]*.json")):
+            life = self._read(path)
+            if life is not None:
+                found[path.stem] = life
+        return found
+
+    def _read(self, path: Path) -> Life | None:
+        try:
+            data = self._disk.read(path)
+            life = None if data is None else unsealed(Life, data, path)
+            for order, begun in life.orders.items() if life else ():
+                plain(order), plain(begun.pod)
+        except Corrupt:
+            return None
+        numbers = () if life is None else (life.seconds, life.gpus, life.cpus)
+        return life if all(0 <= number < _MOST for number in numbers) else None
+
+    def _path(self, slot: str) -> Path:
+        return sharded(self._folder, slot, ".json")
