@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from hpcpod.envs.gymnasium_make import Wrapper
     from hpcpod.envs.vec_env import VecEnv
+    from hpcpod.pod.ipc.messages import Progress
     from hpcpod.pod.policy import Policy
-    from hpcpod.pod.round import Progress
     from hpcpod.pod.standalone import Training
 
 log = logging.getLogger(__name__)

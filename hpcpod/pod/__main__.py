@@ -1,11 +1,10 @@
-"""The training process of a slot: orders come in on standard input, replies leave on its output.
+"""The child process of a slot: orders come in on standard input, replies leave on its output.
 
 It is a process of its own so that running out of memory or a crash inside a simulator ends
 the round and not the slot. What it prints, and its errors, go to the slot's log.
 
-One reply is one line of JSON: ``{"progress": {...}}`` while a round goes on, then one of
-``{"report": {...}}``, ``{"stopped": true}`` or ``{"failure": ..., "kind": ...}``. Of several ranks
-all get the orders, and the first one replies.
+The lines are those of ``pod.ipc.messages``. Of several ranks all get the orders, and the first one
+replies.
 
 With ``--scorer`` it is the process that scores beside training: it leaves the cores to that.
 """
@@ -14,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -22,7 +20,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from hpcpod import plugins
 from hpcpod._process import REQUEUE, StopFlag, die_with_parent, end_group_with
@@ -37,10 +35,22 @@ from hpcpod.errors import (
     out_of_memory,
     raised_at,
 )
-from hpcpod.pod.ipc.inbox import Orders
-from hpcpod.pod.ipc.messages import BROKEN, Work
+from hpcpod.pod.ipc.inbox import Inbox
+from hpcpod.pod.ipc.messages import (
+    BROKEN,
+    FailureKind,
+    FailureReply,
+    LastReply,
+    Progress,
+    ProgressReply,
+    Reply,
+    ReportReply,
+    StopReply,
+    Work,
+    reply_line,
+)
 from hpcpod.pod.ranks.rank import Place, place_of
-from hpcpod.records.records import Rescore, encode
+from hpcpod.records.records import Rescore
 from hpcpod.storage.layout import log_name
 from hpcpod.storage.run_folder import RunFolder
 
@@ -153,9 +163,9 @@ class Server:
         self._folder, self._slot, self._stop = folder, slot, stop
         self._replies, self._place, self._meeting = replies, place, meeting
         self._scorer = scorer
-        self._orders = Orders()
+        self._inbox = Inbox()
         self._prepared: Pod | Exception | None = None
-        """What executes orders, or why there is nothing that does."""
+        """The pod that executes orders, or the reason why there is none."""
 
     def serve(self) -> bool:
         """Execute orders until there are no more or a stop is asked for.
@@ -164,7 +174,7 @@ class Server:
             Whether this process lost the others that train the pod with it.
         """
         self._prepare()  # before there is an order: it takes seconds
-        while not self._stop and (work := self._orders.next()) is not None:
+        while not self._stop and (work := self._inbox.next()) is not None:
             if self._place is not None:  # else the slot says so, in the same file
                 work.log("begins")
             try:
@@ -172,7 +182,7 @@ class Server:
             except Exception as error:
                 if not isinstance(error, StorageError) or isinstance(error, Corrupt):
                     traceback.print_exc()
-                self._reply({"failure": _sentence(error), "kind": _kind(error)})
+                self._reply(FailureReply(_sentence(error), _kind(error)))
                 if self._place is not None and not _goes_on(error):
                     return True
             finally:
@@ -180,7 +190,7 @@ class Server:
                     work.log("ends")
         if self._place is not None and self._place.rank > 0:
             # MPI ends all ranks when one has left, and the first one may still be at work.
-            self._orders.wait_for_end()
+            self._inbox.wait_for_end()
         return False
 
     def _prepare(self) -> None:
@@ -199,10 +209,10 @@ class Server:
             raise prepared
         return prepared
 
-    def _reply(self, message: dict[str, Any]) -> None:
-        self._replies.write(json.dumps(message) + "\n")
+    def _reply(self, reply: Reply) -> None:
+        self._replies.write(reply_line(reply))
 
-    def _execute(self, pod: Pod, work: Work) -> dict[str, Any]:
+    def _execute(self, pod: Pod, work: Work) -> LastReply:
         """Do some work; return the reply that ends it."""
         from hpcpod.pod.evaluator import Stopped
 
@@ -216,28 +226,28 @@ class Server:
                 report = pod.score(order, work.checkpoint, self._slot, watch)
         except Stopped:
             # Slurm signals the ranks of a pod, and not always the slot.
-            return {"stopped": True, "signalled": self._place is not None and bool(self._stop)}
-        return {"report": encode(report)}
+            return StopReply(signalled=self._place is not None and bool(self._stop))
+        return ReportReply(report)
 
     def _watch(self, work: Work) -> Watch:
-        """How the slot follows a piece of work."""
-        from hpcpod.pod.round import Progress, Watch
+        """The line by which the slot follows a piece of work."""
+        from hpcpod.pod.round import Watch
 
-        orders, beaten = self._orders, time.monotonic()
+        inbox, beaten = self._inbox, time.monotonic()
 
         def should_stop() -> bool:
             nonlocal beaten
             if time.monotonic() - beaten > BEAT_SECONDS:
                 beaten = time.monotonic()
-                self._reply({"progress": {}})
-            orders.look()
-            return bool(self._stop) or orders.stop or orders.void
+                self._reply(ProgressReply())
+            inbox.look()
+            return bool(self._stop) or inbox.stop or inbox.discard
 
         def tell(progress: Progress) -> None:
-            self._reply({"progress": encode(progress)})
+            self._reply(ProgressReply(progress))
 
         def may_save() -> bool:
-            if orders.void:
+            if inbox.discard:
                 return False
             owner = None if work.claimed else self._folder.claim_owner(work.order.id)
             return work.claimed or (owner is not None and owner.slot == self._slot)
@@ -284,11 +294,11 @@ def _goes_on(error: Exception) -> bool:
     return AGREED in vars(error) and _kind(error) not in BROKEN
 
 
-def _kind(error: Exception) -> str:
-    """What the slot does about it."""
+def _kind(error: Exception) -> FailureKind:
+    """The kind of failure, by which the slot decides what follows."""
     from hpcpod.pod.ranks.communicator import RankLost
 
-    kinds: dict[type[Exception], str] = {
+    kinds: dict[type[Exception], FailureKind] = {
         Corrupt: "corrupt", StorageError: "storage", Diverged: "diverged",
         EngineDiffers: "engine",
     }  # fmt: skip

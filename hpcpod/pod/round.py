@@ -21,6 +21,7 @@ from hpcpod.envs.vec_env import State, random_seeds
 from hpcpod.errors import StorageError
 from hpcpod.pod.checkpoint import Checkpoints
 from hpcpod.pod.evaluator import Stopped, never
+from hpcpod.pod.ipc.messages import Progress
 from hpcpod.pod.ranks.communicator import RankLost
 from hpcpod.pod.ranks.consensus import agree, together
 from hpcpod.pod.replica import Replica
@@ -29,21 +30,6 @@ from hpcpod.records.records import Birth, Checkpoint, stable_hash
 from hpcpod.storage.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a round stands, for those who look."""
-
-    pod: str
-    round: int
-    env_steps: int
-    """Steps of experience of the agent."""
-    target_steps: int
-    """Steps at which the round ends."""
-    mean_return: float
-    """Mean return of the last training episodes; NaN before the first has ended."""
-    steps_per_second: float
 
 
 @dataclass

@@ -20,6 +20,7 @@ from hpcpod.errors import EndlessEpisode
 from hpcpod.pod.device import device_of
 from hpcpod.pod.evaluator import Evaluator, never
 from hpcpod.pod.factory import env_factory, make_agent
+from hpcpod.pod.ipc.messages import Progress
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.numerics import numerics
 from hpcpod.pod.pipeline.pipeline import Workers
@@ -28,7 +29,6 @@ from hpcpod.pod.ranks.communicator import Communicator
 from hpcpod.pod.ranks.fusion import Fusion
 from hpcpod.pod.ranks.group import join_peers
 from hpcpod.pod.replica import Replica
-from hpcpod.pod.round import Progress
 from hpcpod.pod.span import Span
 from hpcpod.records.records import Keep, stable_hash
 from hpcpod.storage.disk import check_writable

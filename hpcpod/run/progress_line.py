@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hpcpod.pod.round import Progress
+    from hpcpod.pod.ipc.messages import Progress
 
 PLAIN_SECONDS = 10.0
 """Between two texts where there is no terminal."""

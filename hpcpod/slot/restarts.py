@@ -22,12 +22,12 @@ SAVE_SECONDS = 60.0
 """Between two times at which a life that goes on is saved: what a SIGKILL hides of its seconds."""
 
 
-class Lives:
-    """The lives of one slot, of which this process is the last.
+class OwnRestarts:
+    """The lives of one slot: a restart begins the next, and this process is the last.
 
     A life makes progress when a report of it is published, or a checkpoint is saved that is further
-    than the one it began from. What a life that was killed has come to is found out by the next
-    one, in the run folder.
+    than the one it began from. The next life finds in the run folder what one that was killed has
+    come to.
     """
 
     def __init__(self, folder: RunFolder, slot: str, config: RunConfig) -> None:

@@ -22,8 +22,9 @@ from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.checkpoint import Checkpoints
 from hpcpod.pod.evaluator import PanelEvaluator, Stopped
 from hpcpod.pod.factory import make_agent
+from hpcpod.pod.ipc.messages import Progress
 from hpcpod.pod.policy import agent_state
-from hpcpod.pod.round import Progress, Watch
+from hpcpod.pod.round import Watch
 from hpcpod.pod.worker import Worker
 from hpcpod.records.records import Birth, encode
 from hpcpod.storage.blobs import Blobs

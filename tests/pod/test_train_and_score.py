@@ -9,8 +9,8 @@ import pytest
 
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.evaluator import Stopped
-from hpcpod.pod.ipc.messages import whole
-from hpcpod.pod.round import Progress, Watch
+from hpcpod.pod.ipc.messages import Progress, whole
+from hpcpod.pod.round import Watch
 from tests.pod.rounds import assert_same_end, countdown, damage, first_birth, onward, train
 from tests.support.small_runs import create
 

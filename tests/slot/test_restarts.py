@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcpod.records.records import Birth, Checkpoint, Report
-from hpcpod.slot.restarts import MOST_IN_VAIN, Lives
+from hpcpod.slot.restarts import MOST_IN_VAIN, OwnRestarts
 from hpcpod.storage.restarts import Life
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import orders
@@ -22,9 +22,9 @@ def folder(tmp_path: Path) -> RunFolder:
     return create(tmp_path, resources={"cpus_per_pod": 2})
 
 
-def born(folder: RunFolder) -> Lives:
+def born(folder: RunFolder) -> OwnRestarts:
     """One more life of the slot; as far as the folder tells, the one before was killed."""
-    return Lives(folder, "7_1", folder.resolved.config)
+    return OwnRestarts(folder, "7_1", folder.resolved.config)
 
 
 def order(folder: RunFolder) -> Birth:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from hpcpod._process import ending, killed
 from hpcpod.config.schema import RunConfig
 from hpcpod.pod.ipc import commands
 from hpcpod.pod.ipc.commands import command, environment
-from hpcpod.pod.ipc.inbox import GIVE_UP, STOP
-from hpcpod.pod.ipc.messages import Work
+from hpcpod.pod.ipc.messages import (
+    Command,
+    FailureReply,
+    Reply,
+    Work,
+    command_line,
+    parse_reply,
+)
 
 CLOSE_SECONDS = 5.0
 """How long a process that has nothing more to do may take to end."""
@@ -86,8 +91,10 @@ class Child:
         except BrokenPipeError:
             raise ChildDied(self._process.wait()) from None
 
-    def receive(self, seconds: float) -> dict[str, Any] | None:
+    def receive(self, seconds: float) -> Reply | None:
         """The next reply, or None if there is none within ``seconds``.
+
+        A line that is no reply is a failure of the process.
 
         Raises:
             ChildDied: the process has ended and nothing it said is left.
@@ -98,8 +105,10 @@ class Child:
         if not newline:
             return None
         self._received = rest
-        reply: dict[str, Any] = json.loads(line)
-        return reply
+        try:
+            return parse_reply(line)
+        except ValueError as error:
+            return FailureReply(f"the training process is out of step: {error}", "crash")
 
     def _read(self, seconds: float) -> bytes:
         # Asked before reading, so that its last words are read. The pipe alone does not tell:
@@ -111,15 +120,10 @@ class Child:
             raise ChildDied(self._process.wait())
         return chunk
 
-    def ask_to_stop(self) -> None:
-        """Have it checkpoint and end."""
+    def command(self, command: Command) -> None:
+        """Have the process stop, or discard what it does."""
         with contextlib.suppress(BrokenPipeError):
-            self._write(f"{STOP}\n")
-
-    def ask_to_give_up(self) -> None:
-        """Have it drop what it does, which counts for nothing, and wait for other work."""
-        with contextlib.suppress(BrokenPipeError):
-            self._write(f"{GIVE_UP}\n")
+            self._write(command_line(command))
 
     def _write(self, line: str) -> None:
         assert self._process.stdin is not None

@@ -1,26 +1,20 @@
-"""The inbox of a training process: one message of the slot a line, on standard input."""
+"""The inbox of a slot's child process: work and commands, a line each on its standard input."""
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import time
 
-from hpcpod.pod.ipc.messages import Work
+from hpcpod.pod.ipc.messages import Work, parse_order
 
 _GRANULE = 1 << 16
 _GLANCE_SECONDS = 0.02
-"""Between two looks whether there is a new line: an environment's step may take microseconds."""
-
-STOP = json.dumps({"kind": "stop"})
-"""Save what is being done, and end."""
-GIVE_UP = json.dumps({"kind": "give up"})
-"""What is being done counts for nothing: drop it, and wait for other work."""
+"""Between two looks for a new line: an environment's step may take microseconds."""
 
 
-class Orders:
-    """Reads work, one piece after another, and at any time the words to stop or to give up."""
+class Inbox:
+    """Reads work, one piece after another, and at any time a command."""
 
     def __init__(self, descriptor: int = 0) -> None:
         self._descriptor = descriptor
@@ -28,17 +22,17 @@ class Orders:
         self._ended = False
         self._looked = 0.0
         self.stop = False
-        """There was the word to stop, or nobody is there any more who could give it."""
-        self.void = False
-        """There was the word to give up what is being done."""
+        """The process is to stop: by command, or since the slot's end of the pipe is closed."""
+        self.discard = False
+        """What is being done is to be discarded."""
 
     def next(self) -> Work | None:
         """Wait for the next piece of work; None when there will be no more."""
-        self.void = False
+        self.discard = False
         while not self.stop:
             line = self._line()
-            if line is not None and (work := self._heed(line)) is not None:
-                self.void = False
+            if line is not None and (work := self._obey(line)) is not None:
+                self.discard = False
                 return work
             if line is None:
                 self._read()
@@ -46,7 +40,7 @@ class Orders:
         return None
 
     def look(self) -> None:
-        """Look for a word, if the last look was 20 ms ago; while there is work comes no other."""
+        """Look for a command, if the last look was 20 ms ago. No more work comes meanwhile."""
         now = time.monotonic()
         if self.stop or now - self._looked < _GLANCE_SECONDS:
             return
@@ -54,22 +48,20 @@ class Orders:
         if select.select([self._descriptor], [], [], 0.0)[0]:
             self._read()
             while (line := self._line()) is not None:
-                self._heed(line)
+                self._obey(line)
             self.stop = self.stop or self._ended
 
     def wait_for_end(self) -> None:
-        """Wait until nobody is there any more who could say something."""
+        """Wait until the slot's end of the pipe is closed."""
         while not self._ended:
             self._read()
 
-    def _heed(self, line: bytes) -> Work | None:
-        kind = json.loads(line)["kind"]
-        if kind == "stop":
-            self.stop = True
-        elif kind == "give up":
-            self.void = True
-        else:
-            return Work.parse(line.decode())
+    def _obey(self, line: bytes) -> Work | None:
+        order = parse_order(line.decode())
+        if isinstance(order, Work):
+            return order
+        self.stop = self.stop or order == "stop"
+        self.discard = self.discard or order == "discard"
         return None
 
     def _line(self) -> bytes | None:

@@ -14,8 +14,15 @@ import psutil
 import pytest
 
 from hpcpod.pod.ipc.child import Child, ChildDied
-from hpcpod.pod.ipc.messages import Work
-from hpcpod.records.records import Birth, Report, decode
+from hpcpod.pod.ipc.messages import (
+    FailureReply,
+    LastReply,
+    ProgressReply,
+    ReportReply,
+    StopReply,
+    Work,
+)
+from hpcpod.records.records import Birth, Report
 from hpcpod.storage.run_folder import RunFolder
 from tests.pod.rounds import copy_of, first_birth, onward
 from tests.support.small_runs import create, wait_for
@@ -41,7 +48,7 @@ def child_of(folder: RunFolder) -> Child:
     return Child(folder.path, "here", folder.resolved.config)
 
 
-def converse(child: Child, birth: Birth, stop_after: int | None = None) -> dict[str, Any]:
+def converse(child: Child, birth: Birth, stop_after: int | None = None) -> LastReply:
     """Have ranks train a round; the reply that ends it. ``stop_after``: env steps."""
     child.send(Work(birth))
     end = time.monotonic() + 120
@@ -49,12 +56,12 @@ def converse(child: Child, birth: Birth, stop_after: int | None = None) -> dict[
         reply = child.receive(1.0)
         if reply is None:
             continue
-        steps = reply.get("progress", {}).get("env_steps", 0)
-        if stop_after is not None and steps >= stop_after:
-            child.ask_to_stop()
-            stop_after = None
-        if "progress" not in reply:
+        if not isinstance(reply, ProgressReply):
             return reply
+        steps = 0 if reply.progress is None else reply.progress.env_steps
+        if stop_after is not None and steps >= stop_after:
+            child.command("stop")
+            stop_after = None
     raise AssertionError("no reply within 120 s")
 
 
@@ -67,8 +74,9 @@ def trained(folder: RunFolder, birth: Birth, *stops: int) -> Report:
         finally:
             child.close()
         if steps is not None:
-            assert reply == {"stopped": True, "signalled": False}
-    return decode(Report, reply["report"])
+            assert reply == StopReply(signalled=False)
+    assert isinstance(reply, ReportReply)
+    return reply.report
 
 
 def lines(watched: Path, rank: int) -> list[str]:
@@ -157,8 +165,8 @@ def test_survivors_of_a_kill_in_an_exchange_save_themselves_and_the_round_goes_o
         # A thread of gloo's ends a survivor, too, if it sees the peer's end in a wrong moment.
         with contextlib.suppress(ChildDied):
             reply = converse(child, birth)
-            assert victim and reply["kind"] == "crash"
-            assert "another rank of this pod is gone" in reply["failure"]
+            assert victim and isinstance(reply, FailureReply) and reply.kind == "crash"
+            assert "another rank of this pod is gone" in reply.failure
     finally:
         child.close()
     assert time.monotonic() - began < 60
@@ -208,7 +216,9 @@ def test_ranks_that_go_on_with_the_next_round_end_as_others_that_restore_it(
     child = child_of(here)
     try:
         for _ in range(2):
-            one = decode(Report, converse(child, birth)["report"])
+            reply = converse(child, birth)
+            assert isinstance(reply, ReportReply)
+            one = reply.report
             two = trained(there, other)
             birth, other = onward(birth, one), onward(other, two)
     finally:
@@ -233,11 +243,11 @@ def test_a_signal_that_arrives_in_an_exchange_stops_all_ranks_at_its_end(
         wait_for("all ranks in a fusion", lambda: len(list(watched.glob("waiting-*"))) == 2)
         for rank in psutil.Process(child.pid).children():
             rank.send_signal(signal.SIGTERM)
-        while (reply := child.receive(1.0)) is None or "progress" in reply:
+        while isinstance(reply := child.receive(1.0), ProgressReply | None):
             pass
     finally:
         child.close()
-    assert reply == {"stopped": True, "signalled": True}
+    assert reply == StopReply(signalled=True)
     assert folder.latest_resume(birth.pod, 1) is not None
 
 
@@ -249,8 +259,8 @@ def test_what_one_rank_can_t_do_is_said_by_the_first_and_nobody_waits(tmp_path: 
         reply = converse(child, first_birth(folder))
     finally:
         child.close()
-    assert reply["kind"] == "raised"
-    assert "rank 1: " in reply["failure"] and "this rank's simulator broke" in reply["failure"]
+    assert isinstance(reply, FailureReply) and reply.kind == "raised"
+    assert "rank 1: " in reply.failure and "this rank's simulator broke" in reply.failure
     assert time.monotonic() - began < 60
 
 

@@ -1,4 +1,4 @@
-"""One process of a slot and the work in its hands: followed, stopped, given up, tried again."""
+"""The executor: one child process of a slot and its work, followed, stopped and tried again."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
 
 from hpcpod.errors import StorageError
 from hpcpod.pod.ipc.child import Child, ChildDied
-from hpcpod.pod.ipc.messages import BROKEN, Work
+from hpcpod.pod.ipc.messages import (
+    BROKEN,
+    Command,
+    Ended,
+    FailureReply,
+    LastReply,
+    Progress,
+    ProgressReply,
+    StopReply,
+    Work,
+)
 from hpcpod.records.records import Order
 from hpcpod.storage.retry import PAUSES
 
@@ -18,13 +27,9 @@ log = logging.getLogger(__name__)
 
 _HUNG = "the {} process gave no sign of life for {:g} s (pod.hang_seconds): killed"
 
-Reply = dict[str, Any]
 
-_STOPPED: Reply = {"stopped": True}
-
-
-class Lane:
-    """A process that is started when there is work, and again after it has died."""
+class Executor:
+    """A child process that is started when there is work, and again after it has died."""
 
     def __init__(
         self, name: str, start: Callable[[], Child], hang_seconds: float | None, grace: float
@@ -43,19 +48,19 @@ class Lane:
         self._unused = True
         """The process has had no work yet."""
         self._heard = self._given = 0.0
-        self._asked: float | None = None
+        self._commanded: float | None = None
         self._tries = 0
         self._again: float | None = None
         self.work: Work | None = None
-        """What is in its hands."""
-        self.void = False
-        """What is in its hands counts for nothing any more."""
-        self.progress: dict[str, Any] = {}
-        """What it told last of where its work stands."""
+        """The work that it has; None while it is idle."""
+        self.discarded = False
+        """The work that it has counts for nothing any more."""
+        self.progress: Progress | None = None
+        """The last progress that it told of its work."""
 
     @property
     def order(self) -> Order | None:
-        """The order in its hands."""
+        """The order of its work."""
         return None if self.work is None else self.work.order
 
     def warm_up(self) -> None:
@@ -63,16 +68,16 @@ class Lane:
         if self._child is None:
             self._child, self._unused = self._start(), True
 
-    def give(self, work: Work) -> None:
-        """Hand it some work; it must have none."""
-        self.work, self.void, self.progress = work, False, {}
-        self._asked, self._tries, self._again = None, 0, None
+    def submit(self, work: Work) -> None:
+        """Give it some work; it must be idle."""
+        self.work, self.discarded, self.progress = work, False, None
+        self._commanded, self._tries, self._again = None, 0, None
         self._given = time.monotonic()
         work.log("begins")
         self._send()
 
-    def look(self) -> tuple[Work, Reply] | None:
-        """Its work and the reply that ends it, once: a report, a failure, or that it was stopped.
+    def poll(self) -> Ended | None:
+        """Its work and the reply that ends it, once; None while it goes on, and while it is idle.
 
         Work that the filesystem refused is tried again after a pause, as by ``patiently``.
 
@@ -83,61 +88,60 @@ class Lane:
         if work is None:
             return None
         reply = self._reply() if self._again is None else self._wait_for_the_disk()
-        if reply is not None and reply.get("kind") == "storage" and not self.void:
-            reply = self._pause(reply["failure"])
+        kind = reply.kind if isinstance(reply, FailureReply) else None
+        if isinstance(reply, FailureReply) and kind == "storage" and not self.discarded:
+            reply = self._pause(reply.failure)
         if reply is None:
             return None
         self.work = None
         work.log("ends")
-        if reply.get("kind") in BROKEN or ("stopped" in reply and not self.void):
-            # Who knows what a simulator that raised is good for: the next order gets a new one.
+        if kind in BROKEN or (isinstance(reply, StopReply) and not self.discarded):
+            # A simulator that raised may be good for nothing: the next order gets a new process.
             self.close()
-        if self.void:
-            return work, _STOPPED
-        if "failure" in reply:
-            log.error("%s: %s", work.order.id, reply["failure"])
-            reply = {**reply, "seconds": time.monotonic() - self._given}
-        return work, reply
+        if self.discarded:
+            reply = StopReply()
+        elif isinstance(reply, FailureReply):
+            log.error("%s: %s", work.order.id, reply.failure)
+        return Ended(work, reply, time.monotonic() - self._given)
 
-    def _reply(self) -> Reply | None:
+    def _reply(self) -> LastReply | None:
         try:
             return self._receive()
         except ChildDied as death:
-            stopped = self._asked is not None
-            return _STOPPED if stopped else {"failure": str(death), "kind": death.kind}
+            stopped = self._commanded is not None
+            return StopReply() if stopped else FailureReply(str(death), death.kind)
 
-    def _receive(self) -> Reply | None:
-        """The next reply that is no progress, if it is there."""
+    def _receive(self) -> LastReply | None:
+        """The last reply to the work, if it is there."""
         assert self._child is not None
         while (reply := self._child.receive(0.0)) is not None:
             self._heard = time.monotonic()
-            if "progress" not in reply:
+            if not isinstance(reply, ProgressReply):
                 return reply
-            self.progress = {**self.progress, **reply["progress"]}
+            self.progress = reply.progress or self.progress
         silence = time.monotonic() - self._heard
         if self._hang_seconds is not None and silence > self._hang_seconds:
             self._child.kill()
-            failure = _HUNG.format(self._name, self._hang_seconds)
-            return {"failure": failure, "kind": "crash"}
-        if self._asked is not None and time.monotonic() - self._asked > self._grace:
+            return FailureReply(_HUNG.format(self._name, self._hang_seconds), "crash")
+        if self._commanded is not None and time.monotonic() - self._commanded > self._grace:
             self._child.kill()
         return None
 
     def stop(self) -> None:
-        """Ask it to save what it does and to end; it is killed if that takes too long."""
-        self._ask(Child.ask_to_stop)
+        """Have it save its work and end; it is killed if that takes too long."""
+        self._command("stop")
 
-    def give_up(self) -> None:
-        """What it does counts for nothing: it is to drop that, and to wait for other work."""
-        if not self.void:
-            self.void = True
-            self._ask(Child.ask_to_give_up)
+    def discard(self) -> None:
+        """Have it drop its work, which counts for nothing any more, and wait for other work."""
+        if not self.discarded:
+            self.discarded = True
+            self._command("discard")
 
-    def _ask(self, how: Callable[[Child], None]) -> None:
-        if self.work is not None and self._asked is None:
-            self._asked = time.monotonic()
+    def _command(self, command: Command) -> None:
+        if self.work is not None and self._commanded is None:
+            self._commanded = time.monotonic()
             if self._child is not None:
-                how(self._child)
+                self._child.command(command)
 
     def _send(self) -> None:
         assert self.work is not None
@@ -146,14 +150,14 @@ class Lane:
         self.warm_up()
         assert self._child is not None
         self._heard, self._unused = time.monotonic(), False
-        with contextlib.suppress(ChildDied):  # the next look says so
+        with contextlib.suppress(ChildDied):  # the next poll says so
             self._child.send(self.work)
 
-    def _pause(self, why: str) -> Reply | None:
-        """Have the work done again after a while; nobody can wait who was asked to stop."""
-        if self._asked is not None:
+    def _pause(self, why: str) -> StopReply | None:
+        """Have the work done again after a while; a process that was told to stop can't wait."""
+        if self._commanded is not None:
             log.error("%s; what was not saved is done again", why)
-            return _STOPPED
+            return StopReply()
         if self._tries == len(PAUSES):
             raise StorageError(why)
         pause = PAUSES[self._tries]
@@ -161,24 +165,24 @@ class Lane:
         self._tries, self._again = self._tries + 1, time.monotonic() + pause
         return None
 
-    def _wait_for_the_disk(self) -> Reply | None:
+    def _wait_for_the_disk(self) -> StopReply | None:
         assert self._again is not None
-        if self._asked is not None:
-            return _STOPPED
+        if self._commanded is not None:
+            return StopReply()
         if time.monotonic() >= self._again:
             self._again = None
             self._send()
         return None
 
     def fileno(self) -> int | None:
-        """What becomes readable with a reply; None while there is nothing to wait for."""
+        """The pipe that becomes readable with a reply; None while there is nothing to wait for."""
         working = self._child is not None and self.work is not None and self._again is None
         return self._child.fileno() if working and self._child is not None else None
 
     def close(self) -> None:
         """End the process, if there is one, and wait until it is gone.
 
-        At once, if it is at work, or has never been: it may import for seconds yet.
+        A process that is at work, or has never been, is killed: it may import for seconds yet.
         """
         if self._child is not None:
             if self.work is not None or self._unused:
