@@ -6,19 +6,30 @@ import argparse
 import re
 import shlex
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hpcpod.cli.parser import parser
 from hpcpod.config.cluster import ClusterConfig
-from hpcpod.config.loading import load_file
+from hpcpod.config.loading import from_mapping, load_file
 from hpcpod.config.manual import field_manual
 from hpcpod.config.site import read_site
+from hpcpod.doctor.judge_nodes import judge
+from hpcpod.errors import EngineDiffers, UserError
+from hpcpod.launchers.identity import admitted
+from hpcpod.orchestrator.backoff import FAILED_STARTS, Brakes
+from hpcpod.pod.finals import agree_on_engine
+from hpcpod.records.records import Owner
+from hpcpod.storage.run_folder import RunFolder
 from tests.docs.pages import files_of, page
+from tests.doctor.test_judge_nodes import DONE, MET, SPACE, asked
+from tests.pod.ranks.gang import Gang
 from tests.slurm.runs import Shell
 from tests.support.slurm_cluster import Options, SlurmCluster
+from tests.support.small_runs import create, mapping
 
 PAGE = page("slurm.md")
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -80,14 +91,33 @@ def test_its_verbs_are_verbs() -> None:
     assert {words[1] for words in session()} | named <= verbs()
 
 
-def test_the_messages_among_its_symptoms_are_said_by_hpcpod() -> None:
-    source = "\n".join(path.read_text() for path in (PAGE.parents[1] / "hpcpod").rglob("*.py"))
-    source = re.sub(r'"\n\s+f?"', "", source)  # one string over several lines
+def messages(folder: RunFolder) -> Iterator[str]:
+    """What hpcpod says where what the symptoms quote has happened."""
+    yield Brakes(failed_starts=FAILED_STARTS).pause()
+    with pytest.raises(UserError) as unknown:
+        admitted(folder, "TOKEN", Owner("7_0", "7"))
+    yield str(unknown.value)
+    # Two ranks that meet, and whose site has given them one GPU.
+    yield from Gang(folder.path, "gpus", words={"tries": [["GPU-1", "GPU-1"]]}).results()[0]
+    wanted = asked({"ranks": 2, "fusion": {"backend": "mpi", "mpi": "pmi2"}})
+    met_by_pmix = replace(DONE, ranks=MET)
+    yield from (found.then for found in judge(met_by_pmix, wanted, SPACE, {}))
+    config = from_mapping(mapping())
+    agree_on_engine(folder, config, "panel", "simulator 1")
+    with pytest.raises(EngineDiffers) as differs:
+        agree_on_engine(folder, config, "panel", "simulator 2")
+    yield str(differs.value)
+
+
+def test_the_messages_among_its_symptoms_are_said_by_hpcpod(tmp_path: Path) -> None:
     rows = re.findall(r"^\| ([^|]*`[^|]*) \|", TEXT.partition("## Symptoms")[2], re.MULTILINE)
     quoted = [quote for row in rows for quote in re.findall(r"`([^`]+)`", row)]
-    own = [q for q in quoted if not q.startswith(("sbatch refused", "No module", "status"))]
-    assert len(own) >= 5
-    assert [q for q in own if q.removesuffix(" ...").removesuffix(" TOKEN") not in source] == []
+    # Slurm's own words, Python's, and a verb.
+    others = ("sbatch refused", "No module", "status")
+    own = [quote.removesuffix(" ...") for quote in quoted if not quote.startswith(others)]
+    said = list(messages(create(tmp_path)))
+    assert len(own) == 5
+    assert [quote for quote in own if not any(quote in message for message in said)] == []
 
 
 def test_the_first_run_needs_no_gpu_over_a_site_that_has_them(tmp_path: Path) -> None:

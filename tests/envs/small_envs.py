@@ -163,6 +163,14 @@ class Unsound(Counting):
         return obs, reward, end, cut, info
 
 
+class Dozing(Counting):
+    """Takes 50 ms for a step, and no processor."""
+
+    def step(self, action: Floats) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
+        time.sleep(0.05)
+        return super().step(action)
+
+
 class WithObservation(Counting):
     """Only its observation space matters."""
 

@@ -20,7 +20,6 @@ import torch
 from hpcpod.config.loading import from_mapping
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.make import make_env
-from hpcpod.envs.processes import pool
 from hpcpod.envs.processes.env import ProcessVecEnv
 from hpcpod.envs.vec_env import Box, Discrete, Step, VecEnv, check_env, tensor_form
 from hpcpod.errors import ConfigError, Diverged, EnvFailed, UserError
@@ -144,37 +143,6 @@ def test_what_does_not_fit_the_environment_is_refused() -> None:
     with pytest.raises(EnvFailed, match="the process of environments 1 to 2 raised KeyError"):
         env.restore({name: saved[name] for name in saved if name != "1/rng"})
     env.close()
-
-
-def test_the_owner_looks_out_where_cores_suffice_and_sleeps_after_what_took_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    looks: list[None] = []
-
-    def looks_in(steps: int) -> int:
-        before = len(looks)
-        for action in some_actions(env, steps):
-            env.step(action)
-        return len(looks) - before
-
-    def ever_looks() -> bool:  # on a busy machine the answer is often there already
-        return any(looks_in(30) for _ in range(100))
-
-    monkeypatch.setattr(os, "sched_yield", lambda: looks.append(None))
-    monkeypatch.setattr(pool, "LOOK_SECONDS", 3600.0)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    with contextlib.closing(in_processes("CartPole-v1", 4, 2)) as env:
-        env.reset()
-        assert looks_in(30) == 0
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
-    with contextlib.closing(in_processes("CartPole-v1", 4, 2)) as env:
-        env.reset()
-        assert ever_looks()
-        monkeypatch.setattr(pool, "LOOK_SECONDS", 0.0)  # everything takes longer
-        assert looks_in(2) == 0
-        monkeypatch.setattr(pool, "LOOK_SECONDS", 3600.0)
-        assert looks_in(pool.SLEEP_COMMANDS) == 0
-        assert ever_looks()
 
 
 def test_a_process_that_waits_sleeps() -> None:

@@ -32,6 +32,13 @@ def test_ranks_of_other_configurations_refuse(tmp_path: Path) -> None:
         assert "the ranks disagree on the configuration: rank 0 has same, rank 1 has anoth" in line
 
 
+def test_two_ranks_on_one_gpu_refuse_and_ranks_without_one_do_not(tmp_path: Path) -> None:
+    tries = [["GPU-1", "GPU-2", "GPU-1"], ["GPU-1", "GPU-2", "GPU-3"], ["", "", ""]]
+    for refused, *others in Gang(tmp_path, "gpus", 3, words={"tries": tries}).results():
+        assert refused.startswith("ranks 0 and 2 have the same GPU, GPU-1: give each its own")
+        assert others == ["", ""]
+
+
 def test_a_rank_that_never_comes_is_named_after_the_time(tmp_path: Path) -> None:
     gang = Gang(tmp_path, "exchange", 3, seconds=3.0)
     gang.processes[0].kill()

@@ -15,11 +15,12 @@ from hpcpod.agents.base import Agent
 from hpcpod.agents.ppo import PPO, PPOConfig
 from hpcpod.agents.td3 import TD3, TD3Config
 from hpcpod.envs.vec_env import Box, Step
-from hpcpod.errors import EngineDiffers
+from hpcpod.errors import EngineDiffers, LaunchError
 from hpcpod.pod.__main__ import _goes_on, _kind
 from hpcpod.pod.ranks.communicator import Communicator, RankLost
 from hpcpod.pod.ranks.consensus import together
 from hpcpod.pod.ranks.fusion import Mean, Nesterov
+from hpcpod.pod.ranks.group import _own_gpu_each
 from hpcpod.pod.ranks.guard import Guard
 from tests.agents.training import row, spec
 
@@ -78,6 +79,19 @@ def differ(group: Communicator) -> Any:
     except Exception as error:
         return [_kind(error), str(error), _goes_on(error)]
     return None
+
+
+def gpus(group: Communicator, tries: list[list[str]]) -> Any:
+    """Each rank has a GPU by the name in its place, or none, as no machine of tests has two to mix
+    up; what it says to each of ``tries``."""
+    said = []
+    for names in tries:
+        try:
+            _own_gpu_each(group, names[group.rank])
+            said.append("")
+        except LaunchError as error:
+            said.append(str(error))
+    return said
 
 
 def guarded(group: Communicator, scores: list[float]) -> Any:
