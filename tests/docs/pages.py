@@ -1,4 +1,4 @@
-"""A page of the documentation: what it says to write into files, and what to type."""
+"""Pages of the documentation: the files and the commands that they give."""
 
 from __future__ import annotations
 
@@ -9,11 +9,25 @@ import sys
 from pathlib import Path
 
 _FILE = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_COMMANDS = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+ROOT = Path(__file__).parents[2]
 
 
 def page(name: str) -> Path:
-    return Path(__file__).parents[2] / "docs" / name
+    return ROOT / "docs" / name
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The text of every block of this language that is no file."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def block(page: Path, language: str, has: str) -> str:
+    """The one block of this language that has these words."""
+    [one] = [text for text in blocks(page, language) if has in text]
+    return one
 
 
 def files_of(page: Path) -> dict[str, str]:
@@ -23,8 +37,8 @@ def files_of(page: Path) -> dict[str, str]:
 
 def commands_of(page: Path) -> list[list[str]]:
     """The words of each line of the one block of commands."""
-    [block] = _COMMANDS.findall(page.read_text(encoding="utf-8"))
-    return [line.partition("#")[0].split() for line in block.splitlines()]
+    [one] = blocks(page, "bash")
+    return [line.partition("#")[0].split() for line in one.splitlines()]
 
 
 def said(home: Path, *words: str) -> str:
@@ -35,4 +49,16 @@ def said(home: Path, *words: str) -> str:
         env={**os.environ, "COLUMNS": "120", "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
     assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def run_script(code: str, home: Path) -> str:
+    """What a program prints that is run as a file in a folder, and must succeed."""
+    path = home / "script.py"
+    path.write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(path)],
+        cwd=home, text=True, capture_output=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
     return done.stdout

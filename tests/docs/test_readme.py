@@ -1,31 +1,59 @@
-"""The first page, as a reader follows it: its commands parse, its code prints what it says."""
+"""The README, run as it stands there: its commands on a real Slurm, its Python in a script."""
 
 from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from hpcpod.cli.parser import parser
+from tests.docs.pages import ROOT, block, blocks, run_script
+from tests.slurm.runs import Shell
+from tests.support.slurm_cluster import Options, SlurmCluster
 
-TEXT = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+PAGE = ROOT / "README.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+
+SMALL = """\
+name: cartpole
+env: {id: CartPole-v1, num_envs: 4}
+population: {pods: {min: 1, max: 1}, algorithms: {ppo: 1}}
+round: {env_steps: 2048, episodes: 8}
+agents: {ppo: {horizon: 64}}
+stop: {target: 12, rounds: 8}
+"""
+"""Stands in for ``configs/cartpole.yaml``: CartPole with a target that a learner soon reaches."""
 
 
-def block(language: str, begins: str) -> str:
-    """The one block of this language that has these words."""
-    found = re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-    [one] = [text for text in found if begins in text]
-    return str(one)
+def commands(has: str) -> list[list[str]]:
+    """The words of each command of the block that has these."""
+    return [shlex.split(line, comments=True) for line in block(PAGE, "bash", has).splitlines()]
 
 
-def test_its_commands_are_commands() -> None:
-    lines = [shlex.split(line, comments=True) for line in block("bash", "doctor").splitlines()]
-    assert lines[0] == ["pip", "install", "."]
-    for words in lines[1:]:
-        assert words[0] == "hpcpod"
-        parser().parse_args(words[1:])
+def test_it_is_short() -> None:
+    assert len(TEXT.splitlines()) < 150
+
+
+def test_its_targets_of_make_are_some() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):.*## ", makefile, re.MULTILINE))
+    named = [words[1] for text in blocks(PAGE, "bash") for words in map(str.split, text.split("\n"))
+             if words[:1] == ["make"]]  # fmt: skip
+    assert named == ["demo"] and set(named) <= targets
+
+
+def test_its_verbs_parse() -> None:
+    words = commands("doctor")
+    assert len(words) == 5
+    words += [shlex.split(line) for line in re.findall(r"`(hpcpod [^`<>]*)`", TEXT)]
+    for name, *verb in words:
+        assert name == "hpcpod"
+        if verb != ["--help"]:
+            parser().parse_args(verb)
 
 
 def test_it_says_where_the_command_is() -> None:
@@ -33,16 +61,36 @@ def test_it_says_where_the_command_is() -> None:
     assert TEXT.index("source .venv/bin/activate") < TEXT.index("hpcpod launch configs")
 
 
+def test_its_picture_is_missing_without_a_trace() -> None:
+    assert "<!-- The picture of a run" in TEXT
+    for image in re.findall(r"!\[[^]]*\]\(([^)]+)\)", TEXT):
+        assert (ROOT / image).is_file()
+
+
 def test_its_code_prints_what_it_says(tmp_path: Path) -> None:
-    code = block("python", "import hpcpod").partition("if __name__")[0]
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True,
-    )  # fmt: skip
-    printed, score, shape = done.stdout.splitlines()
-    shown = re.findall(r"# (\[.*\])", code)[0]
-    for curve in (eval(shown), eval(printed)):  # its own words, and ours
-        assert len(curve) == 10
-        assert curve[0] < 0.6 * max(curve[-3:])  # it rises
+    code = block(PAGE, "python", "import hpcpod")
+    assert len([line for line in code.splitlines() if line]) == 8
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "cartpole.yaml").write_text(SMALL, encoding="utf-8")
+    score, reason, mean, action = run_script(code, tmp_path).splitlines()
     assert float(score) > 475 and float(re.findall(r"# ([\d.]+): of", code)[0]) > 475
-    assert f"# {shape}" in code
+    assert f"stop_reason)  # {reason}\n" in code
+    assert float(mean) > 12
+    assert action in ("0", "1")
+    assert (tmp_path / "runs" / "from-python" / "best.h5").is_file()
+
+
+@pytest.mark.slurm
+@pytest.mark.slow
+def test_a_reader_examines_launches_looks_and_stops(
+    start_slurm: Callable[[Options], SlurmCluster], tmp_path: Path
+) -> None:
+    shell = Shell(start_slurm(Options()), tmp_path)
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    for words in commands("doctor"):
+        if words[1] == "leaderboard":  # by now there is something to look at
+            shell.cluster.wait("a round", lambda: bool(shell.run("cartpole").board().reports), 180)
+        said = shell.hpcpod(*words[1:])
+        assert "Traceback" not in said
+    assert shell.finished("cartpole", 300)["stop_reason"] == "user"
+    assert (tmp_path / "runs" / "cartpole" / "best.h5").is_file()

@@ -24,7 +24,7 @@ from hpcpod.orchestrator.backoff import FAILED_STARTS, Brakes
 from hpcpod.pod.finals import agree_on_engine
 from hpcpod.records.records import Owner
 from hpcpod.storage.run_folder import RunFolder
-from tests.docs.pages import files_of, page
+from tests.docs.pages import blocks, files_of, page
 from tests.doctor.test_judge_nodes import DONE, MET, SPACE, asked
 from tests.pod.ranks.gang import Gang
 from tests.slurm.runs import Shell
@@ -38,14 +38,9 @@ CLUSTER = Options(gpu_type="a100", extra=tuple(
 ))  # fmt: skip
 
 
-def blocks(language: str) -> list[str]:
-    """The text of every block of this language that is no file."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-
-
 def session() -> list[list[str]]:
     """The words of every command that is typed, in their order."""
-    lines = "".join(blocks("bash")).splitlines()
+    lines = "".join(blocks(PAGE, "bash")).splitlines()
     return [shlex.split(line, comments=True) for line in lines if line.strip()]
 
 
@@ -73,7 +68,7 @@ def test_its_fields_are_fields_of_the_configuration() -> None:
 
 
 def test_its_parts_of_a_site_are_sections_of_one(tmp_path: Path) -> None:
-    parts = blocks("yaml")
+    parts = blocks(PAGE, "yaml")
     assert len(parts) == 4
     for part in parts:
         path = tmp_path / "part.yaml"
@@ -82,7 +77,7 @@ def test_its_parts_of_a_site_are_sections_of_one(tmp_path: Path) -> None:
 
 
 def test_its_lines_for_other_sites_are_shell() -> None:
-    for block in blocks("sh"):
+    for block in blocks(PAGE, "sh"):
         subprocess.run(["bash", "-n"], input=block, text=True, check=True)
 
 
