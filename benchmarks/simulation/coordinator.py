@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from hpcpod.errors import LaunchError
-from hpcpod.orchestrator.backoff import Brakes, Refusals, failed_starts
-from hpcpod.orchestrator.loop import QUIET
+from hpcpod.orchestrator.backoff import QUIET, Brakes, Refusals, failed_starts
 from hpcpod.orchestrator.plan import (
     Action,
     Cancel,

@@ -65,20 +65,12 @@ class LocalLauncher:
     @property
     def places(self) -> int:
         """What the configuration says, else as many as the cores allow; a slot has its own GPUs."""
-        return self._at_once(self._config.cluster.slots or self._fitting)
+        return places_of(self._config, len(self._gpus))[0]
 
     @property
     def most(self) -> int:
         """What a person may ask for: as many as fit here, or as the configuration says."""
-        return max(self.places, self._at_once(self._fitting))
-
-    @property
-    def _fitting(self) -> int:
-        return max(1, len(os.sched_getaffinity(0)) // shape_of(self._config).cpus)
-
-    def _at_once(self, slots: int) -> int:
-        wanted = min(slots, self._config.population.pods.max)
-        return min(wanted, len(self._gpus) // self._each) if self._each else wanted
+        return places_of(self._config, len(self._gpus))[1]
 
     def submit(self, intent: Intent) -> str:
         """Start ``intent.count`` slots."""
@@ -143,6 +135,21 @@ class LocalLauncher:
     def close(self) -> None:
         """End every slot."""
         self.cancel(list(self._processes))
+
+
+def places_of(config: RunConfig, gpus: int) -> tuple[int, int]:
+    """Slots wanted at once on this machine, and the most that a person may ask for.
+
+    Args:
+        config: of the run.
+        gpus: GPUs of this machine, each counted as often as pods share it.
+    """
+    fitting = max(1, len(os.sched_getaffinity(0)) // shape_of(config).cpus)
+    limit = config.population.pods.max
+    if config.resources.gpus_per_pod:
+        limit = min(limit, gpus // config.resources.gpus_per_pod)
+    places = min(config.cluster.slots or fitting, limit)
+    return places, max(places, min(fitting, limit))
 
 
 def tail(log: Path, lines: int = 30) -> str:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from hpcpod._process import REQUEUE, StopFlag
 from hpcpod.errors import exit_code
+from hpcpod.launchers.factory import launcher_of
 from hpcpod.launchers.identity import admitted, identity
 from hpcpod.orchestrator.loop import drive, drive_here
-from hpcpod.orchestrator.tick import Orchestrator, launcher_of
+from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board
 

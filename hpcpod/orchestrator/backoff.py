@@ -9,6 +9,8 @@ from hpcpod.records.records import Intent
 
 DELAYS = (0.0, 60.0, 900.0, 1800.0, 3600.0)
 """Seconds before the next submission, after so many failures in a row."""
+QUIET = 5
+"""The longest pause between two ticks while nothing happens, in pauses of ``tick_interval``."""
 FAILED_SUBMISSIONS = 10
 """Submissions in a row that the scheduler refused, after which the run pauses."""
 FAILED_STARTS = 3

@@ -8,13 +8,11 @@ from collections.abc import Callable
 
 from hpcpod.errors import LaunchError, StorageError
 from hpcpod.launchers.local import LocalLauncher
+from hpcpod.orchestrator.backoff import QUIET
 from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.records.records import Board
 from hpcpod.storage.retry import sleep
 from hpcpod.storage.run_folder import RunFolder
-
-QUIET = 5
-"""How many times as long as usual the pause between two ticks may become."""
 
 GLANCE_SECONDS = 1.0
 """Between two glances at what people ask of a run."""

@@ -7,17 +7,10 @@ import math
 import secrets
 import time
 from collections.abc import Sequence
-from datetime import datetime
-from pathlib import Path
 
-from hpcpod import plugins
-from hpcpod.config.schedule import scheduled
-from hpcpod.config.schema import RunConfig
 from hpcpod.errors import LaunchError
-from hpcpod.launchers.base import ClusterView, Launcher, QueueLauncher
+from hpcpod.launchers.base import Launcher, QueueLauncher
 from hpcpod.launchers.identity import BY_HAND
-from hpcpod.launchers.local import LocalLauncher
-from hpcpod.orchestrator.backoff import DELAYS, Brakes, Refusals, failed_starts
 from hpcpod.orchestrator.plan import (
     Action,
     Cancel,
@@ -31,9 +24,8 @@ from hpcpod.orchestrator.plan import (
     Throttle,
     plan,
 )
-from hpcpod.orchestrator.sizing import Bounds
+from hpcpod.orchestrator.snapshot import REFUSALS, bounds_of, brakes_of, refusals_of, submissions
 from hpcpod.records.records import Board, Intent
-from hpcpod.storage.progress import fruitful
 from hpcpod.storage.requests import REFUSED
 from hpcpod.storage.retry import PAUSES
 from hpcpod.storage.run_folder import RunFolder
@@ -43,15 +35,6 @@ from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
 
 log = logging.getLogger(__name__)
-
-RESUMED = "resumed"
-"""The request by which a person says that the run goes on from here, whatever was before."""
-
-SCALE = "scale"
-"""The request for a number of slots: ``{"slots": 8}``."""
-
-REFUSALS = "refusals"
-"""What the scheduler has refused since it last took something: ``Refusals``, as JSON."""
 
 SOON_SECONDS = 300.0
 """While a slot has less time left than this, the coordinator's pauses do not grow."""
@@ -158,84 +141,25 @@ class Orchestrator:
         # Slots that no scheduler knows: by hand, and those of another driver of a local run.
         here = self._config.cluster.launcher == "local"
         strangers = [o.slot for o in claims.values() if here or o.slot.startswith(BY_HAND)]
-        # First: the number of an intent that comes meanwhile must not be passed over.
-        numbered, intents = folder.intent_count(), tuple(folder.intents())
-        found = {i.number: folder.submission(i.number) for i in intents}
-        submitted = {number: job for number, job in found.items() if job is not None}
+        numbered, intents, submitted = submissions(folder)
         cluster = launcher.observe(patience)
         return Observed(
             board=board,
             cluster=cluster,
-            bounds=self.bounds(launcher, cluster),
+            bounds=bounds_of(folder, launcher, cluster.room),
             claims=claims,
             silence={slot: folder.slots.silence(slot) for slot in strangers},
             intents=intents,
             numbered=numbered,
             submitted=submitted,
             leaving=frozenset(folder.slots.retirees()),
-            brakes=self._brakes(board, cluster, intents, submitted),
+            brakes=brakes_of(folder, board, cluster, intents, submitted),
             largest=None if cluster.limits is None else cluster.limits.max_array_size,
             coordinated=not here and self._config.cluster.coordinator,
             draining=folder.requests.read("drain") is not None,
             refused=(folder.requests.read(REFUSED) or {}).get("reason", ""),
             now=time.time(),
         )
-
-    def bounds(self, launcher: Launcher, cluster: ClusterView) -> Bounds:
-        """What the configuration, the launcher and the user say of the number of slots."""
-        config = self._config
-        pods = config.population.pods
-        places = launcher.places
-        local = config.cluster.launcher == "local"
-        lanes = 1 if local else config.resources.pods_per_gpu
-        # A machine has no more than it has, and what is to leave has its part until it is gone.
-        here = launcher.most if isinstance(launcher, LocalLauncher) else None
-        return Bounds(
-            places=places,
-            most=(here or places) if local else -(-pods.max // lanes),
-            pods=(pods.min, pods.max),
-            lanes=lanes,
-            scale=scale_of(self._folder),
-            scheduled=scheduled(config.cluster.schedule, datetime.now().astimezone()),
-            waiting=config.cluster.waiting if here is None else 0,
-            room=cluster.room,
-        )
-
-    def _brakes(
-        self,
-        board: Board,
-        cluster: ClusterView,
-        intents: Sequence[Intent],
-        submitted: dict[int, str],
-    ) -> Brakes:
-        here = self._config.cluster.launcher == "local"
-        resumed = (self._folder.requests.read(RESUMED) or {}).get("intents", 0)
-        made = [
-            intent
-            for intent in intents
-            if intent.kind == "slots" and intent.number in submitted and intent.number >= resumed
-        ]
-        tokens = {job.token for job in cluster.jobs}
-        present = frozenset(intent.number for intent in made if intent.token in tokens)
-        failed = failed_starts(made, board.reports, frozenset(), present)
-        if failed:  # else nobody needs to look into thousands of files
-            useful = frozenset(self._fruitful(made, submitted))
-            failed = failed_starts(made, board.reports, useful, present)
-        return Brakes(
-            refusals=refusals_of(self._folder),
-            failed_starts=failed,
-            last_start=made[-1].time if made else 0.0,
-            delays=() if here else DELAYS,
-        )
-
-    def _fruitful(self, made: Sequence[Intent], submitted: dict[int, str]) -> set[int]:
-        """Submissions of which a slot has brought the run further, whatever became of it."""
-        names = {
-            slot.rpartition("_")[0] or slot.rpartition("-")[0] or slot
-            for slot, life in self._folder.restarts.all().items()
-            if life.in_vain < life.restarts or fruitful(self._folder, life)
-        }
-        return {i.number for i in made if names & {submitted[i.number], f"local-{i.number}"}}
 
     def _act(self, action: Action, launcher: Launcher) -> Board | None:
         if isinstance(action, Merge):
@@ -303,21 +227,6 @@ def _has_reported_since(observed: Observed) -> bool:
     return not made or made[-1].reports != observed.board.reports
 
 
-def scale_of(folder: RunFolder) -> int | None:
-    """The number of slots that the user has asked for; None if none."""
-    slots = (folder.requests.read(SCALE) or {}).get("slots")
-    return slots if isinstance(slots, int) else None
-
-
-def refusals_of(folder: RunFolder) -> Refusals:
-    """What the scheduler has refused since it last took something."""
-    found = folder.requests.read(REFUSALS)
-    try:
-        return Refusals() if found is None else Refusals(**found)
-    except TypeError:  # by another version
-        return Refusals()
-
-
 def needed_blobs(folder: RunFolder) -> set[str]:
     """The sha256 of every blob that must not be pruned: the board's, and those of open rounds."""
     # First the rounds, then the board: what moves from there to here meanwhile is seen twice.
@@ -348,24 +257,3 @@ def submit(folder: RunFolder, launcher: Launcher, intent: Intent) -> str | None:
     log.warning("intent %d was submitted as job %s already", intent.number, winner)
     launcher.cancel([view.job for view in launcher.observe().jobs if view.submission == job])
     return None
-
-
-def make_launcher(path: Path, config: RunConfig) -> Launcher:
-    """The launcher that a configuration names, for the run folder at ``path``.
-
-    Raises:
-        UserError: there is none of this name, or this machine lacks what it needs.
-    """
-    launcher: Launcher = plugins.make(Launcher, "launchers", config.cluster.launcher, path, config)
-    return launcher
-
-
-def launcher_of(folder: RunFolder) -> Launcher:
-    """The launcher of a run.
-
-    Raises:
-        UserError: the run is another user's; or as ``make_launcher``.
-    """
-    folder.owner.require_mine()
-    folder.owner.require_code((), "submit")
-    return make_launcher(folder.path, folder.resolved.config)

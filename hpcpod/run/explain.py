@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hpcpod.errors import LaunchError
 from hpcpod.launchers.base import Launcher
 from hpcpod.launchers.identity import BY_HAND
 from hpcpod.launchers.slurm.feasibility import Impossible, sentences
@@ -14,7 +13,7 @@ from hpcpod.launchers.slurm.launcher import SlurmLauncher
 from hpcpod.launchers.slurm.reasons import explain
 from hpcpod.launchers.slurm.sacct import EndedLife
 from hpcpod.orchestrator.backoff import Brakes
-from hpcpod.orchestrator.tick import Orchestrator
+from hpcpod.orchestrator.snapshot import brakes_of, submissions
 from hpcpod.records.records import Birth, Order, PodState
 from hpcpod.run.failures import failing
 from hpcpod.run.idle_slots import idling
@@ -27,7 +26,7 @@ from hpcpod.run.pending_jobs import (
 from hpcpod.run.pod_history import Claim, claim_of, require_pod
 from hpcpod.run.snapshot import QUEUE_SECONDS, Seen, see
 from hpcpod.run.text import duration, many, since
-from hpcpod.run.wanted import Target, launcher_here, target_of
+from hpcpod.run.wanted import Target, launcher_here, target_seen
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import element
 from hpcpod.tournament.leaderboard import orders
@@ -64,7 +63,7 @@ def why(folder: RunFolder, run: str, pod: str | None = None) -> list[str]:
     Raises:
         UserError: the run has no such pod.
     """
-    launcher = launcher_here(folder)
+    launcher = None if _local(folder) else launcher_here(folder)
     facts = _facts(folder, run, launcher)
     if pod is None:
         return why_run(replace(facts, ended=_ended(launcher, _last_submission(folder, facts))))
@@ -77,19 +76,20 @@ def why(folder: RunFolder, run: str, pod: str | None = None) -> list[str]:
     return why_pod(replace(facts, ended=_ended(launcher, gone)), pod, claims)
 
 
-def _facts(folder: RunFolder, run: str, launcher: Launcher | str) -> Facts:
-    target = target_of(folder, launcher)
-    if isinstance(launcher, str) or folder.resolved.config.cluster.launcher == "local":
-        return Facts(run, see(folder, ask=True), target)
-    try:
-        observed = Orchestrator(folder, launcher).observe(launcher, QUEUE_SECONDS)
-    except LaunchError:  # it is asked again there, and says why not
-        return Facts(run, see(folder, ask=True), target)
-    seen = see(folder, observed.board, view=observed.cluster)
-    return Facts(run, seen, target, observed.brakes, _vain(launcher, seen))
+def _facts(folder: RunFolder, run: str, launcher: Launcher | str | None) -> Facts:
+    _, intents, submitted = submissions(folder)  # before the scheduler is asked
+    seen, target = see(folder, ask=True), target_seen(folder)
+    if seen.view is None:
+        return Facts(run, seen, target)
+    brakes = brakes_of(folder, seen.board, seen.view, intents, submitted)
+    return Facts(run, seen, target, brakes, _vain(launcher, seen))
 
 
-def _vain(launcher: Launcher, seen: Seen) -> tuple[Impossible, ...]:
+def _local(folder: RunFolder) -> bool:
+    return folder.resolved.config.cluster.launcher == "local"
+
+
+def _vain(launcher: Launcher | str | None, seen: Seen) -> tuple[Impossible, ...]:
     """Demands that no node could meet, of the jobs that wait for nodes."""
     waiting = [job for job in (*seen.waiting, *seen.coordinators) if looks_for_nodes(job)]
     if not waiting or not isinstance(launcher, SlurmLauncher):
@@ -105,7 +105,7 @@ def _last_submission(folder: RunFolder, facts: Facts) -> list[str]:
     return [job for job in made if job is not None][-1:]
 
 
-def _ended(launcher: Launcher | str, jobs: Sequence[str]) -> dict[str, EndedLife]:
+def _ended(launcher: Launcher | str | None, jobs: Sequence[str]) -> dict[str, EndedLife]:
     lives = launcher.history(jobs) if jobs and isinstance(launcher, SlurmLauncher) else None
     return {life.job: life for life in sorted(lives or (), key=lambda life: life.ended)}
 

@@ -20,7 +20,8 @@ from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import HpcpodError
 from hpcpod.launchers.base import array_sizes, with_scripts
-from hpcpod.orchestrator.tick import Orchestrator, launcher_of
+from hpcpod.launchers.factory import launcher_of
+from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.records.records import Intent
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import first_board

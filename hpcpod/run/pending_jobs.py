@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from hpcpod.launchers.base import THROTTLED, JobView
 from hpcpod.launchers.slurm.feasibility import Impossible, sentences
 from hpcpod.launchers.slurm.reasons import explain
-from hpcpod.orchestrator.loop import QUIET
+from hpcpod.orchestrator.backoff import QUIET
 from hpcpod.run.snapshot import Seen
 from hpcpod.run.text import duration, many
 from hpcpod.run.wanted import Target

@@ -18,9 +18,9 @@ from hpcpod.config.site import expanded, over_site
 from hpcpod.config.space import AlgorithmSpace, extremes
 from hpcpod.errors import ConfigError, UnusablePlugin, UserError
 from hpcpod.launchers.base import ScriptLauncher, array_sizes, with_scripts
+from hpcpod.launchers.factory import make_launcher
 from hpcpod.launchers.slurm.feasibility import sentences
 from hpcpod.launchers.slurm.launcher import SlurmLauncher
-from hpcpod.orchestrator.tick import make_launcher
 from hpcpod.pod.trial import supervisor
 from hpcpod.pod.trial.fit import Footprint, Look
 from hpcpod.records.records import Intent

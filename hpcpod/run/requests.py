@@ -11,9 +11,11 @@ import time
 from operator import index
 
 from hpcpod.errors import LaunchError, UserError
+from hpcpod.launchers.factory import launcher_of
 from hpcpod.launchers.slurm.feasibility import sentences
 from hpcpod.launchers.slurm.launcher import SlurmLauncher
-from hpcpod.orchestrator.tick import REFUSALS, RESUMED, SCALE, Orchestrator, launcher_of
+from hpcpod.orchestrator.snapshot import REFUSALS, RESUMED, SCALE
+from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.run.launch import start_here, submit_missing
 from hpcpod.run.snapshot import see
 from hpcpod.run.text import many

@@ -11,13 +11,11 @@ import shlex
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 
 from hpcpod.config.arguments import door
 from hpcpod.config.space import Range
 from hpcpod.errors import HpcpodError, RunNotFound, StorageError, UserError
-from hpcpod.launchers.base import Launcher
 from hpcpod.records.records import Board, PodState
 from hpcpod.run import requests
 from hpcpod.run.explain import why
@@ -27,7 +25,7 @@ from hpcpod.run.progress_line import progress_text
 from hpcpod.run.snapshot import RunState, see
 from hpcpod.run.status import Best, Status, best_of, status_of
 from hpcpod.run.tables import summary
-from hpcpod.run.wanted import Target, launcher_here, target_of
+from hpcpod.run.wanted import Target, launcher_here, target_of, target_seen
 from hpcpod.storage.disk import check_writable
 from hpcpod.storage.freshness import BELIEVED_SECONDS
 from hpcpod.storage.run_folder import RunFolder
@@ -95,15 +93,11 @@ class Run:
             ask_scheduler: of a run on a cluster, what is in the queue, and why it waits.
         """
         seen = see(self.folder, board, ask=ask_scheduler)
-        return status_of(self.folder, seen, self.target())
+        return status_of(self.folder, seen, target_seen(self.folder))
 
     def target(self) -> Target:
-        """How many slots the run should have at once, and who says so."""
-        return target_of(self.folder, self._launcher)
-
-    @cached_property
-    def _launcher(self) -> Launcher | str:
-        return launcher_here(self.folder)  # asks for GPUs: once is enough
+        """The slots that the run should have at once, by the GPUs that this machine has now."""
+        return target_of(self.folder, launcher_here(self.folder))
 
     @door(pod=str | None)
     def why(self, pod: str | None = None) -> list[str]:

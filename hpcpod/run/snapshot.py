@@ -12,8 +12,9 @@ from typing import Any, Literal
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import StorageError, UserError
 from hpcpod.launchers.base import Cancelled, ClusterView, JobView
+from hpcpod.launchers.factory import launcher_of
 from hpcpod.launchers.identity import lives
-from hpcpod.orchestrator.tick import RESUMED, launcher_of
+from hpcpod.orchestrator.snapshot import RESUMED
 from hpcpod.records.records import Board
 from hpcpod.storage.freshness import look_again
 from hpcpod.storage.requests import REFUSED

@@ -1,4 +1,4 @@
-"""The number of slots that a run should have at once, and its source."""
+"""The number of slots that a run should have at once, and who says so."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import UserError
-from hpcpod.launchers.base import ClusterView, Launcher
+from hpcpod.launchers.base import Launcher
+from hpcpod.launchers.factory import launcher_of
 from hpcpod.orchestrator.sizing import Bounds
-from hpcpod.orchestrator.tick import Orchestrator, launcher_of
+from hpcpod.orchestrator.snapshot import bounds_of, bounds_seen
 from hpcpod.storage.run_folder import RunFolder
 
 
@@ -33,12 +34,22 @@ def launcher_here(folder: RunFolder) -> Launcher | str:
 
 
 def target_of(folder: RunFolder, launcher: Launcher | str) -> Target:
-    """The slots that a run should have."""
+    """The slots that a run should have, for those who act for it."""
     if isinstance(launcher, str):
         return Target(None, launcher)
-    bounds = Orchestrator(folder, launcher).bounds(launcher, ClusterView())
-    why = _why(folder.resolved.config, bounds)
-    return Target(bounds.target, why, bounds.most)
+    return _target(folder.resolved.config, bounds_of(folder, launcher))
+
+
+def target_seen(folder: RunFolder) -> Target:
+    """The slots that a run should have, for those who only look."""
+    try:
+        return _target(folder.resolved.config, bounds_seen(folder))
+    except UserError as error:
+        return Target(None, str(error))
+
+
+def _target(config: RunConfig, bounds: Bounds) -> Target:
+    return Target(bounds.target, _why(config, bounds), bounds.most)
 
 
 def _why(config: RunConfig, bounds: Bounds) -> str:

@@ -17,7 +17,8 @@ import pytest
 from hpcpod.errors import LaunchError
 from hpcpod.launchers.base import ClusterView, JobView, Limits
 from hpcpod.orchestrator import tick
-from hpcpod.orchestrator.tick import SCALE, Orchestrator, needed_blobs, refusals_of
+from hpcpod.orchestrator.snapshot import SCALE, refusals_of
+from hpcpod.orchestrator.tick import Orchestrator, needed_blobs
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.round import Watch

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+from hpcpod.launchers.factory import launcher_of
 from hpcpod.launchers.slurm.launcher import SlurmLauncher
-from hpcpod.orchestrator.tick import launcher_of
 from hpcpod.run.run import Run
 from tests.preemption.paced import steps_of
 from tests.slurm.runs import Shell

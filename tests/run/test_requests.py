@@ -16,7 +16,7 @@ import hpcpod
 from hpcpod.cli.parser import main
 from hpcpod.errors import UserError
 from hpcpod.orchestrator.backoff import Brakes
-from hpcpod.orchestrator.tick import REFUSALS, refusals_of
+from hpcpod.orchestrator.snapshot import REFUSALS, refusals_of
 from hpcpod.run import snapshot
 from hpcpod.run.run import Run, open_run
 from tests.support.command_line import refusal

@@ -14,7 +14,8 @@ from hpcpod.cli.parser import main
 from hpcpod.errors import HpcpodError, LaunchError
 from hpcpod.launchers.base import ClusterView, JobView
 from hpcpod.orchestrator.loop import drive
-from hpcpod.orchestrator.tick import RESUMED, Orchestrator
+from hpcpod.orchestrator.snapshot import RESUMED
+from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.records.records import Board, Intent, Owner
 from hpcpod.run import snapshot
 from hpcpod.run.run import Run

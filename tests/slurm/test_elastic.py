@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.orchestrator.tick import SCALE
+from hpcpod.orchestrator.snapshot import SCALE
 from hpcpod.run.run import Run
 from tests.slurm.runs import Shell
 from tests.support.slurm_cluster import Options, SlurmCluster

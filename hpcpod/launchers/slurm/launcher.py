@@ -30,7 +30,6 @@ from hpcpod.launchers.base import RELEASE_SECONDS, ClusterView, JobView, Limits
 from hpcpod.launchers.slurm.feasibility import Impossible, foresee
 from hpcpod.launchers.slurm.queries import (
     HINT_SECONDS,
-    ask_cancelled,
     ask_idle,
     ask_queue,
     ask_throttles,
@@ -162,17 +161,16 @@ class SlurmLauncher:
     def observe(self, patience: float | None = None) -> ClusterView:
         """The jobs of this run that are pending or running: one squeue.
 
-        Who looks, and has little patience, is also told what was cancelled lately: another squeue.
-        The patient are told what only they need: a scontrol for each array that is held
-        back by its throttle, and with ``cluster.waiting`` a sinfo for what is idle. Where one of
-        those fails, that is not known.
+        With ``patience``, its answer also names the slots that were cancelled lately. Without,
+        more is asked: a scontrol for each array that is held back by its throttle, and with
+        ``cluster.waiting`` a sinfo for what is idle. Where one of those fails, that is unknown.
 
         Raises:
             LaunchError: there is no squeue, or the controller does not answer.
         """
         view = ask_queue(self._ask, self.run_id, patience)
         if patience is not None:
-            return replace(view, cancelled=ask_cancelled(self._ask, self.run_id, patience))
+            return view
         partitions = self.config.cluster.partition or os.environ.get("SBATCH_PARTITION")
         limited = self.config.cluster.waiting is not None
         resources = self.config.resources

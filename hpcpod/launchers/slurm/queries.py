@@ -6,12 +6,12 @@ import logging
 from typing import Protocol
 
 from hpcpod.errors import LaunchError
-from hpcpod.launchers.base import THROTTLED, Cancelled, ClusterView, Idle
+from hpcpod.launchers.base import THROTTLED, ClusterView, Idle
 from hpcpod.launchers.slurm.sinfo import IDLE_FORMAT, read_idle
 from hpcpod.launchers.slurm.squeue import (
-    CANCELLED_FORMAT,
+    LOOK_FORMAT,
     QUEUE_FORMAT,
-    read_cancelled,
+    read_look,
     read_queue,
     throttle,
 )
@@ -41,21 +41,19 @@ class Ask(Protocol):
 def ask_queue(ask: Ask, run: str, patience: float | None) -> ClusterView:
     """The jobs of a run: one squeue.
 
+    Args:
+        ask: how.
+        run: the run's id.
+        patience: seconds to wait for the answer, which then says what was cancelled lately, too.
+
     Raises:
         LaunchError: there is no squeue, or the controller does not answer.
     """
-    command = ("squeue", "--me", "-h", "-r", "-O", QUEUE_FORMAT)
-    return read_queue(ask(*command, patience=patience), run)
-
-
-def ask_cancelled(ask: Ask, run: str, patience: float) -> tuple[Cancelled, ...]:
-    """The slots of a run that were cancelled lately: one squeue; none where nobody can say."""
-    command = ("squeue", "--me", "-h", "-r", "-t", "CANCELLED", "-O", CANCELLED_FORMAT)
-    try:
-        return read_cancelled(ask(*command, patience=patience), run)
-    except LaunchError as error:
-        log.debug("what was cancelled is not known: %s", error)
-        return ()
+    command = ("squeue", "--me", "-h", "-r")
+    if patience is None:
+        return read_queue(ask(*command, "-O", QUEUE_FORMAT), run)
+    # One question, not two: people who watch a run ask again and again.
+    return read_look(ask(*command, "-t", "all", "-O", LOOK_FORMAT, patience=patience), run)
 
 
 def ask_throttles(ask: Ask, view: ClusterView) -> dict[str, int]:

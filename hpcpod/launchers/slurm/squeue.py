@@ -34,8 +34,9 @@ QUEUE_FORMAT = ",".join(f"{name}:{width}|" for name, width in _COLUMNS.items())
 """The comment last, for another's may hold a ``|``. Widths cut nothing that decides anything: a
 comment of ours has less than 60 characters. Without them each column has 20."""
 
-CANCELLED_FORMAT = "JobArrayID:40|,State:20|,EndTime:24|,Comment:120|"
-"""Of jobs that were cancelled: squeue shows them for the site's MinJobAge, five minutes mostly."""
+LOOK_FORMAT = f"EndTime:24|,{QUEUE_FORMAT}"
+"""For jobs in every state (``-t all``), of which squeue shows those that have ended for the site's
+MinJobAge: five minutes mostly."""
 
 TIME_FORMAT = "%s"
 """SLURM_TIME_FORMAT: seconds since 1970, so that no time zone and no summer time is in between."""
@@ -104,31 +105,44 @@ def read_queue(text: str, run: str) -> ClusterView:
 
     Lines of other jobs, headers of multi-cluster sites and torn lines are passed over.
     """
-    jobs: list[JobView] = []
-    for line in text.splitlines():
-        fields = [field.strip() for field in line.split("|", len(_COLUMNS) - 1)]
-        if len(fields) == len(_COLUMNS):
-            jobs += _views(fields, run)
+    jobs = [job for line in text.splitlines() for job in _views(_fields(line), run)]
     return ClusterView(tuple(jobs))
 
 
-def read_cancelled(text: str, run: str) -> tuple[Cancelled, ...]:
-    """The slots of a run among the lines that squeue printed in ``CANCELLED_FORMAT``."""
-    found = []
+def read_look(text: str, run: str) -> ClusterView:
+    """The same from lines in ``LOOK_FORMAT``, with the slots that were cancelled lately."""
+    jobs: list[JobView] = []
+    cancelled: list[Cancelled] = []
     for line in text.splitlines():
-        identifier, state, ended, comment, *_ = [*map(str.strip, line.split("|", 3)), *[""] * 4]
-        mark, at = Mark.read(comment.removesuffix("|")), _moment(ended)
-        if mark is None or (mark.run, mark.kind, state) != (run, "slots", "CANCELLED"):
-            continue
-        if at is not None:
-            found += [Cancelled(name, name.partition("_")[0], at) for name in elements(identifier)]
-    return tuple(found)
+        ended, _, rest = line.partition("|")
+        fields = _fields(rest)
+        jobs += _views(fields, run)
+        cancelled += _cancelled(fields, run, _moment(ended.strip()))
+    return ClusterView(tuple(jobs), cancelled=tuple(cancelled))
+
+
+def _fields(line: str) -> list[str]:
+    """The columns of ``QUEUE_FORMAT``; empty for a line that is none."""
+    fields = [field.strip() for field in line.split("|", len(_COLUMNS) - 1)]
+    if len(fields) != len(_COLUMNS):
+        return []
+    return [*fields[:-1], fields[-1].removesuffix("|")]  # one more "|" follows the comment
+
+
+def _cancelled(fields: list[str], run: str, at: float | None) -> list[Cancelled]:
+    if not fields or fields[1] != "CANCELLED" or at is None:
+        return []
+    mark = Mark.read(fields[-1])
+    if mark is None or (mark.run, mark.kind) != (run, "slots"):
+        return []
+    return [Cancelled(name, name.partition("_")[0], at) for name in elements(fields[0])]
 
 
 def _views(fields: list[str], run: str) -> list[JobView]:
+    if not fields:
+        return []
     identifier, word, restarts, used, left, start, partition, nodes, reason, comment = fields
-    # There is one more "|", after the comment.
-    mark, state = Mark.read(comment.removesuffix("|")), job_state(word)
+    mark, state = Mark.read(comment), job_state(word)
     if mark is None or mark.run != run or state is None:
         return []
     pending = state == "pending"

@@ -17,7 +17,7 @@ from hpcpod.launchers.slurm.squeue import (
     elements,
     job_state,
     own_words,
-    read_cancelled,
+    read_look,
     read_queue,
     throttle,
 )
@@ -202,7 +202,7 @@ def test_complaints_become_one_clause() -> None:
 
 def test_of_what_was_cancelled_only_this_runs_slots_are_read() -> None:
     text = "".join(
-        f"{name:<40}|{state:<20}|{ended:<24}|{comment:<120}|\n"
+        f"{ended:<24}|{job(name, state, comment)}"
         for name, state, ended, comment in [
             ("7_0", "CANCELLED", "1795557762", "hpcpod:r:slots:t"),
             ("7_[2-3]", "CANCELLED", "1795557763", "hpcpod:r:slots:t"),
@@ -211,9 +211,12 @@ def test_of_what_was_cancelled_only_this_runs_slots_are_read() -> None:
             ("9_1", "COMPLETED", "1795557762", "hpcpod:r:slots:t"),
             ("9_2", "CANCELLED", "N/A", "hpcpod:r:slots:t"),
             ("9_3", "CANCELLED", "1795557762", "a | b"),
+            ("9_4", "RUNNING", "1795558762", "hpcpod:r:slots:t"),
         ]
     )
-    assert read_cancelled(f"CLUSTER: one\n{text}torn|", "r") == (
+    view = read_look(f"CLUSTER: one\n{text}torn|", "r")
+    assert [job.slot for job in view.jobs] == ["9_4"]
+    assert view.cancelled == (
         Cancelled("7_0", "7", 1795557762.0),
         Cancelled("7_2", "7", 1795557763.0),
         Cancelled("7_3", "7", 1795557763.0),
