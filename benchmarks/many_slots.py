@@ -171,7 +171,7 @@ def slot(options: argparse.Namespace) -> int:
         stored = checkpoint(folder, order, options.megabytes)
         time.sleep(max(0.0, options.seconds - (time.monotonic() - begun)))
         trained = 1000 if isinstance(order, Birth) else 0
-        folder.publish_report(
+        folder.reports.publish(
             Report(
                 order.id, order.pod, order.round, order.attempt, owner.slot, returns,
                 checkpoint=stored, trained_steps=trained,

@@ -38,7 +38,7 @@ def measure(folder: str, hidden: int, rounds: int) -> None:
     times = [g.time for g in run.folder.board.history() if g.number > 0]
     between, inside = [], []
     for number in range(2, rounds):
-        report = run.folder.read_report(f"p0001-{number:05d}-1")
+        report = run.folder.reports.read(f"p0001-{number:05d}-1")
         assert report is not None
         work = report.train_seconds + report.evaluate_seconds
         between.append(1e3 * (times[number] - times[number - 1] - work))

@@ -112,7 +112,7 @@ def periods(folder: str, name: str, task: Task, beside: bool) -> list[float]:
     run.wait(timeout=900, poll=1.0)
     ends = []
     for number in range(1, run.board().rounds + 1):
-        report = run.folder.read_report(f"p0001-{number:05d}-1")
+        report = run.folder.reports.read(f"p0001-{number:05d}-1")
         assert report is not None and report.checkpoint is not None
         ends.append(run.folder.blobs.path(report.checkpoint.core).stat().st_mtime)
     return [after - before for before, after in pairwise(ends)]

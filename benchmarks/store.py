@@ -90,7 +90,7 @@ def merge_rate(folder: Path, writers: int, seconds: float, fold: Fold = fold) ->
             mine = RunFolder.open(run.path)
             number = 0
             while time.monotonic() < until:
-                mine.publish_report(report(writer, number))
+                mine.reports.publish(report(writer, number))
                 number += 1
             os._exit(0)
         pids.append(pid)
@@ -99,7 +99,7 @@ def merge_rate(folder: Path, writers: int, seconds: float, fold: Fold = fold) ->
     while time.monotonic() < until:
         reports = []
         for writer in range(writers):
-            found = run.read_report(order(writer, following[writer]))
+            found = run.reports.read(order(writer, following[writer]))
             if found is not None:
                 reports.append(found)
                 following[writer] += 1
@@ -140,7 +140,7 @@ def merge_at_once(folder: Path, count: int) -> None:
     prepared = RunFolder.open(run.path, Unsynced())
     for turn in (1, 2):  # the first round is the warm-up; in the second pods are judged
         for one in orders(read_board(run)):
-            prepared.publish_report(
+            prepared.reports.publish(
                 replace(report(int(one.pod[1:]), turn), order=one.id, attempt=one.attempt)
             )
         started = time.perf_counter()
@@ -160,7 +160,10 @@ def single(folder: Path) -> None:
     def put(number: int) -> None:
         run.blobs.put(layers, {"number": number})
 
-    print("claim                      ", milliseconds(lambda n: run.claim(order(1, n), OWNER), 200))
+    print(
+        "claim                      ",
+        milliseconds(lambda n: run.claims.take(order(1, n), OWNER), 200),
+    )
     print("report                     ", milliseconds(lambda n: publish(run, n), 200))
     print("2 MB blob                  ", milliseconds(put, 50))
     whole = board(1000)
@@ -183,7 +186,7 @@ OWNER = Owner("1_1", "1", "node1", 1)
 
 
 def publish(run: RunFolder, number: int) -> None:
-    run.publish_report(report(0, number))
+    run.reports.publish(report(0, number))
 
 
 def read_anew(run: RunFolder) -> None:

@@ -77,7 +77,7 @@ def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalL
     monkeypatch.setenv(VISIBLE, "7,3,GPU-a,GPU-b,GPU-c")
     folder = create(tmp_path, "ppo", "dqn", resources={"gpus_per_pod": 2})
     for number in range(2):
-        folder.publish_intent(Intent(number, f"t{number}", "slots"))
+        folder.intents.publish(Intent(number, f"t{number}", "slots"))
     starting = LocalLauncher(folder.path, folder.resolved.config)
     yield starting
     starting.close()
@@ -140,7 +140,7 @@ def test_slots_share_a_gpu_once_each_has_one(
     folder = create(
         tmp_path, resources={"gpus_per_pod": 1, "pods_per_gpu": 2}, population={"pods": {"max": 3}}
     )
-    folder.publish_intent(Intent(0, "t0", "slots"))
+    folder.intents.publish(Intent(0, "t0", "slots"))
     starting = LocalLauncher(folder.path, folder.resolved.config)
     try:
         assert starting.places == 3

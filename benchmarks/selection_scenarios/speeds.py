@@ -14,6 +14,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import NamedTuple, cast
 
 from hpcpod.config.schema import StopConfig
@@ -137,10 +138,10 @@ class Claims:
     def __init__(self) -> None:
         self._owners: dict[str, Owner] = {}
 
-    def claim_owner(self, order: str) -> Owner | None:
+    def owner(self, order: str) -> Owner | None:
         return self._owners.get(order)
 
-    def claim(self, order: str, owner: Owner) -> bool:
+    def take(self, order: str, owner: Owner) -> bool:
         return self._owners.setdefault(order, owner) == owner
 
 
@@ -207,7 +208,7 @@ class Job(NamedTuple):
 def play(rules: Rules, agents: Agents, site: Site, ledger: Ledger) -> Board:
     """A whole run. Whoever ends an order merges, and takes the next one as a real slot does."""
     board, now, number = first_board(rules, 0.0), 0.0, 0
-    folder = cast(RunFolder, Claims())
+    folder = cast(RunFolder, SimpleNamespace(claims=Claims()))
     busy: list[Job] = []
     idle = list(range(len(site.slots)))
     last: dict[int, str] = {}

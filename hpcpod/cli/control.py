@@ -75,7 +75,7 @@ def resume(options: Namespace) -> int:
     run = open_run(options.run)
     require_resumable(run.folder)
     if options.any_engine:
-        run.folder.forget_engines()
+        run.folder.engines.forget()
     if run.local:
         run.undrain()
         return follow_here(run)

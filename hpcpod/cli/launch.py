@@ -39,7 +39,7 @@ def launch(options: Namespace) -> int:
             _say_slots(run)
         return follow_here(run)
     jobs = launching.start(folder, config)
-    made = {folder.submission(intent.number): intent for intent in folder.intents()}
+    made = {folder.intents.submission(intent.number): intent for intent in folder.intents.all()}
     said = [
         f"{many(made[job].count, 'slot') if made[job].kind == 'slots' else 'the coordinator'}"
         f" as job {job}"

@@ -77,14 +77,14 @@ def admitted(folder: RunFolder, token: str | None, owner: Owner) -> bool:
     """
     if token is None:
         return True
-    intent = next((i for i in folder.intents() if i.token == token), None)
+    intent = next((i for i in folder.intents.all() if i.token == token), None)
     if intent is None:
         raise UserError(
             f"no submission of this run is called {token}: a script that was printed by"
             " `hpcpod launch --dry-run`, or made for another run, does nothing here;"
             " `hpcpod render` writes scripts to submit by hand"
         )
-    winner = folder.record_submission(intent.number, owner.job)
+    winner = folder.intents.record(intent.number, owner.job)
     if winner != owner.job:
         log.warning("intent %d was submitted as job %s already; ending", intent.number, winner)
     return winner == owner.job

@@ -29,8 +29,8 @@ REFUSALS = "refusals"
 def submissions(folder: RunFolder) -> tuple[int, tuple[Intent, ...], dict[int, str]]:
     """The next free number, the intents, and the job that counts for an intent by its number."""
     # First: the number of an intent that comes meanwhile must not be passed over.
-    numbered, intents = folder.intent_count(), tuple(folder.intents())
-    found = {i.number: folder.submission(i.number) for i in intents}
+    numbered, intents = folder.intents.count(), tuple(folder.intents.all())
+    found = {i.number: folder.intents.submission(i.number) for i in intents}
     return numbered, intents, {number: job for number, job in found.items() if job is not None}
 
 
@@ -60,7 +60,7 @@ def bounds_seen(folder: RunFolder) -> Bounds:
     require_launcher(folder)
     each, gpus = config.resources.gpus_per_pod, 0
     if each:  # its process has submitted for as many slots as its GPUs allow
-        wanted = [intent.target for intent in folder.intents() if intent.kind == "slots"]
+        wanted = [intent.target for intent in folder.intents.all() if intent.kind == "slots"]
         if not wanted:
             raise LaunchError("no process has counted the GPUs of its machine yet")
         gpus = max(wanted) * each

@@ -136,7 +136,7 @@ class Orchestrator:
         """
         folder = self._folder
         board = read_board(folder)
-        owners = {order.id: folder.claim_owner(order.id) for order in orders(board)}
+        owners = {order.id: folder.claims.owner(order.id) for order in orders(board)}
         claims = {order: owner for order, owner in owners.items() if owner is not None}
         # Slots that no scheduler knows: by hand, and those of another driver of a local run.
         here = self._config.cluster.launcher == "local"
@@ -172,7 +172,7 @@ class Orchestrator:
             log.error("the run is paused: %s", action.why)
             self._folder.requests.publish("drain", {"reason": action.why})
         elif isinstance(action, Record):
-            self._folder.record_submission(action.number, action.job)
+            self._folder.intents.record(action.number, action.job)
             self._folder.requests.withdraw(REFUSALS)
         elif isinstance(action, Cancel):
             log.info("ending %d jobs: %s", len(action.jobs), action.why)
@@ -248,10 +248,10 @@ def submit(folder: RunFolder, launcher: Launcher, intent: Intent) -> str | None:
     Raises:
         LaunchError: the scheduler refused.
     """
-    if not folder.publish_intent(intent):
+    if not folder.intents.publish(intent):
         return None
     job = launcher.submit(intent)
-    winner = folder.record_submission(intent.number, job)
+    winner = folder.intents.record(intent.number, job)
     if winner == job:
         return job
     log.warning("intent %d was submitted as job %s already", intent.number, winner)

@@ -249,7 +249,7 @@ class Server:
         def may_save() -> bool:
             if inbox.discard:
                 return False
-            owner = None if work.claimed else self._folder.claim_owner(work.order.id)
+            owner = None if work.claimed else self._folder.claims.owner(work.order.id)
             return work.claimed or (owner is not None and owner.slot == self._slot)
 
         return Watch(should_stop, tell, may_save)

@@ -103,7 +103,7 @@ def agree_on_engine(folder: RunFolder, config: RunConfig, scores: str, engine: s
     """
     if config.env.compare_engines:
         return
-    agreed = folder.agree_on_engine(scores, engine)
+    agreed = folder.engines.agree(scores, engine)
     if agreed != engine:
         raise EngineDiffers(
             f"this run's scores are by {agreed}, here they would be by {engine}, and such scores"

@@ -101,7 +101,7 @@ def _last_submission(folder: RunFolder, facts: Facts) -> list[str]:
     """The job of the last slots, if they have failed."""
     if facts.brakes is None or not facts.brakes.failed_starts:
         return []
-    made = [folder.submission(i.number) for i in folder.intents() if i.kind == "slots"]
+    made = [folder.intents.submission(i.number) for i in folder.intents.all() if i.kind == "slots"]
     return [job for job in made if job is not None][-1:]
 
 

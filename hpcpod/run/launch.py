@@ -102,7 +102,7 @@ def write_scripts(folder: RunFolder, config: RunConfig) -> list[Path]:
     for intent in _new_intents(
         folder, config, array_sizes(launcher.places, launcher.largest_array())
     ):
-        folder.publish_intent(intent)
+        folder.intents.publish(intent)
         path = folder.path / "scripts" / f"{intent.kind}-{intent.number}.sbatch"
         folder.disk.replace(path, launcher.script(intent).encode())
         paths.append(path)
@@ -122,7 +122,7 @@ def submit_missing(folder: RunFolder) -> list[str]:
 
 
 def _submitted(folder: RunFolder) -> list[str]:
-    jobs = (folder.submission(intent.number) for intent in folder.intents())
+    jobs = (folder.intents.submission(intent.number) for intent in folder.intents.all())
     return [job for job in jobs if job is not None]
 
 
@@ -133,7 +133,7 @@ def _new_intents(folder: RunFolder, config: RunConfig, sizes: Sequence[int]) -> 
     arrays = [Intent(0, "", "slots", size, reports, now, target) for size in sizes]
     return [
         replace(intent, number=number, token=secrets.token_hex(8))
-        for number, intent in enumerate([*ahead, *arrays], folder.intent_count())
+        for number, intent in enumerate([*ahead, *arrays], folder.intents.count())
     ]
 
 

@@ -30,7 +30,7 @@ def claims_of(folder: RunFolder, pod: str) -> list[Claim]:
 
 def claim_of(folder: RunFolder, order: str) -> Claim | None:
     """Who has an order; None if nobody has."""
-    owner = folder.claim_owner(order)
+    owner = folder.claims.owner(order)
     if owner is None:
         return None
     try:

@@ -98,7 +98,7 @@ def undrain(folder: RunFolder) -> bool:
 def _forgive(folder: RunFolder) -> None:
     """What was submitted before did not fail, should it be gone, and what was refused may be taken
     now: a person has changed the run."""
-    folder.requests.replace(RESUMED, {"intents": folder.intent_count(), "time": time.time()})
+    folder.requests.replace(RESUMED, {"intents": folder.intents.count(), "time": time.time()})
     folder.requests.withdraw(REFUSALS)
 
 

@@ -168,8 +168,8 @@ def _cancelled(folder: RunFolder, view: ClusterView | None) -> tuple[tuple[Cance
     if view is None or not view.cancelled:
         return ()
     since = (folder.requests.read(RESUMED) or {}).get("time", 0.0)
-    made = [intent for intent in folder.intents() if intent.kind == "slots"]
-    ours = {folder.submission(intent.number) for intent in made}
+    made = [intent for intent in folder.intents.all() if intent.kind == "slots"]
+    ours = {folder.intents.submission(intent.number) for intent in made}
     last = max((intent.time for intent in made), default=0.0)
     leaving = folder.slots.retirees()
     return tuple(

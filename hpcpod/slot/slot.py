@@ -236,7 +236,7 @@ class Slot:
         pod = board.pods.get(begun.pod)
         ordered = board.phase == "running" and pod is not None and same_work(pod.birth, begun)
         ordered = ordered and begun.pod not in asleep(board)
-        claim = partial(self._folder.claim, begun.id, self._owner)
+        claim = partial(self._folder.claims.take, begun.id, self._owner)
         if ordered and not self._requests.leaving() and patiently(claim, self._requests.stopping):
             self._speculative, self._pod = None, begun.pod
             self._restarts.begin(begun)
@@ -254,7 +254,7 @@ class Slot:
         if report.checkpoint is not None and not self._folder.holds(report.checkpoint):
             # This machine was suspended for so long that they were taken for leftovers.
             raise Corrupt(f"{report.order}: the blobs of its checkpoint are gone")
-        self._folder.publish_report(report)
+        self._folder.reports.publish(report)
         return merge(self._folder, self._rules)
 
     def _find_work(self) -> int | None:
@@ -274,7 +274,7 @@ class Slot:
             if order is None:
                 break
             found = True
-            if self._folder.has_report(order.id):  # an earlier life ended before its merge
+            if self._folder.reports.exists(order.id):  # an earlier life ended before its merge
                 patiently(partial(merge, self._folder, self._rules), self._requests.leaving)
                 return None
             if board.began is None:

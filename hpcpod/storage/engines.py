@@ -8,16 +8,18 @@ from hpcpod.errors import StorageError
 from hpcpod.storage.checksummed import seal
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import plain
+from hpcpod.storage.ownership import Ownership
 from hpcpod.storage.quarantine import Quarantine
 
 
 class Engines:
     """The engines of a run, by the kind of scores that they compute."""
 
-    def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine) -> None:
+    def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine, owner: Ownership) -> None:
         self._disk = disk
         self._folder = folder
         self._quarantine = quarantine
+        self._owner = owner
 
     def agree(self, scores: str, engine: str) -> str:
         """The engine that computes all the ``scores`` of a kind: the first one that asked.
@@ -35,6 +37,11 @@ class Engines:
         raise StorageError(f"the engine of {scores} scores can't be recorded")
 
     def forget(self) -> None:
-        """Let the next one that asks decide anew."""
+        """Let the next slot that asks decide anew.
+
+        Raises:
+            UserError: the run is another user's.
+        """
+        self._owner.require_mine()
         for path in self._folder.glob("*.json"):
             self._disk.remove(path)

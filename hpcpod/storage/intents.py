@@ -9,24 +9,31 @@ from hpcpod.errors import Corrupt, StorageError
 from hpcpod.records.records import Intent, encode
 from hpcpod.storage.checksummed import seal, unsealed
 from hpcpod.storage.disk import Disk
+from hpcpod.storage.ownership import Ownership
 from hpcpod.storage.quarantine import Quarantine
 
 
 class Intents:
-    """The intents of a run, by number, and the job that carries out each of them."""
+    """The intents of a run, by number, and the job that carries out each of them.
 
-    def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine) -> None:
+    Only the owner's processes may write here: ``publish`` and ``record`` raise ``UserError`` in
+    a process of another user.
+    """
+
+    def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine, owner: Ownership) -> None:
         self._disk = disk
         self._folder = folder
         self._quarantine = quarantine
+        self._owner = owner
         self._known: list[Intent | None] = []
 
     def publish(self, intent: Intent) -> bool:
         """Announce a submission before it is made; one of those who want its number wins.
 
-        Only for the winner is the way free to submit. A winner that dies before it submits
+        Only the winner may submit. A winner that dies before it submits
         leaves an intent without jobs, which is found by its token in the queue.
         """
+        self._owner.require_mine()
         return self._disk.publish(self._intent(intent.number), seal(encode(intent)))
 
     def all(self) -> list[Intent]:
@@ -54,6 +61,7 @@ class Intents:
         The first one recorded wins, for ever. A job that gets another's name here is a
         duplicate, submitted by a coordinator that didn't see the first: it must exit.
         """
+        self._owner.require_mine()
         for _ in range(2):
             if self._disk.publish(self._submission(number), seal({"job": job})):
                 return job

@@ -10,7 +10,7 @@ def fruitful(folder: RunFolder, life: Life) -> bool:
     """Whether a report was published in this life, or a checkpoint saved that is further than the
     one that it began from."""
     return life.progress or any(
-        folder.has_report(order)
+        folder.reports.exists(order)
         or (begun.round > 0 and reached(folder, begun.pod, begun.round) > begun.env_steps)
         for order, begun in life.orders.items()
     )

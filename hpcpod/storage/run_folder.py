@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, Any
 from hpcpod import plugins
 from hpcpod.config.resolved import Resolved
 from hpcpod.errors import Corrupt, RunNotFound
-from hpcpod.records.records import Checkpoint, Intent, Owner, Report, encode
+from hpcpod.records.records import Checkpoint, Report
 from hpcpod.storage.board import BoardFile, writer_id
-from hpcpod.storage.checksummed import seal, unseal, unsealed
+from hpcpod.storage.checksummed import unseal
+from hpcpod.storage.claims import Claims
 from hpcpod.storage.creation import FORMAT, create_folder
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.engines import Engines
 from hpcpod.storage.intents import Intents
-from hpcpod.storage.layout import blob_path, sharded
+from hpcpod.storage.layout import blob_path
 from hpcpod.storage.locks import Lease, file_lock, is_held, seconds_since
 from hpcpod.storage.ownership import CONFIG, Ownership, read_config
 from hpcpod.storage.prune import sweep
 from hpcpod.storage.quarantine import Quarantine, Quarantined
+from hpcpod.storage.reports import Reports
 from hpcpod.storage.requests import Requests
 from hpcpod.storage.restarts import Restarts
 from hpcpod.storage.resumes import Resumes
@@ -62,8 +64,10 @@ class RunFolder:
         self.requests = Requests(disk, path / "control", self._quarantine, owner)
         self.slots = Slots(disk, path, self._quarantine, owner)
         self.restarts = Restarts(disk, path / "lives")
-        self._intents = Intents(disk, path / "intents", self._quarantine)
-        self._engines = Engines(disk, path / "engines", self._quarantine)
+        self.reports = Reports(disk, path / "reports", self._quarantine)
+        self.claims = Claims(disk, path / "claims", self._quarantine)
+        self.intents = Intents(disk, path / "intents", self._quarantine, owner)
+        self.engines = Engines(disk, path / "engines", self._quarantine, owner)
         self._lease = Lease(path / "lease" / "coordinator", LEASE_SECONDS)
 
     @classmethod
@@ -137,109 +141,6 @@ class RunFolder:
         from hpcpod.storage.blobs import Blobs
 
         return Blobs(self.disk, self.path / "blobs", self._quarantine)
-
-    # Reports: one writer each, published once.
-
-    def publish_report(self, report: Report) -> bool:
-        """Publish a report; False if another report of this order was first.
-
-        Its blobs must be put before: a report that is seen is complete.
-        """
-        return self.disk.publish(self._report(report.order), seal(encode(report)))
-
-    def read_report(self, order: str) -> Report | None:
-        """The report of an order; None if there is none yet.
-
-        Raises:
-            Corrupt: it is damaged, or another order's. A copy goes into quarantine, and the
-                file stays: whoever asks next gets the same answer, and its attempt is over.
-        """
-        path = self._report(order)
-        try:
-            data = self.disk.read(path)
-            if data is None:
-                return None
-            report = unsealed(Report, data, path)
-            if report.order != order:
-                raise Corrupt(f"{path} is the report of {report.order}")
-        except Corrupt as error:
-            self._quarantine.copy(path, str(error))
-            raise
-        return report
-
-    def has_report(self, order: str) -> bool:
-        """Whether an order has a report, sound or damaged."""
-        return self.disk.exists(self._report(order))
-
-    def _report(self, order: str) -> Path:
-        return sharded(self.path / "reports", order, ".json")
-
-    # Claims: who works on an order.
-
-    def claim(self, order: str, owner: Owner) -> bool:
-        """Take an order. True for one owner only, and for it again after a requeue.
-
-        The same slot of the same job is the same owner, whatever its host and process.
-        """
-        path, data = self._claim(order), seal(encode(owner))
-        for _ in range(2):
-            if self.disk.publish(path, data):
-                return True
-            holder = self.claim_owner(order)
-            if holder is not None:
-                return (holder.slot, holder.job) == (owner.slot, owner.job)
-        return False
-
-    def claim_owner(self, order: str) -> Owner | None:
-        """Who holds an order; None if nobody does.
-
-        A damaged claim goes into quarantine and holds nothing: else nobody could ever take
-        the order. If its owner lives, the order is worked on twice, which costs time and
-        nothing else: one report of an order counts.
-        """
-        return self._quarantine.sound(Owner, self._claim(order))
-
-    def _claim(self, order: str) -> Path:
-        return sharded(self.path / "claims", order)
-
-    # Intents: a submission counts once; see ``Intents``.
-
-    def publish_intent(self, intent: Intent) -> bool:
-        """Announce a submission before it is made; one of those who want its number wins.
-
-        Raises:
-            UserError: the run is somebody else's, as for all that follows of intents and requests.
-        """
-        self.owner.require_mine()
-        return self._intents.publish(intent)
-
-    def intents(self) -> list[Intent]:
-        """Every intent that was announced, by number; damaged ones are left out."""
-        return self._intents.all()
-
-    def intent_count(self) -> int:
-        """The next free number for an intent."""
-        return self._intents.count()
-
-    def record_submission(self, number: int, job: str) -> str:
-        """Say that ``job`` carries out an intent; return the job that does, for ever."""
-        self.owner.require_mine()
-        return self._intents.record(number, job)
-
-    def submission(self, number: int) -> str | None:
-        """The job that carries out an intent; None while none is recorded."""
-        return self._intents.submission(number)
-
-    # Engines: what simulates, for scores that are compared; see ``Engines``.
-
-    def agree_on_engine(self, scores: str, engine: str) -> str:
-        """The engine that computes all the ``scores`` of a kind: the first one that asked."""
-        return self._engines.agree(scores, engine)
-
-    def forget_engines(self) -> None:
-        """Let the next one that asks decide anew."""
-        self.owner.require_mine()
-        self._engines.forget()
 
     # Resume checkpoints: what an unfinished round goes on from.
 

@@ -32,7 +32,7 @@ def take(
     Returns:
         The order, or None if all are taken.
     """
-    owners = {order.id: folder.claim_owner(order.id) for order in open_orders}
+    owners = {order.id: folder.claims.owner(order.id) for order in open_orders}
     for order in sorted(open_orders, key=lambda order: order.pod != pod):
         holder = owners[order.id]
         if holder is not None and (holder.slot, holder.job) == (owner.slot, owner.job):
@@ -44,6 +44,6 @@ def take(
     own = [birth for birth in urgent if birth.pod == pod and birth.round == least > 1]
     rescores: list[Order] = [order for order in free if isinstance(order, Rescore)]
     for order in [*rescores, *own, *births]:
-        if folder.claim(order.id, owner):
+        if folder.claims.take(order.id, owner):
             return order
     return None

@@ -201,7 +201,7 @@ def pending_reports(
         if order.id in lost:
             await_report(folder, order.id)
         try:
-            report = folder.read_report(order.id)
+            report = folder.reports.read(order.id)
         except Corrupt as error:
             log.warning("%s; its round is given out again", error)
             broken.append(order.id)

@@ -71,7 +71,7 @@ def answer(folder: RunFolder, order: Birth, score: float) -> None:
     core = folder.blobs.put({}, {"order": order.id})
     checkpoint = Checkpoint(core, order.round * 512)
     returns = (score, score + 1)
-    folder.publish_report(
+    folder.reports.publish(
         Report(order.id, order.pod, order.round, order.attempt, "s", returns, (), checkpoint, 512)
     )
 

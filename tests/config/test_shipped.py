@@ -51,7 +51,7 @@ def test_a_walker_s_run_trains_on_mujoco_and_is_scored_by_gymnasium(
     said = capfd.readouterr()
     assert code == 0, said.err
     run = open_run(name.replace("_", "-"))
-    report = run.folder.read_report("p0001-00001-1")
+    report = run.folder.reports.read("p0001-00001-1")
     (final,) = run.board().confirmed
     mujoco, gymnasium = (f"{package} {version(package)}" for package in ("mujoco", "gymnasium"))
     assert report is not None and report.engine == f"{mujoco}, {gymnasium}"

@@ -43,7 +43,7 @@ def test_a_slot_by_hand_on_this_host_lives_no_longer_than_its_process() -> None:
 
 def test_the_first_job_of_an_intent_is_admitted_and_stays_so(tmp_path: Path) -> None:
     folder = create(tmp_path)
-    folder.publish_intent(Intent(0, "t0k3n", "slots"))
+    folder.intents.publish(Intent(0, "t0k3n", "slots"))
     assert admitted(folder, "t0k3n", Owner("7_0", "7"))
     assert not admitted(folder, "t0k3n", Owner("8_0", "8"))
     assert admitted(folder, "t0k3n", Owner("7_0", "7"))

@@ -199,7 +199,7 @@ def test_a_slot_that_gives_up_shows_its_last_words_and_is_replaced(shell: Shell)
     assert "this slot gives up" in said
     tried = "p0001 ppo round 1, attempt 1 on local-0-0 failed"
     assert f"{tried}: RuntimeError: the simulator lost its mind (line " in said
-    assert len(shell.run.folder.intents()) == 2
+    assert len(shell.run.folder.intents.all()) == 2
     # The pods of a slot that no order can be done in are no poorer for it than an attempt.
     assert {pod.fate for pod in shell.run.board().pods.values()} == {"alive"}
 

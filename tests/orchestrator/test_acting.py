@@ -113,7 +113,7 @@ def test_two_coordinators_at_once_never_double_the_population(tmp_path: Path, qu
             ticker.stdin.flush()
         assert [ticker.wait(120) for ticker in tickers] == [0, 0]
     assert len(list(queue.iterdir())) == 3
-    assert [intent.count for intent in folder.intents()] == [3]
+    assert [intent.count for intent in folder.intents.all()] == [3]
 
 
 def test_a_coordinator_killed_between_intent_and_job_is_made_up_for_once(
@@ -121,7 +121,7 @@ def test_a_coordinator_killed_between_intent_and_job_is_made_up_for_once(
 ) -> None:
     folder = create(tmp_path, "ppo", "dqn")
     launcher = SleepingLauncher(queue, 2)
-    folder.publish_intent(Intent(0, "t0k3n", "slots", 2))
+    folder.intents.publish(Intent(0, "t0k3n", "slots", 2))
     for _ in range(3):
         Orchestrator(folder, launcher).tick()
     assert {view.token for view in launcher.observe().jobs} == {"t0k3n"}
@@ -133,10 +133,10 @@ def test_a_coordinator_killed_between_job_and_record_is_made_up_for_by_the_recor
 ) -> None:
     folder = create(tmp_path, "ppo", "dqn")
     launcher = SleepingLauncher(queue, 2)
-    folder.publish_intent(Intent(0, "t0k3n", "slots", 2))
-    submission = launcher.submit(folder.intents()[0])
+    folder.intents.publish(Intent(0, "t0k3n", "slots", 2))
+    submission = launcher.submit(folder.intents.all()[0])
     Orchestrator(folder, launcher).tick()
-    assert folder.submission(0) == submission
+    assert folder.intents.submission(0) == submission
     assert len(launcher.observe().jobs) == 2
 
 
@@ -150,7 +150,7 @@ def test_a_torn_intent_does_not_keep_the_next_from_being_submitted(
     (folder.path / "intents" / "000000.json").write_bytes(b"torn")
     folder = RunFolder.open(folder.path)
     Orchestrator(folder, launcher).tick()
-    assert [intent.number for intent in folder.intents()] == [1]
+    assert [intent.number for intent in folder.intents.all()] == [1]
     assert len(launcher.observe().jobs) == 2
 
 
@@ -184,8 +184,8 @@ def test_slots_that_have_ended_are_not_looked_into_once_a_report_has_come_since(
 
     monkeypatch.setattr(Restarts, "all", lives)
     for number, reports in enumerate((7, 0)):  # of none that are on the board
-        folder.publish_intent(Intent(number, f"t{number}", "slots", reports=reports))
-        folder.record_submission(number, f"ended{number}")
+        folder.intents.publish(Intent(number, f"t{number}", "slots", reports=reports))
+        folder.intents.record(number, f"ended{number}")
         brakes = Orchestrator(folder, launcher).observe(launcher).brakes
         assert (len(looked), brakes.failed_starts) == (number, number)
 
@@ -223,7 +223,7 @@ class AnotherCoordinator(SleepingLauncher):
     folder: RunFolder
 
     def observe(self, patience: float | None = None) -> ClusterView:
-        self.folder.publish_intent(Intent(0, "0ther", "slots", 1))
+        self.folder.intents.publish(Intent(0, "0ther", "slots", 1))
         return super().observe(patience)
 
 
@@ -233,7 +233,7 @@ def test_who_was_beaten_to_a_submission_submits_no_slots_beside_it(
     launcher = AnotherCoordinator(queue, 1)
     launcher.folder = create(tmp_path, cluster={"launcher": "slurm"})
     Orchestrator(launcher.folder, launcher).tick()  # a coordinator, then slots
-    assert [intent.token for intent in launcher.folder.intents()] == ["0ther"]
+    assert [intent.token for intent in launcher.folder.intents.all()] == ["0ther"]
     assert launcher.observe().jobs == ()
 
 
@@ -251,7 +251,7 @@ def test_a_request_that_is_split_is_refused_once_a_tick(tmp_path: Path, queue: P
     folder = create(tmp_path, population={"pods": {"min": 1, "max": 12}})
     Orchestrator(folder, RefusingLauncher(queue, 12)).tick()
     assert refusals_of(folder).count == 1
-    assert len(folder.intents()) == 1
+    assert len(folder.intents.all()) == 1
     assert folder.requests.read("drain") is None
 
 

@@ -60,8 +60,8 @@ def test_a_look_at_a_run_on_a_cluster_asks_squeue_once_at_most(
     verb: list[str], tmp_path: Path, commands: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = create(tmp_path, "ppo", "dqn", cluster={"launcher": "slurm"})
-    folder.publish_intent(Intent(0, "t0", "slots", 2, target=2))
-    folder.record_submission(0, "7")
+    folder.intents.publish(Intent(0, "t0", "slots", 2, target=2))
+    folder.intents.record(0, "7")
     mark = f"hpcpod:{run_id(folder.path)}:slots:t0"
     waits = f"N/A|7_0|PENDING|0|0:00|10:00|N/A|low||Priority|{mark}|"
     gone = f"9999999999|7_1|CANCELLED|0|0:00|10:00|N/A|low||None|{mark}|"
@@ -109,7 +109,7 @@ def test_slots_of_gpus_are_wanted_as_the_process_that_counted_them_has_said(
     run = Run(folder)
     assert run.status().slots_wanted is None
     assert run.target().slots == 3
-    folder.publish_intent(Intent(0, "t0", "slots", 3, target=3))
+    folder.intents.publish(Intent(0, "t0", "slots", 3, target=3))
     assert run.status().slots_wanted == 3
     assert "3 wanted: as many fit on this machine" in " ".join(run.why())
     folder.requests.publish("scale", {"slots": 2})

@@ -80,7 +80,7 @@ def test_a_pod_is_followed_line_by_line_and_from_slot_to_slot(tmp_path: Path) ->
     rules = Rules.of(resolved.config, resolved.algorithms)
     first, second = (folder.path / "logs" / f"slot-7_{n}.log" for n in range(2))
     turn = "x INFO p0001-00001-{0}: training {1}\n"
-    folder.claim("p0001-00001-1", Owner("7_0", "7"))
+    folder.claims.take("p0001-00001-1", Owner("7_0", "7"))
     first.write_text(turn.format(1, "begins") + "half a l")
     second.write_text(turn.format(2, "begins"))
 
@@ -94,7 +94,7 @@ def test_a_pod_is_followed_line_by_line_and_from_slot_to_slot(tmp_path: Path) ->
 
     def lose_the_slot() -> None:
         merge(folder, rules, lost=["p0001-00001-1"])
-        folder.claim("p0001-00001-2", Owner("7_1", "7"))
+        folder.claims.take("p0001-00001-2", Owner("7_1", "7"))
 
     def finish() -> None:
         merge(folder, rules, stop="user")
@@ -114,7 +114,7 @@ def test_what_several_logs_say_of_a_pod_is_in_order_of_time(
 ) -> None:
     folder = create(tmp_path)
     for order in (1, 2):
-        folder.claim(f"p0001-0000{order}-1", Owner(f"7_{order}", "7"))
+        folder.claims.take(f"p0001-0000{order}-1", Owner(f"7_{order}", "7"))
     first, second = (folder.path / "logs" / f"slot-7_{n}.log" for n in (1, 2))
     line = "2026-01-01 12:00:{:02},5 {}INFO p0001-0000{}-1: training {}\n"
     first.write_text(
@@ -162,7 +162,7 @@ def test_logs_of_a_pod_that_cannot_be_shown_are_a_sentence(
     folder = create(home / "runs")
     said = refusal(capsys, "logs", "p0001")  # of the only run there is
     assert said == "hpcpod: no log says anything of p0001: no slot has taken it yet\n"
-    folder.claim("p0001-00001-1", Owner("7_0", "7", "node3"))
+    folder.claims.take("p0001-00001-1", Owner("7_0", "7", "node3"))
     assert "slot 7_0 on node3 had it, and none of slot-7_0.log" in refusal(
         capsys, "logs", "small", "p0001"
     )

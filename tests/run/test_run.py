@@ -120,7 +120,7 @@ def test_the_claims_of_another_driver_s_slots_stand_while_they_show_something(
 ) -> None:
     folder = create(tmp_path)
     (order,) = orders(read_board(folder))
-    folder.claim(order.id, Owner("local-9-0", "another", socket.gethostname(), os.getpid()))
+    folder.claims.take(order.id, Owner("local-9-0", "another", socket.gethostname(), os.getpid()))
     folder.slots.write("local-9-0", {"state": "training"})
     launcher = Empty()
     launcher.places = 0
@@ -150,7 +150,7 @@ def test_the_claim_of_a_slot_by_hand_is_given_out_again_once_it_is_silent(tmp_pa
     folder = create(tmp_path)
     (order,) = orders(read_board(folder))
     hand = "hand-elsewhere-1"
-    folder.claim(order.id, Owner(hand, hand, "elsewhere", 1))
+    folder.claims.take(order.id, Owner(hand, hand, "elsewhere", 1))
     folder.slots.write(hand, {"state": "training"})
     launcher = Empty()
     launcher.places = 0
@@ -269,4 +269,4 @@ def test_an_old_request_to_resume_is_replaced(tmp_path: Path) -> None:
     for number in range(2):
         run.undrain()
         assert (run.folder.requests.read(RESUMED) or {})["intents"] == number
-        run.folder.publish_intent(Intent(number, "t", "slots"))
+        run.folder.intents.publish(Intent(number, "t", "slots"))

@@ -16,8 +16,8 @@ def test_only_slots_that_are_missed_count_as_cancelled(tmp_path: Path) -> None:
     """Not another run's, not those that were told to leave, nor those of before a resume."""
     folder = create(tmp_path, cluster={"launcher": "slurm"})
     now = time.time()
-    folder.publish_intent(Intent(0, "a", "slots", 4, time=now - 100))
-    folder.record_submission(0, "7")
+    folder.intents.publish(Intent(0, "a", "slots", 4, time=now - 100))
+    folder.intents.record(0, "7")
     folder.slots.retire("7_2", "now", "fewer are wanted")
     view = ClusterView(
         cancelled=(
@@ -32,7 +32,7 @@ def test_only_slots_that_are_missed_count_as_cancelled(tmp_path: Path) -> None:
         return [(slot.slot, replaced) for slot, replaced in see(folder, view=view).cancelled]
 
     assert cancelled() == [("7_0", False), ("7_1", False)]
-    folder.publish_intent(Intent(1, "b", "slots", 1, time=now - 60))
+    folder.intents.publish(Intent(1, "b", "slots", 1, time=now - 60))
     assert cancelled() == [("7_0", True), ("7_1", False)]
     assert see(folder).cancelled == ()
     undrain(folder)

@@ -187,10 +187,10 @@ def test_a_report_of_a_slot_that_is_gone_counts_though_it_was_not_seen(
     folder = create(disk)
     (order,) = orders(read_board(folder))
     seen = RunFolder.open(login / "small")
-    assert seen.read_report(order.id) is None
+    assert seen.reports.read(order.id) is None
     core = folder.blobs.put({"weights": np.ones(3)}, {"of": order.id})
-    folder.publish_report(report(order, checkpoint=Checkpoint(core, 512)))
-    assert seen.read_report(order.id) is None, "the view is not old"
+    folder.reports.publish(report(order, checkpoint=Checkpoint(core, 512)))
+    assert seen.reports.read(order.id) is None, "the view is not old"
     board = merge(seen, Rules.of_run(seen), lost=[order.id])
     assert board.reports == 1
 

@@ -54,15 +54,15 @@ def test_what_is_written_later_is_as_open_as_its_folder(run: Path, ann: Person, 
     text = """
 folder = RunFolder.open(sys.argv[1])
 owner = Owner("1_0", "1", "here", 1)
-assert folder.claim("p0001-00001-1", owner)
+assert folder.claims.take("p0001-00001-1", owner)
 sha256 = folder.blobs.put({}, {})
 folder.save_resume("p0001", 1, 1, Checkpoint(sha256, 3))
-folder.publish_report(Report("p0001-00001-1", "p0001", 1, 1, "1_0"))
+folder.reports.publish(Report("p0001-00001-1", "p0001", 1, 1, "1_0"))
 folder.slots.write("1_0", {"state": "idle"})
-folder.agree_on_engine("panel", "gymnasium")
+folder.engines.agree("panel", "gymnasium")
 folder.requests.publish("drain")
 folder.slots.retire("1_0", "now", "")
-folder.publish_intent(Intent(0, "a", "slots"))
+folder.intents.publish(Intent(0, "a", "slots"))
 with folder.merge_lock(), folder.coordinator_lease():
     pass
 """
@@ -110,13 +110,13 @@ def test_everybody_looks_and_only_the_owner_acts(
 def test_a_member_s_tick_merges_and_calls_nothing_lost(run: Path, ann: Person, bob: Person) -> None:
     """Ann's slot has died; only she, who sees her jobs, can say so. Bob merges a report."""
     ann.does(
-        'RunFolder.open(sys.argv[1]).claim("p0001-00001-1", Owner("77_0", "77", "gone", 1))',
+        'RunFolder.open(sys.argv[1]).claims.take("p0001-00001-1", Owner("77_0", "77", "gone", 1))',
         str(run), cwd=run.parent,
     )  # fmt: skip
     said = bob.hpcpod("tick", str(run), cwd=run.parent)
     assert "belongs to user 65521: its reports are merged, and nothing else is done" in said
     report = 'Report("p0001-00001-1", "p0001", 1, 1, "77_0", failure="x", failure_kind="crash")'
-    ann.does(f"RunFolder.open(sys.argv[1]).publish_report({report})", str(run), cwd=run.parent)
+    ann.does(f"RunFolder.open(sys.argv[1]).reports.publish({report})", str(run), cwd=run.parent)
     bob.hpcpod("tick", str(run), cwd=run.parent)
     text = """
 from hpcpod.tournament.merge import read_board
@@ -171,7 +171,7 @@ for place in map(Path, sys.argv[1:]):
 folder = RunFolder.open(sys.argv[1])
 assert folder.restarts.read("1_0") is None
 assert folder.latest_resume("p0001", 1) is None
-assert folder.claim("p0001-00001-1", Owner("1_0", "1"))
+assert folder.claims.take("p0001-00001-1", Owner("1_0", "1"))
 """
         ann.does(text, str(run), cwd=run.parent)
         bob.does("[os.remove(p) if os.path.isfile(p) else os.rmdir(p) for p in sys.argv[1:]"

@@ -56,7 +56,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[Report]:
 
 
 def report_of(folder: RunFolder, order: str) -> Report:
-    report = folder.read_report(order)
+    report = folder.reports.read(order)
     assert report is not None, order
     return report
 
@@ -130,7 +130,7 @@ def test_a_round_that_was_trained_ahead_counts_once_it_is_ordered(
     until_ahead(slot)
     # Whoever is ahead leaves nothing: a checkpoint inside the round is due every 0.2 s.
     wait_for("the end of its training", lambda: slot.status()["state"] == "scoring")
-    assert folder.claim_owner(SECOND) is None and folder.latest_resume("p0001", 2) is None
+    assert folder.claims.owner(SECOND) is None and folder.latest_resume("p0001", 2) is None
     assert folder.trained("p0001", 2) is None
     trained = folder.trained("p0001", 1)
     assert trained is not None and trained.returns == ()
@@ -155,14 +155,14 @@ def test_what_was_begun_ahead_and_is_not_ordered_is_dropped_without_a_trace(
     rules = Rules.of(resolved.config, resolved.algorithms)
     merge(folder, rules, lost=[FIRST])  # somebody has taken the slot for dead
     (gates / "1").unlink()
-    wait_for("the second attempt", lambda: folder.claim_owner("p0001-00001-2") is not None)
+    wait_for("the second attempt", lambda: folder.claims.owner("p0001-00001-2") is not None)
     assert folder.resumes().keys() <= {"p0001"} and folder.latest_resume("p0001", 2) is None
-    wait_for("its end", lambda: folder.has_report("p0001-00001-2"))
+    wait_for("its end", lambda: folder.reports.exists("p0001-00001-2"))
     assert process(slot, scorer=False).pid == trainer
     assert_finished(folder, slot)
     assert f"{SECOND} was begun ahead and is not ordered" in slot.log
     assert "p0001-00001-2 is trained already" in slot.log
-    assert folder.claim_owner(SECOND) is None
+    assert folder.claims.owner(SECOND) is None
     assert_same(folder, ("p0001-00001-2", "p0001-00002-2"), undisturbed)
 
 
@@ -177,8 +177,8 @@ def test_a_slot_that_is_told_to_go_keeps_what_was_trained_and_not_scored(
     slot.process.send_signal(signal.SIGTERM)
     assert slot.end() == 75, slot.log
     assert all(map(gone, children))
-    assert folder.latest_resume("p0001", 2) is None and folder.claim_owner(SECOND) is None
-    assert not folder.has_report(FIRST)
+    assert folder.latest_resume("p0001", 2) is None and folder.claims.owner(SECOND) is None
+    assert not folder.reports.exists(FIRST)
     (gates / "1").unlink()
     last = SlotProcess(folder)
     assert_finished(folder, last)
@@ -195,7 +195,7 @@ def test_what_was_begun_ahead_is_resumed_if_it_was_ordered_before_the_slot_was_t
     slot.process.send_signal(signal.SIGTERM)
     assert slot.end() == 75, slot.log
     assert folder.latest_resume("p0001", 3) is not None
-    assert folder.claim_owner("p0001-00003-1") is not None
+    assert folder.claims.owner("p0001-00003-1") is not None
     last = SlotProcess(folder)
     assert_finished(folder, last)
     assert "p0001-00003-1 goes on at" in last.log
@@ -214,7 +214,7 @@ def test_a_draining_slot_scores_what_it_has_trained_and_drops_what_is_ahead(
     (gates / "1").unlink()
     assert slot.end() == 0, slot.log
     assert substance(report_of(folder, FIRST)) == substance(undisturbed[0])
-    assert read_board(folder).phase == "running" and folder.claim_owner(SECOND) is None
+    assert read_board(folder).phase == "running" and folder.claims.owner(SECOND) is None
 
 
 def test_a_stopped_run_ends_trainer_and_scorer(gates: Path, tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_stopped_run_ends_trainer_and_scorer(gates: Path, tmp_path: Path) -> N
     folder.requests.publish("stop")
     assert slot.end() == 0, slot.log
     assert all(map(gone, children))
-    assert not folder.has_report(FIRST)
+    assert not folder.reports.exists(FIRST)
 
 
 def test_a_killed_scorer_costs_an_attempt_and_no_training(
@@ -254,7 +254,7 @@ def test_a_trainer_that_dies_ahead_costs_an_attempt_at_what_it_was_ahead_with(
     until_ahead(slot)
     process(slot, scorer=False).kill()
     wait_for("its death", lambda: f"{SECOND}: the training process was killed" in slot.log)
-    assert not folder.has_report(SECOND)
+    assert not folder.reports.exists(SECOND)
     (gates / "1").unlink()
     assert_finished(folder, slot)
     assert report_of(folder, SECOND).failure_kind == "memory"
@@ -283,7 +283,7 @@ def test_a_run_that_ends_does_not_wait_for_what_is_ahead(gates: Path, tmp_path: 
     assert_finished(folder, slot)
     assert f"{SECOND} was begun ahead and is not ordered" in slot.log
     assert read_board(folder).rounds == 1
-    assert folder.claim_owner(SECOND) is None and not folder.has_report(SECOND)
+    assert folder.claims.owner(SECOND) is None and not folder.reports.exists(SECOND)
 
 
 def test_a_scorer_that_hangs_is_killed_and_only_its_score_is_done_again(

@@ -36,7 +36,7 @@ def test_a_slot_that_is_to_leave_now_checkpoints_and_does_not_ask_to_come_back(
     ask(folder)
     assert slot.end() == 0, slot.log
     assert folder.latest_resume("p0001", 1) is not None
-    assert folder.read_report(ORDER) is None
+    assert folder.reports.read(ORDER) is None
     assert slot.status() == {}
 
 
@@ -58,7 +58,7 @@ def test_a_slot_that_is_started_again_all_the_same_ends_before_it_claims(tmp_pat
     retire_now(folder)
     slot = SlotProcess(folder)
     assert slot.end() == 0, slot.log
-    assert folder.claim_owner(ORDER) is None
+    assert folder.claims.owner(ORDER) is None
 
 
 @pytest.mark.parametrize("sections", [SLOW, BESIDE], ids=["alone", "beside"])
@@ -70,10 +70,10 @@ def test_a_slot_that_retires_after_its_round_reports_it_and_leaves_nothing_begun
     slot.until_in_mid_round()
     folder.slots.retire("s", "round", "the night is over")
     assert slot.end() == 0, slot.log
-    report = folder.read_report(ORDER)
+    report = folder.reports.read(ORDER)
     assert report is not None and report.failure == ""
     assert read_board(folder).reports == 1
-    assert folder.claim_owner("p0001-00002-1") is None
+    assert folder.claims.owner("p0001-00002-1") is None
     assert folder.latest_resume("p0001", 2) is None
 
 
@@ -90,7 +90,7 @@ def test_lanes_of_an_element_that_retires_all_leave_and_others_stay(tmp_path: Pa
 
 def test_the_training_process_is_there_before_there_is_something_to_do(tmp_path: Path) -> None:
     folder = create(tmp_path, **SLOW)
-    assert folder.claim(ORDER, Owner("another", "job"))
+    assert folder.claims.take(ORDER, Owner("another", "job"))
     slot = SlotProcess(folder)
     child = slot.child().pid
     assert "order" not in slot.status()

@@ -70,7 +70,7 @@ def test_a_report_is_progress_also_of_a_life_that_was_killed_right_after(folder:
     born(folder).begin(order(folder))
     born(folder).begin(order(folder))
     assert in_vain(folder) == 1
-    folder.publish_report(Report(order(folder).id, "p0001", 1, 1, "7_1"))
+    folder.reports.publish(Report(order(folder).id, "p0001", 1, 1, "7_1"))
     born(folder)
     assert in_vain(folder) == 0
 

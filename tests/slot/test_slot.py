@@ -28,7 +28,7 @@ ORDER = "p0001-00001-1"
 
 
 def report_of(folder: RunFolder, order: str = ORDER) -> Report:
-    report = folder.read_report(order)
+    report = folder.reports.read(order)
     assert report is not None
     return report
 
@@ -59,7 +59,7 @@ def test_a_slot_told_to_go_asks_to_be_requeued_and_its_last_life_ends_the_round_
         assert slot.end() == 75, slot.log
         assert gone(child)
         assert folder.latest_resume("p0001", 1) is not None
-        assert folder.read_report(ORDER) is None and slot.status() == {}
+        assert folder.reports.read(ORDER) is None and slot.status() == {}
     last = SlotProcess(folder)
     assert_finished(folder, last)
     assert last.log.count("goes on at") == 2
@@ -78,7 +78,7 @@ def test_a_killed_slot_takes_its_trainer_along_and_its_next_life_goes_on_from_th
     first.process.kill()
     assert first.end() == -signal.SIGKILL
     wait_for("the end of the trainer", lambda: gone(child))
-    assert folder.read_report(ORDER) is None
+    assert folder.reports.read(ORDER) is None
     second = SlotProcess(folder)
     assert_finished(folder, second)
     assert "goes on at" in second.log
@@ -199,7 +199,7 @@ def test_a_report_whose_checkpoint_was_swept_meanwhile_is_not_published(tmp_path
     slot = Slot(folder, Owner("s", "j", "here", 1), StopFlag())
     with pytest.raises(Corrupt, match="the blobs of its checkpoint are gone"):
         slot._publish(report)
-    assert not folder.has_report(report.order)
+    assert not folder.reports.exists(report.order)
 
 
 def test_a_pod_that_keeps_crashing_dies_with_its_cause_and_the_slot_gives_up(
@@ -246,12 +246,12 @@ def test_a_run_begins_when_its_first_slot_goes_to_work(tmp_path: Path) -> None:
 
 def test_the_slot_of_a_duplicate_submission_ends_at_once(tmp_path: Path) -> None:
     folder = create(tmp_path)
-    folder.publish_intent(Intent(0, "t0k3n", "slots"))
-    folder.record_submission(0, "the first")
+    folder.intents.publish(Intent(0, "t0k3n", "slots"))
+    folder.intents.record(0, "the first")
     late = SlotProcess(folder, job="the second", token="t0k3n")
     assert late.end() == 0
     assert "submitted as job the first already" in late.log
-    assert folder.claim_owner(ORDER) is None
+    assert folder.claims.owner(ORDER) is None
 
 
 def flip(path: Path) -> None:
@@ -264,7 +264,7 @@ def settle(folder: RunFolder, *rounds: int) -> None:
     """Train rounds in this process and merge them."""
     resolved = folder.resolved
     for _ in rounds:
-        folder.publish_report(train(folder, first_birth(folder)))
+        folder.reports.publish(train(folder, first_birth(folder)))
         merge(folder, Rules.of(resolved.config, resolved.algorithms))
 
 
@@ -298,7 +298,7 @@ def test_a_winner_whose_checkpoint_is_damaged_in_the_end_leaves_the_next_best(
 
 def test_a_damaged_report_is_set_aside_and_its_round_given_out_again(tmp_path: Path) -> None:
     folder = create(tmp_path, stop={"rounds": 1})
-    folder.publish_report(train(folder, first_birth(folder)))
+    folder.reports.publish(train(folder, first_birth(folder)))
     (report,) = (folder.path / "reports").glob("*/*.json")
     flip(report)
     slot = SlotProcess(folder)
@@ -311,7 +311,7 @@ def test_a_damaged_report_is_set_aside_and_its_round_given_out_again(tmp_path: P
 def test_a_report_that_was_not_merged_is_not_trained_again(tmp_path: Path) -> None:
     folder = create(tmp_path, stop={"rounds": 1})
     report = train(folder, first_birth(folder))
-    folder.publish_report(report)
+    folder.reports.publish(report)
     assert_finished(folder, SlotProcess(folder))
     assert report_of(folder).slot == report.slot
     assert read_board(folder).pods["p0001"].history[0].checkpoint == report.checkpoint
@@ -323,7 +323,7 @@ def test_a_stopped_run_ends_a_slot_in_mid_round(tmp_path: Path) -> None:
     slot.until_in_mid_round()
     folder.requests.publish("stop")
     assert slot.end() == 0
-    assert folder.read_report(ORDER) is None
+    assert folder.reports.read(ORDER) is None
 
 
 def test_a_draining_slot_finishes_its_round_and_begins_no_other(tmp_path: Path) -> None:
@@ -335,4 +335,4 @@ def test_a_draining_slot_finishes_its_round_and_begins_no_other(tmp_path: Path) 
     assert report_of(folder).failure == ""
     board = read_board(folder)
     assert (board.phase, board.reports) == ("running", 1)
-    assert folder.claim_owner("p0001-00002-1") is None
+    assert folder.claims.owner("p0001-00002-1") is None

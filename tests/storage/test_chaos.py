@@ -48,7 +48,7 @@ def write(path: Path, writer: int, said: Path) -> None:
     for number in range(ORDERS):
         order = f"p{writer:04d}-{number:05d}-0"
         report = Report(order, f"p{writer:04d}", number, 0, "s", (float(writer), float(number)))
-        assert run.publish_report(report)
+        assert run.reports.publish(report)
         fold(run, [order])
         with said.open("a") as file:
             file.write(order + "\n")
@@ -145,13 +145,15 @@ def test_a_writer_stopped_for_long_cannot_publish_an_old_generation(run: RunFold
 
 def test_one_of_sixteen_gets_the_claim(run: RunFolder) -> None:
     def take(slot: int) -> None:
-        os._exit(10 if RunFolder.open(run.path).claim("p-1-0", Owner(f"1_{slot}", "1")) else 0)
+        os._exit(
+            10 if RunFolder.open(run.path).claims.take("p-1-0", Owner(f"1_{slot}", "1")) else 0
+        )
 
     for _ in range(3):
         pids = [start(lambda slot=slot: take(slot)) for slot in range(16)]  # type: ignore[misc]
         codes = [finish(pid) for pid in pids]
         assert sorted(codes) == [0] * 15 + [10]
-        holder = run.claim_owner("p-1-0")
+        holder = run.claims.owner("p-1-0")
         assert holder is not None
         assert codes[int(holder.slot.partition("_")[2])] == 10
         run.disk.remove(next((run.path / "claims").glob("*/p-1-0")))
@@ -163,24 +165,24 @@ def test_two_coordinators_submit_once(run: RunFolder) -> None:
         wins = 0
         for number in range(20):
             intent = Intent(number, f"token-{coordinator}", "slots", 4)
-            wins += mine.publish_intent(intent)
+            wins += mine.intents.publish(intent)
         os._exit(100 + wins)
 
     pids = [start(lambda c=c: submit(c)) for c in range(2)]  # type: ignore[misc]
     assert sum(finish(pid) - 100 for pid in pids) == 20
-    assert len(run.intents()) == run.intent_count() == 20
+    assert len(run.intents.all()) == run.intents.count() == 20
 
 
 def test_of_two_jobs_of_one_intent_one_learns_that_it_is_the_duplicate(run: RunFolder) -> None:
     def enter(job: int) -> None:
-        os._exit(int(RunFolder.open(run.path).record_submission(0, str(job))))
+        os._exit(int(RunFolder.open(run.path).intents.record(0, str(job))))
 
     pids = [start(lambda job=job: enter(job)) for job in (11, 12, 13)]  # type: ignore[misc]
     said = {finish(pid) for pid in pids}
-    winner = run.submission(0)
+    winner = run.intents.submission(0)
     assert winner is not None
     assert said == {int(winner)}
-    assert run.record_submission(0, "14") == winner
+    assert run.intents.record(0, "14") == winner
 
 
 def test_a_reader_never_sees_half_of_a_file_that_is_replaced(run: RunFolder) -> None:

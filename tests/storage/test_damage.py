@@ -60,28 +60,28 @@ def test_every_flipped_bit_is_found(report: Report) -> None:
 def test_a_damaged_report_is_the_same_answer_to_everyone(
     run: RunFolder, report: Report, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert run.publish_report(report)
+    assert run.reports.publish(report)
     path = next((run.path / "reports").glob("*/p0001*"))
     flip(path)
     for _ in range(2):
         with caplog.at_level(logging.WARNING), pytest.raises(Corrupt, match="checksum"):
-            RunFolder.open(run.path).read_report(report.order)
+            RunFolder.open(run.path).reports.read(report.order)
     assert len(caplog.records) == 1
-    assert run.has_report(report.order)
-    assert not run.publish_report(report), "its attempt is over: a number is never given twice"
+    assert run.reports.exists(report.order)
+    assert not run.reports.publish(report), "its attempt is over: a number is never given twice"
     (found,) = run.quarantined()
     assert found.name.startswith("reports+")
     assert "checksum" in found.reason
 
 
 def test_a_report_under_another_name_is_not_believed(run: RunFolder, report: Report) -> None:
-    run.publish_report(report)
+    run.reports.publish(report)
     path = next((run.path / "reports").glob("*/p0001*"))
     shard = hashlib.sha256(b"p0002-00001-0").hexdigest()[:2]
     (run.path / "reports" / shard).mkdir(exist_ok=True)
     held(path).rename(run.path / "reports" / shard / "p0002-00001-0.json")
     with pytest.raises(Corrupt, match="is the report of p0001"):
-        run.read_report("p0002-00001-0")
+        run.reports.read("p0002-00001-0")
 
 
 def test_a_report_of_another_version_is_corrupt_not_a_traceback(run: RunFolder) -> None:
@@ -89,37 +89,37 @@ def test_a_report_of_another_version_is_corrupt_not_a_traceback(run: RunFolder) 
     shard = hashlib.sha256(b"p-1-0").hexdigest()[:2]
     run.disk.publish(run.path / "reports" / shard / "p-1-0.json", data)
     with pytest.raises(Corrupt, match="another version"):
-        run.read_report("p-1-0")
+        run.reports.read("p-1-0")
 
 
 def test_a_damaged_claim_holds_nothing_and_can_be_taken_again(run: RunFolder, owner: Owner) -> None:
-    assert run.claim("p-1-0", owner)
+    assert run.claims.take("p-1-0", owner)
     tear(next((run.path / "claims").glob("*/p-1-0")))
-    assert run.claim("p-1-0", Owner("13_0", "13"))
-    assert run.claim_owner("p-1-0") == Owner("13_0", "13")
-    assert not run.claim("p-1-0", owner)
+    assert run.claims.take("p-1-0", Owner("13_0", "13"))
+    assert run.claims.owner("p-1-0") == Owner("13_0", "13")
+    assert not run.claims.take("p-1-0", owner)
     assert len(run.quarantined()) == 1
 
 
 def test_a_damaged_intent_keeps_its_number(run: RunFolder) -> None:
     for number in range(3):
-        assert run.publish_intent(Intent(number, f"t{number}", "slots"))
+        assert run.intents.publish(Intent(number, f"t{number}", "slots"))
     tear(run.path / "intents" / "000001.json")
     fresh = RunFolder.open(run.path)
-    assert [intent.number for intent in fresh.intents()] == [0, 2]
-    assert not fresh.publish_intent(Intent(1, "again", "slots"))
-    assert fresh.intent_count() == 3
+    assert [intent.number for intent in fresh.intents.all()] == [0, 2]
+    assert not fresh.intents.publish(Intent(1, "again", "slots"))
+    assert fresh.intents.count() == 3
 
 
 def test_a_damaged_submission_and_a_damaged_request_are_as_though_never_made(
     run: RunFolder,
 ) -> None:
-    run.record_submission(0, "11")
+    run.intents.record(0, "11")
     run.requests.publish("drain", {"by": "me"})
     flip(run.path / "intents" / "000000.job")
     flip(run.path / "control" / "drain.json")
-    assert run.submission(0) is None
-    assert run.record_submission(0, "12") == "12"
+    assert run.intents.submission(0) is None
+    assert run.intents.record(0, "12") == "12"
     assert run.requests.read("drain") is None
     run.requests.publish("drain")
     assert run.requests.read("drain") == {}

@@ -176,8 +176,8 @@ def test_a_full_disk_loses_nothing_and_goes_on_when_there_is_space(
     run = RunFolder.create(small / "run", {})
     assert run.board.publish(-1, {}, {"rows": {"a": 1}}, "w")
     failures: list[Callable[[], object]] = [
-        lambda: run.publish_report(report),
-        lambda: run.claim("p-1-0", owner),
+        lambda: run.reports.publish(report),
+        lambda: run.claims.take("p-1-0", owner),
         lambda: run.board.publish(0, {"rows": {"a": 1}}, {"rows": {"a": 2}}, "w"),
         lambda: run.blobs.put({"x": np.zeros(10_000)}, {}),
         lambda: run.requests.publish("stop", {}),
@@ -188,15 +188,15 @@ def test_a_full_disk_loses_nothing_and_goes_on_when_there_is_space(
             with pytest.raises(StorageError, match="is full; free some space"):
                 fail()
         assert temporaries(small) == []
-        assert run.read_report(report.order) is None
-        assert run.claim_owner("p-1-0") is None
+        assert run.reports.read(report.order) is None
+        assert run.claims.owner("p-1-0") is None
         assert run.board.read() == (0, {"rows": {"a": 1}})
         assert not (small / "other").exists()
         with run.merge_lock(0.1):
             pass
 
-    assert run.publish_report(report)
-    assert run.claim("p-1-0", owner)
+    assert run.reports.publish(report)
+    assert run.claims.take("p-1-0", owner)
     assert run.board.publish(0, {"rows": {"a": 1}}, {"rows": {"a": 2}}, "w")
     assert run.blobs.has(run.blobs.put({"x": np.zeros(10_000)}, {}))
     assert RunFolder.create(small / "other", {}).path.is_dir()
@@ -205,11 +205,11 @@ def test_a_full_disk_loses_nothing_and_goes_on_when_there_is_space(
 def test_a_read_only_filesystem_can_be_looked_at(small: Path, report: Report) -> None:
     run = RunFolder.create(small / "run", {})
     run.board.publish(-1, {}, {"rows": {"a": 1}}, "w")
-    run.publish_report(report)
+    run.reports.publish(report)
     subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
     reader = RunFolder.open(run.path)
     assert reader.board.read() == (0, {"rows": {"a": 1}})
-    assert reader.read_report(report.order) == report
+    assert reader.reports.read(report.order) == report
     assert reader.slots.all() == {}
     with pytest.raises(StorageError, match="is mounted read-only"):
         reader.requests.publish("stop", {})

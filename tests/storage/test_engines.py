@@ -49,7 +49,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     folder = create(tmp_path, env={"backend": BACKEND})
     report = execute(prepare(folder), first_birth(folder))
     assert report.engine == "simulator 1"
-    folder.publish_report(report)
+    folder.reports.publish(report)
     assert merged(folder).rounds == 1
     return folder
 
@@ -204,7 +204,7 @@ def test_a_report_names_the_engine_that_has_scored(
 
 def test_nothing_is_trained_for_finals_that_would_be_refused(tmp_path: Path) -> None:
     folder = create(tmp_path, env={"backend": "torch"})
-    folder.agree_on_engine("final", "gymnasium 0.21.0")
+    folder.engines.agree("final", "gymnasium 0.21.0")
     with pytest.raises(EngineDiffers, match="here they would be by gymnasium"):
         execute(prepare(folder), first_birth(folder))
 
@@ -297,11 +297,11 @@ def test_what_gymnasium_can_t_play_so_is_scored_by_what_trains_it(
 
 def test_the_first_that_asks_decides_until_that_is_forgotten(tmp_path: Path) -> None:
     folder = create(tmp_path)
-    assert folder.agree_on_engine("panel", "one") == "one"
-    assert folder.agree_on_engine("panel", "two") == "one"
-    assert folder.agree_on_engine("final", "two") == "two"
-    folder.forget_engines()
-    assert folder.agree_on_engine("panel", "two") == "two"
+    assert folder.engines.agree("panel", "one") == "one"
+    assert folder.engines.agree("panel", "two") == "one"
+    assert folder.engines.agree("final", "two") == "two"
+    folder.engines.forget()
+    assert folder.engines.agree("panel", "two") == "two"
 
 
 def test_what_to_do_about_another_engine_fits_into_the_reason(tmp_path: Path) -> None:
@@ -317,17 +317,17 @@ def test_what_to_do_about_another_engine_fits_into_the_reason(tmp_path: Path) ->
 
 def test_an_order_asks_for_the_engine_without_a_write(tmp_path: Path) -> None:
     folder = create(tmp_path)
-    folder.agree_on_engine("panel", "one")
+    folder.engines.agree("panel", "one")
     asking = RunFolder.open(folder.path, Unwritten())
-    assert asking.agree_on_engine("panel", "two") == "one"
+    assert asking.engines.agree("panel", "two") == "one"
 
 
 def test_a_damaged_word_on_the_engine_is_set_aside_and_the_next_one_decides(tmp_path: Path) -> None:
     folder = create(tmp_path)
-    folder.agree_on_engine("panel", "one")
+    folder.engines.agree("panel", "one")
     (folder.path / "engines" / "panel.json").write_text("{")
-    assert folder.agree_on_engine("panel", "two") == "two"
-    assert folder.agree_on_engine("panel", "one") == "two"
+    assert folder.engines.agree("panel", "two") == "two"
+    assert folder.engines.agree("panel", "one") == "two"
     assert len(folder.quarantined()) == 1
 
 

@@ -79,9 +79,11 @@ def withdraw(run: RunFolder) -> None:
 STORIES = {
     "claim": Story(
         nothing,
-        lambda run: print(run.claim("p1-00001-0", OWNER)),
-        lambda run: run.claim_owner("p1-00001-0") in (None, OWNER),
-        lambda run: not run.claim("p1-00001-0", OTHER) and run.claim("p1-00001-0", OWNER),
+        lambda run: print(run.claims.take("p1-00001-0", OWNER)),
+        lambda run: run.claims.owner("p1-00001-0") in (None, OWNER),
+        lambda run: (
+            not run.claims.take("p1-00001-0", OTHER) and run.claims.take("p1-00001-0", OWNER)
+        ),
     ),
     "blob": Story(
         nothing,
@@ -91,9 +93,9 @@ STORIES = {
     ),
     "report": Story(
         nothing,
-        lambda run: print(run.publish_report(REPORT)),
-        lambda run: run.read_report(REPORT.order) in (None, REPORT),
-        lambda run: run.read_report(REPORT.order) == REPORT,
+        lambda run: print(run.reports.publish(REPORT)),
+        lambda run: run.reports.read(REPORT.order) in (None, REPORT),
+        lambda run: run.reports.read(REPORT.order) == REPORT,
     ),
     "first generation": Story(
         nothing,
@@ -127,15 +129,15 @@ STORIES = {
     ),
     "intent": Story(
         nothing,
-        lambda run: print(run.publish_intent(Intent(0, "token", "slots", 4))),
-        lambda run: run.intents() in ([], [Intent(0, "token", "slots", 4)]),
-        lambda run: run.intents() == [Intent(0, "token", "slots", 4)],
+        lambda run: print(run.intents.publish(Intent(0, "token", "slots", 4))),
+        lambda run: run.intents.all() in ([], [Intent(0, "token", "slots", 4)]),
+        lambda run: run.intents.all() == [Intent(0, "token", "slots", 4)],
     ),
     "submission": Story(
         nothing,
-        lambda run: print(run.record_submission(0, "1234")),
-        lambda run: run.submission(0) in (None, "1234"),
-        lambda run: run.record_submission(0, "9999") == "1234",
+        lambda run: print(run.intents.record(0, "1234")),
+        lambda run: run.intents.submission(0) in (None, "1234"),
+        lambda run: run.intents.record(0, "9999") == "1234",
     ),
     "withdrawal": Story(
         lambda run: run.requests.publish("drain", {"by": "me"}),
@@ -207,7 +209,7 @@ def test_a_run_appears_complete_or_not_at_all(scheme: str, tmp_path: Path) -> No
                 assert code == DEAD
             run = RunFolder.open(path)
             assert (run.config["seed"], run.config["publish"]) == (1, scheme)
-            assert run.claim("p1-00001-0", OWNER)
+            assert run.claims.take("p1-00001-0", OWNER)
             if code == 0:
                 break
         else:

@@ -30,9 +30,9 @@ def test_any_path_is_a_good_path(weird_path: Path, report: Report, owner: Owner)
     assert RunFolder.open(str(weird_path)).config == run.config
     assert run.config["name"] == "größe"
     assert run.board.publish(-1, {}, {"rows": {"a": 1}}, "w")
-    assert run.publish_report(report)
-    assert run.read_report(report.order) == report
-    assert run.claim(report.order, owner)
+    assert run.reports.publish(report)
+    assert run.reports.read(report.order) == report
+    assert run.claims.take(report.order, owner)
     sha256 = run.blobs.put({"x": np.ones(3)}, {})
     run.save_resume("p1", 1, 0, Checkpoint(sha256, 5))
     assert run.latest_resume("p1", 1) == Checkpoint(sha256, 5)
@@ -99,22 +99,22 @@ def test_a_folder_of_another_layout_is_refused(tmp_path: Path) -> None:
 
 
 def test_only_the_same_slot_of_the_same_job_enters_a_claim_again(run: RunFolder) -> None:
-    assert run.claim_owner("p-1-0") is None
-    assert run.claim("p-1-0", Owner("12_3", "12", "node1", 1))
-    assert run.claim("p-1-0", Owner("12_3", "12", "node9", 2)), "requeued to another node"
-    assert not run.claim("p-1-0", Owner("12_4", "12", "node1", 1))
-    assert not run.claim("p-1-0", Owner("12_3", "13", "node1", 1))
-    assert run.claim_owner("p-1-0") == Owner("12_3", "12", "node1", 1)
+    assert run.claims.owner("p-1-0") is None
+    assert run.claims.take("p-1-0", Owner("12_3", "12", "node1", 1))
+    assert run.claims.take("p-1-0", Owner("12_3", "12", "node9", 2)), "requeued to another node"
+    assert not run.claims.take("p-1-0", Owner("12_4", "12", "node1", 1))
+    assert not run.claims.take("p-1-0", Owner("12_3", "13", "node1", 1))
+    assert run.claims.owner("p-1-0") == Owner("12_3", "12", "node1", 1)
 
 
 def test_the_first_report_of_an_order_stands(run: RunFolder, report: Report) -> None:
-    assert not run.has_report(report.order)
-    assert run.read_report(report.order) is None
-    assert run.publish_report(report)
-    assert run.publish_report(report), "saying it again is no contradiction"
-    assert not run.publish_report(replace(report, returns=(9.0,)))
-    assert run.read_report(report.order) == report
-    assert run.has_report(report.order)
+    assert not run.reports.exists(report.order)
+    assert run.reports.read(report.order) is None
+    assert run.reports.publish(report)
+    assert run.reports.publish(report), "saying it again is no contradiction"
+    assert not run.reports.publish(replace(report, returns=(9.0,)))
+    assert run.reports.read(report.order) == report
+    assert run.reports.exists(report.order)
 
 
 def test_asking_twice_is_asking_once(run: RunFolder) -> None:
@@ -161,8 +161,8 @@ def test_a_run_that_was_deleted_does_not_come_back(
     run.board.publish(-1, {}, {"rows": {"a": 1}}, "w")
     shutil.rmtree(run.path)
     writes: list[Callable[[], Any]] = [
-        lambda: run.publish_report(report),
-        lambda: run.claim(report.order, owner),
+        lambda: run.reports.publish(report),
+        lambda: run.claims.take(report.order, owner),
         lambda: run.blobs.put({"x": np.ones(3)}, {}),
         lambda: run.save_resume("p1", 1, 0, Checkpoint("ab" * 32, 5)),
         lambda: run.slots.write("12_3", {}),
@@ -182,7 +182,8 @@ def test_a_run_that_was_deleted_does_not_come_back(
 
 
 def test_thousands_of_reports_stay_a_few_hundred_per_folder(run: RunFolder) -> None:
-    folders = Counter(run._report(f"p{n % 997:04d}-{n // 997:05d}-0").parent for n in range(50_000))
+    orders = (f"p{n % 997:04d}-{n // 997:05d}-0" for n in range(50_000))
+    folders = Counter(run.reports._path(order).parent for order in orders)
     assert max(folders.values()) < 300
 
 
@@ -211,7 +212,7 @@ def test_looking_at_a_run_loads_neither_numpy_nor_h5py(run: RunFolder) -> None:
     code = (
         "import sys; from hpcpod.storage.run_folder import RunFolder;"
         "run = RunFolder.open(sys.argv[1]); run.board.read(); run.slots.all();"
-        "run.requests.read('stop'); run.intents(); run.latest_resume('p', 1);"
+        "run.requests.read('stop'); run.intents.all(); run.latest_resume('p', 1);"
         "print({'numpy', 'h5py', 'torch', 'filelock'} & set(sys.modules))"
     )
     done = subprocess.run(

@@ -47,13 +47,13 @@ def test_a_link_in_the_place_of_a_name_is_damage_and_shows_nothing(
 ) -> None:
     target = secret / "content" if place == "file" else secret
     claim_path(run, "o-1").symlink_to(target)
-    assert run.claim_owner("o-1") is None
-    assert run.claim("o-1", owner)
+    assert run.claims.owner("o-1") is None
+    assert run.claims.take("o-1", owner)
     report = sharded(run.path / "reports", "o-1", ".json")
     report.parent.mkdir(exist_ok=True)
     report.symlink_to(target)
     with pytest.raises(Corrupt, match="symbolic link"):
-        run.read_report("o-1")
+        run.reports.read("o-1")
     (run.path / "control" / "stop.json").symlink_to(target)
     assert run.requests.read("stop") is None
     run.board.publish(-1, {}, {"run": {}}, "me")
@@ -69,8 +69,8 @@ def test_a_link_in_the_place_of_a_name_is_damage_and_shows_nothing(
 
 def test_a_pipe_in_the_place_of_a_name_stops_nobody(run: RunFolder, owner: Owner) -> None:
     os.mkfifo(claim_path(run, "o-1"))
-    assert run.claim_owner("o-1") is None
-    assert run.claim("o-1", owner)
+    assert run.claims.owner("o-1") is None
+    assert run.claims.take("o-1", owner)
     os.mkfifo(run.path / "slots" / "s.json")
     assert run.slots.all() == {}
     os.mkfifo(run.path / "lease" / "local.lock")
@@ -92,8 +92,8 @@ def test_a_link_in_the_place_of_a_folder_leads_nowhere(
     (secret / ".tmp-old").write_bytes(SECRET)
     before = sorted(secret.iterdir())
     for attempt in (
-        lambda: run.publish_report(report),
-        lambda: run.claim(report.order, owner),
+        lambda: run.reports.publish(report),
+        lambda: run.claims.take(report.order, owner),
         lambda: run.save_resume("p0001", 1, 0, Checkpoint(sha256, 1)),
         lambda: run.drop_resume("p0001", 1),
         lambda: run.blobs.get(sha256),
@@ -120,7 +120,7 @@ def test_a_file_that_is_too_long_to_be_meant_takes_no_memory(run: RunFolder) -> 
     path = claim_path(run, "o-1")
     path.touch()
     os.truncate(path, 2**42)
-    assert run.claim_owner("o-1") is None
+    assert run.claims.owner("o-1") is None
     assert not path.exists()
     sha256 = "ab" * 32
     blob = run.blobs.path(sha256)
@@ -196,5 +196,5 @@ def test_a_slot_that_shows_something_else_is_not_shown(run: RunFolder) -> None:
 
 def test_the_owner_of_a_claim_has_a_name(run: RunFolder, owner: Owner) -> None:
     run.disk.publish(claim_path(run, "o-1"), seal({**encode(owner), "slot": "hand-../../x"}))
-    assert run.claim_owner("o-1") is None
-    assert run.claim("o-1", owner)
+    assert run.claims.owner("o-1") is None
+    assert run.claims.take("o-1", owner)

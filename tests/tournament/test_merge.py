@@ -33,7 +33,7 @@ def answer(folder: RunFolder, order: Order, returns: tuple[float, ...]) -> Board
     """Report on an order, with a checkpoint that is there, and merge."""
     core = folder.blobs.put({"weights": np.ones(3)}, {"of": order.id})
     checkpoint = Checkpoint(core, 512 * order.round)
-    folder.publish_report(report(order, returns, checkpoint=checkpoint))
+    folder.reports.publish(report(order, returns, checkpoint=checkpoint))
     return merge(folder, rules_of(folder))
 
 
@@ -169,7 +169,7 @@ def test_a_round_that_the_finals_have_made_void_is_not_trained_to_its_end(tmp_pa
     assert slot.end() == 0, slot.log
     board = read_board(folder)
     assert (board.phase, board.stop_reason) == ("finished", "minutes")
-    assert folder.read_report("p0001-00002-1") is None
+    assert folder.reports.read("p0001-00002-1") is None
 
 
 def test_a_clock_that_is_hours_ahead_does_not_spend_the_run_s_minutes(

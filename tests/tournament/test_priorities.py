@@ -85,7 +85,7 @@ def test_no_slot_begins_what_rests_but_goes_on_with_its_own(tmp_path: Path) -> N
     folder = RunFolder.create(tmp_path / "run", {})
     (sleeper,) = asleep(board)
     mine, other = Owner("s1", "j"), Owner("s2", "j")
-    assert folder.claim(order_of(board, sleeper).id, mine)
+    assert folder.claims.take(order_of(board, sleeper).id, mine)
     open_orders = orders(board)
     taken = take(folder, mine, open_orders, None, asleep(board))
     assert taken is not None and taken.pod == sleeper

@@ -1,0 +1,46 @@
+"""Claims in a run folder: the slot that works on each order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hpcpod.records.records import Owner, encode
+from hpcpod.storage.checksummed import seal
+from hpcpod.storage.disk import Disk
+from hpcpod.storage.layout import sharded
+from hpcpod.storage.quarantine import Quarantine
+
+
+class Claims:
+    """The claims of a run, by order; the first slot that asks has the order for good."""
+
+    def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._quarantine = quarantine
+
+    def take(self, order: str, owner: Owner) -> bool:
+        """Take an order. True for one owner only, and for it again after a requeue.
+
+        The same slot of the same job is the same owner, whatever its host and process.
+        """
+        path, data = self._path(order), seal(encode(owner))
+        for _ in range(2):
+            if self._disk.publish(path, data):
+                return True
+            holder = self.owner(order)
+            if holder is not None:
+                return (holder.slot, holder.job) == (owner.slot, owner.job)
+        return False
+
+    def owner(self, order: str) -> Owner | None:
+        """The owner of an order; None if it is free.
+
+        A damaged claim goes into quarantine and holds nothing: else no slot could ever take
+        the order. If its owner lives, the order is worked on twice, which costs time and
+        nothing else: one report of an order counts.
+        """
+        return self._quarantine.sound(Owner, self._path(order))
+
+    def _path(self, order: str) -> Path:
+        return sharded(self._folder, order)

@@ -1,0 +1,55 @@
+"""Reports in a run folder: the result of each order, published once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hpcpod.errors import Corrupt
+from hpcpod.records.records import Report, encode
+from hpcpod.storage.checksummed import seal, unsealed
+from hpcpod.storage.disk import Disk
+from hpcpod.storage.layout import sharded
+from hpcpod.storage.quarantine import Quarantine
+
+
+class Reports:
+    """The reports of a run, by order; one writer each."""
+
+    def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._quarantine = quarantine
+
+    def publish(self, report: Report) -> bool:
+        """Publish a report; False if another report of this order was first.
+
+        Its blobs must be put before: a report that is seen is complete.
+        """
+        return self._disk.publish(self._path(report.order), seal(encode(report)))
+
+    def read(self, order: str) -> Report | None:
+        """The report of an order; None if there is none yet.
+
+        Raises:
+            Corrupt: it is damaged, or another order's. A copy goes into quarantine, and the
+                file stays: the next reader gets the same answer, and the attempt is over.
+        """
+        path = self._path(order)
+        try:
+            data = self._disk.read(path)
+            if data is None:
+                return None
+            report = unsealed(Report, data, path)
+            if report.order != order:
+                raise Corrupt(f"{path} is the report of {report.order}")
+        except Corrupt as error:
+            self._quarantine.copy(path, str(error))
+            raise
+        return report
+
+    def exists(self, order: str) -> bool:
+        """Whether an order has a report, sound or damaged."""
+        return self._disk.exists(self._path(order))
+
+    def _path(self, order: str) -> Path:
+        return sharded(self._folder, order, ".json")
