@@ -1,4 +1,4 @@
-"""What copies buy on real tasks: ``python benchmarks/evolution.py``.
+"""The gain of copies on real tasks: ``python benchmarks/evolution.py``.
 
 PPO on Pendulum-v1 and Acrobot-v1: eight pods, twelve rounds of 5,120 steps, five hyperparameters
 drawn from wide ranges, no controls. The delivered policy plays 128 episodes on seeds that no run

@@ -1,4 +1,4 @@
-"""What fusing learners costs and brings: ``python benchmarks/fusion.py``.
+"""Costs and gains of fused learners: ``python benchmarks/fusion.py``.
 
 ``--exchange`` counts what the ranks of a pod send in an epoch (an update of PPO), by parameter
 averaging and by exchanging every gradient, and holds a fusion's all-reduce beside the backend's

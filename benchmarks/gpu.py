@@ -1,4 +1,4 @@
-"""What a GPU does: ``python benchmarks/gpu.py``; ``--device cpu --quick`` tries the script out.
+"""Speed of a GPU: ``python benchmarks/gpu.py``; ``--device cpu --quick`` tries the script out.
 
 PPO on the torch-native CartPole, collecting and learning, by batch size; and updates/s of SAC and
 TD3, captured as CUDA graphs and kernel by kernel. ``--matmul bfloat16`` measures less precision.

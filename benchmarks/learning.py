@@ -1,4 +1,4 @@
-"""Does every algorithm learn, on several seeds: ``python benchmarks/learning.py``.
+"""The learning gate of every algorithm, on several seeds: ``python benchmarks/learning.py``.
 
 Each row is an algorithm on a task with the hyperparameters of ``configs/`` (those of a control),
 trained to a budget of steps by hpcpod, and by stable-baselines3 where it has the algorithm: the

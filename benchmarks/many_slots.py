@@ -1,4 +1,4 @@
-"""What a coordinator costs beside many slots, on a real Slurm that this starts.
+"""The cost of a coordinator beside many slots, on a real Slurm that this starts.
 
     python benchmarks/many_slots.py                                # 64 slots, 2 MB a checkpoint
     python benchmarks/many_slots.py --megabytes 500 --rounds 2     # replay segments of 500 MB

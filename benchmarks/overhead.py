@@ -1,4 +1,4 @@
-"""What a round costs beside training: ``python benchmarks/overhead.py``, in about a minute.
+"""The cost of a round beside training: ``python benchmarks/overhead.py``, in about a minute.
 
 A real run on this machine with one slot and one pod, in rounds as short as they can be. From
 each round's wall time, from board to board, its training and evaluating are taken away: what

@@ -1,4 +1,4 @@
-"""What another Python costs: ``python benchmarks/remote_env.py --python PATH``, in about 20 s.
+"""The cost of another Python: ``python benchmarks/remote_env.py --python PATH``, in about 20 s.
 
 One simulator in numpy (``countdowns.py``), whose step costs next to nothing, steps N environments
 of 60 float32 and 8 actions: in this process, as a gymnasium VectorEnv by backend ``vector``, and

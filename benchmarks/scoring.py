@@ -1,4 +1,4 @@
-"""How far scoring delays training: ``python benchmarks/scoring.py``, in about ten minutes.
+"""The delay of training by scoring: ``python benchmarks/scoring.py``, in about ten minutes.
 
 Real runs on this machine, of one pod in one slot of two cores, scored after each round in turn, or
 beside training. Of six rounds three are scored and three are not, so that both are measured

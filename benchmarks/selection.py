@@ -1,4 +1,4 @@
-"""Does the tournament select what is better, and say what is true?
+"""The tournament's selection: is the better pod chosen, and is what it says true?
 
     python benchmarks/selection.py                          # everything, 100 replicates
     python benchmarks/selection.py --scenario equal target  # two of the scenarios

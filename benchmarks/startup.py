@@ -1,4 +1,4 @@
-"""How soon the command line answers: ``python benchmarks/startup.py``, in about 20 s.
+"""The start of the command line: ``python benchmarks/startup.py``, in about 20 s.
 
 Whole processes, from start to exit, as a person at a login node waits for them. The peer is
 an interpreter that does nothing, and one that imports torch.

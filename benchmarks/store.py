@@ -1,4 +1,4 @@
-"""How fast a run folder is: ``python benchmarks/store.py [--folder DIR]``, in two minutes.
+"""The speed of a run folder: ``python benchmarks/store.py [--folder DIR]``, in two minutes.
 
 Give a folder on the filesystem that the run will use: the local disk says little about
 Lustre or NFS. Each number is one process's, unless it says how many write at once.

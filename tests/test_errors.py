@@ -1,3 +1,5 @@
+"""The tree of errors, and words for exceptions."""
+
 from __future__ import annotations
 
 import inspect

@@ -1,3 +1,5 @@
+"""Plugins found by name or by path, and the refusals."""
+
 from __future__ import annotations
 
 import ast

@@ -1,4 +1,4 @@
-"""What exit codes say."""
+"""Exit codes in words."""
 
 from __future__ import annotations
 

@@ -27,6 +27,12 @@ SOURCES = [
 PUBLIC = [path for path in SOURCES if path.is_relative_to(ROOT / "hpcpod")]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
+RIDDLE = re.compile(
+    r"(?:Who(?:ever|m|se)?|What(?:ever)?|Which(?:ever)?|Whether|Where(?:ver)?|When(?:ever)?|Why"
+    r"|How(?:ever)?|That|By|From|To|Before|Between|Does|Is)\b"
+)
+"""A first line that opens so has no noun: its reader has to open the file."""
+
 MACHINE = re.compile(r"(?<![\w.$}])/(?:root|home/(?!user\b)\w+|Users/\w+|work|workspace)/")
 """Paths that are true on one machine only."""
 
@@ -68,6 +74,13 @@ def undocumented(path: Path) -> Iterator[str]:
             yield f"{name(path)}:{node.lineno}: {qualified}"
 
 
+def riddles(path: Path) -> Iterator[str]:
+    """A line for a module whose docstring begins with no noun."""
+    first = (ast.get_docstring(tree(path)) or "").partition("\n")[0]
+    if RIDDLE.match(first):
+        yield f"{name(path)}:1: {first}"
+
+
 def test_the_files_to_check_are_found() -> None:
     found = {name(path) for path in SOURCES}
     assert {"hpcpod/__init__.py", "tests/conftest.py", "benchmarks/peers.py"} <= found
@@ -87,6 +100,10 @@ def test_every_public_thing_has_a_docstring() -> None:
     assert [line for path in PUBLIC for line in undocumented(path)] == []
 
 
+def test_the_docstring_of_every_module_begins_with_its_noun() -> None:
+    assert [line for path in SOURCES for line in riddles(path)] == []
+
+
 def test_no_module_is_called_for_having_no_subject() -> None:
     vague = {"utils", "util", "helpers", "common", "misc"}
     assert [name(path) for path in SOURCES if path.stem in vague] == []
@@ -100,6 +117,13 @@ def test_what_is_wrong_with_a_file_is_found(tmp_path: Path) -> None:
     assert list(undocumented(path)) == [
         "bad.py:1: the module", "bad.py:1: Public", "bad.py:2: Public.method",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("first", ["What is born next.", "By what jobs are told.", "Who it is"])
+def test_a_riddle_is_found(tmp_path: Path, first: str) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text(f'"""{first}"""\n')
+    assert list(riddles(path)) == [f"bad.py:1: {first}"]
 
 
 def test_every_field_of_the_configuration_is_in_the_manual() -> None:

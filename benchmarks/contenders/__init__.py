@@ -1,1 +1,1 @@
-"""What ``benchmarks/peers.py`` lets run: hpcpod and its peers, each a module and a process."""
+"""Contenders of ``benchmarks/peers.py``: hpcpod and its peers, each a module and a process."""

@@ -1,4 +1,4 @@
-"""Telling the meter of every training episode, for libraries that keep no list of returns."""
+"""Training episodes, reported to the meter for libraries that keep no list of returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every contender's process measures of itself, in the same way; standard library only."""
+"""The meter of every contender's process, the same for all; standard library only."""
 
 from __future__ import annotations
 

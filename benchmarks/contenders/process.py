@@ -1,4 +1,4 @@
-"""What is equal in every contender's process: ``python -m contenders.NAME ROW`` and its answer."""
+"""The common part of a contender's process: ``python -m contenders.NAME ROW`` and its answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who takes part, in which rows, and with which settings of its own."""
+"""The registry of contenders: their rows, and the settings of each."""
 
 from __future__ import annotations
 

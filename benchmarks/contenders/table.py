@@ -1,4 +1,4 @@
-"""From single runs to the table: medians, paired ratios, the best variant."""
+"""The table of single runs: medians, paired ratios, the best variant."""
 
 from __future__ import annotations
 

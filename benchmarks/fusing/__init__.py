@@ -1,1 +1,1 @@
-"""What ``benchmarks/fusion.py`` measures: exchanges between ranks, and what they learn."""
+"""Parts of ``benchmarks/fusion.py``: exchanges between ranks, and learning by several."""

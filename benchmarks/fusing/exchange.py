@@ -1,4 +1,4 @@
-"""What an exchange costs: bytes and seconds of an epoch, and of one fusion beside the backend's.
+"""The cost of an exchange: bytes and seconds of an epoch, and of one fusion beside the backend's.
 
 An epoch here is one update of PPO from a rollout that was made up, with all that ranks exchange
 for it: nothing is collected.

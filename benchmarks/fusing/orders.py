@@ -1,4 +1,4 @@
-"""What is measured: every order says all that decides its result."""
+"""Orders of a measurement: each says all that decides its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several ranks learn together: worker, learner and fusion of a pod, without its storage."""
+"""Learning by several ranks: worker, learner and fusion of a pod, without its storage."""
 
 from __future__ import annotations
 

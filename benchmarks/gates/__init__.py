@@ -1,1 +1,1 @@
-"""What ``benchmarks/learning.py`` trains: its rows, the two libraries, the statistics."""
+"""Parts of ``benchmarks/learning.py``: its rows, the two libraries, the statistics."""

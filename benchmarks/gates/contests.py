@@ -1,5 +1,5 @@
-"""What ``benchmarks/defaults.py`` trains: agents with nothing said, and presets, each beside
-what Stable-Baselines3 and rl-baselines3-zoo offer in the same place.
+"""Contests of ``benchmarks/defaults.py``: agents with default settings, and presets, each beside
+its counterpart of Stable-Baselines3 and rl-baselines3-zoo.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is said of a few seeds: the interquartile mean and its bootstrap interval.
+"""Estimates from a few seeds: the interquartile mean and its bootstrap interval.
 
 Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice"
 (arXiv:2108.13264). Their bootstrap is stratified by task; here every row is one task, so its

@@ -1,4 +1,4 @@
-"""What is trained: a row is an algorithm on a task, with the hyperparameters of ``configs/``."""
+"""Rows of the gate: an algorithm on a task, with the hyperparameters of ``configs/``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From single runs to the tables: what each row scored, how soon, and against whom."""
+"""Tables of single runs: each row's score, its speed, and its opponent."""
 
 from __future__ import annotations
 

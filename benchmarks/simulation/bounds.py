@@ -1,4 +1,4 @@
-"""What could be had at all: every GPU, from the instant it is free until it is needed again."""
+"""The upper bound: every GPU, from the instant it is free until it is needed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which GPU of which node is whose, and where a job fits."""
+"""The grid of GPUs by node: their users, and the places where a job fits."""
 
 from __future__ import annotations
 

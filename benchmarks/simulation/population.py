@@ -1,4 +1,4 @@
-"""What slots do with their GPUs: claim an order, train a round, save, come back."""
+"""The population of slots on GPUs: claim an order, train a round, save, come back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From single runs to a table: the mean of the seeds, and between which values they lie."""
+"""The table of single runs: the mean of the seeds, and the values between which they lie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long one plan takes, and how that grows."""
+"""The time of one plan, and its growth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every way to step a task has, and those through an interface: hpcpod's, gymnasium's."""
+"""Ways to step a task: their common part, and those by an interface: hpcpod's, gymnasium's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every agent promises, whatever its algorithm, and what hpcpod's own promise beyond."""
+"""The contract of agents, kept by every algorithm; and hpcpod's own promises beyond it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the buffers promise: true successors, no seam, segments that bring everything back."""
+"""Buffers: true successors, no seam, segments that bring everything back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What networks are made of."""
+"""Networks: their layers, their weights, their output."""
 
 from __future__ import annotations
 

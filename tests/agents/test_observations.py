@@ -1,4 +1,4 @@
-"""What networks read of what environments observe; images among it."""
+"""Encoded observations, images among them, as networks read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong, and when: drawn from a seed alone, so that a storm can be had again."""
+"""Faults of a storm: drawn with their times from a seed alone, so that it can be had again."""
 
 from __future__ import annotations
 

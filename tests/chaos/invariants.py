@@ -1,4 +1,4 @@
-"""What must be true once a storm is over, seen from outside."""
+"""Invariants that hold once a storm is over, seen from outside."""
 
 from __future__ import annotations
 

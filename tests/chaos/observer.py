@@ -1,4 +1,4 @@
-"""Whoever looks on from outside: keeps every report and every generation that it ever saw.
+"""An observer from outside: it keeps every report and every generation that it ever saw.
 
 The checks need the past: generations are emptied when they are old, and what the storms damage
 must be known as it was before. A thread looks twenty times in a second; a fault that damages a

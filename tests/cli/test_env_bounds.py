@@ -1,4 +1,4 @@
-"""How ``hpcpod envs check`` shows the bounds of a space."""
+"""Bounds of a space, as ``hpcpod envs check`` shows them."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""The space of each algorithm, resolved from the agent's own ``Config``."""
+
 from __future__ import annotations
 
 from typing import Any

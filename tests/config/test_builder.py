@@ -1,3 +1,5 @@
+"""Strict construction of dataclasses: every problem with its path, none guessed away."""
+
 from __future__ import annotations
 
 import json

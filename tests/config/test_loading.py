@@ -1,3 +1,5 @@
+"""Configurations from files, the command line and Python, and their refusals."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""The manual of the configuration."""
+
 from __future__ import annotations
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Whatever configuration can be built comes back from its mapping, its JSON and its YAML."""
+"""Round trips: each configuration comes back from its mapping, its JSON and its YAML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page of the documentation has: its files in a folder, and its tournament after its end.
+"""Fixtures of a documentation page: its files in a folder, and its tournament after its end.
 
 A module of tests says which ``PAGE``, which ``FILES`` it must have, and the run's name, ``RUN``.
 """

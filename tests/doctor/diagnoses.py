@@ -1,4 +1,4 @@
-"""Running ``hpcpod doctor`` as a person does, and reading what it found."""
+"""Diagnoses: run ``hpcpod doctor`` as a person does, and read its findings."""
 
 from __future__ import annotations
 

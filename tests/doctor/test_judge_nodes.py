@@ -1,4 +1,4 @@
-"""What follows from what machines have, and from what became of the probe's job."""
+"""Judgements of machines, and of the end of the probe's job."""
 
 from __future__ import annotations
 

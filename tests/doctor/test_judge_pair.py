@@ -1,4 +1,4 @@
-"""What two tasks find out about each other, as real processes with a folder between them."""
+"""Two tasks that examine each other, as real processes with a folder between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Slurm's own words mean for a run: readers and judgements."""
+"""Slurm's own words and their meaning for a run: readers and judgements."""
 
 from __future__ import annotations
 

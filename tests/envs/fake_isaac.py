@@ -1,4 +1,4 @@
-"""What Isaac Gym's and Isaac Lab's environments do in a step, in their order, without a simulator.
+"""Fakes of Isaac Gym's and Isaac Lab's environments: their steps, in their order, no simulator.
 
 After IsaacGymEnvs 1.5.1 (``tasks/base/vec_task.py``: ``step``, ``reset``; tasks' own
 ``post_physics_step``) and Isaac Lab 2.3 (``envs/direct_rl_env.py``: ``step``). The "physics": an

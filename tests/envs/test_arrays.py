@@ -1,4 +1,4 @@
-"""Between tensors and arrays: what actions become, and numbers that are none."""
+"""Conversion of tensors and arrays: actions, and numbers that are none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``auto`` comes to: a backend by the configuration alone, processes by measuring."""
+"""The choices behind ``auto``: a backend by the configuration alone, processes by measuring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What episodes begin with: drawn in one way, from gymnasium's generators or a batch of seeds."""
+"""First states of episodes, drawn in one way: gymnasium's generators or a batch of seeds."""
 
 from __future__ import annotations
 

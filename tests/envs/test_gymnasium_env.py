@@ -1,4 +1,4 @@
-"""What the gymnasium adapter promises."""
+"""Promises of the gymnasium adapter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What simulators say while they are imported and made: once, and not to everybody."""
+"""Warnings of simulators while they are imported and made: once, and not to every reader."""
 
 from __future__ import annotations
 

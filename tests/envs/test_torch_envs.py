@@ -1,4 +1,4 @@
-"""What the environments in torch promise, beside gymnasium's own."""
+"""Promises of the environments in torch, beside gymnasium's own."""
 
 from __future__ import annotations
 

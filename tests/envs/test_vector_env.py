@@ -1,4 +1,4 @@
-"""What a gymnasium VectorEnv becomes, in each of its modes of resetting."""
+"""A gymnasium VectorEnv as a batch, in each of its modes of resetting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a VectorEnv may do wrong, each in one clear sentence."""
+"""Faults of a VectorEnv, each in one clear sentence."""
 
 from __future__ import annotations
 

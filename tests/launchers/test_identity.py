@@ -1,4 +1,4 @@
-"""Who may work on a run, and who is still alive."""
+"""Identities: a process that may work on a run, and one that is still alive."""
 
 from __future__ import annotations
 

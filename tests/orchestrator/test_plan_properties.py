@@ -1,4 +1,4 @@
-"""What holds of every plan, whatever was observed."""
+"""Properties of every plan, whatever was observed."""
 
 from __future__ import annotations
 

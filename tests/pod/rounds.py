@@ -1,4 +1,4 @@
-"""Executing rounds in this process, stopping them where a test wants."""
+"""Rounds executed in this process, and stopped where a test wants."""
 
 from __future__ import annotations
 

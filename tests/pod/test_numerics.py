@@ -1,4 +1,4 @@
-"""How torch computes while a pod trains, and that less precision still learns."""
+"""Numerics of torch while a pod trains; less precision still learns."""
 
 from __future__ import annotations
 

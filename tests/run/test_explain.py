@@ -1,4 +1,4 @@
-"""Why a pod or a run waits, in sentences: every state that a pod can be in."""
+"""Explanations in sentences of every state that a pod or a run can be in."""
 
 from __future__ import annotations
 

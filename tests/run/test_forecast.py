@@ -1,4 +1,4 @@
-"""What a run has used, and when its limits end it: worked by hand."""
+"""The use of a run and the forecast of its end, worked by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why slots that are at work have nothing to do: by hand, and on a run whose pods are unequal."""
+"""Slots without an order, explained: by hand, and on a run whose pods are unequal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What logs say of a pod: the marks in them, and whole runs."""
+"""The log of a pod: the marks in slots' logs, and whole runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which policy of a run is loaded, and what is left of one whose board is lost."""
+"""The policy of a run that is loaded, and the rest of a run whose board is lost."""
 
 from __future__ import annotations
 

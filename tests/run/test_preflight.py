@@ -1,4 +1,4 @@
-"""Whatever can be known before a run is made is said before it is made, in one sentence."""
+"""Preflight: all that can be known before a run is made is said then, in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is valid but seldom meant is said at launch, in one sentence, and not refused."""
+"""Remarks at launch on what is valid but seldom meant: one sentence, no refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person asks of a run on this machine: by the command line and from Python."""
+"""Requests of a person to a run on this machine: by the command line and from Python."""
 
 from __future__ import annotations
 

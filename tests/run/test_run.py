@@ -1,4 +1,4 @@
-"""What a run says of itself to those who look."""
+"""A run as its readers see it."""
 
 from __future__ import annotations
 

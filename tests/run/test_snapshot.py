@@ -1,4 +1,4 @@
-"""What of a run is seen beside its board."""
+"""The snapshot of a run, beside its board."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run looks in a terminal."""
+"""Tables of a run for a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Driving ``hpcpod`` on the test cluster as a person does: by its command line."""
+"""Runs on the test cluster, driven by hpcpod's command line as a person does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no node of a real Slurm could give: refused before it is submitted, told where it waits."""
+"""Jobs that no node of a real Slurm could run: refused before submission, named where they wait."""
 
 from __future__ import annotations
 

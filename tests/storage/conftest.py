@@ -1,3 +1,5 @@
+"""Fixtures of the storage tests."""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,4 @@
-"""What the disk promises while the filesystem refuses, lies, or is full."""
+"""Promises of the disk while the filesystem refuses, lies, or is full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one process sees of a run folder, wherever the folder is."""
+"""A run folder as one process sees it, wherever the folder is."""
 
 from __future__ import annotations
 

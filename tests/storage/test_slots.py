@@ -1,4 +1,4 @@
-"""What a run folder says of slots: who is to retire, and the lives that each has had."""
+"""Files of slots in a run folder: requests to retire, and the lives that each has had."""
 
 from __future__ import annotations
 

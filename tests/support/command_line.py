@@ -1,4 +1,4 @@
-"""Meeting the command line as a person does, bad input above all."""
+"""The command line as a person meets it, bad input above all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does evolution help? A toy in which it is easy to be too greedy.
+"""A toy task on which evolution helps, and it is easy to be too greedy.
 
 An agent's skill grows with its step size, but step size costs score now, as a high learning
 rate does. Where it costs nothing, copying the leaders should pay. Where it costs a lot, the

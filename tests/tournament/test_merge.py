@@ -1,4 +1,4 @@
-"""What a merge leaves in the run folder, whoever dies meanwhile: the best policy, told ends."""
+"""The run folder after a merge, whichever process died: the best policy, ends made known."""
 
 from __future__ import annotations
 

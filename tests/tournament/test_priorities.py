@@ -1,4 +1,4 @@
-"""Which pods rest while there is no room for all."""
+"""Pods that rest while there is no room for all."""
 
 from __future__ import annotations
 

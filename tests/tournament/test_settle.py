@@ -1,4 +1,4 @@
-"""What a report does to its pod: the fence, the retries, the deaths."""
+"""A report and its pod: the fence, the retries, the deaths."""
 
 from __future__ import annotations
 

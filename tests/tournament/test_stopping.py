@@ -1,4 +1,4 @@
-"""How runs end: the target's test, the limits, the finals."""
+"""Ends of runs: the target's test, the limits, the final evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What partitions have, read; and what no node of theirs could give."""
+"""Capacity of partitions, as read; and demands that no node of theirs could meet."""
 
 from __future__ import annotations
 

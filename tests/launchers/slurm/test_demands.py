@@ -1,4 +1,4 @@
-"""What a batch script asks for, read as sbatch reads it."""
+"""Demands of a batch script, read as sbatch reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a launcher sees of a real Slurm: everything but the jobs is a hint."""
+"""A launcher's view of a real Slurm: everything but the jobs is a hint."""
 
 from __future__ import annotations
 

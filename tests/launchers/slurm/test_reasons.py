@@ -1,4 +1,4 @@
-"""Why a job waits, in words: every reason that seven versions of Slurm know has some."""
+"""Reasons of waiting jobs: each that seven versions of Slurm know has words."""
 
 from __future__ import annotations
 

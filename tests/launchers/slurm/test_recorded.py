@@ -1,4 +1,4 @@
-"""What seven versions of Slurm really print, read: see ``recorded/README.md``.
+"""Recorded output of seven versions of Slurm, read: see ``recorded/README.md``.
 
 The same queue was recorded with each: an array of twelve with a throttle of four, of which three
 were requeued and one of those held; an array of pods over two nodes; a coordinator and the one

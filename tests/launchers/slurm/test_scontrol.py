@@ -1,4 +1,4 @@
-"""What ``scontrol show config`` prints, read; whole recordings are in ``test_recorded``."""
+"""Output of ``scontrol show config``, read; whole recordings are in ``test_recorded``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sinfo prints, read; and how many elements fit on what is idle."""
+"""Output of sinfo, read; and the number of elements that fit on idle nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What squeue prints, read: single lines here, whole recordings in ``test_recorded``."""
+"""Output of squeue, read: single lines here, whole recordings in ``test_recorded``."""
 
 from __future__ import annotations
 

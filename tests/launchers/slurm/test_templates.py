@@ -1,3 +1,5 @@
+"""Templates of scripts: their variables and their refusals."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What ranks exchange: packed, summed and unpacked without any process but this one."""
+"""Packed states: summed and unpacked without any process but this one."""
 
 from __future__ import annotations
 

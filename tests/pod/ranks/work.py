@@ -1,4 +1,4 @@
-"""What the ranks of a test do, once they have met."""
+"""Work of the ranks of a test, once they have met."""
 
 from __future__ import annotations
 
