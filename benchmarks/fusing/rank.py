@@ -14,7 +14,7 @@ import torch
 
 from fusing import exchange, replicas
 from hpcpod.pod.ranks.group import Meeting, join
-from hpcpod.pod.ranks.rank import Place, place_of
+from hpcpod.pod.ranks.rank import Rank, rank_of
 from hpcpod.storage.disk import Disk
 
 SECONDS = 300.0
@@ -24,11 +24,11 @@ WORK = {"epochs": exchange.epochs, "fuse": exchange.fuse, "learn": replicas.lear
 
 def main() -> None:
     folder, size, backend = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    place = place_of(os.environ) if size > 1 else Place()
+    rank = rank_of(os.environ) if size > 1 else Rank()
     meeting = Meeting(Disk(), folder, "meeting", size, SECONDS, {})
     if backend not in ("gloo", "mpi"):
         raise SystemExit(f"{backend} is neither gloo nor mpi")
-    group = join(place, meeting, "mpi" if backend == "mpi" else "gloo", torch.device("cpu"))
+    group = join(rank, meeting, "mpi" if backend == "mpi" else "gloo", torch.device("cpu"))
     while line := group.gather(sys.stdin.readline() if group.rank == 0 else "")[0]:
         order = json.loads(line)
         result = WORK[order["kind"]](group, order)

@@ -15,7 +15,7 @@ from hpcpod.cli.output import say, say_remarks
 from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import UserError
-from hpcpod.pod.ranks.rank import place_of
+from hpcpod.pod.ranks.rank import rank_of
 from hpcpod.run.run import Run, runs_home
 from hpcpod.run.text import many
 
@@ -157,7 +157,7 @@ def train(options: Namespace) -> int:
     config = preflight.read_config(options.config, set_options=options.overrides)
     to = options.save_to or Path(f"{config.name}.h5")
     told = 0.0
-    first = place_of(os.environ).rank == 0  # of those that torchrun, mpirun or srun has started
+    first = rank_of(os.environ).number == 0  # of those that torchrun, mpirun or srun has started
 
     def tell(progress: Any) -> None:
         nonlocal told

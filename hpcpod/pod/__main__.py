@@ -49,7 +49,7 @@ from hpcpod.pod.ipc.messages import (
     Work,
     reply_line,
 )
-from hpcpod.pod.ranks.rank import Place, place_of
+from hpcpod.pod.ranks.rank import Rank, rank_of
 from hpcpod.records.records import Rescore
 from hpcpod.storage.layout import log_name
 from hpcpod.storage.run_folder import RunFolder
@@ -107,17 +107,17 @@ def main() -> int:
 def _serve_as_rank(
     folder: RunFolder, options: argparse.Namespace, stop: StopFlag, replies: int
 ) -> int:
-    place = place_of(os.environ)
-    _have_a_log(folder.path / "logs" / log_name(options.slot, place.rank))
+    rank = rank_of(os.environ)
+    _have_a_log(folder.path / "logs" / log_name(options.slot, rank.number))
     logging.basicConfig(
         level=logging.INFO, force=True,
-        format=f"%(asctime)s rank {place.rank} %(levelname)s %(message)s",
+        format=f"%(asctime)s rank {rank.number} %(levelname)s %(message)s",
     )  # fmt: skip
-    if place.told_by in ("srun", "mpirun"):
+    if rank.started_by in ("srun", "mpirun"):
         _end_with_orders()
-    first = place.rank == 0
+    first = rank.number == 0
     writing = os.fdopen(replies if first else os.open(os.devnull, os.O_WRONLY), "w", buffering=1)
-    server = Server(folder, options.slot, stop, writing, place, options.meeting)
+    server = Server(folder, options.slot, stop, writing, rank, options.meeting)
     lost = server.serve()
     # Others may wait for it in vain, and a library's farewell for them: no clean-up from here on.
     sys.stderr.flush()
@@ -154,14 +154,14 @@ class Server:
         slot: str,
         stop: StopFlag,
         replies: TextIO,
-        place: Place | None = None,
+        rank: Rank | None = None,
         meeting: str = "",
         *,
         scorer: bool = False,
     ) -> None:
-        """``place`` is that of one rank among several, which meet by the name ``meeting``."""
+        """``rank`` is one of several, which meet by the name ``meeting``."""
         self._folder, self._slot, self._stop = folder, slot, stop
-        self._replies, self._place, self._meeting = replies, place, meeting
+        self._replies, self._rank, self._meeting = replies, rank, meeting
         self._scorer = scorer
         self._inbox = Inbox()
         self._prepared: Pod | Exception | None = None
@@ -175,7 +175,7 @@ class Server:
         """
         self._prepare()  # before there is an order: it takes seconds
         while not self._stop and (work := self._inbox.next()) is not None:
-            if self._place is not None:  # else the slot says so, in the same file
+            if self._rank is not None:  # else the slot says so, in the same file
                 work.log("begins")
             try:
                 self._reply(self._execute(self._ready(), work))
@@ -183,19 +183,19 @@ class Server:
                 if not isinstance(error, StorageError) or isinstance(error, Corrupt):
                     traceback.print_exc()
                 self._reply(FailureReply(_sentence(error), _kind(error)))
-                if self._place is not None and not _goes_on(error):
+                if self._rank is not None and not _goes_on(error):
                     return True
             finally:
-                if self._place is not None:
+                if self._rank is not None:
                     work.log("ends")
-        if self._place is not None and self._place.rank > 0:
+        if self._rank is not None and self._rank.number > 0:
             # MPI ends all ranks when one has left, and the first one may still be at work.
             self._inbox.wait_for_end()
         return False
 
     def _prepare(self) -> None:
         try:
-            self._prepared = prepare(self._folder, self._place, self._meeting, scorer=self._scorer)
+            self._prepared = prepare(self._folder, self._rank, self._meeting, scorer=self._scorer)
         except Exception as error:  # told with the first order
             self._prepared = error
 
@@ -226,7 +226,7 @@ class Server:
                 report = pod.score(order, work.checkpoint, self._slot, watch)
         except Stopped:
             # Slurm signals the ranks of a pod, and not always the slot.
-            return StopReply(signalled=self._place is not None and bool(self._stop))
+            return StopReply(signalled=self._rank is not None and bool(self._stop))
         return ReportReply(report)
 
     def _watch(self, work: Work) -> Watch:
@@ -256,7 +256,7 @@ class Server:
 
 
 def prepare(
-    folder: RunFolder, place: Place | None = None, meeting: str = "", *, scorer: bool = False
+    folder: RunFolder, rank: Rank | None = None, meeting: str = "", *, scorer: bool = False
 ) -> Pod:
     """Import what a pod needs, the environment's own module first, and meet the other ranks."""
     resolved = folder.resolved
@@ -273,7 +273,7 @@ def prepare(
     set_numerics(resolved.config)
     if scorer:  # as many as the trainer's would wait for those, and they for them
         set_env_threads(max(1, env_threads() - 1))
-    group = ALONE if place is None else join_run(place, folder, resolved.config, meeting)
+    group = ALONE if rank is None else join_run(rank, folder, resolved.config, meeting)
     return Pod(folder, resolved.config, resolved.algorithms, group)
 
 

@@ -8,7 +8,7 @@ import torch
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import LaunchError
-from hpcpod.pod.ranks.rank import Place
+from hpcpod.pod.ranks.rank import Rank
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ def device_of(config: RunConfig) -> str:
     return "cpu"
 
 
-def own_device(place: Place, device: str) -> torch.device:
+def own_device(rank: Rank, device: str) -> torch.device:
     """The rank's own device, which becomes the process's current one.
 
     A rank takes the GPU of its local number; where Slurm has narrowed CUDA_VISIBLE_DEVICES to one
@@ -36,23 +36,23 @@ def own_device(place: Place, device: str) -> torch.device:
     """
     if device == "cpu":
         return torch.device("cpu")
-    number = gpu_number(place, torch.cuda.device_count())
+    number = gpu_number(rank, torch.cuda.device_count())
     torch.cuda.set_device(number)
     return torch.device("cuda", number)
 
 
-def gpu_number(place: Place, visible: int) -> int:
+def gpu_number(rank: Rank, visible: int) -> int:
     """Which of the visible GPUs is this rank's.
 
     Raises:
         LaunchError: there are fewer than ranks on this node, and more than one.
     """
-    if visible >= place.local_size:
-        return place.local_rank
+    if visible >= rank.local_size:
+        return rank.local_rank
     if visible == 1:  # narrowed by whoever started it; that no other rank has it is checked later
         return 0
     raise LaunchError(
-        f"rank {place.rank} sees {visible} GPUs on its node, where {place.local_size} ranks run:"
+        f"rank {rank.number} sees {visible} GPUs on its node, where {rank.local_size} ranks run:"
         " ask for as many (resources.gpus_per_pod), or for fewer ranks (pod.ranks)"
     )
 

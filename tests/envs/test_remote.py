@@ -178,7 +178,7 @@ from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.processes.remote import RemoteVecEnv
 if __name__ == "__main__":
     env = RemoteVecEnv(EnvConfig("CartPole-v1", 2, processes=2, python=sys.argv[1]), 2)
-    print(*(member.process.pid for member in env._crew._members), flush=True)
+    print(*(worker.process.pid for worker in env._pool._workers), flush=True)
     time.sleep(300)
 """
 

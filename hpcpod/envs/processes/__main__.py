@@ -18,7 +18,7 @@ from hpcpod._process import end_group_with
 def main() -> None:
     """Read the request from standard input and serve until told to end."""
     parser = argparse.ArgumentParser(prog="python -m hpcpod.envs.processes", description=__doc__)
-    parser.add_argument("--line", type=int, required=True, help="descriptor of the socket")
+    parser.add_argument("--wire", type=int, required=True, help="descriptor of the socket")
     parser.add_argument(
         "--go", type=int, required=True, help="descriptor of the eventfd to wait on"
     )
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--memory", type=int, required=True, help="descriptor of the shared memory")
     options = parser.parse_args()
 
-    end_group_with(options.line)
+    end_group_with(options.wire)
     # Slurm signals every process of a job: the batch is stepped on until its owner has saved it.
     # Handlers, not SIG_IGN, which what a simulator starts would inherit.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
@@ -39,7 +39,7 @@ def main() -> None:
 
     from hpcpod.envs.processes.worker import serve
 
-    serve(request, options.line, options.go, options.done, options.memory)
+    serve(request, options.wire, options.go, options.done, options.memory)
 
 
 if __name__ == "__main__":

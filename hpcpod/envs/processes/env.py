@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hpcpod.envs.arrays import as_step, tensor
 from hpcpod.envs.gymnasium_make import Wrapper, name_of
-from hpcpod.envs.processes.pool import Crew, shared_out
+from hpcpod.envs.processes.pool import Pool, shared_out
 from hpcpod.envs.processes.states import joined, parted
 from hpcpod.envs.processes.wire import Command, plain
 from hpcpod.envs.spec_json import spec_from_plain
@@ -79,21 +79,21 @@ class ProcessVecEnv:
         request = _request(env, backend, wrappers, kwargs or {})
         requests = shared_out(request, num_envs, processes)
         self._rows = [range(each["start"], each["stop"]) for each in requests]
-        self._crew = Crew(request["env"], requests)
-        self._end = weakref.finalize(self, self._crew.close)
-        self.spec = _whole(self._crew.specs(), num_envs, device)
-        self._arrays = self._crew.share(self.spec)
+        self._pool = Pool(request["env"], requests)
+        self._end = weakref.finalize(self, self._pool.close)
+        self.spec = _whole(self._pool.specs(), num_envs, device)
+        self._arrays = self._pool.share(self.spec)
         self._begun = False
 
     @property
     def processes(self) -> int:
         """How many step it."""
-        return self._crew.size
+        return self._pool.size
 
     def reset(self, seeds: Tensor | None = None) -> Tensor:
         """Begin an episode everywhere; see ``VecEnv.reset``."""
         self._arrays.seeds[:] = given_seeds(seeds, self.spec.num_envs).cpu().numpy()
-        self._crew.work(Command.RESET)
+        self._pool.work(Command.RESET)
         self._begun = True
         return tensor(self._arrays.obs.copy(), self.spec.device)
 
@@ -104,7 +104,7 @@ class ProcessVecEnv:
         check_action_shape(action, self.spec)
         arrays = self._arrays
         np.copyto(arrays.action, action.detach().cpu().numpy(), casting="same_kind")
-        self._crew.work(Command.STEP)
+        self._pool.work(Command.STEP)
         return as_step(
             self.spec.device, arrays.obs.copy(), arrays.reward.copy(), arrays.terminated.copy(),
             arrays.truncated.copy(), arrays.next_obs.copy(), arrays.valid.copy(),
@@ -112,7 +112,7 @@ class ProcessVecEnv:
 
     def state(self) -> State | None:
         """As of one process that steps all; None if one of the processes says None."""
-        saved = self._crew.save() if self._begun else None
+        saved = self._pool.save() if self._begun else None
         if saved is None:
             return None
         return joined(saved, self._rows)
@@ -120,7 +120,7 @@ class ProcessVecEnv:
     def restore(self, state: State) -> Tensor | None:
         """Go on from a ``state()`` of an environment made with the same arguments, whether that was
         stepped by as many processes or not; see ``VecEnv.restore``."""
-        played = self._crew.load(parted(state, self._rows))
+        played = self._pool.load(parted(state, self._rows))
         self._begun = True
         return tensor(self._arrays.obs.copy(), self.spec.device) if played else None
 

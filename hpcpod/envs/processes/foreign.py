@@ -27,21 +27,21 @@ class Refused(Exception):
     """What can't be done here, in a sentence for whoever asked for it."""
 
 
-def main(line: int, go: int, done: int, memory: int) -> None:
+def main(wire: int, go: int, done: int, memory: int) -> None:
     """Serve the one who started this process until told to end."""
-    end_group_with(line)
+    end_group_with(wire)
     # A scheduler signals every process of a job: the batch is stepped on until it is saved.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda *_: None)
     request = json.load(sys.stdin)
     sys.path += request["path"]
     sys.modules["gym_notices"] = None  # type: ignore[assignment]  # as in plugins.load
-    with socket.socket(fileno=line) as end:
+    with socket.socket(fileno=wire) as end:
         try:
             batch = make(request)
             send(end, {"spec": batch.described})
         except ANYTHING as error:
-            send(end, told(error))
+            send(end, as_message(error))
             os.read(go, 8)  # an end now would look like a death
             return
         arrays = mapped(memory, receive(end), request)
@@ -64,7 +64,7 @@ def serve(batch: Serial, arrays: dict[str, Any], end: socket.socket, go: int, do
             else:
                 batch.step(arrays)
         except ANYTHING as error:
-            failure = told(error)
+            failure = as_message(error)
         arrays["failed"][:] = failure is not None
         os.write(done, (1).to_bytes(8, sys.byteorder))
         if command == CLOSE:
@@ -353,8 +353,8 @@ def successor(seed: int, k: int) -> int:
     return (x ^ (x >> 15)) >> 1
 
 
-def told(error: BaseException) -> dict[str, Any]:
-    """An error as it goes over the line; the traceback of one that is no user's goes to the log."""
+def as_message(error: BaseException) -> dict[str, Any]:
+    """An error as it goes over the wire; the traceback of one that is no user's goes to the log."""
     if isinstance(error, Refused):
         return {"error": "UserError", "said": str(error)}
     traceback.print_exception(type(error), error, error.__traceback__)
@@ -378,23 +378,23 @@ def take(end: socket.socket, size: int) -> bytes:
     data = b""
     while len(data) < size:
         if not (got := end.recv(size - len(data))):
-            raise EOFError("the other end of the line is closed")
+            raise EOFError("the other end of the wire is closed")
         data += got
     return data
 
 
-def end_group_with(line: int) -> None:
-    """Have this process group killed once the line's other end is gone: ``lifetime``, which see."""
+def end_group_with(wire: int) -> None:
+    """Kill this process group once the wire closes, as hpcpod's ``_process`` does."""
     if os.fork() > 0:
         return
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     ending = select.poll()
-    ending.register(line, 0)
+    ending.register(wire, 0)
     ending.poll()
     os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":
     given = {sys.argv[i]: int(sys.argv[i + 1]) for i in range(1, len(sys.argv), 2)}
-    main(given["--line"], given["--go"], given["--done"], given["--memory"])
+    main(given["--wire"], given["--go"], given["--done"], given["--memory"])

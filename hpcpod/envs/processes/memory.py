@@ -88,7 +88,7 @@ class SharedArrays:
         self.valid: Array = arrays["valid"]
         """bool [N]."""
         self.failed: Array = arrays["failed"]
-        """bool [processes]: whether an error comes on the process's line."""
+        """bool [processes]: whether an error comes on the process's wire."""
 
 
 def _batch(form: Form, count: int) -> Form:

@@ -18,7 +18,7 @@ from typing import Any
 from hpcpod._process import PYTHON, THREAD_VARIABLES, ending
 from hpcpod.envs.arrays import Form
 from hpcpod.envs.processes.memory import SharedArrays, nameless_file
-from hpcpod.envs.processes.wire import Command, Line
+from hpcpod.envs.processes.wire import Command, Wire
 from hpcpod.envs.spec_json import spec_to_plain
 from hpcpod.envs.vec_env import EnvSpec, State
 from hpcpod.errors import (
@@ -61,7 +61,7 @@ _deadline: ContextVar[float | None] = ContextVar("_deadline", default=None)
 
 @contextlib.contextmanager
 def patience(seconds: float) -> Iterator[None]:
-    """Give whatever crews do inside so long, all in all; then their processes are ended, and
+    """Limit the time of all that pools do inside, all in all; then their processes are ended, and
     ``EnvFailed`` is raised. Without it they are waited for."""
     before = _deadline.set(time.monotonic() + seconds)
     try:
@@ -71,7 +71,7 @@ def patience(seconds: float) -> Iterator[None]:
 
 
 @dataclass
-class _Member:
+class _Worker:
     """One process."""
 
     rows: str
@@ -80,10 +80,10 @@ class _Member:
     go: int
     """Descriptor of the eventfd that sets it to work."""
     end: socket.socket
-    line: Line
+    wire: Wire
 
 
-class Crew:
+class Pool:
     """Some processes, each with its part of a batch, which do one thing at a time together.
 
     The word to go and the word that it is done are eventfds, and whoever waits sleeps. Beside busy
@@ -107,7 +107,7 @@ class Crew:
 
         Args:
             name: the environment's, for messages.
-            requests: for each process, what it is to make (see ``member.serve``).
+            requests: for each process, what it is to make (see ``worker.serve``).
             program: the words that start one.
         """
         self._program = program
@@ -122,11 +122,11 @@ class Crew:
         self._ready.register(self._done, select.POLLIN)
         self._cores_suffice = self.size < len(os.sched_getaffinity(0))
         self._sleeps = 0  # commands for which the owner does not look out
-        self._members: list[_Member] = []
+        self._workers: list[_Worker] = []
         self._arrays: SharedArrays | None = None
         try:
             for request in requests:
-                self._members.append(self._start(request))
+                self._workers.append(self._start(request))
         except BaseException:
             self._end("it was never started", kindly=False)
             raise
@@ -140,8 +140,8 @@ class Crew:
         """
         with self._undisturbed():
             answers = self._receive()
-            self._raise_failure([told for told, _ in answers])  # here: then all are ended
-        return [told["spec"] for told, _ in answers]
+            self._raise_failure([reply for reply, _ in answers])  # here: then all are ended
+        return [reply["spec"] for reply, _ in answers]
 
     def share(self, spec: EnvSpec, action: Form | None = None) -> SharedArrays:
         """The arrays of the whole batch, which the processes know from now on.
@@ -150,11 +150,11 @@ class Crew:
             spec: of the batch.
             action: of one environment's actions, if they are not the policy's.
         """
-        self._arrays = SharedArrays(self._file, spec, len(self._members), action)
-        about = {"spec": spec_to_plain(spec), "processes": len(self._members)}
+        self._arrays = SharedArrays(self._file, spec, len(self._workers), action)
+        about = {"spec": spec_to_plain(spec), "processes": len(self._workers)}
         with self._undisturbed():
-            for member in self._members:
-                member.line.send({**about, **self._arrays.places})
+            for worker in self._workers:
+                worker.wire.send({**about, **self._arrays.places})
         return self._arrays
 
     def work(self, command: Command) -> None:
@@ -168,9 +168,9 @@ class Crew:
         failures: list[dict[str, Any]] = []
         with self._undisturbed():
             assert self._arrays is not None
-            for member in self._members:
-                os.eventfd_write(member.go, command)
-            left, began = len(self._members), time.perf_counter()
+            for worker in self._workers:
+                os.eventfd_write(worker.go, command)
+            left, began = len(self._workers), time.perf_counter()
             while left:
                 if self._seen(began) or self._ready.poll(ASK_SECONDS * 1000):
                     left -= os.eventfd_read(self._done)
@@ -180,39 +180,39 @@ class Crew:
             self._sleeps = max(0, self._sleeps - 1) if soon else SLEEP_COMMANDS
             if self._arrays.failed.any():
                 failed = self._arrays.failed.tolist()
-                for member, has in zip(self._members, failed, strict=True):
-                    failures.append(member.line.receive()[0] if has else {})
+                for worker, has in zip(self._workers, failed, strict=True):
+                    failures.append(worker.wire.receive()[0] if has else {})
         self._raise_failure(failures)
 
     def save(self) -> list[State] | None:
         """The state of each process's environments; None if one can't be saved."""
         with self._undisturbed():
-            for member in self._members:
-                os.eventfd_write(member.go, Command.SAVE)
+            for worker in self._workers:
+                os.eventfd_write(worker.go, Command.SAVE)
             answers = self._receive()
-        self._raise_failure([told for told, _ in answers])
-        saved = all(told["saved"] for told, _ in answers)
+        self._raise_failure([reply for reply, _ in answers])
+        saved = all(reply["saved"] for reply, _ in answers)
         return [state for _, state in answers] if saved else None
 
     def load(self, states: Sequence[State]) -> bool:
         """Go on from what ``save`` gave; whether that played episodes again, and wrote ``obs``."""
         with self._undisturbed():
-            for member, state in zip(self._members, states, strict=True):
-                os.eventfd_write(member.go, Command.LOAD)
-                member.line.send({}, state)
+            for worker, state in zip(self._workers, states, strict=True):
+                os.eventfd_write(worker.go, Command.LOAD)
+                worker.wire.send({}, state)
             answers = self._receive()
-        self._raise_failure([told for told, _ in answers])
-        return any(told["played"] for told, _ in answers)
+        self._raise_failure([reply for reply, _ in answers])
+        return any(reply["played"] for reply, _ in answers)
 
     def close(self) -> None:
         """End all processes and what they have started; environments may close before."""
         self._end(f"{self._name} was closed", kindly=True)
 
-    def _start(self, request: Mapping[str, Any]) -> _Member:
+    def _start(self, request: Mapping[str, Any]) -> _Worker:
         ours, theirs = socket.socketpair()
         ours.settimeout(ASK_SECONDS)
         go = os.eventfd(0)
-        files = {"line": theirs.fileno(), "go": go, "done": self._done, "memory": self._file}
+        files = {"wire": theirs.fileno(), "go": go, "done": self._done, "memory": self._file}
         options = [word for name, file in files.items() for word in (f"--{name}", str(file))]
         try:
             with theirs, _readable(json.dumps(request).encode()) as stdin:
@@ -228,7 +228,7 @@ class Crew:
             os.close(go)
             raise
         rows = in_words(request["start"], request["stop"])
-        return _Member(rows, process, go, ours, Line(ours, self._still_there))
+        return _Worker(rows, process, go, ours, Wire(ours, self._still_there))
 
     @contextlib.contextmanager
     def _undisturbed(self) -> Iterator[None]:
@@ -259,31 +259,31 @@ class Crew:
         return False
 
     def _receive(self) -> list[tuple[dict[str, Any], State]]:
-        return [member.line.receive() for member in self._members]
+        return [worker.wire.receive() for worker in self._workers]
 
     def _still_there(self) -> None:
         deadline = _deadline.get()
         if deadline is not None and time.monotonic() > deadline:
             raise EnvFailed(f"{self._name}: its processes took longer than they may")
-        for member in self._members:
-            code = member.process.poll()
+        for worker in self._workers:
+            code = worker.process.poll()
             if code is not None:
                 raise EnvFailed(
-                    f"{self._name}: the process of {member.rows} {ending(code)}; what it said is"
+                    f"{self._name}: the process of {worker.rows} {ending(code)}; what it said is"
                     " in the log"
                 )
 
-    def _raise_failure(self, told: Sequence[Mapping[str, Any]]) -> None:
-        """Raise the first of the errors that processes have told, if there is any."""
-        for member, each in zip(self._members, told, strict=False):
+    def _raise_failure(self, replies: Sequence[Mapping[str, Any]]) -> None:
+        """Raise the first of the errors that processes have sent, if there is any."""
+        for worker, each in zip(self._workers, replies, strict=False):
             if "error" not in each:
                 continue
             kind = _KINDS.get(each["error"], EnvFailed)
             if kind is Diverged:
-                raise Diverged(f"{each['said']} (counted from the first of {member.rows})")
+                raise Diverged(f"{each['said']} (counted from the first of {worker.rows})")
             if kind is EnvFailed:
                 raise EnvFailed(
-                    f"{self._name}: the process of {member.rows} raised {each['said']}; its"
+                    f"{self._name}: the process of {worker.rows} raised {each['said']}; its"
                     " traceback is in the log"
                 )
             raise kind(each["said"])
@@ -294,26 +294,26 @@ class Crew:
         self._gone = why
         if kindly:
             self._let_environments_close()
-        for member in self._members:
+        for worker in self._workers:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(member.process.pid, signal.SIGKILL)
-        for member in self._members:
+                os.killpg(worker.process.pid, signal.SIGKILL)
+        for worker in self._workers:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                member.process.wait(CLOSE_SECONDS)
-            member.end.close()
-            os.close(member.go)
+                worker.process.wait(CLOSE_SECONDS)
+            worker.end.close()
+            os.close(worker.go)
         os.close(self._done)
         os.close(self._file)
-        self._members, self._arrays = [], None  # a cycle of references would keep the memory
+        self._workers, self._arrays = [], None  # a cycle of references would keep the memory
 
     def _let_environments_close(self) -> None:
-        for member in self._members:
-            os.eventfd_write(member.go, Command.CLOSE)
-        left, deadline = len(self._members), time.monotonic() + CLOSE_SECONDS
+        for worker in self._workers:
+            os.eventfd_write(worker.go, Command.CLOSE)
+        left, deadline = len(self._workers), time.monotonic() + CLOSE_SECONDS
         while left and time.monotonic() < deadline:
             if self._ready.poll(ASK_SECONDS * 1000):
                 left -= os.eventfd_read(self._done)
-            elif any(member.process.poll() is not None for member in self._members):
+            elif any(worker.process.poll() is not None for worker in self._workers):
                 return
 
 

@@ -17,7 +17,7 @@ from hpcpod.config.schema import EnvConfig
 from hpcpod.envs import gymnasium_make, time_limit
 from hpcpod.envs.arrays import action_map, as_step, check_finite, tensor
 from hpcpod.envs.processes import foreign
-from hpcpod.envs.processes.pool import Crew, shared_out
+from hpcpod.envs.processes.pool import Pool, shared_out
 from hpcpod.envs.processes.wire import Command, plain
 from hpcpod.envs.vec_env import EnvSpec, State, Step, check_action_shape, check_batch, given_seeds
 from hpcpod.errors import UnsupportedSpace, UserError
@@ -57,9 +57,9 @@ class RemoteVecEnv:
         }  # fmt: skip
         requests = shared_out(request, num_envs, processes)
         # -E: PYTHONPATH and the like are meant for this Python.
-        self._crew = Crew(env, requests, (python, "-E", "-u", str(Path(foreign.__file__))))
-        self._end = weakref.finalize(self, self._crew.close)
-        told = self._crew.specs()[0]
+        self._pool = Pool(env, requests, (python, "-E", "-u", str(Path(foreign.__file__))))
+        self._end = weakref.finalize(self, self._pool.close)
+        told = self._pool.specs()[0]
         try:
             observed, acted = _space(env, told["observation"]), _space(env, told["action"])
             self.spec = EnvSpec(
@@ -81,18 +81,18 @@ class RemoteVecEnv:
         self._start = start if start.any() else None
         self._to_env = action_map(acted)
         assert acted.shape is not None and acted.dtype is not None
-        self._arrays = self._crew.share(self.spec, (acted.shape, np.dtype(acted.dtype)))
+        self._arrays = self._pool.share(self.spec, (acted.shape, np.dtype(acted.dtype)))
         self._begun = False
 
     @property
     def processes(self) -> int:
         """How many step it."""
-        return self._crew.size
+        return self._pool.size
 
     def reset(self, seeds: Tensor | None = None) -> Tensor:
         """Begin an episode everywhere; see ``VecEnv.reset``."""
         self._arrays.seeds[:] = given_seeds(seeds, self.spec.num_envs).cpu().numpy()
-        self._crew.work(Command.RESET)
+        self._pool.work(Command.RESET)
         self._begun = True
         obs = self._arrays.obs.copy()
         if self._start is not None:
@@ -107,7 +107,7 @@ class RemoteVecEnv:
         check_action_shape(action, self.spec)
         arrays = self._arrays
         arrays.action[:] = self._to_env(action.detach().cpu().numpy())
-        self._crew.work(Command.STEP)
+        self._pool.work(Command.STEP)
         # One row of two is written only where an episode ends: of the rest the successor is obs.
         obs, reward = arrays.obs.copy(), arrays.reward.copy()
         next_obs, rows = obs.copy(), np.flatnonzero(arrays.terminated | arrays.truncated)

@@ -28,9 +28,9 @@ class Command(IntEnum):
     RESET = 2
     """Read the seeds, write the observations."""
     SAVE = 3
-    """Send the state on the line."""
+    """Send the state on the wire."""
     LOAD = 4
-    """Go on from the state that comes on the line."""
+    """Go on from the state that comes on the wire."""
     CLOSE = 5
     """Close the environments and wait for the end."""
 
@@ -58,7 +58,7 @@ def plain(env: str, wrappers: Sequence[Wrapper], kwargs: Mapping[str, object]) -
     return made
 
 
-class Line:
+class Wire:
     """Messages of JSON and named tensors over a socket; no pickle."""
 
     def __init__(self, end: socket.socket, still_there: Callable[[], None] | None = None) -> None:
@@ -120,6 +120,6 @@ class Line:
                 self._still_there()
                 continue
             if not got:
-                raise EOFError("the other end of the line is closed")
+                raise EOFError("the other end of the wire is closed")
             left = left[got:]
         return data

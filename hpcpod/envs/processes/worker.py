@@ -13,7 +13,7 @@ import torch
 
 from hpcpod.envs.make import make_env
 from hpcpod.envs.processes.memory import SharedArrays
-from hpcpod.envs.processes.wire import Command, Line
+from hpcpod.envs.processes.wire import Command, Wire
 from hpcpod.envs.spec_json import spec_from_plain, spec_to_plain
 from hpcpod.envs.vec_env import Step, VecEnv
 from hpcpod.errors import HpcpodError, UserError, in_words
@@ -22,32 +22,32 @@ _ANYTHING = (Exception, SystemExit)
 """What an environment may raise: whatever it likes."""
 
 
-def serve(request: Mapping[str, Any], line: int, go: int, done: int, memory: int) -> None:
+def serve(request: Mapping[str, Any], wire: int, go: int, done: int, memory: int) -> None:
     """Make the environments and do what is asked until it is to close them.
 
     Args:
         request: what to make, how, and which rows of the batch that is (see ``ProcessVecEnv``).
-        line: descriptor of the socket.
+        wire: descriptor of the socket.
         go: of the eventfd that gives the commands.
         done: of the eventfd that counts the processes that have done theirs.
         memory: of the shared memory.
     """
     torch.set_num_threads(1)
     torch.set_flush_denormal(request["flush_denormal"])
-    with socket.socket(fileno=line) as end:
-        said = Line(end)
+    with socket.socket(fileno=wire) as end:
+        said = Wire(end)
         try:
             env = _make(request)
         except _ANYTHING as error:
-            said.send(_told(error))
+            said.send(_as_message(error))
             _next(go)  # an end now would look like a death
             return
         said.send({"spec": spec_to_plain(env.spec)})
         whole, _ = said.receive()
         shared = SharedArrays(memory, spec_from_plain(whole["spec"]), whole["processes"])
-        member = _Member(request, env, said, shared)
+        worker = Worker(request, env, said, shared)
         while (command := _next(go)) != Command.CLOSE:
-            member.execute(command, done)
+            worker.execute(command, done)
         try:
             env.close()
         finally:
@@ -66,8 +66,8 @@ def _make(request: Mapping[str, Any]) -> VecEnv:
     )
 
 
-def _told(error: BaseException) -> dict[str, Any]:
-    """An error as it goes over the line; the traceback of one that is no user's goes to the log."""
+def _as_message(error: BaseException) -> dict[str, Any]:
+    """An error as it goes over the wire; the traceback of one that is no user's goes to the log."""
     if not isinstance(error, UserError):
         traceback.print_exception(error)
     purposely = isinstance(error, HpcpodError)
@@ -77,13 +77,13 @@ def _told(error: BaseException) -> dict[str, Any]:
     }
 
 
-class _Member:
+class Worker:
     """The environments of this process and its rows of the shared arrays."""
 
     def __init__(
-        self, request: Mapping[str, Any], env: VecEnv, line: Line, shared: SharedArrays
+        self, request: Mapping[str, Any], env: VecEnv, wire: Wire, shared: SharedArrays
     ) -> None:
-        self._env, self._line = env, line
+        self._env, self._wire = env, wire
         rows, place = slice(request["start"], request["stop"]), request["place"]
         self._failed = shared.failed[place : place + 1]
         self._seeds, self._action = shared.seeds[rows], shared.action[rows]
@@ -101,12 +101,12 @@ class _Member:
             try:
                 self._step() if command == Command.STEP else self._reset()
             except _ANYTHING as error:
-                failure = _told(error)
+                failure = _as_message(error)
             self._failed[:] = failure is not None
             os.eventfd_write(done, 1)
-            # Only now: until all are done nobody reads the line, which holds some 100 kB.
+            # Only now: until all are done the pool does not read the wire, which holds some 100 kB.
             if failure is not None:
-                self._line.send(failure)
+                self._wire.send(failure)
 
     def _reset(self) -> None:
         # Copies here and below: an environment may keep what it is given.
@@ -121,17 +121,17 @@ class _Member:
         try:
             state = self._env.state()
         except _ANYTHING as error:
-            self._line.send(_told(error))
+            self._wire.send(_as_message(error))
         else:
-            self._line.send({"saved": state is not None}, state)
+            self._wire.send({"saved": state is not None}, state)
 
     def _load(self) -> None:
-        _, state = self._line.receive()
+        _, state = self._wire.receive()
         try:
             obs = self._env.restore(state)
         except _ANYTHING as error:
-            self._line.send(_told(error))
+            self._wire.send(_as_message(error))
         else:
             if obs is not None:
                 self._obs[:] = obs.numpy()
-            self._line.send({"played": obs is not None})
+            self._wire.send({"played": obs is not None})

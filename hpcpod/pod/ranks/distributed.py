@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import Store
 
 from hpcpod.pod.ranks.communicator import RankLost
-from hpcpod.pod.ranks.rank import Place
+from hpcpod.pod.ranks.rank import Rank
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Distributed:
 
     def __init__(
         self,
-        place: Place,
+        rank: Rank,
         store: Store,
         backend: Literal["gloo", "nccl"],
         device: torch.device,
@@ -43,7 +43,7 @@ class Distributed:
         """Join; every rank of the pod must.
 
         Args:
-            place: which rank this is.
+            rank: this process's.
             store: where they have met.
             backend: what carries tensors that are on a GPU.
             device: this rank's own.
@@ -52,13 +52,13 @@ class Distributed:
         Raises:
             RankLost: not all ranks came.
         """
-        self.rank, self.size, self.backend = place.rank, place.size, backend
+        self.rank, self.size, self.backend = rank.number, rank.size, backend
         # Else NCCL's watchdog ends the process, where an exception lets it save itself.
         os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
         with _losses("joining the other ranks"):
             dist.init_process_group(
                 "gloo" if backend == "gloo" else "cpu:gloo,cuda:nccl",
-                store=store, rank=place.rank, world_size=place.size,
+                store=store, rank=rank.number, world_size=rank.size,
                 timeout=datetime.timedelta(seconds=seconds),
                 device_id=device if backend == "nccl" else None,
             )  # fmt: skip

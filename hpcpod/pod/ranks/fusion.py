@@ -14,7 +14,7 @@ from hpcpod.agents.optimizer import Adam
 from hpcpod.envs.vec_env import State
 from hpcpod.errors import UserError
 from hpcpod.pod.ranks.communicator import Communicator
-from hpcpod.pod.ranks.packing import Layout
+from hpcpod.pod.ranks.packing import Packing
 
 _LEAST = 1e-6
 """Samples: a rank without any has no say, unless none has."""
@@ -85,10 +85,10 @@ class Mean:
         """The replicas must be equal."""
         self._agent, self._group = agent, group
         state = agent.state()
-        self._layout = Layout(
+        self._packing = Packing(
             self._exchanged(fusion_rules(agent, state)), state, group.rank, group.size
         )
-        self._kept = [*self._layout.since]
+        self._kept = [*self._packing.since]
         self._since: State = {}
         self._remember(state)
 
@@ -110,7 +110,7 @@ class Mean:
 
     def take(self, rank: int, own: State) -> None:
         """See ``Fusion``; statistics and counters stay those of all."""
-        self._agent.load(self._agent.state() | {name: own[name] for name in self._layout.mean})
+        self._agent.load(self._agent.state() | {name: own[name] for name in self._packing.mean})
         self._take(self._exchange(1.0 if self._group.rank == rank else 0.0))
 
     def _take(self, fused: State) -> None:
@@ -119,9 +119,9 @@ class Mean:
 
     def _exchange(self, weight: float) -> State:
         state = self._agent.state()
-        self._layout.pack(state, weight)
-        self._group.sum_(self._layout.vector)
-        return self._layout.unpack(state, self._since)
+        self._packing.pack(state, weight)
+        self._group.sum_(self._packing.vector)
+        return self._packing.unpack(state, self._since)
 
     def _combined(self, mean: State) -> State:
         """What the replicas become, of their mean."""
@@ -155,7 +155,7 @@ class Nesterov(Mean):
         super().__init__(agent, group)
         self._rate, self._momentum = rate, momentum
         state = agent.state()
-        weights = [name for name in self._layout.mean if name.startswith("network/")]
+        weights = [name for name in self._packing.mean if name.startswith("network/")]
         self._velocity = {name: torch.zeros_like(state[name]) for name in weights}
         self._kept += weights
         self._remember(state)

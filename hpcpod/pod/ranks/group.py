@@ -22,7 +22,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.errors import LaunchError
 from hpcpod.pod.device import device_of, gpu_name, own_device
 from hpcpod.pod.ranks.communicator import Alone, Communicator
-from hpcpod.pod.ranks.rank import Place, place_of
+from hpcpod.pod.ranks.rank import Rank, rank_of
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.run_folder import RunFolder
 
@@ -49,7 +49,7 @@ class Meeting:
     """What must be the same on all ranks, by a name that a message can use."""
 
 
-def join_run(place: Place, folder: RunFolder, config: RunConfig, meeting: str) -> Communicator:
+def join_run(rank: Rank, folder: RunFolder, config: RunConfig, meeting: str) -> Communicator:
     """Meet the other ranks of a run's pod, with what each must have alike.
 
     Raises:
@@ -66,7 +66,7 @@ def join_run(place: Place, folder: RunFolder, config: RunConfig, meeting: str) -
     where = Meeting(
         folder.disk, folder.path / "rendezvous", meeting, ranks_of(config), fusion.seconds, agreed
     )
-    return join(place, where, fusion.backend, own_device(place, device_of(config)))
+    return join(rank, where, fusion.backend, own_device(rank, device_of(config)))
 
 
 def join_peers(config: RunConfig) -> Communicator:
@@ -78,32 +78,32 @@ def join_peers(config: RunConfig) -> Communicator:
         LaunchError: nobody says where, or as ``join`` does.
         RankLost: not all of them came.
     """
-    place, fusion = place_of(os.environ), config.pod.fusion
-    size = place.size if config.pod.ranks is None else config.pod.ranks
-    if place.size != size:
-        raise LaunchError(_strangers(place, size))
+    rank, fusion = rank_of(os.environ), config.pod.fusion
+    size = rank.size if config.pod.ranks is None else config.pod.ranks
+    if rank.size != size:
+        raise LaunchError(_strangers(rank, size))
     if size == 1:
         return Alone()
-    device = own_device(place, device_of(config))
+    device = own_device(rank, device_of(config))
     chosen, _ = choose(fusion.backend, device)
     if chosen == "mpi":
-        group: Communicator = _by_mpi(place)
+        group: Communicator = _by_mpi(rank)
     else:
         from hpcpod.pod.ranks.distributed import Distributed
 
         missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
         if missing:
             raise LaunchError(
-                f"{place.told_by} has started {size} ranks, but {' and '.join(missing)}, where they"
-                " meet, is not set: use torchrun, or set pod.fusion.backend to mpi"
+                f"{rank.started_by} has started {size} ranks, but {' and '.join(missing)}, where"
+                " they meet, is not set: use torchrun, or set pod.fusion.backend to mpi"
             )
-        store, _, _ = next(dist.rendezvous("env://", place.rank, size))  # type: ignore[attr-defined]
-        group = Distributed(place, store, chosen, device, fusion.seconds)
+        store, _, _ = next(dist.rendezvous("env://", rank.number, size))  # type: ignore[attr-defined]
+        group = Distributed(rank, store, chosen, device, fusion.seconds)
     _checked(group, {"the configuration": _digest(to_mapping(config))}, device)
     return group
 
 
-def join(place: Place, meeting: Meeting, backend: Backend, device: torch.device) -> Communicator:
+def join(rank: Rank, meeting: Meeting, backend: Backend, device: torch.device) -> Communicator:
     """Meet the other ranks.
 
     Raises:
@@ -111,14 +111,14 @@ def join(place: Place, meeting: Meeting, backend: Backend, device: torch.device)
             started alike.
         RankLost: not all of them came.
     """
-    if place.size != meeting.size:
-        raise LaunchError(_strangers(place, meeting.size))
+    if rank.size != meeting.size:
+        raise LaunchError(_strangers(rank, meeting.size))
     if meeting.size == 1:
         return Alone()
     chosen, why = choose(backend, device)
-    if place.rank == 0:
+    if rank.number == 0:
         log.info("%d ranks exchange by %s: %s", meeting.size, chosen, why)
-    group = _group(place, meeting, chosen, device)
+    group = _group(rank, meeting, chosen, device)
     _checked(group, meeting.agreed, device)
     return group
 
@@ -144,29 +144,29 @@ def choose(backend: Backend, device: torch.device) -> tuple[Literal["gloo", "ncc
 
 
 def _group(
-    place: Place, meeting: Meeting, backend: Literal["gloo", "nccl", "mpi"], device: torch.device
+    rank: Rank, meeting: Meeting, backend: Literal["gloo", "nccl", "mpi"], device: torch.device
 ) -> Communicator:
     if backend == "mpi":
-        return _by_mpi(place)
+        return _by_mpi(rank)
     from hpcpod.pod.ranks.distributed import Distributed
     from hpcpod.pod.ranks.rendezvous import address_file, interface_to, meet, own_address
 
-    store = meet(place, meeting.disk, meeting.folder, meeting.name, meeting.seconds)
+    store = meet(rank, meeting.disk, meeting.folder, meeting.name, meeting.seconds)
     if "GLOO_SOCKET_IFNAME" not in os.environ:
         # By default gloo asks for this node's own name, which need not resolve: it then hangs.
-        interface = interface_to(own_address(place, os.environ))
+        interface = interface_to(own_address(rank, os.environ))
         if interface is not None:
             os.environ["GLOO_SOCKET_IFNAME"] = interface
-    group = Distributed(place, store, backend, device, meeting.seconds)
-    if place.rank == 0:
+    group = Distributed(rank, store, backend, device, meeting.seconds)
+    if rank.number == 0:
         meeting.disk.remove(address_file(meeting.folder, meeting.name))  # all are there
     return group
 
 
-def _by_mpi(place: Place) -> Communicator:
-    if place.told_by == "srun" and not {"PMIX_RANK", "PMI_RANK"} & set(os.environ):
+def _by_mpi(rank: Rank) -> Communicator:
+    if rank.started_by == "srun" and not {"PMIX_RANK", "PMI_RANK"} & set(os.environ):
         # Seen before MPI_Init, in which Open MPI ends a process that finds no PMI.
-        raise LaunchError(_wrong_pmi(place.size))
+        raise LaunchError(_wrong_pmi(rank.size))
     try:
         from hpcpod.pod.ranks.mpi import Mpi
     except ImportError as error:
@@ -175,8 +175,8 @@ def _by_mpi(place: Place) -> Communicator:
             " pip install 'hpcpod[mpi]', or use gloo"
         ) from error
     group = Mpi()
-    if group.size != place.size:
-        raise LaunchError(_strangers(Place(told_by="MPI"), place.size))
+    if group.size != rank.size:
+        raise LaunchError(_strangers(Rank(started_by="MPI"), rank.size))
     return group
 
 
@@ -217,11 +217,11 @@ def _own_gpu_each(group: Communicator, name: str) -> None:
             )
 
 
-def _strangers(place: Place, size: int) -> str:
-    if place.size > 1:
-        return f"{size} ranks were asked for, but {place.told_by} has started {place.size}"
+def _strangers(rank: Rank, size: int) -> str:
+    if rank.size > 1:
+        return f"{size} ranks were asked for, but {rank.started_by} has started {rank.size}"
     tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
-    if place.told_by == "MPI" and tasks > 1:
+    if rank.started_by == "MPI" and tasks > 1:
         return _wrong_pmi(tasks)
     return (
         f"{size} ranks were asked for, but nobody has told this process of the others: start them"

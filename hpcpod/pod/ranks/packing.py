@@ -26,7 +26,7 @@ _BASE = 2**20
 _MOMENTS = ("mean", "var", "count")
 
 
-class Layout:
+class Packing:
     """Packs and unpacks the states of one kind of agent."""
 
     def __init__(self, rules: Mapping[str, Rule], state: State, rank: int, size: int) -> None:

@@ -10,10 +10,10 @@ from hpcpod.errors import LaunchError
 
 
 @dataclass(frozen=True)
-class Place:
+class Rank:
     """One rank among those of a pod."""
 
-    rank: int = 0
+    number: int = 0
     """0 to ``size`` - 1."""
     size: int = 1
     """Ranks of the pod."""
@@ -21,20 +21,20 @@ class Place:
     """0 to ``local_size`` - 1: which of those on this node."""
     local_size: int = 1
     """Ranks of the pod on this node."""
-    told_by: str = "nobody"
-    """``torchrun``, ``mpirun``, ``srun``, or ``nobody``: it is alone."""
+    started_by: str = "none"
+    """``torchrun``, ``mpirun``, ``srun``, or ``none``: it is alone."""
 
     def __post_init__(self) -> None:
-        if not (0 <= self.rank < self.size and 0 <= self.local_rank < self.local_size):
+        if not (0 <= self.number < self.size and 0 <= self.local_rank < self.local_size):
             raise LaunchError(
-                f"{self.told_by} says that this is rank {self.rank} of {self.size}, on this node"
-                f" {self.local_rank} of {self.local_size}: that can't be; start all ranks of a pod"
-                " by one srun, mpirun or torchrun"
+                f"{self.started_by} says that this is rank {self.number} of {self.size}, on this"
+                f" node {self.local_rank} of {self.local_size}: that can't be; start all ranks of a"
+                " pod by one srun, mpirun or torchrun"
             )
 
 
-def place_of(environment: Mapping[str, str]) -> Place:
-    """The place that a launcher has written into the environment.
+def rank_of(environment: Mapping[str, str]) -> Rank:
+    """The rank that a launcher has written into the environment.
 
     torchrun's variables come first, as they may stand inside a job of Slurm's, then those of
     Open MPI's mpirun, then those of srun.
@@ -42,7 +42,7 @@ def place_of(environment: Mapping[str, str]) -> Place:
     Raises:
         LaunchError: they are not numbers, or contradict each other.
     """
-    for told_by, (rank, size, local_rank, local_size) in _VARIABLES.items():
+    for started_by, (rank, size, local_rank, local_size) in _VARIABLES.items():
         if rank in environment and size in environment:
             numbers = [
                 _number(environment, rank, "0"),
@@ -50,18 +50,18 @@ def place_of(environment: Mapping[str, str]) -> Place:
                 _number(environment, local_rank, environment[rank]),
                 _number(environment, local_size, environment[size]),
             ]
-            return Place(numbers[0], numbers[1], numbers[2], numbers[3], told_by)
+            return Rank(numbers[0], numbers[1], numbers[2], numbers[3], started_by)
     if "SLURM_STEP_ID" in environment and "SLURM_PROCID" in environment:
         node = _number(environment, "SLURM_NODEID", "0")
         tasks = environment.get("SLURM_STEP_TASKS_PER_NODE", "1")
-        return Place(
+        return Rank(
             _number(environment, "SLURM_PROCID", "0"),
             _number(environment, "SLURM_STEP_NUM_TASKS", "1"),
             _number(environment, "SLURM_LOCALID", "0"),
             tasks_of_node(tasks, node),
             "srun",
         )
-    return Place()
+    return Rank()
 
 
 _VARIABLES = {

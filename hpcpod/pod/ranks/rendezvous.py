@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import Store
 
 from hpcpod.pod.ranks.communicator import RankLost
-from hpcpod.pod.ranks.rank import Place
+from hpcpod.pod.ranks.rank import Rank
 from hpcpod.storage.disk import Disk
 
 _POLL_SECONDS = 0.02
@@ -31,11 +31,11 @@ _SIOCGIFADDR = 0x8915
 """Linux: the address of a network interface."""
 
 
-def meet(place: Place, disk: Disk, folder: Path, name: str, seconds: float) -> Store:
+def meet(rank: Rank, disk: Disk, folder: Path, name: str, seconds: float) -> Store:
     """The store of rank 0, once this rank has found it.
 
     Args:
-        place: which rank this is.
+        rank: this process's.
         disk: of the run folder.
         folder: in it, on the filesystem that all ranks share.
         name: of this meeting, different each time: an address from before must not be found.
@@ -45,12 +45,12 @@ def meet(place: Place, disk: Disk, folder: Path, name: str, seconds: float) -> S
         RankLost: rank 0 did not write its address, or does not answer there.
     """
     path, patience = address_file(folder, name), datetime.timedelta(seconds=seconds)
-    if place.rank == 0:
-        host = own_address(place, os.environ)
+    if rank.number == 0:
+        host = own_address(rank, os.environ)
         listening = socket.create_server((host, 0))
         port: int = listening.getsockname()[1]
         store: Store = dist.TCPStore(  # type: ignore[attr-defined]
-            host, port, place.size, is_master=True, timeout=patience,
+            host, port, rank.size, is_master=True, timeout=patience,
             wait_for_workers=False, master_listen_fd=listening.detach(),
         )  # fmt: skip
         disk.publish(path, json.dumps({"host": host, "port": port}).encode())
@@ -59,7 +59,7 @@ def meet(place: Place, disk: Disk, folder: Path, name: str, seconds: float) -> S
     while (found := disk.read(path)) is None:
         if time.monotonic() > deadline:
             raise RankLost(
-                f"rank {place.rank} waited {seconds:g} s for {path}: rank 0 did not start, or"
+                f"rank {rank.number} waited {seconds:g} s for {path}: rank 0 did not start, or"
                 " this node does not see the run folder"
             )
         time.sleep(_POLL_SECONDS)
@@ -67,7 +67,7 @@ def meet(place: Place, disk: Disk, folder: Path, name: str, seconds: float) -> S
     host, port = address["host"], address["port"]
     try:
         joined: Store = dist.TCPStore(  # type: ignore[attr-defined]
-            host, port, place.size, is_master=False, timeout=patience
+            host, port, rank.size, is_master=False, timeout=patience
         )
     except RuntimeError as error:
         raise RankLost(f"rank 0 does not answer at {host}:{port}: {error}") from error
@@ -79,9 +79,9 @@ def address_file(folder: Path, name: str) -> Path:
     return folder / f"{name}.json"
 
 
-def own_address(place: Place, environment: Mapping[str, str]) -> str:
+def own_address(rank: Rank, environment: Mapping[str, str]) -> str:
     """Where rank 0 listens: nowhere but here if all ranks are here, else where Slurm says."""
-    if place.local_size == place.size:
+    if rank.local_size == rank.size:
         return LOOPBACK
     told = environment.get("SLURM_LAUNCH_NODE_IPADDR") or environment.get("MASTER_ADDR")
     return told or socket.gethostbyname(socket.gethostname())

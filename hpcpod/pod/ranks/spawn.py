@@ -1,6 +1,6 @@
 """Start the ranks of a pod on this machine: ``python -m hpcpod.pod.ranks.spawn N -- COMMAND``.
 
-What srun does on a cluster: every rank gets its place as torchrun would tell it, and all that
+What srun does on a cluster: every rank gets its number as torchrun would tell it, and all that
 comes in on standard input. When one has failed, the others have some time to save themselves. All
 end with whoever reads standard output. With ``mpirun`` before ``--`` that starts them. No torch.
 """
@@ -68,7 +68,7 @@ def _by_mpirun(
 
 
 def told(rank: int, size: int) -> dict[str, str]:
-    """What a rank's environment says of its place; nothing if it is alone."""
+    """What a rank's environment says of its number; nothing if it is alone."""
     numbers = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size}
     return {name: str(number) for name, number in numbers.items()} if size > 1 else {}
 

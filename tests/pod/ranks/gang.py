@@ -14,17 +14,17 @@ import json, sys, torch
 from pathlib import Path
 from hpcpod.plugins import load
 from hpcpod.pod.ranks.group import Meeting, join
-from hpcpod.pod.ranks.rank import place_of
+from hpcpod.pod.ranks.rank import rank_of
 from hpcpod.storage.disk import Disk
 import os
 torch.set_num_threads(1)
 given = json.loads(sys.argv[1])
-place = place_of(os.environ)
+rank = rank_of(os.environ)
 meeting = Meeting(
     Disk(), Path(given["folder"]), given["name"], given["size"], given["seconds"],
-    {"the configuration": given["agreed"].get(str(place.rank), "same")},
+    {"the configuration": given["agreed"].get(str(rank.number), "same")},
 )
-group = join(place, meeting, given["backend"], torch.device("cpu"))
+group = join(rank, meeting, given["backend"], torch.device("cpu"))
 print(json.dumps(load(given["work"])(group, **given["words"])), flush=True)
 group.close()
 threads = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]

@@ -14,11 +14,11 @@ import json, sys
 from torch.distributed import HashStore
 from hpcpod.pod.device import own_device
 from hpcpod.pod.ranks.distributed import Distributed
-from hpcpod.pod.ranks.rank import Place
+from hpcpod.pod.ranks.rank import Rank
 from tests.pod.ranks.work import fused_alone
 backend, device = sys.argv[1:]
-own = own_device(Place(), device)
-group = Distributed(Place(), HashStore(), backend, own, 20.0)
+own = own_device(Rank(), device)
+group = Distributed(Rank(), HashStore(), backend, own, 20.0)
 print(json.dumps(fused_alone(group, own)))
 group.close()
 """

@@ -8,7 +8,7 @@ import pytest
 
 from hpcpod.errors import LaunchError
 from hpcpod.pod.device import gpu_number
-from hpcpod.pod.ranks.rank import Place, place_of, tasks_of_node
+from hpcpod.pod.ranks.rank import Rank, rank_of, tasks_of_node
 from tests.pod.ranks.gang import Gang
 
 
@@ -69,26 +69,26 @@ def test_an_engine_that_differs_on_one_rank_is_told_as_such_by_all(tmp_path: Pat
 
 
 def test_places_are_read_as_launchers_tell_them() -> None:
-    assert place_of({}) == Place()
+    assert rank_of({}) == Rank()
     told = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
-    assert place_of(told) == Place(3, 4, 1, 2, "torchrun")
+    assert rank_of(told) == Rank(3, 4, 1, 2, "torchrun")
     slurm = {
         "SLURM_STEP_ID": "0", "SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4",
         "SLURM_LOCALID": "1", "SLURM_NODEID": "1", "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
     }  # fmt: skip
-    assert place_of(slurm) == Place(3, 4, 1, 2, "srun")
-    assert place_of({**slurm, **told}).told_by == "torchrun"
+    assert rank_of(slurm) == Rank(3, 4, 1, 2, "srun")
+    assert rank_of({**slurm, **told}).started_by == "torchrun"
     assert [tasks_of_node("2(x3),1", n) for n in range(4)] == [2, 2, 2, 1]
     with pytest.raises(LaunchError, match="SLURM_PROCID is 'x'"):
-        place_of({**slurm, "SLURM_PROCID": "x"})
+        rank_of({**slurm, "SLURM_PROCID": "x"})
     with pytest.raises(LaunchError, match="rank 5 of 4"):
-        place_of({**told, "RANK": "5"})
+        rank_of({**told, "RANK": "5"})
 
 
 def test_a_rank_s_gpu_is_that_of_its_local_number_unless_each_sees_its_own_alone() -> None:
-    place = Place(5, 8, 1, 4, "srun")
-    assert gpu_number(place, 4) == gpu_number(place, 8) == 1
-    assert gpu_number(place, 1) == 0
+    rank = Rank(5, 8, 1, 4, "srun")
+    assert gpu_number(rank, 4) == gpu_number(rank, 8) == 1
+    assert gpu_number(rank, 1) == 0
     for visible in (0, 2, 3):
         with pytest.raises(LaunchError, match=f"rank 5 sees {visible} GPUs on its node, where 4"):
-            gpu_number(place, visible)
+            gpu_number(rank, visible)

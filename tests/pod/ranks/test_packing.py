@@ -9,20 +9,20 @@ from hpcpod.agents.fusion import fusion_rules
 from hpcpod.agents.normalizer import RunningNorm
 from hpcpod.agents.ppo import PPO, PPOConfig
 from hpcpod.envs.vec_env import State
-from hpcpod.pod.ranks.packing import Layout, merged
+from hpcpod.pod.ranks.packing import Packing, merged
 from tests.agents.training import spec
 
 
 def fused(states: list[State], since: State, weights: list[float]) -> list[State]:
     agent = PPO(spec(), PPOConfig(), seed=0)
     rules = fusion_rules(agent, states[0])
-    layouts = [Layout(rules, s, rank, len(states)) for rank, s in enumerate(states)]
-    for layout, state, weight in zip(layouts, states, weights, strict=True):
-        layout.pack(state, weight)
-    total = torch.stack([layout.vector for layout in layouts]).sum(0)
-    for layout in layouts:
-        layout.vector.copy_(total)
-    return [layout.unpack(s, since) for layout, s in zip(layouts, states, strict=True)]
+    packings = [Packing(rules, s, rank, len(states)) for rank, s in enumerate(states)]
+    for packing, state, weight in zip(packings, states, weights, strict=True):
+        packing.pack(state, weight)
+    total = torch.stack([packing.vector for packing in packings]).sum(0)
+    for packing in packings:
+        packing.vector.copy_(total)
+    return [packing.unpack(s, since) for packing, s in zip(packings, states, strict=True)]
 
 
 def replicas(count: int) -> list[State]:
