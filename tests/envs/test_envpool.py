@@ -62,13 +62,13 @@ class TestImages(TestCartPole):
 @needs_envpool
 def test_processes_step_the_same_episodes() -> None:
     seeds = torch.tensor([4, 5, 6])
-    env, crew = (make_env("Pendulum-v1", 3, PATH, processes=count) for count in (1, 2))
+    env, pool = (make_env("Pendulum-v1", 3, PATH, processes=count) for count in (1, 2))
     try:
-        assert torch.equal(env.reset(seeds), crew.reset(seeds))
+        assert torch.equal(env.reset(seeds), pool.reset(seeds))
         for action in random_actions(env.spec, 250, torch.Generator().manual_seed(2)):
-            assert all(map(torch.equal, env.step(action), crew.step(action)))
+            assert all(map(torch.equal, env.step(action), pool.step(action)))
     finally:
-        crew.close()
+        pool.close()
 
 
 @needs_envpool

@@ -1,7 +1,7 @@
 """The actor process of a pipeline: ``python -m hpcpod.pod.pipeline``, a pod's child.
 
 It has environments and an agent of its own, and does what its parent asks for, one thing after
-another, until the parent closes the line or ends.
+another, until the parent closes the connection or ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hpcpod._process import StopFlag, die_with_parent
 def main() -> None:
     """Serve one parent."""
     parser = argparse.ArgumentParser(prog="python -m hpcpod.pod.pipeline", description=__doc__)
-    parser.add_argument("--line", type=int, required=True, help="descriptor of a socket")
+    parser.add_argument("--socket", type=int, required=True, help="descriptor of a socket")
     parser.add_argument("--outgoing", type=int, required=True, help="of shared memory")
     parser.add_argument("--incoming", type=int, required=True, help="of shared memory")
     parser.add_argument("--parent", type=int, required=True, help="its process id")
@@ -28,15 +28,15 @@ def main() -> None:
     # A scheduler signals every process. The parent ends its iteration first, which needs this one.
     StopFlag((signal.SIGTERM, signal.SIGINT, signal.SIGUSR2))
     die_with_parent(options.parent)
-    line = Connection(options.line)
-    config, gpu = line.recv()
+    connection = Connection(options.socket)
+    config, gpu = connection.recv()
     if config.env.python is None:
         plugins.load_early(config.env.id)
 
     from hpcpod.pod.pipeline.actor import serve
     from hpcpod.pod.pipeline.channel import Channel
 
-    serve(Channel(line, options.outgoing, options.incoming), config, gpu)
+    serve(Channel(connection, options.outgoing, options.incoming), config, gpu)
 
 
 if __name__ == "__main__":

@@ -26,19 +26,19 @@ from hpcpod.pod.worker import Worker
 def serve(channel: Channel, config: RunConfig, gpu: int | None) -> None:
     """Answer questions until there is nobody who asks; ``gpu`` is the number of the pod's own.
 
-    A question is a method of ``Collecting`` and its arguments. The answer is ``(True, what it
+    A question is a method of ``Actor`` and its arguments. The answer is ``(True, what it
     returned)``, with tensors, or ``(False, (an exception, its traceback))``.
     """
-    collecting: Collecting | None = None
+    actor: Actor | None = None
     while True:
         try:
             (method, arguments), tensors = channel.receive()
         except (EOFError, OSError):
             break
         try:
-            if collecting is None:
-                collecting = Collecting(config, gpu)
-            said, given = getattr(collecting, method)(*arguments, tensors)
+            if actor is None:
+                actor = Actor(config, gpu)
+            said, given = getattr(actor, method)(*arguments, tensors)
             answer, given = (True, said), given
         except Exception as error:
             answer, given = (False, (_portable(error), traceback.format_exc())), {}
@@ -46,11 +46,11 @@ def serve(channel: Channel, config: RunConfig, gpu: int | None) -> None:
             channel.send(answer, given)
         except OSError:
             break
-    if collecting is not None:
-        collecting.close()
+    if actor is not None:
+        actor.close()
 
 
-class Collecting:
+class Actor:
     """An actor in its environments: the same class, spec and hyperparameters as the learner.
 
     Each method takes its tensors last, and gives a value and tensors.

@@ -25,21 +25,19 @@ CLOSE_SECONDS = 5.0
 """How long a process that has nothing more to do may take to end."""
 
 
-class CollectorDied(Exception):
-    """The collecting process is gone."""
+class ActorDied(Exception):
+    """The actor process is gone."""
 
     def __init__(self, returncode: int) -> None:
-        super().__init__(
-            f"the collecting process {ending(returncode)}; what it last said is in the log"
-        )
+        super().__init__(f"the actor process {ending(returncode)}; what it last said is in the log")
 
 
 class Elsewhere(Exception):
-    """A traceback of the collecting process, the cause of what is raised here."""
+    """A traceback of the actor process, the cause of what is raised here."""
 
 
-class Collector:
-    """A process that collects, one for all rounds of a pod; see ``collecting.Collecting``."""
+class Client:
+    """A process that collects, one for all rounds of a pod; see ``actor.Actor``."""
 
     def __init__(self, config: RunConfig) -> None:
         """Start nothing yet."""
@@ -52,7 +50,7 @@ class Collector:
             return
         ours, theirs = socket.socketpair()
         to, back = nameless_file(), nameless_file()
-        words = {"line": theirs.fileno(), "outgoing": back, "incoming": to, "parent": os.getpid()}
+        words = {"socket": theirs.fileno(), "outgoing": back, "incoming": to, "parent": os.getpid()}
         options = [text for name, number in words.items() for text in (f"--{name}", str(number))]
         self._process = subprocess.Popen(
             [*PYTHON, "-u", "-m", "hpcpod.pod.pipeline", *options],
@@ -61,11 +59,11 @@ class Collector:
             env={**TUNED, **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         theirs.close()
-        line = Connection(ours.detach())
-        self._end = weakref.finalize(self, _end, self._process, line, (to, back))
-        self._channel = Channel(line, to, back)
+        connection = Connection(ours.detach())
+        self._end = weakref.finalize(self, _end, self._process, connection, (to, back))
+        self._channel = Channel(connection, to, back)
         with contextlib.suppress(OSError):  # who asks it something will see that it died
-            line.send((self._config, self._gpu()))
+            connection.send((self._config, self._gpu()))
 
     def _gpu(self) -> int | None:
         """The number of the GPU that the pod trains on, where there are several too."""
@@ -78,7 +76,7 @@ class Collector:
 
         Raises:
             Exception: what was raised there, its traceback the cause.
-            CollectorDied: the process is gone.
+            ActorDied: the process is gone.
         """
         self.send(method, *arguments, tensors=tensors)
         return self.receive()
@@ -99,7 +97,7 @@ class Collector:
             raise self._died() from error
         if not well:
             failure, there = said
-            raise failure from Elsewhere(f"in the collecting process:\n{there}")
+            raise failure from Elsewhere(f"in the actor process:\n{there}")
         return said, tensors
 
     def kill(self) -> None:
@@ -114,16 +112,16 @@ class Collector:
             self._process = None
             self._end()
 
-    def _died(self) -> CollectorDied:
+    def _died(self) -> ActorDied:
         assert self._process is not None
         process = self._process
         self.close()
-        return CollectorDied(process.returncode)
+        return ActorDied(process.returncode)
 
 
-def _end(process: subprocess.Popen[bytes], line: Connection, memory: tuple[int, ...]) -> None:
+def _end(process: subprocess.Popen[bytes], connection: Connection, memory: tuple[int, ...]) -> None:
     """Hang up, and wait for the process, not for ever."""
-    line.close()
+    connection.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(CLOSE_SECONDS)
     process.kill()

@@ -28,7 +28,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.envs.vec_env import EnvSpec, State, VecEnv
 from hpcpod.pod.learner import Learner
-from hpcpod.pod.pipeline.client import Collector
+from hpcpod.pod.pipeline.client import Client
 from hpcpod.pod.span import Span
 from hpcpod.pod.worker import Worker
 from hpcpod.records.records import stable_hash
@@ -63,10 +63,10 @@ class Pipeline:
     """The same, where the next rollout is collected while one is learned from."""
 
     def __init__(
-        self, collector: Collector, spec: EnvSpec, agent: str, hyperparameters: Mapping[str, Scalar]
+        self, client: Client, spec: EnvSpec, agent: str, hyperparameters: Mapping[str, Scalar]
     ) -> None:
         """One round of an agent by its plugin name, in environments of ``spec``."""
-        self._collector, self._begun = collector, False
+        self._client, self._begun = client, False
         self._spec, self._agent = spec, (agent, dict(hyperparameters))
         self._ahead: State = {}
         self._sent: State = {}
@@ -81,7 +81,7 @@ class Pipeline:
         """Begin every environment anew, and the actor's random numbers: int64 ``seeds`` [N]."""
         self._ahead = {}
         self.go_on(seeds)
-        self._line.ask("reset", tensors={"seeds": seeds})
+        self._prepared.ask("reset", tensors={"seeds": seeds})
 
     def go_on(self, seeds: Tensor) -> None:
         """Begin a round in the episodes in progress.
@@ -98,7 +98,7 @@ class Pipeline:
 
     def walk(self, agent: Agent, steps: int) -> None:
         """See ``Worker.walk``."""
-        self._line.ask("walk", steps, tensors=agent.state())
+        self._prepared.ask("walk", steps, tensors=agent.state())
 
     def iterate(
         self, agent: Agent, buffer: Buffer, learner: Learner, left: int
@@ -123,18 +123,18 @@ class Pipeline:
             if left > counted:
                 self._ahead = self._collected()
         except BaseException:
-            self._collector.kill()  # it may be in the middle of something
+            self._client.kill()  # it may be in the middle of something
             raise
         return counted, metrics
 
     def state(self) -> State | None:
         """What ``restore`` needs, that was collected ahead among it; see ``Worker.state``."""
-        found, state = self._line.ask("state")
+        found, state = self._prepared.ask("state")
         return {**prefixed("worker", state), **prefixed("ahead", self._ahead)} if found else None
 
     def restore(self, state: State) -> bool:
         """The inverse of ``state``; see ``Worker.restore``."""
-        same, _ = self._line.ask("restore", tensors=under("worker", state))
+        same, _ = self._prepared.ask("restore", tensors=under("worker", state))
         self._ahead = under("ahead", state)
         if self._ahead and not same:  # what was collected last is there, and not in the buffer
             rows = cut_off(under("rows", self._ahead))
@@ -143,23 +143,23 @@ class Pipeline:
         return bool(same)
 
     @property
-    def _line(self) -> Collector:
+    def _prepared(self) -> Client:
         """The process, which has been told of the agent."""
         if not self._begun:
-            self._collector.ask("begin", *self._agent)
+            self._client.ask("begin", *self._agent)
             self._begun = True
-        return self._collector
+        return self._client
 
     def _begin_to_collect(self, agent: Agent, state: State, left: int) -> None:
         last = agent.horizon * self._spec.num_envs >= left
         progress = None if self.span is None else self.span.at(left)
-        self._line.send("collect", agent.horizon, last, self._seed, progress, tensors=state)
+        self._prepared.send("collect", agent.horizon, last, self._seed, progress, tensors=state)
         self._seed = None
         rules = fusion_rules(agent, state)
         self._sent = {name: state[name] for name, rule in rules.items() if rule == "sum"}
 
     def _collected(self) -> State:
-        _, ahead = self._line.receive()
+        _, ahead = self._prepared.receive()
         return {**ahead, **prefixed("sent", self._sent)}
 
     def _hand_over(self, buffer: Buffer, ahead: State) -> None:
@@ -221,7 +221,7 @@ class Workers:
     def __init__(self, config: RunConfig) -> None:
         self._worker = config.pod.worker
         self._turns: Turns | None = None
-        self._collector = Collector(config) if config.pod.pipeline else None
+        self._client = Client(config) if config.pod.pipeline else None
 
     def make(
         self, env: VecEnv | EnvSpec, agent: str, hyperparameters: Mapping[str, Scalar]
@@ -231,15 +231,15 @@ class Workers:
         They are where the round before has left them: ``reset``, ``restore`` or ``go_on`` begins.
         ``Turns`` step ``env``. A ``Pipeline`` steps its own, and asks only what they are like.
         """
-        if self._collector is None:
+        if self._client is None:
             if self._turns is None:
                 self._turns = plugins.make(Turns, "workers", self._worker, env)
             return self._turns
-        self._collector.start()
+        self._client.start()
         spec = env if isinstance(env, EnvSpec) else env.spec
-        return Pipeline(self._collector, spec, agent, hyperparameters)
+        return Pipeline(self._client, spec, agent, hyperparameters)
 
     def close(self) -> None:
-        """End the collecting process."""
-        if self._collector is not None:
-            self._collector.close()
+        """End the actor process."""
+        if self._client is not None:
+            self._client.close()

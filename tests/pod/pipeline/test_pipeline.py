@@ -30,7 +30,7 @@ from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.factory import make_agent
 from hpcpod.pod.learner import Learner
-from hpcpod.pod.pipeline.client import Collector, CollectorDied, Elsewhere
+from hpcpod.pod.pipeline.client import ActorDied, Client, Elsewhere
 from hpcpod.pod.pipeline.pipeline import Pipeline, Workers, merged
 from hpcpod.pod.pod import Pod
 from hpcpod.pod.round import Watch
@@ -61,10 +61,10 @@ def pipeline(
 
 
 def process_of(pod: Pod) -> int:
-    """The id of a pod's collecting process."""
-    collector = pod._workers._collector
-    assert collector is not None and collector._process is not None
-    return collector._process.pid
+    """The id of a pod's actor process."""
+    client = pod._workers._client
+    assert client is not None and client._process is not None
+    return client._process.pid
 
 
 def test_a_rollout_is_learned_from_one_iteration_after_its_weights_and_the_first_at_once() -> None:
@@ -214,19 +214,19 @@ def test_what_collecting_raises_arrives_with_its_traceback(tmp_path: Path) -> No
     tally = {"tally": str(tmp_path / "tally"), "times": 1, "at": 40}
     fault = [{FAULTS: {"fault": "raise", **tally}}]
     folder = create(tmp_path / "run", wrappers=fault, pod=PIPELINE)
-    pod, birth, others = prepare(folder), first_birth(folder), collecting_processes()
+    pod, birth, others = prepare(folder), first_birth(folder), actor_processes()
     with pytest.raises(RuntimeError, match="the simulator lost its mind") as failure:
         execute(pod, birth)
     assert isinstance(failure.value.__cause__, Elsewhere)
     assert "faulty_envs.py" in str(failure.value.__cause__)
-    assert collecting_processes() <= others
+    assert actor_processes() <= others
     assert execute(pod, birth).trained_steps == 512
-    (process,) = collecting_processes() - others
+    (process,) = actor_processes() - others
     pod.close()
     assert not process.is_running()
 
 
-def collecting_processes() -> set[psutil.Process]:
+def actor_processes() -> set[psutil.Process]:
     """Those that this process has started and that live."""
     children = psutil.Process().children()
     alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
@@ -248,17 +248,17 @@ def test_a_simulator_that_crashes_ends_the_order_alone(
     fault: str, memory: bool, said: str, tmp_path: Path
 ) -> None:
     folder = create(tmp_path, wrappers=[{FAULTS: {"fault": fault, "at": 40}}], pod=PIPELINE)
-    with pytest.raises(CollectorDied, match=said) as death:
+    with pytest.raises(ActorDied, match=said) as death:
         train(folder, first_birth(folder))
     assert out_of_memory(death.value) == memory
 
 
 def test_an_environment_that_can_not_be_made_there_says_why() -> None:
     config = from_mapping({"name": "x", "env": {"id": "Nonsense-v0"}, "pod": PIPELINE})
-    collector = Collector(config)
+    client = Client(config)
     with pytest.raises(UserError, match="Nonsense"):
-        collector.ask("begin", "ppo", {})
-    collector.close()
+        client.ask("begin", "ppo", {})
+    client.close()
 
 
 def test_an_iteration_ends_although_the_scheduler_signals_every_process(tmp_path: Path) -> None:
@@ -281,15 +281,15 @@ def test_an_iteration_ends_although_the_scheduler_signals_every_process(tmp_path
 ORPHAN = """
 import json, sys, time
 from hpcpod.config.loading import from_mapping
-from hpcpod.pod.pipeline.client import Collector
-collector = Collector(from_mapping(json.loads(sys.argv[1])))
-collector.ask("begin", "ppo", {})
-print(collector._process.pid, flush=True)
+from hpcpod.pod.pipeline.client import Client
+client = Client(from_mapping(json.loads(sys.argv[1])))
+client.ask("begin", "ppo", {})
+print(client._process.pid, flush=True)
 time.sleep(300)
 """
 
 
-def test_the_collecting_process_ends_with_its_pod_s() -> None:
+def test_the_actor_process_ends_with_its_pod_s() -> None:
     config = '{"name": "x", "env": {"id": "CartPole-v1"}, "pod": {"pipeline": true}}'
     command = [sys.executable, "-c", ORPHAN, config]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
@@ -301,9 +301,9 @@ def test_the_collecting_process_ends_with_its_pod_s() -> None:
 
 def test_a_pipeline_that_is_not_asked_for_starts_no_process(tmp_path: Path) -> None:
     folder = create(tmp_path)
-    pod, others = prepare(folder), collecting_processes()
+    pod, others = prepare(folder), actor_processes()
     execute(pod, first_birth(folder))
-    assert collecting_processes() <= others
+    assert actor_processes() <= others
     pod.close()
 
 
@@ -311,20 +311,20 @@ def test_environments_are_only_made_where_they_are_stepped(tmp_path: Path) -> No
     folder = create(tmp_path, pod=PIPELINE, env={"processes": 2})
     pod, birth = prepare(folder), first_birth(folder)
     report = pod.train(birth, "here", Watch())
-    assert not crews(psutil.Process())
-    (collecting,) = collecting_processes()
-    assert crews(collecting) == 2
+    assert not pools(psutil.Process())
+    (actor,) = actor_processes()
+    assert pools(actor) == 2
     pod.close()
 
     assert report.checkpoint is not None
     scorer = prepare(folder)
     scorer.score(birth, report.checkpoint, "here", Watch())
     assert scorer.spec.num_envs == 4
-    assert crews(psutil.Process()) == 2, "the evaluator's alone"
+    assert pools(psutil.Process()) == 2, "the evaluator's alone"
     scorer.close()
 
 
-def crews(process: psutil.Process) -> int:
+def pools(process: psutil.Process) -> int:
     """Processes in which it steps environments."""
     return sum(steps_environments(child) for child in process.children())
 
