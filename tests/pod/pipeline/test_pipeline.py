@@ -230,7 +230,7 @@ def actor_processes() -> set[psutil.Process]:
     """Those that this process has started and that live."""
     children = psutil.Process().children()
     alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
-    return {child for child in alive if "hpcpod.pod.pipeline.__main__" in child.cmdline()}
+    return {child for child in alive if "hpcpod.pod.pipeline" in child.cmdline()}
 
 
 def test_a_number_that_is_not_finite_is_a_divergence_in_the_other_process_too(
