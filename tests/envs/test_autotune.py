@@ -34,8 +34,8 @@ from hpcpod.pod.round import Watch
 from hpcpod.records.records import Report
 from hpcpod.run.preflight import resolve_task
 from hpcpod.storage.run_folder import RunFolder
+from tests.envs.processes.test_processes import COUNTING, assert_equal, family
 from tests.envs.small_envs import Counting, Floats
-from tests.envs.test_processes import COUNTING, assert_equal, family
 from tests.pod.rounds import countdown, execute, first_birth, train
 from tests.support.small_runs import create, mapping
 

@@ -47,7 +47,7 @@ class WarpVecEnv:
     """N environments of one of gymnasium's v5 tasks, simulated in float32 on the agent's device.
 
     The tasks are those of ``MujocoVecEnv``. A step from the same state is gymnasium's to the
-    tolerances that ``tests/envs/test_warp.py`` states, but two things differ. A capsule that
+    tolerances that ``tests/envs/mujoco/test_warp.py`` states, but two things differ. A capsule that
     meets the floor at more than 60 degrees has another direction of friction in MuJoCo Warp: an
     Ant on steep legs is another one within a few steps. And Humanoid, which MuJoCo solves by PGS,
     is solved by Newton. Episodes begin as gymnasium's do in distribution, by numbers of their own.

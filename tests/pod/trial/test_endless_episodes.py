@@ -14,7 +14,7 @@ from hpcpod.errors import EndlessEpisode
 from hpcpod.records.records import Keep
 from hpcpod.run.preflight import check
 from hpcpod.tournament.merge import read_board
-from tests.envs.test_processes import family
+from tests.envs.processes.test_processes import family
 from tests.support.small_runs import mapping, wait_for
 
 ENDLESS = "tests.support.endless_envs:Endless"

@@ -323,7 +323,7 @@ def test_a_process_that_hangs_can_be_interrupted(tmp_path: Path) -> None:
 OWNER = """
 import sys
 from pathlib import Path
-from tests.envs.test_processes import faulty, step_on
+from tests.envs.processes.test_processes import faulty, step_on
 
 step_on(faulty("hang", Path(sys.argv[1])))
 """

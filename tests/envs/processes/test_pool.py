@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hpcpod.envs.processes import pool
-from tests.envs.test_processes import assert_equal, in_processes, some_actions
+from tests.envs.processes.test_processes import assert_equal, in_processes, some_actions
 
 
 @pytest.mark.parametrize("cores", [2, 3])
