@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hpcpod.records.records import Intent
+from hpcpod.storage.requests import Refusals as Refusals
 
 DELAYS = (0.0, 60.0, 900.0, 1800.0, 3600.0)
 """Seconds before the next submission, after so many failures in a row."""
@@ -18,21 +19,10 @@ FAILED_STARTS = 3
 
 
 @dataclass(frozen=True)
-class Refusals:
-    """Submissions that the scheduler has refused, since the last that it took."""
-
-    count: int = 0
-    last: float = 0.0
-    """Unix time of the last one, in seconds."""
-    why: str = ""
-    """The scheduler's own words."""
-
-
-@dataclass(frozen=True)
 class Brakes:
     """What has failed lately, and what follows."""
 
-    refusals: Refusals = Refusals()
+    refusals: Refusals = field(default_factory=Refusals)
     failed_starts: int = 0
     last_start: float = 0.0
     """Unix time of the last submission, in seconds."""

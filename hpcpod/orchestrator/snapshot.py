@@ -10,20 +10,12 @@ from hpcpod.errors import LaunchError
 from hpcpod.launchers.base import ClusterView, Launcher
 from hpcpod.launchers.factory import launcher_of, require_launcher
 from hpcpod.launchers.local import LocalLauncher, places_of
-from hpcpod.orchestrator.backoff import DELAYS, Brakes, Refusals, failed_starts
+from hpcpod.orchestrator.backoff import DELAYS, Brakes, failed_starts
 from hpcpod.orchestrator.sizing import Bounds
 from hpcpod.records.records import Board, Intent
 from hpcpod.storage.progress import fruitful
+from hpcpod.storage.requests import Refusals, Resumed, Scale
 from hpcpod.storage.run_folder import RunFolder
-
-RESUMED = "resumed"
-"""The request by which a person says that the run goes on from here, whatever was before."""
-
-SCALE = "scale"
-"""The request for a number of slots: ``{"slots": 8}``."""
-
-REFUSALS = "refusals"
-"""What the scheduler has refused since it last took something: ``Refusals``, as JSON."""
 
 
 def submissions(folder: RunFolder) -> tuple[int, tuple[Intent, ...], dict[int, str]]:
@@ -92,7 +84,7 @@ def brakes_of(
 ) -> Brakes:
     """Failures of late, of intents that were read before the scheduler was asked."""
     here = folder.resolved.config.cluster.launcher == "local"
-    resumed = (folder.requests.read(RESUMED) or {}).get("intents", 0)
+    resumed = (folder.requests.read(Resumed) or Resumed()).intents
     made = [
         intent
         for intent in intents
@@ -124,14 +116,9 @@ def _fruitful(folder: RunFolder, made: Sequence[Intent], submitted: Mapping[int,
 
 def scale_of(folder: RunFolder) -> int | None:
     """The number of slots that the user has asked for; None if none."""
-    slots = (folder.requests.read(SCALE) or {}).get("slots")
-    return slots if isinstance(slots, int) else None
+    return (folder.requests.read(Scale) or Scale()).slots
 
 
 def refusals_of(folder: RunFolder) -> Refusals:
     """What the scheduler has refused since it last took something."""
-    found = folder.requests.read(REFUSALS)
-    try:
-        return Refusals() if found is None else Refusals(**found)
-    except TypeError:  # by another version
-        return Refusals()
+    return folder.requests.read(Refusals) or Refusals()

@@ -24,9 +24,9 @@ from hpcpod.orchestrator.plan import (
     Throttle,
     plan,
 )
-from hpcpod.orchestrator.snapshot import REFUSALS, bounds_of, brakes_of, refusals_of, submissions
+from hpcpod.orchestrator.snapshot import bounds_of, brakes_of, refusals_of, submissions
 from hpcpod.records.records import Board, Intent
-from hpcpod.storage.requests import REFUSED
+from hpcpod.storage.requests import Drain, Refusals, SlotRefused
 from hpcpod.storage.retry import PAUSES
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import When
@@ -82,7 +82,7 @@ class Orchestrator:
         self._control = self._folder.requests.changed()
         observed = self.observe(self._launcher)
         if observed.refused and _has_reported_since(observed):  # who still refuses says so again
-            self._folder.requests.withdraw(REFUSED)
+            self._folder.requests.withdraw(SlotRefused)
         board = observed.board
         actions = plan(observed, lambda: secrets.token_hex(8))
         board = self._carry_out(actions, self._launcher, board, strict)
@@ -156,8 +156,8 @@ class Orchestrator:
             brakes=brakes_of(folder, board, cluster, intents, submitted),
             largest=None if cluster.limits is None else cluster.limits.max_array_size,
             coordinated=not here and self._config.cluster.coordinator,
-            draining=folder.requests.read("drain") is not None,
-            refused=(folder.requests.read(REFUSED) or {}).get("reason", ""),
+            draining=folder.requests.read(Drain) is not None,
+            refused=(folder.requests.read(SlotRefused) or SlotRefused()).reason,
             now=time.time(),
         )
 
@@ -170,10 +170,10 @@ class Orchestrator:
             return merge(self._folder, self._rules, lost=action.lost, size=action.size)
         if isinstance(action, Pause):
             log.error("the run is paused: %s", action.why)
-            self._folder.requests.publish("drain", {"reason": action.why})
+            self._folder.requests.publish(Drain(reason=action.why))
         elif isinstance(action, Record):
             self._folder.intents.record(action.number, action.job)
-            self._folder.requests.withdraw(REFUSALS)
+            self._folder.requests.withdraw(Refusals)
         elif isinstance(action, Cancel):
             log.info("ending %d jobs: %s", len(action.jobs), action.why)
             launcher.cancel(action.jobs)
@@ -202,11 +202,11 @@ class Orchestrator:
         except LaunchError as error:
             if action.intent.kind == "slots":
                 before = refusals_of(self._folder)
-                now = {"count": before.count + 1, "last": time.time(), "why": str(error)}
-                self._folder.requests.replace(REFUSALS, now)
+                now = Refusals(before.count + 1, time.time(), str(error))
+                self._folder.requests.replace(now)
             raise
         if job is not None and action.intent.kind == "slots":
-            self._folder.requests.withdraw(REFUSALS)
+            self._folder.requests.withdraw(Refusals)
         return job is not None
 
     def _prune(self) -> None:

@@ -133,7 +133,7 @@ def _state(seen: Seen, run: str) -> Iterator[str]:
         who = f": {seen.pause_reason}" if seen.pause_reason else ", as a person asked"
         goes_on = f"`hpcpod resume {run}` goes on"
         if seen.slots:
-            what = "checkpoint and leave" if seen.drain.get("now") else "finish a round"
+            what = "checkpoint and leave" if seen.drain.now else "finish a round"
             left = f"{many(len(seen.slots), 'slot')} still to {what}"
             yield f"the run pauses{who}: {left}; {goes_on}"
         else:

@@ -14,14 +14,13 @@ from hpcpod.errors import LaunchError, UserError
 from hpcpod.launchers.factory import launcher_of
 from hpcpod.launchers.slurm.feasibility import sentences
 from hpcpod.launchers.slurm.launcher import SlurmLauncher
-from hpcpod.orchestrator.snapshot import REFUSALS, RESUMED, SCALE
 from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.run.launch import start_here, submit_missing
 from hpcpod.run.snapshot import see
 from hpcpod.run.text import many
 from hpcpod.run.wanted import launcher_here, target_of
 from hpcpod.storage.freshness import look_again
-from hpcpod.storage.requests import REFUSED
+from hpcpod.storage.requests import Drain, Refusals, Resumed, Scale, SlotRefused
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
@@ -40,7 +39,7 @@ def scale(folder: RunFolder, slots: int | None) -> None:
     config = folder.resolved.config
     require_going(folder, "scale")
     if slots is None:
-        folder.requests.withdraw(SCALE)
+        folder.requests.withdraw(Scale)
         _forgive(folder)
         return
     target = target_of(folder, launcher_here(folder))
@@ -52,7 +51,7 @@ def scale(folder: RunFolder, slots: int | None) -> None:
         )
     if slots > (target.slots or 0):
         _require_possible(folder)
-    folder.requests.replace(SCALE, {"slots": index(slots)})
+    folder.requests.replace(Scale(index(slots)))
     _forgive(folder)
 
 
@@ -63,8 +62,8 @@ def pause(folder: RunFolder) -> None:
         UserError: the run is finished, or another user's.
     """
     require_going(folder, "pause")
-    asked = folder.requests.read("drain") or {}
-    folder.requests.replace("drain", {"now": True, "reason": asked.get("reason", "")})
+    asked = folder.requests.read(Drain) or Drain()
+    folder.requests.replace(Drain(now=True, reason=asked.reason or ""))
 
 
 def drain(folder: RunFolder) -> bool:
@@ -74,9 +73,9 @@ def drain(folder: RunFolder) -> bool:
         UserError: the run is another user's.
     """
     folder.owner.require_mine()
-    if folder.requests.read("drain") is not None:
+    if folder.requests.read(Drain) is not None:
         return False
-    folder.requests.publish("drain")
+    folder.requests.publish(Drain())
     return True
 
 
@@ -88,9 +87,9 @@ def undrain(folder: RunFolder) -> bool:
         UserError: the run is another user's.
     """
     folder.owner.require_mine()
-    paused = folder.requests.read("drain") is not None
+    paused = folder.requests.read(Drain) is not None
     _forgive(folder)
-    for request in (REFUSED, "drain"):
+    for request in (SlotRefused, Drain):
         folder.requests.withdraw(request)
     return paused
 
@@ -98,8 +97,8 @@ def undrain(folder: RunFolder) -> bool:
 def _forgive(folder: RunFolder) -> None:
     """What was submitted before did not fail, should it be gone, and what was refused may be taken
     now: a person has changed the run."""
-    folder.requests.replace(RESUMED, {"intents": folder.intents.count(), "time": time.time()})
-    folder.requests.withdraw(REFUSALS)
+    folder.requests.replace(Resumed(folder.intents.count(), time.time()))
+    folder.requests.withdraw(Refusals)
 
 
 def resume(folder: RunFolder, *, detach: bool = False) -> list[str]:

@@ -14,10 +14,9 @@ from hpcpod.errors import StorageError, UserError
 from hpcpod.launchers.base import Cancelled, ClusterView, JobView
 from hpcpod.launchers.factory import launcher_of
 from hpcpod.launchers.identity import lives
-from hpcpod.orchestrator.snapshot import RESUMED
 from hpcpod.records.records import Board
 from hpcpod.storage.freshness import look_again
-from hpcpod.storage.requests import REFUSED
+from hpcpod.storage.requests import Drain, Resumed, SlotRefused
 from hpcpod.storage.restarts import Life
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import element
@@ -48,7 +47,7 @@ class Seen:
     """The slots at work, each with what it showed last."""
     lives: Mapping[str, Life]
     """Of every slot that there ever was."""
-    drain: Mapping[str, Any] | None
+    drain: Drain | None
     """The request to pause, if there is one."""
     refused: str
     """Why a slot could do nothing for the run, if one said so."""
@@ -107,8 +106,7 @@ class Seen:
     @property
     def pause_reason(self) -> str:
         """Why the coordinator has paused the run; empty if a person did."""
-        reason: str = (self.drain or {}).get("reason", "")
-        return reason
+        return (self.drain.reason if self.drain else None) or ""
 
     def _jobs(self, state: str) -> list[JobView]:
         jobs = () if self.view is None else self.view.jobs
@@ -147,8 +145,8 @@ def see(
         board=board,
         slots=_slots(folder),
         lives=folder.restarts.all(),
-        drain=folder.requests.read("drain"),
-        refused=(folder.requests.read(REFUSED) or {}).get("reason", ""),
+        drain=folder.requests.read(Drain),
+        refused=(folder.requests.read(SlotRefused) or SlotRefused()).reason,
         driven=driven,
         view=view,
         unknown=unknown,
@@ -167,7 +165,7 @@ def _cancelled(folder: RunFolder, view: ClusterView | None) -> tuple[tuple[Cance
     scaled the run: then its own coordinator cancels what is too much."""
     if view is None or not view.cancelled:
         return ()
-    since = (folder.requests.read(RESUMED) or {}).get("time", 0.0)
+    since = (folder.requests.read(Resumed) or Resumed()).time
     made = [intent for intent in folder.intents.all() if intent.kind == "slots"]
     ours = {folder.intents.submission(intent.number) for intent in made}
     last = max((intent.time for intent in made), default=0.0)
@@ -187,7 +185,7 @@ def _seen_anew(folder: RunFolder, seen: Seen) -> Seen:
     sure = look_again(folder)
     latest = read_board(folder)
     board = latest if latest.phase == "finished" else seen.board
-    seen = replace(seen, board=board, slots=_slots(folder), drain=folder.requests.read("drain"))
+    seen = replace(seen, board=board, slots=_slots(folder), drain=folder.requests.read(Drain))
     return seen if sure or not seen.alone else replace(seen, doubt=DOUBT)
 
 

@@ -30,7 +30,7 @@ from hpcpod.slot.executor import Executor
 from hpcpod.slot.restarts import OwnRestarts
 from hpcpod.slot.stop_requests import StopRequests
 from hpcpod.storage.freshness import listen_again
-from hpcpod.storage.requests import REFUSED
+from hpcpod.storage.requests import SlotRefused
 from hpcpod.storage.retry import patiently
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.budget import ahead, same_work, taken_up
@@ -179,7 +179,7 @@ class Slot:
         if isinstance(reply, FailureReply):
             if reply.kind == "engine":  # no order can be done here, and no pod is to blame
                 if self._folder.owner.mine:
-                    self._folder.requests.publish(REFUSED, {"reason": reply.failure})
+                    self._folder.requests.publish(SlotRefused(reply.failure))
                 self._failures = self._config.cluster.max_restarts + 1
                 return
             report = failed(ended, self._owner.slot)

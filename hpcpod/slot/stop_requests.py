@@ -9,6 +9,7 @@ from typing import Literal
 
 from hpcpod._process import StopFlag
 from hpcpod.errors import StorageError
+from hpcpod.storage.requests import Drain, Finals, Stop
 from hpcpod.storage.run_folder import RunFolder
 
 Way = Literal["stop", "drain", "discard"]
@@ -46,12 +47,13 @@ class StopRequests:
         return self._asked
 
     def _read(self) -> set[Way]:
-        requested, retiring = self._folder.requests.read, self._folder.slots.retiring(self._slot)
-        ends, drain = requested("stop") is not None, requested("drain")
-        found = set[Way](["discard"] if requested("finals") is not None else [])
-        if ends or retiring == "now" or (drain is not None and drain.get("now")):
+        requests, retiring = self._folder.requests, self._folder.slots.retiring(self._slot)
+        drain, found = requests.read(Drain), set[Way]()
+        if requests.read(Finals) is not None:
+            found.add("discard")
+        if retiring == "now" or (drain and drain.now) or requests.read(Stop) is not None:
             found.add("stop")
-        elif retiring or drain is not None:
+        elif retiring or drain:
             found.add("drain")
         return found
 

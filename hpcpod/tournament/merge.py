@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod.errors import Corrupt, RunNotFound, StorageError
-from hpcpod.records.records import Board, Checkpoint, Confirmed, Document, Entry, Report
+from hpcpod.records.records import Board, Checkpoint, Confirmed, Document, Entry, Phase, Report
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.freshness import await_report
 from hpcpod.storage.layout import blob_path
+from hpcpod.storage.requests import Finals, Stop
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import begin, fold, leader, orders
 from hpcpod.tournament.rules import Rules
@@ -28,7 +29,9 @@ log = logging.getLogger(__name__)
 LOCK_SECONDS = 10.0
 """How long a merge waits for its turn before it goes on without: the lock only saves work."""
 
-_ASKED_LATER = {"running": ("finals", "stop"), "finals": ("stop",), "finished": ()}
+_ASKED_LATER: dict[Phase, tuple[type[Stop | Finals], ...]] = {
+    "running": (Finals, Stop), "finals": (Stop,), "finished": (),
+}  # fmt: skip
 """What nobody has asked of the slots yet while the board is in a phase."""
 
 COMPACT_EVERY = 64
@@ -229,12 +232,12 @@ def after_merge(folder: RunFolder, board: Board) -> None:
     _withdraw_untrue(folder, board)
     if board.phase == "running":
         return
-    request = "stop" if board.phase == "finished" else "finals"
+    request = Stop if board.phase == "finished" else Finals
     if folder.requests.read(request) is not None:
         return
     if board.phase == "finished":
         export_best(folder, board)
-    folder.requests.publish(request, {"reason": board.stop_reason})
+    folder.requests.publish(request(board.stop_reason))
 
 
 def _withdraw_untrue(folder: RunFolder, board: Board) -> None:
@@ -242,16 +245,16 @@ def _withdraw_untrue(folder: RunFolder, board: Board) -> None:
     with it. The run goes on from the one before, unless a person had ended it.
     """
     later = _ASKED_LATER[board.phase]
-    asked = {name: said for name in later if (said := folder.requests.read(name)) is not None}
+    asked = [request for kind in later if (request := folder.requests.read(kind)) is not None]
     # Who asks has published before: this board may only be an old one.
     if not asked or read_board(folder).phase != board.phase:
         return
-    if any(said.get("reason") == "user" for said in asked.values()):
+    if any(request.reason == "user" for request in asked):
         merge(folder, Rules.of_run(folder), stop="user")
         return
     log.warning("the run's newest board was damaged, and a report: it is %s again", board.phase)
-    for name in asked:
-        folder.requests.withdraw(name)
+    for request in asked:
+        folder.requests.withdraw(type(request))
 
 
 def best_checkpoint(board: Board) -> tuple[str, int, Checkpoint] | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hpcpod.storage.requests import Drain
 from tests.chaos import files, invariants, people, processes, site
 from tests.chaos.faults import KINDS, OVERSLEEP, Fault
 from tests.chaos.processes import Hit
@@ -230,7 +231,7 @@ class Campaign:
             world.repair()
             # Without slots the run waits, a minute or more: what it asked for last came to nothing.
             at_work = any("_" in job for job in world.jobs())
-            paused = world.folder.requests.read("drain") is not None
+            paused = world.folder.requests.read(Drain) is not None
             verb = "tick" if at_work and not paused else "resume"
             self.summary.helped[verb] += 1
             self._say(f"  no report for {PATIENCE_SECONDS:.0f} s: {verb}; queue: {world.queue()}")

@@ -17,12 +17,13 @@ import pytest
 from hpcpod.errors import LaunchError
 from hpcpod.launchers.base import ClusterView, JobView, Limits
 from hpcpod.orchestrator import tick
-from hpcpod.orchestrator.snapshot import SCALE, refusals_of
+from hpcpod.orchestrator.snapshot import refusals_of
 from hpcpod.orchestrator.tick import Orchestrator, needed_blobs
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.round import Watch
 from hpcpod.records.records import Intent
+from hpcpod.storage.requests import Drain, Scale
 from hpcpod.storage.restarts import Life, Restarts
 from hpcpod.storage.run_folder import RunFolder
 from tests.pod.rounds import first_birth, onward, train
@@ -164,9 +165,9 @@ def test_slots_that_die_at_once_are_replaced_a_few_times_and_then_the_run_is_pau
         assert ticking.tick().phase == "running"
         launcher.cancel([view.job for view in launcher.observe().jobs])
     assert ticking.tick().phase == "running"
-    assert folder.requests.read("drain") == {
-        "reason": "3 submissions in a row ended without any progress; see `hpcpod logs`"
-    }
+    assert folder.requests.read(Drain) == Drain(
+        reason="3 submissions in a row ended without any progress; see `hpcpod logs`"
+    )
     ticking.tick()
     assert ticking.drained
     assert launcher.observe().jobs == ()
@@ -199,7 +200,7 @@ class AskedMeanwhile(SleepingLauncher):
     def observe(self, patience: float | None = None) -> ClusterView:
         if not self.answers:
             raise LaunchError("squeue failed")
-        self.folder.requests.replace(SCALE, {"slots": 1})
+        self.folder.requests.replace(Scale(1))
         return super().observe(patience)
 
 
@@ -252,7 +253,7 @@ def test_a_request_that_is_split_is_refused_once_a_tick(tmp_path: Path, queue: P
     Orchestrator(folder, RefusingLauncher(queue, 12)).tick()
     assert refusals_of(folder).count == 1
     assert len(folder.intents.all()) == 1
-    assert folder.requests.read("drain") is None
+    assert folder.requests.read(Drain) is None
 
 
 def test_pruning_keeps_what_boards_and_unfinished_rounds_need(

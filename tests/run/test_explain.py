@@ -16,6 +16,7 @@ from hpcpod.run.explain import Facts, why_pod, why_run
 from hpcpod.run.pod_history import Claim
 from hpcpod.run.snapshot import Seen
 from hpcpod.run.wanted import Target
+from hpcpod.storage.requests import Drain
 from hpcpod.tournament.leaderboard import first_board, fold
 from tests.tournament.world import by_number, failed, order_of, play_round, rules
 
@@ -92,7 +93,7 @@ def test_a_pod_whose_slot_is_gone_is_given_out_again() -> None:
     assert "whether it is in the queue can't be told here" in said
     running = replace(QUEUED, slot="7_0", state="running")
     assert "starting or stuck" in pod("p0001", seen(jobs=[running]), claimed(order))
-    paused = seen(drain={"now": True})
+    paused = seen(drain=Drain(now=True))
     assert "once the run does: hpcpod resume" in pod("p0001", paused, claimed(order))
 
 
@@ -114,7 +115,7 @@ def test_advice_that_names_settings_says_how_those_of_a_run_are_changed() -> Non
     assert "`scontrol update JobId=7_1 TimeLimit=...`" in said
     assert "`hpcpod stop runs/test` and launch it anew, by another name" in said
     assert keeps not in run(seen(jobs=[QUEUED, COORDINATOR]))
-    assert keeps not in run(seen(jobs=[held, COORDINATOR], drain={"now": True}))
+    assert keeps not in run(seen(jobs=[held, COORDINATOR], drain=Drain(now=True)))
 
 
 def test_a_run_without_jobs_is_not_said_to_have_slots_that_go_on() -> None:
@@ -263,4 +264,4 @@ def test_a_slot_that_somebody_cancelled_comes_back_unless_fewer_are_asked_for() 
     assert "1 slot was cancelled 2 min ago" in said
     # What the coordinator itself had too many of does not come back.
     assert "cancelled" not in run(replace(looked, view=full, cancelled=lost("7_2")))
-    assert "cancelled" not in run(replace(looked, drain={"now": True}, cancelled=lost("7_2")))
+    assert "cancelled" not in run(replace(looked, drain=Drain(now=True), cancelled=lost("7_2")))

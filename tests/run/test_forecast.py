@@ -21,6 +21,7 @@ from hpcpod.records.checkpoints import Checkpoint
 from hpcpod.records.records import Birth, Board, Entry, Evaluation, PodState, Rescore
 from hpcpod.run.forecast import Forecast, forecast, last_rounds, used
 from hpcpod.run.snapshot import Seen
+from hpcpod.storage.requests import Drain
 from hpcpod.storage.restarts import Life
 
 NOW = 700.0
@@ -238,7 +239,7 @@ def test_nothing_is_told_before_anything_is_measured_or_while_nobody_works() -> 
     assert forecast(seen(StopConfig(rounds=8), pod("p1", 0, 0))) is None
     run = seen(StopConfig(rounds=8), pod("p1", 10, 2))
     assert forecast(replace(run, slots={})) is None
-    assert forecast(replace(run, drain={})) is None
+    assert forecast(replace(run, drain=Drain())) is None
 
 
 def test_a_run_of_any_length_is_played_in_little_time() -> None:

@@ -16,6 +16,7 @@ from hpcpod.records.records import Rescore
 from hpcpod.run.idle_slots import idling
 from hpcpod.run.run import Run, open_run
 from hpcpod.run.snapshot import Seen
+from hpcpod.storage.requests import Drain
 from tests.run.test_forecast import NOW, pod, seen, training
 from tests.support.small_runs import mapping, wait_for
 
@@ -57,7 +58,7 @@ def test_nothing_is_said_while_there_is_an_order_to_take() -> None:
     run = seen(StopConfig(rounds=4), SLOW, free, slots={"a": training(SLOW), "b": IDLE})
     assert idling(run, 2) == ""
     assert idling(late(), 1) == ""
-    assert idling(replace(late(b=IDLE), drain={}), 2) == ""
+    assert idling(replace(late(b=IDLE), drain=Drain()), 2) == ""
 
 
 def test_finals_in_other_hands_are_waited_for() -> None:

@@ -13,6 +13,7 @@ from hpcpod.cli.parser import main
 from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.records.records import Intent
 from hpcpod.run.run import Run
+from hpcpod.storage.requests import Drain, Scale
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.run_id import run_id
 from tests.launchers.slurm.test_scripts import fake
@@ -67,7 +68,7 @@ def test_a_look_at_a_run_on_a_cluster_asks_squeue_once_at_most(
     gone = f"9999999999|7_1|CANCELLED|0|0:00|10:00|N/A|low||None|{mark}|"
     calls = counted(commands, "squeue", f"echo '{waits}'; echo '{gone}'")
     if verb == ["watch"]:  # ends by itself if the run has paused
-        folder.requests.publish("drain")
+        folder.requests.publish(Drain())
     assert look(folder, verb, calls) == (0 if verb == ["leaderboard"] else 1)
     said = capsys.readouterr().out
     if verb in (["status"], ["why"]):
@@ -94,7 +95,7 @@ def test_a_look_at_a_run_here_counts_no_gpus(
     calls = counted(commands, "nvidia-smi", "echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'")
     folder = create(tmp_path, resources={"gpus_per_pod": 1})
     if verb == ["watch"]:
-        folder.requests.publish("drain")
+        folder.requests.publish(Drain())
     assert look(folder, verb, calls) == 0
 
 
@@ -112,7 +113,7 @@ def test_slots_of_gpus_are_wanted_as_the_process_that_counted_them_has_said(
     folder.intents.publish(Intent(0, "t0", "slots", 3, target=3))
     assert run.status().slots_wanted == 3
     assert "3 wanted: as many fit on this machine" in " ".join(run.why())
-    folder.requests.publish("scale", {"slots": 2})
+    folder.requests.publish(Scale(2))
     assert run.status().slots_wanted == 2
 
 

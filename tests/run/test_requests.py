@@ -16,9 +16,10 @@ import hpcpod
 from hpcpod.cli.parser import main
 from hpcpod.errors import UserError
 from hpcpod.orchestrator.backoff import Brakes
-from hpcpod.orchestrator.snapshot import REFUSALS, refusals_of
+from hpcpod.orchestrator.snapshot import refusals_of
 from hpcpod.run import snapshot
 from hpcpod.run.run import Run, open_run
+from hpcpod.storage.requests import Drain, Refusals, Scale
 from tests.support.command_line import refusal
 from tests.support.small_runs import SLOW, create, mapping, wait_for
 
@@ -55,8 +56,7 @@ def test_scaling_says_what_was_and_will_be(run: Run, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize("word", ["2", "auto"])
 def test_who_scales_a_run_is_not_held_up_by_what_was_refused_before(run: Run, word: str) -> None:
     """While slots are at work it is not paused, so that nobody has to resume it."""
-    refused = {"count": 10, "last": time.time(), "why": "QOSMaxSubmitJobPerUserLimit"}
-    run.folder.requests.replace(REFUSALS, refused)
+    run.folder.requests.replace(Refusals(10, time.time(), "QOSMaxSubmitJobPerUserLimit"))
     assert Brakes(refusals_of(run.folder)).pause()
     assert main(["scale", "small", word]) == 0
     assert not Brakes(refusals_of(run.folder)).pause()
@@ -77,7 +77,7 @@ def test_a_number_of_slots_that_cannot_be_is_a_sentence(
     run: Run, capsys: pytest.CaptureFixture[str], word: str, words: str
 ) -> None:
     assert words in refusal(capsys, "scale", "small", word)
-    assert run.folder.requests.read("scale") is None
+    assert run.folder.requests.read(Scale) is None
 
 
 @pytest.mark.usefixtures("nowhere")
@@ -107,12 +107,12 @@ def test_pausing_is_asked_for_also_where_nothing_can_be_submitted(
 ) -> None:
     run.drain()
     assert main(["pause", "small"]) == 0
-    assert run.folder.requests.read("drain") == {"now": True, "reason": ""}
+    assert run.folder.requests.read(Drain) == Drain(now=True, reason="")
     assert "small: paused\ngo on with: hpcpod resume" in capsys.readouterr().out
     assert "asked for, but not done from here" in caplog.text
     assert "there is no sq" in caplog.text
     assert "there is no sq" in refusal(capsys, "resume", "small")
-    assert run.folder.requests.read("drain") is None
+    assert run.folder.requests.read(Drain) is None
 
 
 def test_a_finished_run_is_not_steered(

@@ -14,13 +14,13 @@ from hpcpod.cli.parser import main
 from hpcpod.errors import HpcpodError, LaunchError
 from hpcpod.launchers.base import ClusterView, JobView
 from hpcpod.orchestrator.loop import drive
-from hpcpod.orchestrator.snapshot import RESUMED
 from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.records.records import Board, Intent, Owner
 from hpcpod.run import snapshot
 from hpcpod.run.run import Run
 from hpcpod.run.snapshot import STARTING_SECONDS
 from hpcpod.run.tables import queue_line
+from hpcpod.storage.requests import Drain, Resumed
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import read_board
@@ -138,7 +138,7 @@ def test_resuming_what_another_process_runs_leaves_its_drain_alone(
     with run.folder.driver_lock():
         assert main(["resume", str(run.path)]) == 2
     assert "another process runs small already" in capsys.readouterr().err
-    assert run.folder.requests.read("drain") is not None
+    assert run.folder.requests.read(Drain) is not None
 
 
 def age(folder: RunFolder, slot: str, seconds: float) -> None:
@@ -268,5 +268,5 @@ def test_an_old_request_to_resume_is_replaced(tmp_path: Path) -> None:
     run = Run(create(tmp_path))
     for number in range(2):
         run.undrain()
-        assert (run.folder.requests.read(RESUMED) or {})["intents"] == number
+        assert (run.folder.requests.read(Resumed) or Resumed()).intents == number
         run.folder.intents.publish(Intent(number, "t", "slots"))

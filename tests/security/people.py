@@ -54,6 +54,7 @@ class Person:
         """A program of theirs, with ``RunFolder`` and more at hand."""
         head = (
             "import os, sys; from pathlib import Path; from tests.support.small_runs import create;"
+            " from hpcpod.storage.requests import Drain;"
             " from hpcpod.storage.run_folder import RunFolder;"
             " from hpcpod.records.records import *\n"
         )

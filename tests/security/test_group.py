@@ -60,7 +60,7 @@ folder.save_resume("p0001", 1, 1, Checkpoint(sha256, 3))
 folder.reports.publish(Report("p0001-00001-1", "p0001", 1, 1, "1_0"))
 folder.slots.write("1_0", {"state": "idle"})
 folder.engines.agree("panel", "gymnasium")
-folder.requests.publish("drain")
+folder.requests.publish(Drain())
 folder.slots.retire("1_0", "now", "")
 folder.intents.publish(Intent(0, "a", "slots"))
 with folder.merge_lock(), folder.coordinator_lease():

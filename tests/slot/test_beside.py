@@ -16,6 +16,7 @@ from hpcpod.config.placement import scores_beside
 from hpcpod.records.records import Report
 from hpcpod.run.run import open_run
 from hpcpod.run.tables import slots_table
+from hpcpod.storage.requests import Drain, Stop
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
@@ -209,7 +210,7 @@ def test_a_draining_slot_scores_what_it_has_trained_and_drops_what_is_ahead(
     folder = slow_run(tmp_path)
     slot = SlotProcess(folder)
     until_ahead(slot)
-    folder.requests.publish("drain")
+    folder.requests.publish(Drain())
     wait_for("the drop", lambda: f"{SECOND} was begun ahead and is not ordered" in slot.log)
     (gates / "1").unlink()
     assert slot.end() == 0, slot.log
@@ -223,7 +224,7 @@ def test_a_stopped_run_ends_trainer_and_scorer(gates: Path, tmp_path: Path) -> N
     slot = SlotProcess(folder)
     until_ahead(slot)
     children = [process(slot, scorer=scorer).pid for scorer in (False, True)]
-    folder.requests.publish("stop")
+    folder.requests.publish(Stop())
     assert slot.end() == 0, slot.log
     assert all(map(gone, children))
     assert not folder.reports.exists(FIRST)
@@ -338,5 +339,5 @@ def test_who_looks_sees_both_processes_and_the_scorer_is_the_nicer_one(
     assert main(["status", str(folder.path)]) == 0
     assert f"slot s: training {SECOND}, scoring {FIRST}" in capsys.readouterr().out
     assert process(slot, scorer=True).nice() > process(slot, scorer=False).nice()
-    folder.requests.publish("stop")
+    folder.requests.publish(Stop())
     assert slot.end() == 0

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hpcpod.records.records import Owner
+from hpcpod.storage.requests import Drain
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board
 from tests.support.slots import SlotProcess, gone
@@ -23,7 +24,7 @@ def retire_now(folder: RunFolder) -> None:
 
 
 def pause_now(folder: RunFolder) -> None:
-    folder.requests.publish("drain", {"now": True, "reason": ""})
+    folder.requests.publish(Drain(now=True, reason=""))
 
 
 @pytest.mark.parametrize("ask", [retire_now, pause_now])

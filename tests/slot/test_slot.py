@@ -13,6 +13,7 @@ from hpcpod._process import StopFlag
 from hpcpod.errors import Corrupt
 from hpcpod.records.records import Intent, Order, Owner, Report
 from hpcpod.slot.slot import Slot
+from hpcpod.storage.requests import Drain, Stop
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
@@ -238,7 +239,7 @@ def test_a_run_begins_when_its_first_slot_goes_to_work(tmp_path: Path) -> None:
     class Looking(Slot):
         def execute(self, order: Order) -> None:
             seen.append(read_board(folder).began)
-            folder.requests.publish("drain")
+            folder.requests.publish(Drain())
 
     assert Looking(folder, Owner("s", "j"), StopFlag(())).run() == 0
     assert seen[0] is None and seen[1] is not None
@@ -321,7 +322,7 @@ def test_a_stopped_run_ends_a_slot_in_mid_round(tmp_path: Path) -> None:
     folder = create(tmp_path, **LONG)
     slot = SlotProcess(folder)
     slot.until_in_mid_round()
-    folder.requests.publish("stop")
+    folder.requests.publish(Stop())
     assert slot.end() == 0
     assert folder.reports.read(ORDER) is None
 
@@ -330,7 +331,7 @@ def test_a_draining_slot_finishes_its_round_and_begins_no_other(tmp_path: Path) 
     folder = create(tmp_path, **SLOW)
     slot = SlotProcess(folder)
     slot.until_in_mid_round()
-    folder.requests.publish("drain")
+    folder.requests.publish(Drain())
     assert slot.end() == 0, slot.log
     assert report_of(folder).failure == ""
     board = read_board(folder)

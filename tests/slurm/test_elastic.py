@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.orchestrator.snapshot import SCALE
 from hpcpod.run.run import Run
+from hpcpod.storage.requests import Scale
 from tests.slurm.runs import Shell
 from tests.support.slurm_cluster import Options, SlurmCluster
 
@@ -25,7 +25,7 @@ def shell(slurm_cluster: SlurmCluster, tmp_path: Path) -> Iterator[Shell]:
 
 
 def ask(run: Run, slots: int) -> None:
-    run.folder.requests.replace(SCALE, {"slots": slots})
+    run.folder.requests.replace(Scale(slots))
 
 
 def slots_of(shell: Shell, state: str, name: str) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcpod.storage.requests import Drain
 from tests.slurm.runs import Shell
 from tests.support.slurm_cluster import SlurmCluster
 
@@ -185,7 +186,7 @@ def test_a_machine_without_slurm_can_look_and_ask(
         said = shell.hpcpod("resume", "remote", code=2)
         assert "remote is not paused any more" in said
         assert "there is no squeue" in said
-        assert shell.run("remote").folder.requests.read("drain") is None
+        assert shell.run("remote").folder.requests.read(Drain) is None
     shell.hpcpod("tick", "remote")
     shell.cluster.wait("three slots", lambda: at_work(shell, "remote") == 3, 90)
     with monkeypatch.context() as away:

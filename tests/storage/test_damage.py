@@ -15,6 +15,7 @@ from hpcpod.errors import Corrupt, StorageError
 from hpcpod.records.records import Checkpoint, Document, Intent, Owner, Report, encode
 from hpcpod.storage import checksummed
 from hpcpod.storage.disk import Disk
+from hpcpod.storage.requests import Drain
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.safe_paths import MOST_BYTES
 from tests.storage.faults import RefusingDisk, finish, start
@@ -115,14 +116,14 @@ def test_a_damaged_submission_and_a_damaged_request_are_as_though_never_made(
     run: RunFolder,
 ) -> None:
     run.intents.record(0, "11")
-    run.requests.publish("drain", {"by": "me"})
+    run.requests.publish(Drain(reason="me"))
     flip(run.path / "intents" / "000000.job")
     flip(run.path / "control" / "drain.json")
     assert run.intents.submission(0) is None
     assert run.intents.record(0, "12") == "12"
-    assert run.requests.read("drain") is None
-    run.requests.publish("drain")
-    assert run.requests.read("drain") == {}
+    assert run.requests.read(Drain) is None
+    run.requests.publish(Drain())
+    assert run.requests.read(Drain) == Drain()
 
 
 def test_the_next_best_resume_checkpoint_is_used(run: RunFolder) -> None:

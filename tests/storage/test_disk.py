@@ -14,6 +14,7 @@ import pytest
 from hpcpod.errors import RunExists, StorageError, UserError
 from hpcpod.records.records import Owner, Report
 from hpcpod.storage.disk import TEMPORARY, Disk, probe
+from hpcpod.storage.requests import Stop
 from hpcpod.storage.run_folder import RunFolder
 from tests.storage.faults import LostReply, NoLinks, RefusingDisk, WatchedDisk
 from tests.support.small_disks import filled
@@ -180,7 +181,7 @@ def test_a_full_disk_loses_nothing_and_goes_on_when_there_is_space(
         lambda: run.claims.take("p-1-0", owner),
         lambda: run.board.publish(0, {"rows": {"a": 1}}, {"rows": {"a": 2}}, "w"),
         lambda: run.blobs.put({"x": np.zeros(10_000)}, {}),
-        lambda: run.requests.publish("stop", {}),
+        lambda: run.requests.publish(Stop()),
         lambda: RunFolder.create(small / "other", {}),
     ]
     with filled(small):
@@ -212,7 +213,7 @@ def test_a_read_only_filesystem_can_be_looked_at(small: Path, report: Report) ->
     assert reader.reports.read(report.order) == report
     assert reader.slots.all() == {}
     with pytest.raises(StorageError, match="is mounted read-only"):
-        reader.requests.publish("stop", {})
+        reader.requests.publish(Stop())
     with pytest.raises(UserError, match=r"can't create .*: its filesystem is mounted read-only"):
         RunFolder.create(small / "other", {})
     with reader.merge_lock(0.1) as held:

@@ -28,7 +28,7 @@ from hpcpod.pod.round import Watch
 from hpcpod.records.records import Board, Intent
 from hpcpod.run.run import Run
 from hpcpod.storage.disk import Disk
-from hpcpod.storage.requests import REFUSED
+from hpcpod.storage.requests import Drain, SlotRefused
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
@@ -124,16 +124,16 @@ def test_a_refusal_from_before_the_last_report_is_not_why_a_run_comes_to_nothing
 ) -> None:
     folder = create(tmp_path)
     orchestrator = Orchestrator(folder, Futile())
-    folder.requests.publish(REFUSED, {"reason": "another engine"})
+    folder.requests.publish(SlotRefused("another engine"))
     orchestrator.tick()  # no submission has been in vain
     if since:
-        folder.requests.publish(REFUSED, {"reason": "another engine"})
+        folder.requests.publish(SlotRefused("another engine"))
     for _ in range(4):
         board = orchestrator.tick()
-    drain = folder.requests.read("drain")
+    drain = folder.requests.read(Drain)
     assert board.phase == "running" and drain is not None
-    assert ("another engine" in drain["reason"]) == since
-    assert ("without any progress" in drain["reason"]) != since
+    assert ("another engine" in str(drain.reason)) == since
+    assert ("without any progress" in str(drain.reason)) != since
 
 
 def test_a_run_may_be_told_beforehand_to_compare_whatever_comes(

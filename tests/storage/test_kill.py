@@ -13,6 +13,7 @@ import pytest
 from hpcpod.errors import RunExists, RunNotFound
 from hpcpod.records.records import Checkpoint, Document, Intent, Owner, Report
 from hpcpod.storage.disk import TEMPORARY, Disk
+from hpcpod.storage.requests import Drain
 from hpcpod.storage.run_folder import RunFolder
 from tests.storage.faults import DEAD, MOMENTS, DyingDisk, DyingWithoutLinks, NoLinks, in_child
 
@@ -73,7 +74,7 @@ def some_blobs(run: RunFolder) -> None:
 
 
 def withdraw(run: RunFolder) -> None:
-    run.requests.withdraw("drain")
+    run.requests.withdraw(Drain)
 
 
 STORIES = {
@@ -140,10 +141,10 @@ STORIES = {
         lambda run: run.intents.record(0, "9999") == "1234",
     ),
     "withdrawal": Story(
-        lambda run: run.requests.publish("drain", {"by": "me"}),
+        lambda run: run.requests.publish(Drain(reason="me")),
         withdraw,
-        lambda run: run.requests.read("drain") in (None, {"by": "me"}),
-        lambda run: run.requests.read("drain") is None,
+        lambda run: run.requests.read(Drain) in (None, Drain(reason="me")),
+        lambda run: run.requests.read(Drain) is None,
     ),
 }
 

@@ -22,6 +22,7 @@ from hpcpod.records.records import Checkpoint, Owner, Report
 from hpcpod.storage import checksummed
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import plain
+from hpcpod.storage.requests import Drain, Stop
 from hpcpod.storage.run_folder import RunFolder
 
 
@@ -48,8 +49,8 @@ def test_a_relative_path_stays_the_same_place(
     monkeypatch.chdir(tmp_path)
     run = RunFolder.create("runs/a", {})
     monkeypatch.chdir("/")
-    run.requests.publish("stop", {})
-    assert RunFolder.open(tmp_path / "runs" / "a").requests.read("stop") == {}
+    run.requests.publish(Stop())
+    assert RunFolder.open(tmp_path / "runs" / "a").requests.read(Stop) == Stop()
 
 
 def test_a_server_that_shows_another_number_for_all_of_a_user_s_takes_no_run_away(
@@ -60,7 +61,7 @@ def test_a_server_that_shows_another_number_for_all_of_a_user_s_takes_no_run_awa
     monkeypatch.setattr(os, "geteuid", lambda: 65521)
     run = RunFolder.open(tmp_path / "run")
     assert (run.owner.mine, run.owner.trusted) == (True, True)
-    run.requests.publish("stop")
+    run.requests.publish(Stop())
     assert not list(run.path.glob(".tmp-*"))
     (run.path / "config.json").chmod(0o664)
     assert not RunFolder.open(run.path).owner.trusted
@@ -118,13 +119,13 @@ def test_the_first_report_of_an_order_stands(run: RunFolder, report: Report) -> 
 
 
 def test_asking_twice_is_asking_once(run: RunFolder) -> None:
-    assert run.requests.read("stop") is None
-    run.requests.publish("stop", {"reason": "user"})
-    run.requests.publish("stop", {"reason": "again"})
-    assert run.requests.read("stop") == {"reason": "user"}
-    run.requests.withdraw("stop")
-    run.requests.withdraw("stop")
-    assert run.requests.read("stop") is None
+    assert run.requests.read(Stop) is None
+    run.requests.publish(Stop(reason="user"))
+    run.requests.publish(Stop(reason="again"))
+    assert run.requests.read(Stop) == Stop(reason="user")
+    run.requests.withdraw(Stop)
+    run.requests.withdraw(Stop)
+    assert run.requests.read(Stop) is None
 
 
 def test_slots_show_what_they_do(run: RunFolder) -> None:
@@ -166,7 +167,7 @@ def test_a_run_that_was_deleted_does_not_come_back(
         lambda: run.blobs.put({"x": np.ones(3)}, {}),
         lambda: run.save_resume("p1", 1, 0, Checkpoint("ab" * 32, 5)),
         lambda: run.slots.write("12_3", {}),
-        lambda: run.requests.publish("stop"),
+        lambda: run.requests.publish(Stop()),
         lambda: run.board.publish(0, {"rows": {"a": 1}}, {"rows": {"a": 2}}, "w"),
         lambda: run.disk.replace(run.path / "best.h5", b""),
     ]
@@ -192,8 +193,6 @@ def test_names_that_are_no_file_names_are_refused(run: RunFolder) -> None:
     for name in ("", ".", "..", ".hidden", "a/b", "/etc/passwd", "nul\0", *long, half):
         with pytest.raises(Corrupt, match="can't be the name"):
             plain(name)
-        with pytest.raises(Corrupt, match="can't be the name"):
-            run.requests.publish(name, {})
 
 
 def test_a_file_put_into_quarantine_is_listed_with_its_reason(run: RunFolder) -> None:
@@ -211,8 +210,9 @@ def test_looking_at_a_run_loads_neither_numpy_nor_h5py(run: RunFolder) -> None:
     run.board.publish(-1, {}, {"rows": {"a": 1}}, "w")
     code = (
         "import sys; from hpcpod.storage.run_folder import RunFolder;"
+        "from hpcpod.storage.requests import Stop;"
         "run = RunFolder.open(sys.argv[1]); run.board.read(); run.slots.all();"
-        "run.requests.read('stop'); run.intents.all(); run.latest_resume('p', 1);"
+        "run.requests.read(Stop); run.intents.all(); run.latest_resume('p', 1);"
         "print({'numpy', 'h5py', 'torch', 'filelock'} & set(sys.modules))"
     )
     done = subprocess.run(
@@ -227,13 +227,13 @@ def test_a_run_may_have_its_first_board_from_the_start(tmp_path: Path) -> None:
 
 
 def test_what_was_asked_for_once_may_be_asked_for_in_other_words(run: RunFolder) -> None:
-    run.requests.publish("drain")
+    run.requests.publish(Drain())
     before = run.requests.changed()
-    run.requests.publish("drain", {"now": True})  # asking again changes nothing
-    assert run.requests.read("drain") == {}
-    for payload in ({"now": True}, {"now": False}):
-        run.requests.replace("drain", payload)
-        assert run.requests.read("drain") == payload
+    run.requests.publish(Drain(now=True))  # asking again changes nothing
+    assert run.requests.read(Drain) == Drain()
+    for request in (Drain(now=True), Drain(now=False)):
+        run.requests.replace(request)
+        assert run.requests.read(Drain) == request
     assert run.requests.changed() != before
-    run.requests.withdraw("drain")
-    assert run.requests.read("drain") is None
+    run.requests.withdraw(Drain)
+    assert run.requests.read(Drain) is None

@@ -15,6 +15,7 @@ from hpcpod.errors import Corrupt, StorageError
 from hpcpod.records.records import Checkpoint, Owner, Report, encode
 from hpcpod.storage.checksummed import seal, unsealed
 from hpcpod.storage.layout import sharded
+from hpcpod.storage.requests import Stop
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.safe_paths import MOST_BYTES
 
@@ -55,7 +56,7 @@ def test_a_link_in_the_place_of_a_name_is_damage_and_shows_nothing(
     with pytest.raises(Corrupt, match="symbolic link"):
         run.reports.read("o-1")
     (run.path / "control" / "stop.json").symlink_to(target)
-    assert run.requests.read("stop") is None
+    assert run.requests.read(Stop) is None
     run.board.publish(-1, {}, {"run": {}}, "me")
     (run.board.path(1)).symlink_to(target)
     assert run.board.read() == (1, {"run": {}})

@@ -15,6 +15,7 @@ from hpcpod.errors import Corrupt
 from hpcpod.records.records import Birth, Board, Checkpoint, Entry, Order, PodState, Rescore
 from hpcpod.run.run import Run
 from hpcpod.storage.board import writer_id
+from hpcpod.storage.requests import Finals, Stop
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import fold, orders
 from hpcpod.tournament.merge import after_merge, merge, read_board
@@ -62,7 +63,7 @@ def test_an_end_whose_merger_died_is_finished_by_the_next(
     assert not (folder.path / "best.h5").exists()
     finish(Run(folder))
     assert (folder.path / "best.h5").exists()
-    assert folder.requests.read("stop") == {"reason": "user"}
+    assert folder.requests.read(Stop) == Stop(reason="user")
 
 
 def test_an_end_is_exported_once(tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_an_end_that_is_lost_with_its_board_and_a_report_is_no_end(tmp_path: Pat
     assert finals.phase == "finals"
     board = answer(folder, the_order(finals, Rescore), flat(7.0, 16))
     assert board.phase == "finished"
-    assert {name for name in ("finals", "stop") if folder.requests.read(name)} == {"finals", "stop"}
+    assert folder.requests.read(Finals) and folder.requests.read(Stop)
 
     folder = without_newest(folder, 1)
     assert merge(folder, rules_of(folder)).phase == "finished", "the reports say it again"
@@ -91,10 +92,10 @@ def test_an_end_that_is_lost_with_its_board_and_a_report_is_no_end(tmp_path: Pat
     next(folder.path.glob(f"reports/*/{second.id}.json")).write_bytes(b"torn")
     board = merge(folder, rules_of(folder))
     assert board.phase == "running"
-    assert not folder.requests.read("finals") and not folder.requests.read("stop")
+    assert not folder.requests.read(Finals) and not folder.requests.read(Stop)
     finals = answer(folder, the_order(board, Birth), flat(8.0))
     board = answer(folder, the_order(finals, Rescore), flat(8.0, 16))
-    assert board.phase == "finished" and folder.requests.read("stop") == {"reason": "rounds"}
+    assert board.phase == "finished" and folder.requests.read(Stop) == Stop(reason="rounds")
 
 
 def test_a_person_s_end_is_one_also_when_its_board_is_lost(tmp_path: Path) -> None:
@@ -105,7 +106,7 @@ def test_a_person_s_end_is_one_also_when_its_board_is_lost(tmp_path: Path) -> No
     assert read_board(folder).phase == "running"
     merge(folder, rules_of(folder))
     assert read_board(folder).stop_reason == "user"
-    assert folder.requests.read("stop") == {"reason": "user"}
+    assert folder.requests.read(Stop) == Stop(reason="user")
 
 
 def without_newest(folder: RunFolder, count: int) -> RunFolder:
