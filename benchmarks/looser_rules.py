@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hpcpod.records.records import PodState, Report, Verdict
-from hpcpod.tournament.cohorts import Census
+from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.generators import Copy, GentleTruncation
 from hpcpod.tournament.statistics import difference
 from hpcpod.tournament.updaters import PairedGate
@@ -12,7 +12,7 @@ from hpcpod.tournament.updaters import PairedGate
 class NoCopies(GentleTruncation):
     """A generator that never replaces a pod that lives: a random search of the founders."""
 
-    def challenge(self, census: Census, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
+    def challenge(self, cohorts: Cohorts, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
         """Nothing takes a living pod's place."""
         return None
 
@@ -20,12 +20,12 @@ class NoCopies(GentleTruncation):
 class LooserGate(PairedGate):
     """An updater that tests on all episodes, also those that ranked, at 5 % against each leader."""
 
-    def judge(self, census: Census, report: Report) -> Verdict:
+    def judge(self, cohorts: Cohorts, report: Report) -> Verdict:
         """Name the leaders that beat one of the worst by the whole panel."""
-        verdict, pod = super().judge(census, report), census.living[report.pod]
+        verdict, pod = super().judge(cohorts, report), cohorts.living[report.pod]
         if not verdict.round:
             return verdict
-        cohort = census.cohort(pod.algorithm, verdict.round)
+        cohort = cohorts.cohort(pod.algorithm, verdict.round)
         beaten_by = []
         for rival in cohort.best if pod.id in cohort.worst else ():
             one, other = (cohort.standings[each].returns for each in (rival, pod.id))

@@ -34,7 +34,7 @@ from hpcpod.storage.run_folder import RunFolder  # noqa: E402
 from hpcpod.tournament.claims import take  # noqa: E402
 from hpcpod.tournament.leaderboard import orders  # noqa: E402
 from hpcpod.tournament.merge import merge, read_board  # noqa: E402
-from hpcpod.tournament.priorities import asleep  # noqa: E402
+from hpcpod.tournament.priorities import resting_pods  # noqa: E402
 from hpcpod.tournament.rules import Rules  # noqa: E402
 from tests.support.slurm_cluster import Options, SlurmCluster  # noqa: E402
 
@@ -161,7 +161,7 @@ def slot(options: argparse.Namespace) -> int:
         board = read_board(folder)
         if board.phase == "finished":
             return 0
-        order = take(folder, owner, orders(board), None, asleep(board))
+        order = take(folder, owner, orders(board), None, resting_pods(board))
         show(folder, owner, order)
         if order is None:
             time.sleep(2.0)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from hpcpod.config.schema import StopConfig
 from hpcpod.records.records import Report, Verdict
 from hpcpod.tournament import updaters
-from hpcpod.tournament.cohorts import Census
+from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.updaters import Updater
 from selection_scenarios.measures import Number, Row, mean, share
 from selection_scenarios.speeds import ENV_STEPS, SELDOM, SLOW, Hours, Ledger, Site, play
@@ -37,14 +37,14 @@ class Counting:
         self.tests: Counter[str] = Counter()
         self.falls: Counter[str] = Counter()
 
-    def judge(self, census: Census, report: Report) -> Verdict:
-        verdict, pod = self._real.judge(census, report), census.living[report.pod]
+    def judge(self, cohorts: Cohorts, report: Report) -> Verdict:
+        verdict, pod = self._real.judge(cohorts, report), cohorts.living[report.pod]
         if not verdict.round:
             return verdict
-        cohort = census.cohort(pod.algorithm, verdict.round)
+        cohort = cohorts.cohort(pod.algorithm, verdict.round)
         # Rules of before tried all of the best.
         rivals = getattr(updaters, "rivals", lambda *those: cohort.best)
-        if pod.id in cohort.worst and list(rivals(census, cohort, pod)):
+        if pod.id in cohort.worst and list(rivals(cohorts, cohort, pod)):
             group = self._ledger.group(pod)
             self.tests[group] += 1
             self.falls[group] += bool(verdict.beaten_by)

@@ -35,7 +35,7 @@ from hpcpod.records.records import (
     stable_hash,
 )
 from hpcpod.tournament import stopping
-from hpcpod.tournament.cohorts import Census
+from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.leaderboard import first_board, fold, leader, orders
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.updaters import Updater
@@ -95,8 +95,8 @@ class Nobody:
     def __init__(self, real: Updater) -> None:
         self._real = real
 
-    def judge(self, census: Census, report: Report) -> Verdict:
-        return replace(self._real.judge(census, report), beaten_by=(), evidence={})
+    def judge(self, cohorts: Cohorts, report: Report) -> Verdict:
+        return replace(self._real.judge(cohorts, report), beaten_by=(), evidence={})
 
 
 class Agents:

@@ -19,7 +19,7 @@ from hpcpod.records.records import (
     PodState,
     stable_hash,
 )
-from hpcpod.tournament.priorities import asleep
+from hpcpod.tournament.priorities import resting_pods
 from simulation.elements import Element
 from simulation.loop import Loop
 
@@ -180,7 +180,7 @@ class Population:
         if self._board.size is not None or self._asleep:
             for name in self._asleep - self._held():
                 heapq.heappush(self._open, self.pods[name].urgency)
-            self._asleep = asleep(self.board)
+            self._asleep = resting_pods(self.board)
             self._open = [each for each in self._open if each[2] not in self._asleep]
             heapq.heapify(self._open)
         for order in orders:

@@ -16,7 +16,7 @@ from hpcpod.orchestrator.sizing import Bounds, Chooser, Fit, fit
 from hpcpod.records.records import Board, Intent, Owner
 from hpcpod.storage.slots import element
 from hpcpod.tournament.leaderboard import orders
-from hpcpod.tournament.priorities import asleep
+from hpcpod.tournament.priorities import resting_pods
 
 COORDINATORS = 30
 """Coordinators submitted within ``COORDINATOR_SECONDS``, after which no more are for a while."""
@@ -193,7 +193,7 @@ def _wanted(observed: Observed) -> tuple[int | None, int]:
     changes = population != (all_pods if board.size is None else board.size)
     if changes:
         board = replace(board, size=population if population < all_pods else None)
-    resting = asleep(board)
+    resting = resting_pods(board)
     open_orders = len(orders(board)) - len(resting)
     useful = -(-open_orders // bounds.lanes)
     return (population if changes else None), min(bounds.target, useful)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hpcpod.launchers.base import THROTTLED, ClusterView, JobView
 from hpcpod.records.records import Board, Owner
 from hpcpod.storage.slots import element
-from hpcpod.tournament.priorities import by_prospects, protected
+from hpcpod.tournament.priorities import by_priority, protected
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Chooser:
     """Who goes first when there are too many slots: the idle, then by the pods they train."""
 
     def __init__(self, board: Board, claims: Mapping[str, Owner]) -> None:
-        ranks = {pod: rank for rank, pod in enumerate(by_prospects(board))}
+        ranks = {pod: rank for rank, pod in enumerate(by_priority(board))}
         safe = protected(board)
         self._rank: dict[str, int] = {}
         self._safe: set[str] = set()

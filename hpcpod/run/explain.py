@@ -30,7 +30,7 @@ from hpcpod.run.wanted import Target, launcher_here, target_seen
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import element
 from hpcpod.tournament.leaderboard import orders
-from hpcpod.tournament.priorities import asleep
+from hpcpod.tournament.priorities import resting_pods
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _slots(facts: Facts) -> Iterator[str]:
         return
     wanted = "" if target.slots is None else f", {target.slots} wanted: {target.why}"
     yield f"{many(seen.running, 'slot')} at work{wanted}"
-    open_orders = len(orders(seen.board)) - len(asleep(seen.board))
+    open_orders = len(orders(seen.board)) - len(resting_pods(seen.board))
     if waits := idling(seen, target.slots):
         yield waits
     elif target.slots is not None and open_orders < target.slots:
@@ -353,7 +353,7 @@ def _lost(facts: Facts, order: Order, claim: Claim) -> Iterator[str]:
 def _free(facts: Facts, order: Order) -> Iterator[str]:
     """What an order that nobody has waits for."""
     seen = facts.seen
-    if order.pod in asleep(seen.board) and isinstance(order, Birth):
+    if order.pod in resting_pods(seen.board) and isinstance(order, Birth):
         yield (
             f"it rests before {_task(order)}: {many(seen.board.size or 0, 'pod')} may be in"
             " training now, and others have better prospects"
@@ -387,7 +387,7 @@ def _is_ahead(shown: Mapping[str, Any], order: Order) -> bool:
 
 def _before(seen: Seen, order: Order) -> int:
     """Orders that a slot would take first."""
-    resting = asleep(seen.board)
+    resting = resting_pods(seen.board)
     count = 0
     for other in orders(seen.board):
         if other.id == order.id:

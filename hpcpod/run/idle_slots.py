@@ -10,7 +10,7 @@ from hpcpod.run.forecast import forecast, last_rounds
 from hpcpod.run.snapshot import Seen
 from hpcpod.run.text import listed, many, span
 from hpcpod.tournament.leaderboard import orders
-from hpcpod.tournament.priorities import asleep
+from hpcpod.tournament.priorities import resting_pods
 
 
 def idling(seen: Seen, wanted: int | None) -> str:
@@ -28,7 +28,7 @@ def idling(seen: Seen, wanted: int | None) -> str:
         return ""
     idle = sorted(name for name, shown in seen.slots.items() if shown.get("state") == "idle")
     held = {part.get("order") for part in parts(seen.slots)}
-    resting = asleep(seen.board)
+    resting = resting_pods(seen.board)
     found = [o for o in orders(seen.board) if not (isinstance(o, Birth) and o.pod in resting)]
     if not found or any(order.id not in held for order in found):
         return ""

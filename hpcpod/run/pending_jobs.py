@@ -13,7 +13,7 @@ from hpcpod.run.snapshot import Seen
 from hpcpod.run.text import duration, many
 from hpcpod.run.wanted import Target
 from hpcpod.tournament.leaderboard import orders
-from hpcpod.tournament.priorities import asleep
+from hpcpod.tournament.priorities import resting_pods
 
 _OTHERS = (THROTTLED, "Dependency", "BeginTime")
 """Reasons that end by themselves, and come before Slurm looks for nodes."""
@@ -58,7 +58,7 @@ def cancelled_words(seen: Seen, target: Target, run: str) -> str:
     if seen.state not in ("running", "waiting") or target.slots is None:
         return ""
     lanes = seen.config.resources.pods_per_gpu
-    useful = -(-(len(orders(seen.board)) - len(asleep(seen.board))) // lanes)
+    useful = -(-(len(orders(seen.board)) - len(resting_pods(seen.board))) // lanes)
     missing = min(target.slots, useful) - seen.running - len(seen.waiting)
     gone = [slot for slot, replaced in seen.cancelled if not replaced]
     if gone and missing > 0:

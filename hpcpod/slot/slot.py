@@ -33,11 +33,11 @@ from hpcpod.storage.freshness import listen_again
 from hpcpod.storage.requests import SlotRefused
 from hpcpod.storage.retry import patiently
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.tournament.budget import ahead, same_work, taken_up
+from hpcpod.tournament.budget import same_work, speculative, taken_up
 from hpcpod.tournament.claims import take
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, now_of, read_board
-from hpcpod.tournament.priorities import asleep
+from hpcpod.tournament.priorities import resting_pods
 from hpcpod.tournament.rules import Rules
 
 log = logging.getLogger("hpcpod.slot")
@@ -235,7 +235,7 @@ class Slot:
             return
         pod = board.pods.get(begun.pod)
         ordered = board.phase == "running" and pod is not None and same_work(pod.birth, begun)
-        ordered = ordered and begun.pod not in asleep(board)
+        ordered = ordered and begun.pod not in resting_pods(board)
         claim = partial(self._folder.claims.take, begun.id, self._owner)
         if ordered and not self._requests.leaving() and patiently(claim, self._requests.stopping):
             self._speculative, self._pod = None, begun.pod
@@ -301,7 +301,7 @@ class Slot:
         birth = self._scorer.order
         if board.phase != "running" or not isinstance(birth, Birth):
             return
-        self._speculative = ahead(birth, self._scoring.checkpoint, self._config)
+        self._speculative = speculative(birth, self._scoring.checkpoint, self._config)
         if self._speculative is not None:
             self._trainer.submit(Work(self._speculative, "train", claimed=False))
             self._told = -math.inf
@@ -314,7 +314,7 @@ class Slot:
     def claim(self, board: Board) -> Order | None:
         """Take an open order that an idle process can do, if there is one; see ``take``."""
         open_orders = [order for order in orders(board) if self._can_do(order)]
-        order = take(self._folder, self._owner, open_orders, self._pod, asleep(board))
+        order = take(self._folder, self._owner, open_orders, self._pod, resting_pods(board))
         if order is None:
             return None
         self._pod = order.pod

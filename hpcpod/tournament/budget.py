@@ -106,7 +106,7 @@ def _lasting(birth: Birth, begins: float, took: float, config: RunConfig) -> Bir
     return replace(birth, begins=begins, ends=min(1.0, ends))
 
 
-def ahead(birth: Birth, checkpoint: Checkpoint, config: RunConfig) -> Birth | None:
+def speculative(birth: Birth, checkpoint: Checkpoint, config: RunConfig) -> Birth | None:
     """The birth that will be ordered if a pod simply continues: before it is, its part of the
     budget is exact where ``stop.rounds`` alone limit the run, and else a guess.
 

@@ -13,7 +13,7 @@ def take(
     owner: Owner,
     open_orders: Sequence[Order],
     pod: str | None,
-    asleep: Collection[str] = (),
+    resting: Collection[str] = (),
 ) -> Order | None:
     """Claim the most urgent order that is free; of births that are as urgent, the owner's own pod.
 
@@ -27,7 +27,7 @@ def take(
         owner: who takes it.
         open_orders: the most urgent first, see ``leaderboard.orders``.
         pod: the one that the owner has trained last.
-        asleep: pods whose rounds are not begun now.
+        resting: pods whose rounds are not begun now.
 
     Returns:
         The order, or None if all are taken.
@@ -38,7 +38,7 @@ def take(
         if holder is not None and (holder.slot, holder.job) == (owner.slot, owner.job):
             return order
     free = [order for order in open_orders if owners[order.id] is None]
-    births = [o for o in free if not isinstance(o, Rescore) and o.pod not in asleep]
+    births = [o for o in free if not isinstance(o, Rescore) and o.pod not in resting]
     urgent = [birth for birth in births if birth.algorithm == births[0].algorithm]
     least = min((birth.round for birth in urgent), default=0)
     own = [birth for birth in urgent if birth.pod == pod and birth.round == least > 1]

@@ -23,7 +23,7 @@ from statistics import median
 from hpcpod.config.schema import PopulationConfig, RunConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.records.records import Board, Evaluation, Milestone, PodState
-from hpcpod.tournament.priorities import asleep
+from hpcpod.tournament.priorities import resting_pods
 from hpcpod.tournament.settle import HISTORY
 from hpcpod.tournament.statistics import halves, mean
 
@@ -69,7 +69,7 @@ class Cohort:
         return self.standings[one].round == self.standings[other].round
 
 
-class Census:
+class Cohorts:
     """A board with all reports of a merge applied, and what judgements and births ask of it.
 
     Cohorts stay as they were when the reports were in; ``living``, ``members`` and ``copies``
@@ -92,8 +92,8 @@ class Census:
         self._kin: dict[str, list[PodState]] = {}
         for pod in self.living.values():
             self._kin.setdefault(pod.algorithm, []).append(pod)
-        resting = asleep(board)
-        self._awake = Counter(p.algorithm for p in self.living.values() if p.id not in resting)
+        resting = resting_pods(board)
+        self._active = Counter(p.algorithm for p in self.living.values() if p.id not in resting)
         self._standings = {pod.id: _standings(pod) for pod in self.living.values()}
         self._cohorts: dict[tuple[str, int], Cohort] = {}
         self._quorums: dict[tuple[str, int], bool] = {}
@@ -186,7 +186,7 @@ class Census:
         key = algorithm, round_number
         if key not in self._quorums:
             there = sum(1 for _ in self._kin_at(algorithm, round_number, past=True))
-            self._quorums[key] = there > max(1, self._awake[algorithm] // 2)
+            self._quorums[key] = there > max(1, self._active[algorithm] // 2)
         return self._quorums[key]
 
     def _kin_at(

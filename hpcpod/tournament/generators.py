@@ -10,10 +10,10 @@ from typing import Protocol
 from hpcpod.config.schema import PopulationConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.records.records import Hyperparameters, PodState, Verdict
-from hpcpod.tournament.cohorts import Census, Cohort
+from hpcpod.tournament.cohorts import Cohort, Cohorts
 from hpcpod.tournament.mutation import mutate, sample, unmutated
 
-CONTROL_LIVES = 3
+CONTROL_TRIES = 3
 """Controls of one algorithm that may fail; the place of the last goes to an ordinary pod."""
 
 
@@ -40,7 +40,7 @@ class Copy:
 
 
 class Generator(Protocol):
-    """Decides every birth. Pure: the same census and key, the same decision.
+    """Decides every birth. Pure: the same cohorts and key, the same decision.
 
     A plugin is built with the run's ``PopulationConfig``.
     """
@@ -49,11 +49,11 @@ class Generator(Protocol):
         """With what a pod of the first generation starts."""
         ...
 
-    def challenge(self, census: Census, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
+    def challenge(self, cohorts: Cohorts, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
         """What takes the place of a pod that has reported; None if it trains on."""
         ...
 
-    def replace(self, census: Census, dead: PodState, key: int) -> Copy | Fresh:
+    def replace(self, cohorts: Cohorts, dead: PodState, key: int) -> Copy | Fresh:
         """What takes the place of a pod that has failed; some algorithm is hopeful."""
         ...
 
@@ -77,52 +77,54 @@ class GentleTruncation:
         """A draw from every range; a control has the agent's defaults."""
         return unmutated(space) if control else sample(space, Random(key))
 
-    def challenge(self, census: Census, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
+    def challenge(self, cohorts: Cohorts, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
         """A copy of a leader that beat this pod, if it is among the worst and may be replaced."""
-        if not verdict.beaten_by or not census.spare(pod):
+        if not verdict.beaten_by or not cohorts.spare(pod):
             return None
-        cohort = census.cohort(pod.algorithm, verdict.round)
-        taken = census.copies[pod.algorithm, verdict.round]
+        cohort = cohorts.cohort(pod.algorithm, verdict.round)
+        taken = cohorts.copies[pod.algorithm, verdict.round]
         if pod.id not in cohort.worst or taken >= cohort.places:
             return None
-        able = (census.living.keys() & set(verdict.beaten_by)) - {pod.id}
-        donors = _donors(census, cohort, able)
+        able = (cohorts.living.keys() & set(verdict.beaten_by)) - {pod.id}
+        donors = _donors(cohorts, cohort, able)
         if not donors:
             return None
         rng = Random(key)
         parent, source = rng.choice(donors)
-        return _copy(census, parent, source, verdict.evidence.get(parent, ""), rng)
+        return _copy(cohorts, parent, source, verdict.evidence.get(parent, ""), rng)
 
-    def replace(self, census: Census, dead: PodState, key: int) -> Copy | Fresh:
+    def replace(self, cohorts: Cohorts, dead: PodState, key: int) -> Copy | Fresh:
         """A copy of a leader, or a fresh pod: see the class."""
         rng = Random(key)
         evidence = f"in place of {dead.id}, which failed: {dead.fate_reason}"
-        hopeful = census.hopeful()
+        hopeful = cohorts.hopeful()
         algorithm = dead.algorithm if dead.algorithm in hopeful else hopeful[0]
-        cohort = census.latest()
-        last = census.members[algorithm] == 0
-        donors = _donors(census, cohort, census.living.keys()) if cohort else []
+        cohort = cohorts.latest()
+        last = cohorts.members[algorithm] == 0
+        donors = _donors(cohorts, cohort, cohorts.living.keys()) if cohort else []
         if donors and not last:
-            return _copy(census, *rng.choice(donors), evidence, rng)
+            return _copy(cohorts, *rng.choice(donors), evidence, rng)
         control = (
             dead.control
             and algorithm == dead.algorithm
-            and _failed_controls(census, algorithm) < CONTROL_LIVES
+            and _failed_controls(cohorts, algorithm) < CONTROL_TRIES
         )
-        founded = self.founder(census.algorithms[algorithm], control, key)
+        founded = self.founder(cohorts.algorithms[algorithm], control, key)
         return Fresh(algorithm, founded, control, evidence)
 
 
-def _copy(census: Census, parent: str, at: int, evidence: str, rng: Random) -> Copy:
-    pod = census.living[parent]
-    hyperparameters, mutated = mutate(census.algorithms[pod.algorithm], pod.hyperparameters, rng)
+def _copy(cohorts: Cohorts, parent: str, at: int, evidence: str, rng: Random) -> Copy:
+    pod = cohorts.living[parent]
+    hyperparameters, mutated = mutate(cohorts.algorithms[pod.algorithm], pod.hyperparameters, rng)
     return Copy(parent, at, hyperparameters, mutated, evidence)
 
 
-def _donors(census: Census, cohort: Cohort, able: Collection[str]) -> list[tuple[str, int]]:
+def _donors(cohorts: Cohorts, cohort: Cohort, able: Collection[str]) -> list[tuple[str, int]]:
     """Those leaders of a cohort, with the round to copy, whose copy has something to train."""
-    end = census.config.stop.rounds
-    found = [(pod, census.source(pod, cohort.standings[pod])) for pod in cohort.best if pod in able]
+    end = cohorts.config.stop.rounds
+    found = [
+        (pod, cohorts.source(pod, cohort.standings[pod])) for pod in cohort.best if pod in able
+    ]
     return [
         (pod, source.round)
         for pod, source in found
@@ -130,8 +132,8 @@ def _donors(census: Census, cohort: Cohort, able: Collection[str]) -> list[tuple
     ]
 
 
-def _failed_controls(census: Census, algorithm: str) -> int:
+def _failed_controls(cohorts: Cohorts, algorithm: str) -> int:
     return sum(
         pod.control and pod.fate == "failed" and pod.algorithm == algorithm
-        for pod in census.board.pods.values()
+        for pod in cohorts.board.pods.values()
     )

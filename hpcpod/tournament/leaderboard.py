@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from hpcpod.records.records import Birth, Board, Entry, Order, PodState, Report, stable_hash
 from hpcpod.tournament.budget import dated
-from hpcpod.tournament.cohorts import Census, broken, quotas
+from hpcpod.tournament.cohorts import Cohorts, broken, quotas
 from hpcpod.tournament.generators import Fresh
-from hpcpod.tournament.offspring import Nursery, founder, pod_name
+from hpcpod.tournament.offspring import Offspring, founder, pod_name
 from hpcpod.tournament.rules import Rules
-from hpcpod.tournament.settle import accept, buried, entry_of, ranked, settle
+from hpcpod.tournament.settle import accept, as_dead, entry_of, ranked, settle
 from hpcpod.tournament.statistics import mean
 from hpcpod.tournament.stopping import advance, finish, leader, settle_rescores
 
@@ -179,7 +179,7 @@ def _without_broken(board: Board) -> Board:
         for name, pod in board.pods.items():
             if pod.algorithm == algorithm and pod.fate == "alive":
                 reason = f"each pod of {algorithm} raised the same in its first round"
-                pods[name] = buried(pod, f"{reason}: {pod.failure}", replaced=False)
+                pods[name] = as_dead(pod, f"{reason}: {pod.failure}", replaced=False)
     return replace(board, pods=pods)
 
 
@@ -192,8 +192,8 @@ def _evolve(
     one, in the order of names. Places of the dead stay empty only if every algorithm is
     hopeless: then the run has failed. ``before`` is the board that was merged into.
     """
-    census = Census(board, rules.config, rules.algorithms)
-    nursery = Nursery(board, rules)
+    cohorts = Cohorts(board, rules.config, rules.algorithms)
+    offspring = Offspring(board, rules)
     admitted: list[Entry] = []
     compared, listed = False, {entry.pod for entry in board.entries}
     fallen = [pod for pod in before.living if board.pods[pod.id].fate == "failed"]
@@ -201,23 +201,23 @@ def _evolve(
         pod = board.pods[report.pod]
         if pod.fate != "alive" or pod.failures > 0:
             continue
-        verdict = rules.updater.judge(census, report)
+        verdict = rules.updater.judge(cohorts, report)
         if pod.best is not None and (verdict.admit or pod.id in listed):
             admitted.append(entry_of(pod, pod.best))
         compared = compared or verdict.round > 0
         pod = replace(pod, judged=max(pod.judged, verdict.round))
-        nursery.pods[pod.id] = pod
+        offspring.pods[pod.id] = pod
         key = stable_hash(rules.config.seed, pod.id, report.round)
-        copy = rules.generator.challenge(census, pod, verdict, key)
+        copy = rules.generator.challenge(cohorts, pod, verdict, key)
         if copy is not None:
-            census.succeed(pod, nursery.deliver(copy, pod))
+            cohorts.succeed(pod, offspring.add(copy, pod))
     for pod in (board.pods[each.id] for each in fallen):
-        if census.hopeful():
+        if cohorts.hopeful():
             key = stable_hash(rules.config.seed, pod.id, "successor")
-            census.succeed(pod, nursery.deliver(rules.generator.replace(census, pod, key), pod))
+            cohorts.succeed(pod, offspring.add(rules.generator.replace(cohorts, pod, key), pod))
     if compared:
         board = replace(board, compared=board.rounds, compared_at=now)
-    return _rank(nursery.board(board), admitted, rules.config.population.capacity)
+    return _rank(offspring.board(board), admitted, rules.config.population.capacity)
 
 
 def _why_hopeless(board: Board) -> str:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from hpcpod.records.records import Birth, Board, PodState, stable_hash
 from hpcpod.tournament.generators import Copy, Fresh
 from hpcpod.tournament.rules import Rules
-from hpcpod.tournament.settle import buried, remembered
+from hpcpod.tournament.settle import as_dead, remembered
 
 
-class Nursery:
+class Offspring:
     """The pods of a merge while children are born, one after another."""
 
     def __init__(self, board: Board, rules: Rules) -> None:
@@ -19,7 +19,7 @@ class Nursery:
         self._rules = rules
         self._next_pod = board.next_pod
 
-    def deliver(self, offspring: Copy | Fresh, old: PodState) -> PodState:
+    def add(self, decision: Copy | Fresh, old: PodState) -> PodState:
         """A new pod in place of an old one, which is dead, or dies now.
 
         Raises:
@@ -27,13 +27,13 @@ class Nursery:
         """
         name = pod_name(self._next_pod)
         self._next_pod += 1
-        if isinstance(offspring, Fresh):
-            child = founder(name, offspring, self._rules)
+        if isinstance(decision, Fresh):
+            child = founder(name, decision, self._rules)
         else:
-            child = self._copied(name, offspring)
+            child = self._copied(name, decision)
         self.pods[name] = child = replace(child, replaces=old.id)
         if old.fate == "alive":
-            self.pods[old.id] = buried(old, f"{name} took its place", replaced=True)
+            self.pods[old.id] = as_dead(old, f"{name} took its place", replaced=True)
         return child
 
     def board(self, before: Board) -> Board:

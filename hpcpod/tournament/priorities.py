@@ -16,7 +16,7 @@ def protected(board: Board) -> frozenset[str]:
     return frozenset(controls if best is None else controls | {best.pod})
 
 
-def by_prospects(board: Board) -> list[str]:
+def by_priority(board: Board) -> list[str]:
     """The living pods that have a round to train, best first.
 
     First the protected, then by the estimated mean return, then those that have
@@ -32,7 +32,7 @@ def by_prospects(board: Board) -> list[str]:
     return [pod.id for pod in sorted(board.living, key=key) if pod.birth is not None]
 
 
-def asleep(board: Board) -> frozenset[str]:
+def resting_pods(board: Board) -> frozenset[str]:
     """Pods that get no slot for now, since ``board.size`` is smaller than the population.
 
     They keep everything and go on when there is room again. Never among them: a protected pod,
@@ -40,4 +40,4 @@ def asleep(board: Board) -> frozenset[str]:
     """
     if board.size is None:
         return frozenset()
-    return frozenset(by_prospects(board)[board.size :]) - protected(board)
+    return frozenset(by_priority(board)[board.size :]) - protected(board)

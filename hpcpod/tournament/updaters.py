@@ -8,18 +8,18 @@ from typing import Protocol
 
 from hpcpod.config.schema import PopulationConfig
 from hpcpod.records.records import PodState, Report, Verdict
-from hpcpod.tournament.cohorts import NEAR, Census, Cohort, Standing
+from hpcpod.tournament.cohorts import NEAR, Cohort, Cohorts, Standing
 from hpcpod.tournament.statistics import GATE, Difference, difference, halves, mean, t_quantile
 
 
 class Updater(Protocol):
-    """Judges every round that was finished. Pure: the same census and report, the same verdict.
+    """Judges every round that was finished. Pure: the same cohorts and report, the same verdict.
 
     A plugin is built with the run's ``PopulationConfig``.
     """
 
-    def judge(self, census: Census, report: Report) -> Verdict:
-        """Say what a report means, on ``census.board``, which holds all reports of the merge."""
+    def judge(self, cohorts: Cohorts, report: Report) -> Verdict:
+        """Say what a report means, on ``cohorts.board``, which holds all reports of the merge."""
         ...
 
 
@@ -27,7 +27,7 @@ class PairedGate:
     """A pod is beaten by a one-sided test at 5 % on episodes that did not choose whom to test.
 
     The pod is compared at the latest round at which it can be and has not been; see
-    ``Census.due``. Its cohort is ranked by the even episodes of the panel. If it is among the
+    ``Cohorts.due``. Its cohort is ranked by the even episodes of the panel. If it is among the
     worst eighth, it is tested on the odd ones against each of the best 30 %, k pods, at the
     level 0.05 / k (Bonferroni). Pod c beats pod p if the differences D_e = r_c,e - r_p,e of the
     n common episodes have
@@ -47,27 +47,27 @@ class PairedGate:
     def __init__(self, config: PopulationConfig) -> None:
         self.config = config
 
-    def judge(self, census: Census, report: Report) -> Verdict:
+    def judge(self, cohorts: Cohorts, report: Report) -> Verdict:
         """Admit a pod's best evaluation; name the leaders of its cohort that beat it.
 
         The one before the last may become the best only now: see ``estimates``.
         """
-        pod = census.living[report.pod]
+        pod = cohorts.living[report.pod]
         admit = pod.best is not None and pod.best in pod.history[-2:]
-        compared = census.due(pod)
+        compared = cohorts.due(pod)
         if compared is None:
             return Verdict(admit)
-        cohort = census.cohort(pod.algorithm, compared)
+        cohort = cohorts.cohort(pod.algorithm, compared)
         evidence: dict[str, str] = {}
         if pod.id in cohort.worst:
-            for rival in rivals(census, cohort, pod):
+            for rival in rivals(cohorts, cohort, pod):
                 test = _compare(cohort, rival, pod.id)
                 if test is not None and min(test.low, test.mean - _doubt(cohort, pod)) > 0:
                     evidence[rival] = _in_words(cohort, rival, pod.id, test)
         return Verdict(admit, compared, tuple(evidence), evidence)
 
 
-def rivals(census: Census, cohort: Cohort, pod: PodState) -> Iterator[str]:
+def rivals(cohorts: Cohorts, cohort: Cohort, pod: PodState) -> Iterator[str]:
     """The best of a cohort, but for those that stand in it by their cost alone, with an evaluation
     at less than the cost at which the pod was compared last, or made as a copy."""
     last = max(pod.judged, pod.parent_round)
@@ -75,7 +75,7 @@ def rivals(census: Census, cohort: Cohort, pod: PodState) -> Iterator[str]:
     cost = max((standing.cost for standing in own if standing.round <= last), default=0.0)
     for rival in cohort.best:
         standing = cohort.standings[rival]
-        kin = census.board.pods[rival].algorithm == pod.algorithm
+        kin = cohorts.board.pods[rival].algorithm == pod.algorithm
         if standing.cost >= cost or (kin and standing.round >= NEAR * cohort.round):
             yield rival
 

@@ -8,7 +8,7 @@ import pytest
 
 from hpcpod.config.schema import StopConfig
 from hpcpod.records.records import Birth, Board, Checkpoint, decode, encode
-from hpcpod.tournament.budget import ahead, same_work, taken_up
+from hpcpod.tournament.budget import same_work, speculative, taken_up
 from hpcpod.tournament.leaderboard import begin, first_board, fold, orders
 from tests.tournament.world import by_number, failed, flat, order_of, play_round, report, rules
 
@@ -114,7 +114,7 @@ def test_a_birth_that_is_begun_ahead_is_the_one_that_is_ordered(stop: StopConfig
     for number in range(1, 4):
         birth, done = order_of(board, "p0001"), report(order_of(board, "p0001"), flat(1))
         assert isinstance(birth, Birth) and done.checkpoint is not None
-        guess = ahead(birth, done.checkpoint, the_rules.config)
+        guess = speculative(birth, done.checkpoint, the_rules.config)
         board = fold(board, [done], the_rules, now=10.0 * number)
         ordered = order_of(board, "p0001")
         assert guess is not None and isinstance(ordered, Birth)

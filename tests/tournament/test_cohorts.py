@@ -8,7 +8,7 @@ import pytest
 
 from hpcpod.config.schema import StopConfig
 from hpcpod.records.records import Board
-from hpcpod.tournament.cohorts import Census
+from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.leaderboard import first_board, fold, needed_checkpoints, orders
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.settle import HISTORY, settle
@@ -18,8 +18,8 @@ SECONDS = {"ppo": 6.0, "sac": 420.0}
 """Of a round: of 50,000 steps, as fast as they are on HalfCheetah."""
 
 
-def census(board: Board, game: Rules) -> Census:
-    return Census(board, game.config, game.algorithms)
+def cohorts(board: Board, game: Rules) -> Cohorts:
+    return Cohorts(board, game.config, game.algorithms)
 
 
 def answer(board: Board, game: Rules, *pods: str) -> Board:
@@ -33,16 +33,16 @@ def answer(board: Board, game: Rules, *pods: str) -> Board:
 def test_a_cohort_needs_more_than_half_of_the_living() -> None:
     game = rules(4, warmup_rounds=0)
     board = answer(first_board(game, 0.0), game, "p0001", "p0002")
-    assert census(board, game).due(board.pods["p0001"]) is None
+    assert cohorts(board, game).due(board.pods["p0001"]) is None
     board = answer(board, game, "p0003")
-    assert census(board, game).due(board.pods["p0001"]) == 1
+    assert cohorts(board, game).due(board.pods["p0001"]) == 1
 
 
 def test_nobody_is_compared_during_the_warm_up() -> None:
     game = rules(4, warmup_rounds=1)
     board = play_round(first_board(game, 0.0), game, by_number)
-    assert census(board, game).due(board.pods["p0001"]) is None
-    assert census(board, game).latest() is None
+    assert cohorts(board, game).due(board.pods["p0001"]) is None
+    assert cohorts(board, game).latest() is None
 
 
 def test_who_reports_first_is_compared_one_report_later() -> None:
@@ -61,7 +61,7 @@ def test_who_reports_first_is_compared_one_report_later() -> None:
 def test_a_round_is_compared_only_once() -> None:
     game = rules(4, warmup_rounds=0)
     board = play_round(first_board(game, 0.0), game, lambda order: 0.0)
-    assert all(census(board, game).due(pod) is None for pod in board.living)
+    assert all(cohorts(board, game).due(pod) is None for pod in board.living)
 
 
 def test_the_best_are_30_percent_and_the_worst_an_eighth() -> None:
@@ -69,7 +69,7 @@ def test_the_best_are_30_percent_and_the_worst_an_eighth() -> None:
     board = first_board(game, 0.0)
     for each in orders(board):
         board = settle(board, {each.id: report(each, flat(by_number(each)))}, (), game.config)
-    cohort = census(board, game).cohort("ppo", 1)
+    cohort = cohorts(board, game).cohort("ppo", 1)
     assert cohort.best == ("p0010", "p0009", "p0008")
     # p0001 is the control: it is worse, but may not be replaced
     assert cohort.worst == {"p0002", "p0003"}
@@ -80,14 +80,14 @@ def test_the_last_of_an_algorithm_is_not_among_the_worst() -> None:
     game = rules(4, {"ppo": 3, "dqn": 1}, controls=0)
     board = play_round(first_board(game, 0.0), game, lambda order: order.algorithm == "ppo")
     (dqn,) = (pod for pod in board.living if pod.algorithm == "dqn")
-    assert dqn.id not in census(board, game).cohort("dqn", 1).worst
+    assert dqn.id not in cohorts(board, game).cohort("dqn", 1).worst
 
 
 def test_the_dead_are_in_no_cohort() -> None:
     game = rules(4, warmup_rounds=0)
     board = play_round(first_board(game, 0.0), game, by_number)
     (replaced,) = (pod.id for pod in board.pods.values() if pod.fate == "replaced")
-    assert replaced not in census(board, game).cohort("ppo", 1).standings
+    assert replaced not in cohorts(board, game).cohort("ppo", 1).standings
 
 
 # --- algorithms and nodes of unequal speed -------------------------------------------------
@@ -153,12 +153,12 @@ def test_kin_on_far_slower_nodes_stand_in_for_what_they_have_cost() -> None:
             board = fold(board, [answer], game, now=1.0)
     # The fast pod's ninth round cost 90 s. The others have not come to half of the nine, but they
     # have spent more than half of the seconds: what they have learned last stands in.
-    cohort = census(board, game).cohort("ppo", 9)
+    cohort = cohorts(board, game).cohort("ppo", 9)
     assert {pod: each.round for pod, each in cohort.standings.items()} == {
         fast: 9, **dict.fromkeys(slow, 3),
     }  # fmt: skip
     # The slow ones are compared at their own rounds with what the fast one had learned by then.
-    cohort = census(board, game).cohort("ppo", 2)
+    cohort = cohorts(board, game).cohort("ppo", 2)
     assert {each.round for each in cohort.standings.values()} == {2}
 
 
@@ -175,13 +175,13 @@ def test_another_algorithm_is_compared_at_equal_cost() -> None:
         for pod in sac:
             answer = report(order_of(board, pod), flat(1.0), wall_seconds=25.0)
             board = fold(board, [answer], game, now=1.0)
-    cohort = census(board, game).cohort("sac", 2)
+    cohort = cohorts(board, game).cohort("sac", 2)
     # 50 s: PPO's fifth round, of which nothing is kept (6 to 9, and 1, 2, 4); the fourth took 40 s
     assert (cohort.cost, {cohort.standings[pod].round for pod in ppo}) == (50.0, {4})
     assert {cohort.standings[pod].round for pod in sac} == {2}
     # at 90 s SAC has been at 50 s at last, which is more than half; at 20 s it has nothing
-    assert census(board, game).cohort("ppo", 9).standings.keys() == {*ppo, *sac}
-    assert census(board, game).cohort("ppo", 2).standings.keys() == set(ppo)
+    assert cohorts(board, game).cohort("ppo", 9).standings.keys() == {*ppo, *sac}
+    assert cohorts(board, game).cohort("ppo", 2).standings.keys() == set(ppo)
 
 
 def test_evaluations_of_powers_of_two_are_kept_without_their_checkpoints() -> None:
@@ -210,9 +210,9 @@ def test_a_leader_far_ahead_is_copied_as_it_is_now() -> None:
     # Once it can be copied it stands with its ancestors' past where others come late.
     assert [milestone.round for milestone in child.milestones] == [1, 2, 4, 8]
     assert child.motion.panels == 9
-    assert child.id not in census(board, game).cohort("ppo", 2).standings
+    assert child.id not in cohorts(board, game).cohort("ppo", 2).standings
     board = fold(board, [report(order_of(board, child.id), flat(3.0))], game, now=3.0)
-    standing = census(board, game).cohort("ppo", 2).standings[child.id]
+    standing = cohorts(board, game).cohort("ppo", 2).standings[child.id]
     assert (standing.round, board.pods[child.id].history[0].round) == (2, 10)
 
 
@@ -232,4 +232,4 @@ def test_a_pod_whose_checkpoints_are_all_damaged_stands_nowhere() -> None:
             if board.pods[pod].fate == "alive":
                 done = report(order_of(board, pod), flat(value * float(pod[1:]), 32))
                 board = fold(board, [done], game, now=2.0)
-    assert "p0003" not in census(board, game).cohort("ppo", 2).standings
+    assert "p0003" not in cohorts(board, game).cohort("ppo", 2).standings

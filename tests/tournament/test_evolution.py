@@ -17,7 +17,7 @@ import pytest
 from hpcpod.config.schema import StopConfig
 from hpcpod.config.space import AlgorithmSpace, LogUniform
 from hpcpod.records.records import Birth, Board, Order, PodState, Report, Verdict, stable_hash
-from hpcpod.tournament.cohorts import Census
+from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.generators import Copy, GentleTruncation
 from hpcpod.tournament.leaderboard import first_board, fold, leader, orders
 from hpcpod.tournament.mutation import mutate
@@ -31,28 +31,28 @@ SPACE = AlgorithmSpace("toy", {"step": LogUniform(0.01, 1.0)}, {"step": 0.1})
 class NoCopies(GentleTruncation):
     """Everyone trains on, whoever leads."""
 
-    def challenge(self, census: Census, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
+    def challenge(self, cohorts: Cohorts, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
         return None
 
 
 class Greedy(GentleTruncation):
     """Whoever is not among the best copies one of them, every round, without a test."""
 
-    def challenge(self, census: Census, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
-        if not 0 < verdict.round < ROUNDS or not census.spare(pod):
+    def challenge(self, cohorts: Cohorts, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
+        if not 0 < verdict.round < ROUNDS or not cohorts.spare(pod):
             return None
-        cohort = census.cohort(pod.algorithm, verdict.round)
+        cohort = cohorts.cohort(pod.algorithm, verdict.round)
         donors = [
             (donor, source.round)
             for donor in cohort.best
-            if donor in census.living
-            and (source := census.source(donor, cohort.standings[donor])) is not None
+            if donor in cohorts.living
+            and (source := cohorts.source(donor, cohort.standings[donor])) is not None
         ]
         if pod.id in cohort.best or not donors:
             return None
         rng = Random(key)
         donor, source_round = rng.choice(donors)
-        child, mutated = mutate(SPACE, census.living[donor].hyperparameters, rng)
+        child, mutated = mutate(SPACE, cohorts.living[donor].hyperparameters, rng)
         return Copy(donor, source_round, child, mutated, "")
 
 

@@ -277,8 +277,8 @@ def test_rules_name_an_unknown_generator() -> None:
 
 def test_a_generator_that_crosses_families_is_refused() -> None:
     class Careless(GentleTruncation):
-        def challenge(self, census, pod, verdict, key):  # type: ignore[no-untyped-def]
-            copy = super().challenge(census, pod, verdict, key)
+        def challenge(self, cohorts, pod, verdict, key):  # type: ignore[no-untyped-def]
+            copy = super().challenge(cohorts, pod, verdict, key)
             if copy is None:
                 return None
             wider = {**copy.hyperparameters, "width": 1024}

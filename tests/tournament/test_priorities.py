@@ -8,9 +8,9 @@ from pathlib import Path
 from hpcpod.records.records import Board, Owner, Rescore
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.claims import take
-from hpcpod.tournament.cohorts import Census
+from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.leaderboard import first_board, fold, orders
-from hpcpod.tournament.priorities import asleep, by_prospects, protected
+from hpcpod.tournament.priorities import by_priority, protected, resting_pods
 from hpcpod.tournament.rules import Rules
 from tests.tournament.world import by_number, flat, order_of, play_round, report, rules
 
@@ -26,31 +26,32 @@ def played(game: Rules, rounds: int = 1) -> Board:
 def test_controls_and_the_leader_come_first_then_the_means() -> None:
     board = played(rules(4))
     assert protected(board) == {"p0001", "p0004"}
-    assert by_prospects(board) == ["p0004", "p0001", "p0003", "p0002"]
+    assert by_priority(board) == ["p0004", "p0001", "p0003", "p0002"]
 
 
 def test_who_has_never_reported_comes_last() -> None:
     game = rules(4)
     board = first_board(game, 0.0)
     board = fold(board, [report(order_of(board, "p0003"), flat(-9.0))], game, now=1.0)
-    assert by_prospects(board) == ["p0003", "p0001", "p0002", "p0004"]
+    assert by_priority(board) == ["p0003", "p0001", "p0002", "p0004"]
 
 
 def test_those_with_the_worst_prospects_rest_and_wake_when_there_is_room() -> None:
     game = rules(4)
     board = fold(played(game), [], game, now=2.0, size=3)
-    assert board.size == 3 and asleep(board) == {"p0002"}
-    assert asleep(fold(board, [], game, now=2.0)) == {"p0002"}  # it stays so
-    assert asleep(fold(board, [], game, now=2.0, size=1)) == {"p0002", "p0003"}  # never the leader
+    assert board.size == 3 and resting_pods(board) == {"p0002"}
+    assert resting_pods(fold(board, [], game, now=2.0)) == {"p0002"}  # it stays so
+    smaller = fold(board, [], game, now=2.0, size=1)
+    assert resting_pods(smaller) == {"p0002", "p0003"}  # never the leader
     awake = fold(board, [], game, now=2.0, size=4)
-    assert awake.size is None and asleep(awake) == frozenset()
+    assert awake.size is None and resting_pods(awake) == frozenset()
 
 
 def test_a_pod_that_has_trained_all_its_rounds_takes_no_place() -> None:
     board = replace(played(rules(4)), size=2)
     pods = {name: replace(pod, birth=None) for name, pod in board.pods.items() if name != "p0002"}
     board = replace(board, pods={**board.pods, **pods})
-    assert asleep(board) == frozenset()
+    assert resting_pods(board) == frozenset()
 
 
 def test_what_a_pod_reports_that_fell_asleep_meanwhile_counts() -> None:
@@ -60,20 +61,20 @@ def test_what_a_pod_reports_that_fell_asleep_meanwhile_counts() -> None:
     assert order in orders(board)
     after = fold(board, [report(order, flat(99.0))], game, now=3.0)
     assert after.reports == board.reports + 1
-    assert asleep(after) == {"p0003"}  # it has caught up, and another one rests
+    assert resting_pods(after) == {"p0003"}  # it has caught up, and another one rests
 
 
 def test_pods_that_rest_do_not_hold_up_the_comparison_of_the_others() -> None:
     game = rules(8, warmup_rounds=1)
     board = fold(played(game), [], game, now=2.0, size=3)
-    resting = asleep(board)
+    resting = resting_pods(board)
     assert len(resting) == 5
     for pod in sorted(set(board.pods) - resting):
         order = order_of(board, pod)
         board = fold(board, [report(order, flat(by_number(order)))], game, now=3.0)
     leading = board.pods["p0008"]
     assert leading.history[-1].round == 2
-    assert Census(board, game.config, game.algorithms).cohort("ppo", 2).standings.keys() >= {
+    assert Cohorts(board, game.config, game.algorithms).cohort("ppo", 2).standings.keys() >= {
         "p0008"
     }
     assert leading.judged == 2
@@ -83,17 +84,17 @@ def test_no_slot_begins_what_rests_but_goes_on_with_its_own(tmp_path: Path) -> N
     game = rules(4)
     board = replace(played(game), size=3)
     folder = RunFolder.create(tmp_path / "run", {})
-    (sleeper,) = asleep(board)
+    (sleeper,) = resting_pods(board)
     mine, other = Owner("s1", "j"), Owner("s2", "j")
     assert folder.claims.take(order_of(board, sleeper).id, mine)
     open_orders = orders(board)
-    taken = take(folder, mine, open_orders, None, asleep(board))
+    taken = take(folder, mine, open_orders, None, resting_pods(board))
     assert taken is not None and taken.pod == sleeper
     for _ in range(3):
-        got = take(folder, Owner(f"s{_ + 3}", "j"), open_orders, None, asleep(board))
+        got = take(folder, Owner(f"s{_ + 3}", "j"), open_orders, None, resting_pods(board))
         assert got is not None and got.pod != sleeper
-    assert take(folder, other, open_orders, None, asleep(board)) is None
+    assert take(folder, other, open_orders, None, resting_pods(board)) is None
     rescore = Rescore(
         "confirm", 1, sleeper, 1, "ppo", {}, board.pods[sleeper].history[-1].checkpoint, 1
     )
-    assert take(folder, other, [rescore], None, asleep(board)) == rescore
+    assert take(folder, other, [rescore], None, resting_pods(board)) == rescore

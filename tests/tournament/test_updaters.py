@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from hpcpod.records.records import Board, Report, Verdict
-from hpcpod.tournament.cohorts import Census
+from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.settle import accept, settle
@@ -22,9 +22,9 @@ def judge(game: Rules, returns: Mapping[str, tuple[float, ...]], pod: str) -> Ve
     board: Board = first_board(game, 0.0)
     reports = [report(order_of(board, name), sample) for name, sample in returns.items()]
     board = settle(board, accept(board, reports), (), game.config)
-    census = Census(board, game.config, game.algorithms)
+    cohorts = Cohorts(board, game.config, game.algorithms)
     return PairedGate(game.config.population).judge(
-        census, next(each for each in reports if each.pod == pod)
+        cohorts, next(each for each in reports if each.pod == pod)
     )
 
 
@@ -192,15 +192,15 @@ def test_the_leaderboard_admits_nothing_worse_than_a_pods_best() -> None:
     board = fold(board, [report(order_of(board, "p0001"), (1.0, 2.0))], game, now=1.0)
     worse = report(order_of(board, "p0001"), (1.0, 2.0))
     board = settle(board, accept(board, [worse]), (), game.config)
-    census = Census(board, game.config, game.algorithms)
-    assert PairedGate(game.config.population).judge(census, worse) == Verdict(admit=False)
+    cohorts = Cohorts(board, game.config, game.algorithms)
+    assert PairedGate(game.config.population).judge(cohorts, worse) == Verdict(admit=False)
 
 
 def test_every_finished_round_is_judged_and_nothing_else() -> None:
     class Listening(PairedGate):
-        def judge(self, census: Census, report: Report) -> Verdict:
+        def judge(self, cohorts: Cohorts, report: Report) -> Verdict:
             heard.append(report.order)
-            return super().judge(census, report)
+            return super().judge(cohorts, report)
 
     heard: list[str] = []
     game = rules(4, max_restarts=9)
