@@ -51,7 +51,7 @@ def _coordinate(run: Path, token: str | None, stop: Callable[[], bool]) -> int:
         return 0
     orchestrator = Orchestrator(folder, launcher_of(folder))
     while not stop():
-        with folder.coordinator_lease() as leading:
+        with folder.locks.coordinator() as leading:
             if leading:
                 board = drive(orchestrator, stop, cluster.tick_interval)
                 if board.phase == "finished" or orchestrator.drained:

@@ -72,7 +72,7 @@ def drive_here(
     """
     folder.owner.require_mine()
     folder.owner.require_code((), "train")
-    with folder.driver_lock() as alone:
+    with folder.locks.driver() as alone:
         if alone is False:
             raise LaunchError(f"another process runs the slots of {folder.path} already")
         config = folder.resolved.config

@@ -230,7 +230,7 @@ def _has_reported_since(observed: Observed) -> bool:
 def needed_blobs(folder: RunFolder) -> set[str]:
     """The sha256 of every blob that must not be pruned: the board's, and those of open rounds."""
     # First the rounds, then the board: what moves from there to here meanwhile is seen twice.
-    resumes = folder.resumes()
+    resumes = folder.checkpoints.all()
     board = read_board(folder)
     needed = needed_checkpoints(board)
     for pod, checkpoints in resumes.items():

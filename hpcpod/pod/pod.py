@@ -249,7 +249,7 @@ class Pod:
 
     def _trained_already(self, birth: Birth, slot: str) -> tuple[Report, Agent] | None:
         """What a round's training came to, if it lacks its score alone."""
-        done = self._folder.trained(birth.pod, birth.round)
+        done = self._folder.checkpoints.trained(birth.pod, birth.round)
         if done is None or done.checkpoint is None:
             return None
         try:
@@ -263,7 +263,7 @@ class Pod:
 
     def _save_trained(self, report: Report) -> None:
         try:
-            self._folder.save_trained(report)
+            self._folder.checkpoints.save_trained(report)
         except StorageError as error:
             log.warning("%s will have to be trained again: %s", report.order, error)
 
@@ -288,7 +288,7 @@ class Pod:
         first = self._group.rank == 0
         found = together(
             self._group,
-            lambda: self._folder.latest_resume(birth.pod, birth.round) if first else None,
+            lambda: self._folder.checkpoints.latest(birth.pod, birth.round) if first else None,
         )
         told = self._group.gather("" if found is None else json.dumps(encode(found)))[0]
         return decode(Checkpoint, json.loads(told)) if told else None

@@ -251,7 +251,7 @@ class Round:
         try:
             checkpoint = self._save({"worker": episodes, **self._progress()})
             if self._group.rank == 0:
-                self._folder.save_resume(birth.pod, birth.round, birth.attempt, checkpoint)
+                self._folder.checkpoints.save(birth.pod, birth.round, birth.attempt, checkpoint)
         except StorageError as error:
             log.warning("%s has no new checkpoint to resume from: %s", birth.id, error)
         return True
@@ -276,7 +276,9 @@ class Round:
             parts = () if self.saved is None else self.saved.parts
             others = tuple(part for part in parts if part.rank != rank)
             checkpoint = replace(own, others=others)
-            self._folder.publish_survivor(birth.pod, birth.round, birth.attempt, checkpoint)
+            self._folder.checkpoints.publish_survivor(
+                birth.pod, birth.round, birth.attempt, checkpoint
+            )
         except StorageError as error:
             log.warning("%s has no checkpoint of this survivor: %s", birth.id, error)
 

@@ -160,7 +160,7 @@ def start_here(folder: RunFolder, *, detach: bool = False) -> None:
     else:
         _BACKGROUND[process] = folder.path
     end = time.monotonic() + BEGIN_SECONDS
-    while folder.driven() is False and process.poll() is None and time.monotonic() < end:
+    while folder.locks.driven() is False and process.poll() is None and time.monotonic() < end:
         time.sleep(0.05)
 
 

@@ -236,7 +236,7 @@ def require_resumable(folder: RunFolder) -> None:
     look_again(folder)
     require_going(folder, "resume")
     config = folder.resolved.config
-    if config.cluster.launcher == "local" and folder.driven():
+    if config.cluster.launcher == "local" and folder.locks.driven():
         raise UserError(f"another process runs {config.name} already; see `hpcpod status`")
 
 

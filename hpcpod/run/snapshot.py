@@ -132,7 +132,7 @@ def see(
     config = folder.resolved.config
     here = config.cluster.launcher == "local"
     # Before the board is read: a run that ends meanwhile has ended there.
-    driven = not here or folder.driven() is not False
+    driven = not here or folder.locks.driven() is not False
     board = board or read_board(folder)
     unknown = ""
     if ask and view is None and not here and board.phase != "finished":

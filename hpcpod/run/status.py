@@ -162,7 +162,7 @@ def status_of(folder: RunFolder, seen: Seen, target: Target) -> Status:
         attempts=board.attempts,
         showable=highest_target(board, config.stop) if board.phase == "running" else None,
         minutes=max(0.0, end - began) / 60,
-        quarantined=len(folder.quarantined()),
+        quarantined=len(folder.quarantine.list()),
     )
 
 

@@ -214,7 +214,7 @@ class Slot:
         if report is None or report.failure_kind:
             return
         try:
-            self._folder.save_trained(report)
+            self._folder.checkpoints.save_trained(report)
         except StorageError as error:
             log.warning("%s is not saved until it is scored: %s", report.order, error)
 
@@ -251,7 +251,7 @@ class Slot:
             self._trainer.discard()
 
     def _publish(self, report: Report) -> Board:
-        if report.checkpoint is not None and not self._folder.holds(report.checkpoint):
+        if report.checkpoint is not None and not self._folder.checkpoints.holds(report.checkpoint):
             # This machine was suspended for so long that they were taken for leftovers.
             raise Corrupt(f"{report.order}: the blobs of its checkpoint are gone")
         self._folder.reports.publish(report)

@@ -11,6 +11,7 @@ import fcntl
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,9 @@ from hpcpod.storage.disk import explained
 
 if TYPE_CHECKING:
     from filelock import SoftFileLease
+
+LEASE_SECONDS = 90.0
+"""Seconds for which a coordinator must show no life before another one takes over."""
 
 _log = logging.getLogger(__name__)
 
@@ -116,6 +120,34 @@ class Lease:
         except OSError as error:
             _log.warning("%s can't be taken (%s); going on without it", self._path, error)
         return True
+
+
+class Locks:
+    """The locks of a run: they save work that would be lost, no promise depends on them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._merge = folder / "merge.lock"
+        self._driver = folder / "local.lock"
+        self._lease = Lease(folder / "coordinator", LEASE_SECONDS)
+
+    def merge(self, timeout: float = 10.0) -> AbstractContextManager[bool | None]:
+        """Hold this around a merge: it saves lost races. The body runs in any case."""
+        return file_lock(self._merge, timeout)
+
+    def driver(self) -> AbstractContextManager[bool | None]:
+        """Hold this while running the slots of a local run: one process does at a time."""
+        return file_lock(self._driver, 1.0)
+
+    def driven(self) -> bool | None:
+        """Whether a process runs the slots of this local run; None if unknown."""
+        return is_held(self._driver)
+
+    def coordinator(self) -> AbstractContextManager[bool]:
+        """Try to be the coordinator, without waiting: whether this process is it.
+
+        Ask again through this same object: that is how a dead coordinator is noticed.
+        """
+        return self._lease.taken()
 
 
 def time_of_disk(folder: Path) -> float:

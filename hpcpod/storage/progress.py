@@ -18,6 +18,6 @@ def fruitful(folder: RunFolder, life: Life) -> bool:
 
 def reached(folder: RunFolder, pod: str, number: int) -> int:
     """Steps of experience that a pod's round can go on from; 0 if it begins at its start."""
-    trained = folder.trained(pod, number)
-    found = [folder.latest_resume(pod, number), trained and trained.checkpoint]
+    trained = folder.checkpoints.trained(pod, number)
+    found = [folder.checkpoints.latest(pod, number), trained and trained.checkpoint]
     return max((checkpoint.env_steps for checkpoint in found if checkpoint), default=0)

@@ -149,7 +149,7 @@ def merge(
         gone = {*lost, *broken}
         return fold(old, reports, rules, now=now, lost=gone, stop=stop, size=size)
 
-    with folder.merge_lock(LOCK_SECONDS):
+    with folder.locks.merge(LOCK_SECONDS):
         board = _merge(folder, folded, lost)
     after_merge(folder, board)
     return board
@@ -217,7 +217,7 @@ def pending_reports(
 def _drop_resumes(folder: RunFolder, reports: list[Report]) -> None:
     for report in reports:
         if report.checkpoint is not None:
-            folder.drop_resume(report.pod, report.round)
+            folder.checkpoints.drop(report.pod, report.round)
 
 
 def after_merge(folder: RunFolder, board: Board) -> None:
@@ -314,7 +314,7 @@ def _sound_blob(folder: RunFolder, sha256: str) -> bytes | None:
     try:
         data = folder.disk.read_named(path, sha256)
     except Corrupt as error:
-        folder.quarantine(path, f"blob {error}")
+        folder.quarantine.move(path, f"blob {error}")
         return None
     if data is None:
         log.warning("blob %s is missing", path)

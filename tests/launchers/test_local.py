@@ -160,7 +160,7 @@ def test_a_second_ctrl_c_ends_at_once_and_loses_no_more_than_that(shell: Shell) 
     assert "paused; go on with" in shell.end(launched, 75)
     assert shell.orphans() == []
     assert shell.run.board().reports == 0
-    assert shell.run.folder.latest_resume("p0001", 1) is not None
+    assert shell.run.folder.checkpoints.latest("p0001", 1) is not None
     assert "finished: rounds" in shell.end(shell.resume(), 0)
     assert "goes on at" in shell.logs()
 
@@ -245,4 +245,4 @@ def test_a_script_that_dies_takes_its_run_along(shell: Shell) -> None:
     process.kill()
     process.wait(60)
     wait_for("the end of every process", lambda: shell.orphans() == [])
-    assert shell.run.folder.latest_resume("p0001", 1) is not None
+    assert shell.run.folder.checkpoints.latest("p0001", 1) is not None

@@ -266,7 +266,7 @@ def test_pruning_keeps_what_boards_and_unfinished_rounds_need(
     stops = iter([False, True])
     with pytest.raises(Stopped):
         prepare(folder).execute(birth, "here", Watch(lambda: next(stops)))
-    resume = folder.latest_resume(birth.pod, 1)
+    resume = folder.checkpoints.latest(birth.pod, 1)
     assert resume is not None and resume.segments
     dust = folder.blobs.put({}, {"nobody": "needs this"})
     assert needed_blobs(folder) == set(resume.blobs())

@@ -32,7 +32,7 @@ def test_by_default_less_than_a_minute_is_between_two_checkpoints(
         """Once in each iteration: how much would a kill cost now?"""
         nonlocal asked
         asked += 1
-        resume = folder.latest_resume(birth.pod, birth.round)
+        resume = folder.checkpoints.latest(birth.pod, birth.round)
         saved.append(0 if resume is None else resume.env_steps)
         unsaved.append(((asked - 1) * ITERATION - saved[-1]) / ITERATION * SECONDS)
         return False

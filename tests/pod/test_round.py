@@ -59,7 +59,7 @@ def test_a_round_that_was_stopped_ends_as_one_that_was_not(
     assert birth == torn_birth
     for stops in ((1, 2), (3,)):  # rounds 1 and 2; in the first, twice
         one, other = train(calm, birth), train(torn, torn_birth, *stops)
-        resumed = torn.latest_resume(birth.pod, birth.round)
+        resumed = torn.checkpoints.latest(birth.pod, birth.round)
         assert (resumed is not None) == (kind != "unsaveable")
         assert_same_end(one, other, calm, torn)
         birth, torn_birth = onward(birth, one), onward(torn_birth, other)
@@ -90,7 +90,7 @@ def test_a_round_that_was_stopped_while_it_was_scored_is_not_trained_again(
     birth = first_birth(calm)
     iterations = 512 // (32 * 4)
     scored = train(torn, birth, iterations + 3)  # it is asked again at each step of the panel
-    trained = torn.trained(birth.pod, birth.round)
+    trained = torn.checkpoints.trained(birth.pod, birth.round)
     assert trained is not None and trained.checkpoint == scored.checkpoint
     assert_same_end(train(calm, birth), scored, calm, torn)
     told: list[Progress] = []
@@ -122,11 +122,11 @@ def test_a_round_whose_process_was_killed_ends_as_one_that_was_not(
     assert process.stdin is not None
     process.stdin.write(order.encode())
     process.stdin.flush()
-    wait_for("a checkpoint", lambda: torn.latest_resume(birth.pod, 1) is not None)
+    wait_for("a checkpoint", lambda: torn.checkpoints.latest(birth.pod, 1) is not None)
     process.kill()
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    resumed = torn.latest_resume(birth.pod, 1)
+    resumed = torn.checkpoints.latest(birth.pod, 1)
     assert resumed is not None and 0 < resumed.env_steps < 6144
     assert_same_end(train(calm, birth), train(torn, birth), calm, torn)
 
@@ -139,11 +139,11 @@ def test_a_damaged_resume_checkpoint_costs_the_round_and_nothing_else(
     birth = onward(first_birth(folder), train(folder, first_birth(folder)))
     with pytest.raises(Stopped):
         prepare(folder).execute(birth, "here", Watch(lambda: True))
-    resume = folder.latest_resume(birth.pod, birth.round)
+    resume = folder.checkpoints.latest(birth.pod, birth.round)
     assert resume is not None
     damage(folder, resume.core)
     again = train(folder, birth)
-    assert [found.name.split("+")[0] for found in folder.quarantined()] == ["blobs"]
+    assert [found.name.split("+")[0] for found in folder.quarantine.list()] == ["blobs"]
     undisturbed = create(tmp_path / "calm", algorithm)
     train(undisturbed, first_birth(folder))
     assert_same_end(train(undisturbed, birth), again, undisturbed, folder)
@@ -322,7 +322,7 @@ def test_what_was_saved_before_a_disk_refused_is_saved_anew(tmp_path: Path) -> N
             return super().put(arrays, meta)
 
     saved = Checkpoints(folder.blobs, {})
-    saved._blobs = Full(folder.disk, folder.path / "blobs", folder._quarantine)
+    saved._blobs = Full(folder.disk, folder.path / "blobs", folder.quarantine)
     with pytest.raises(StorageError, match="is full"):
         saved.save(agent, buffer, 128)
     (segment,) = (folder.path / "blobs").glob("*/*.h5")

@@ -41,7 +41,7 @@ def test_training_that_is_done_is_not_done_again_unless_its_checkpoint_is_damage
     folder, told = create(tmp_path), list[Progress]()
     birth, watch = first_birth(folder), Watch(on_progress=told.append)
     trained = prepare(folder).train(birth, "here", Watch())
-    folder.save_trained(trained)
+    folder.checkpoints.save_trained(trained)
     again = replace(birth, attempt=2)
     report = prepare(folder).execute(again, "there", watch)
     assert told == [] and report.checkpoint == trained.checkpoint
@@ -59,6 +59,6 @@ def test_a_round_that_may_not_be_saved_leaves_nothing_to_go_on_from(tmp_path: Pa
         watch = Watch(countdown(iterations), may_save=lambda: False)
         with pytest.raises(Stopped):
             prepare(folder).execute(birth, "here", watch)
-        assert folder.resumes() == {}
+        assert folder.checkpoints.all() == {}
     prepare(folder).train(birth, "here", Watch())
-    assert folder.resumes() != {}
+    assert folder.checkpoints.all() != {}

@@ -52,7 +52,7 @@ def play(cell: Cell, home: Path) -> Outcome:
             (scene.notes / "stuck").touch()
         scene.evict(victim)
         scene.until("its end", lambda: gone(before[victim]))
-        last = scene.run.folder.latest_resume(pod, 1)
+        last = scene.run.folder.checkpoints.latest(pod, 1)
         (scene.notes / "stuck").unlink(missing_ok=True)
         first = {(slot, 0) for slot in before}
         scene.until("its work to go on", lambda: bool(set(scene.lives()) - first))

@@ -127,7 +127,7 @@ class Scene:
         pod = self.pod(slot)
 
         def open_steps() -> int:
-            saved = self.run.folder.latest_resume(pod, 1)
+            saved = self.run.folder.checkpoints.latest(pod, 1)
             return 0 if saved is None else len(self.steps(slot, 0)) - saved.env_steps
 
         self.until("steps that are not saved", lambda: open_steps() > 100)

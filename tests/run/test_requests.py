@@ -146,7 +146,7 @@ def test_a_run_here_is_paused_scaled_and_gone_on_with_from_python(tmp_path: Path
     assert run.why() == [
         f"the run is paused, as a person asked; `hpcpod resume {run.word}` goes on"
     ]
-    wait_for("its driver to end", lambda: run.folder.driven() is False)
+    wait_for("its driver to end", lambda: run.folder.locks.driven() is False)
     assert run.resume() == []
     wait_for("a slot again", lambda: run.status().state == "running")
     with pytest.raises(UserError, match="another process runs small already"):
@@ -163,7 +163,7 @@ def test_a_paused_run_here_that_is_stopped_has_its_finalists_scored(
     run = hpcpod.launch(mapping(stop=stop, cluster={"slots": 1}), runs=tmp_path)
     wait_for("an evaluation", lambda: run.board().rounds > 0)
     run.pause()
-    wait_for("its driver to end", lambda: run.folder.driven() is False)
+    wait_for("its driver to end", lambda: run.folder.locks.driven() is False)
     command = [sys.executable, "-m", "hpcpod", "stop", str(run.path), *(["--now"] if now else [])]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     best, ended = run.best(), run.status()
@@ -181,7 +181,7 @@ def test_so_has_one_that_is_stopped_from_python(
     run = hpcpod.launch(mapping(stop=stop, cluster={"slots": 1}), runs=tmp_path)
     wait_for("an evaluation", lambda: run.board().rounds > 0)
     run.pause()
-    wait_for("its driver to end", lambda: run.folder.driven() is False)
+    wait_for("its driver to end", lambda: run.folder.locks.driven() is False)
     assert run.stop().state not in ("finished", "interrupted")
     ended, best = run.wait(timeout=120), run.best()
     assert (ended.state, ended.stop_reason) == ("finished", "user")

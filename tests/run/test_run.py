@@ -67,7 +67,7 @@ def test_a_local_run_that_nobody_drives_is_interrupted_but_not_while_it_starts(
     run = Run(create(tmp_path))
     assert run.status().state == "waiting"
     assert run.status(old(run)).state == "interrupted"
-    with run.folder.driver_lock():
+    with run.folder.locks.driver():
         assert run.status(old(run)).state == "waiting"
     run.folder.slots.write("s", {"host": "elsewhere", "pid": 1, "state": "training"})
     assert run.status(old(run)).state == "running"
@@ -83,7 +83,7 @@ def test_nobody_waits_for_a_run_that_nobody_drives(
     run = Run(create(tmp_path))
     with pytest.raises(HpcpodError, match=r"nobody runs small; `hpcpod resume .*small`"):
         run.wait(timeout=60)
-    with run.folder.driver_lock(), pytest.raises(TimeoutError, match="small is still waiting"):
+    with run.folder.locks.driver(), pytest.raises(TimeoutError, match="small is still waiting"):
         run.wait(timeout=0.1, poll=0.01)
 
 
@@ -135,7 +135,7 @@ def test_resuming_what_another_process_runs_leaves_its_drain_alone(
 ) -> None:
     run = Run(create(tmp_path))
     run.drain()
-    with run.folder.driver_lock():
+    with run.folder.locks.driver():
         assert main(["resume", str(run.path)]) == 2
     assert "another process runs small already" in capsys.readouterr().err
     assert run.folder.requests.read(Drain) is not None

@@ -56,14 +56,14 @@ folder = RunFolder.open(sys.argv[1])
 owner = Owner("1_0", "1", "here", 1)
 assert folder.claims.take("p0001-00001-1", owner)
 sha256 = folder.blobs.put({}, {})
-folder.save_resume("p0001", 1, 1, Checkpoint(sha256, 3))
+folder.checkpoints.save("p0001", 1, 1, Checkpoint(sha256, 3))
 folder.reports.publish(Report("p0001-00001-1", "p0001", 1, 1, "1_0"))
 folder.slots.write("1_0", {"state": "idle"})
 folder.engines.agree("panel", "gymnasium")
 folder.requests.publish(Drain())
 folder.slots.retire("1_0", "now", "")
 folder.intents.publish(Intent(0, "a", "slots"))
-with folder.merge_lock(), folder.coordinator_lease():
+with folder.locks.merge(), folder.locks.coordinator():
     pass
 """
     ann.does(text, str(run), cwd=run.parent, umask=umask)
@@ -170,7 +170,7 @@ for place in map(Path, sys.argv[1:]):
         text = """
 folder = RunFolder.open(sys.argv[1])
 assert folder.restarts.read("1_0") is None
-assert folder.latest_resume("p0001", 1) is None
+assert folder.checkpoints.latest("p0001", 1) is None
 assert folder.claims.take("p0001-00001-1", Owner("1_0", "1"))
 """
         ann.does(text, str(run), cwd=run.parent)

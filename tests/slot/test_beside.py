@@ -131,9 +131,9 @@ def test_a_round_that_was_trained_ahead_counts_once_it_is_ordered(
     until_ahead(slot)
     # Whoever is ahead leaves nothing: a checkpoint inside the round is due every 0.2 s.
     wait_for("the end of its training", lambda: slot.status()["state"] == "scoring")
-    assert folder.claims.owner(SECOND) is None and folder.latest_resume("p0001", 2) is None
-    assert folder.trained("p0001", 2) is None
-    trained = folder.trained("p0001", 1)
+    assert folder.claims.owner(SECOND) is None and folder.checkpoints.latest("p0001", 2) is None
+    assert folder.checkpoints.trained("p0001", 2) is None
+    trained = folder.checkpoints.trained("p0001", 1)
     assert trained is not None and trained.returns == ()
     (gates / "1").unlink()
     assert_finished(folder, slot)
@@ -141,7 +141,7 @@ def test_a_round_that_was_trained_ahead_counts_once_it_is_ordered(
     assert_same(folder, (FIRST, SECOND), undisturbed)
     report = report_of(folder, FIRST)
     assert report.train_seconds > 0 and report.evaluate_seconds > 0
-    assert list(folder.resumes()) == []
+    assert list(folder.checkpoints.all()) == []
 
 
 def test_what_was_begun_ahead_and_is_not_ordered_is_dropped_without_a_trace(
@@ -157,7 +157,10 @@ def test_what_was_begun_ahead_and_is_not_ordered_is_dropped_without_a_trace(
     merge(folder, rules, lost=[FIRST])  # somebody has taken the slot for dead
     (gates / "1").unlink()
     wait_for("the second attempt", lambda: folder.claims.owner("p0001-00001-2") is not None)
-    assert folder.resumes().keys() <= {"p0001"} and folder.latest_resume("p0001", 2) is None
+    assert (
+        folder.checkpoints.all().keys() <= {"p0001"}
+        and folder.checkpoints.latest("p0001", 2) is None
+    )
     wait_for("its end", lambda: folder.reports.exists("p0001-00001-2"))
     assert process(slot, scorer=False).pid == trainer
     assert_finished(folder, slot)
@@ -178,7 +181,7 @@ def test_a_slot_that_is_told_to_go_keeps_what_was_trained_and_not_scored(
     slot.process.send_signal(signal.SIGTERM)
     assert slot.end() == 75, slot.log
     assert all(map(gone, children))
-    assert folder.latest_resume("p0001", 2) is None and folder.claims.owner(SECOND) is None
+    assert folder.checkpoints.latest("p0001", 2) is None and folder.claims.owner(SECOND) is None
     assert not folder.reports.exists(FIRST)
     (gates / "1").unlink()
     last = SlotProcess(folder)
@@ -195,7 +198,7 @@ def test_what_was_begun_ahead_is_resumed_if_it_was_ordered_before_the_slot_was_t
     slot.until_checkpointed(number=3)  # the scorer has long been there: it takes a moment
     slot.process.send_signal(signal.SIGTERM)
     assert slot.end() == 75, slot.log
-    assert folder.latest_resume("p0001", 3) is not None
+    assert folder.checkpoints.latest("p0001", 3) is not None
     assert folder.claims.owner("p0001-00003-1") is not None
     last = SlotProcess(folder)
     assert_finished(folder, last)

@@ -36,7 +36,7 @@ def test_a_slot_that_is_to_leave_now_checkpoints_and_does_not_ask_to_come_back(
     slot.until_in_mid_round()
     ask(folder)
     assert slot.end() == 0, slot.log
-    assert folder.latest_resume("p0001", 1) is not None
+    assert folder.checkpoints.latest("p0001", 1) is not None
     assert folder.reports.read(ORDER) is None
     assert slot.status() == {}
 
@@ -51,7 +51,7 @@ def test_a_retiring_slot_that_is_signalled_first_does_not_ask_to_come_back(
     slot.process.send_signal(signal.SIGUSR2)
     folder.slots.retire("s", when, "others wait")
     assert slot.end() == 0, slot.log
-    assert folder.latest_resume("p0001", 1) is not None
+    assert folder.checkpoints.latest("p0001", 1) is not None
 
 
 def test_a_slot_that_is_started_again_all_the_same_ends_before_it_claims(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_slot_that_retires_after_its_round_reports_it_and_leaves_nothing_begun
     assert report is not None and report.failure == ""
     assert read_board(folder).reports == 1
     assert folder.claims.owner("p0001-00002-1") is None
-    assert folder.latest_resume("p0001", 2) is None
+    assert folder.checkpoints.latest("p0001", 2) is None
 
 
 def test_lanes_of_an_element_that_retires_all_leave_and_others_stay(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def in_vain(folder: RunFolder) -> int:
 
 def reached(folder: RunFolder, env_steps: int) -> None:
     core = folder.blobs.put({}, {"at": env_steps})
-    folder.save_resume("p0001", 1, 1, Checkpoint(core, env_steps))
+    folder.checkpoints.save("p0001", 1, 1, Checkpoint(core, env_steps))
 
 
 def test_lives_that_bring_the_run_no_further_are_counted_and_the_last_says_what_to_do(
@@ -78,7 +78,9 @@ def test_a_report_is_progress_also_of_a_life_that_was_killed_right_after(folder:
 def test_training_that_is_done_is_progress(folder: RunFolder) -> None:
     born(folder).begin(order(folder))
     checkpoint = Checkpoint(folder.blobs.put({}, {"at": 512}), 512)
-    folder.save_trained(Report(order(folder).id, "p0001", 1, 1, "7_1", checkpoint=checkpoint))
+    folder.checkpoints.save_trained(
+        Report(order(folder).id, "p0001", 1, 1, "7_1", checkpoint=checkpoint)
+    )
     born(folder)
     assert in_vain(folder) == 0
 

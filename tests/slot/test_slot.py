@@ -59,7 +59,7 @@ def test_a_slot_told_to_go_asks_to_be_requeued_and_its_last_life_ends_the_round_
         slot.process.send_signal(number)
         assert slot.end() == 75, slot.log
         assert gone(child)
-        assert folder.latest_resume("p0001", 1) is not None
+        assert folder.checkpoints.latest("p0001", 1) is not None
         assert folder.reports.read(ORDER) is None and slot.status() == {}
     last = SlotProcess(folder)
     assert_finished(folder, last)
@@ -280,7 +280,7 @@ def test_a_damaged_checkpoint_is_named_and_the_pod_goes_back_to_the_one_before(
     slot = SlotProcess(folder)
     assert_finished(folder, slot)
     assert f"{checkpoint.core}.h5 does not match its checksum" in slot.log
-    assert [checkpoint.core in damaged.name for damaged in folder.quarantined()] == [True]
+    assert [checkpoint.core in damaged.name for damaged in folder.quarantine.list()] == [True]
     assert read_board(folder).pods["p0001"].history[-1].round == 3
     assert folder.blobs.has(checkpoint.core)  # the same round, trained again, is the same blob
 
@@ -294,7 +294,7 @@ def test_a_winner_whose_checkpoint_is_damaged_in_the_end_leaves_the_next_best(
     flip(folder.blobs.path(best.checkpoint.core))
     slot = SlotProcess(folder)
     assert_finished(folder, slot)
-    assert best.checkpoint.core in folder.quarantined()[0].name
+    assert best.checkpoint.core in folder.quarantine.list()[0].name
 
 
 def test_a_damaged_report_is_set_aside_and_its_round_given_out_again(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_a_damaged_report_is_set_aside_and_its_round_given_out_again(tmp_path: P
     slot = SlotProcess(folder)
     assert_finished(folder, slot)
     assert "its round is given out again" in slot.log
-    assert "reports+" in folder.quarantined()[0].name
+    assert "reports+" in folder.quarantine.list()[0].name
     assert report_of(folder, "p0001-00001-2").failure == ""
 
 

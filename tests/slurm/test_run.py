@@ -67,9 +67,9 @@ def test_a_preempted_slot_comes_back_and_resumes_its_round(
     run = shell.run("preempted")
     shell.cluster.wait(
         "a checkpoint inside the round",
-        lambda: run.folder.latest_resume("p0001", 1) is not None, 120,
+        lambda: run.folder.checkpoints.latest("p0001", 1) is not None, 120,
     )  # fmt: skip
-    before = run.folder.latest_resume("p0001", 1)
+    before = run.folder.checkpoints.latest("p0001", 1)
     assert before is not None
     slot = next(iter(run.status().slots))
     shell.cluster.run("sbatch", "-p", "high", "-N4", "--exclusive", "-o", "/dev/null",
@@ -110,7 +110,9 @@ def test_ticks_by_hand_do_where_there_is_no_coordinator(shell: Shell) -> None:
     run = shell.run("by-hand")
     assert len(shell.jobs()) == 2
     shell.cluster.wait(
-        "checkpoints", lambda: all(run.folder.latest_resume(p, 1) for p in run.board().pods), 120
+        "checkpoints",
+        lambda: all(run.folder.checkpoints.latest(p, 1) for p in run.board().pods),
+        120,
     )
     cancel_all(shell)
     assert run.board().phase == "running"

@@ -93,7 +93,7 @@ def test_every_verb_works_without_a_coordinator(shell: Shell) -> None:
     assert "go on with: hpcpod resume" in shell.hpcpod("pause", "alone")
     shell.cluster.wait("nobody at work", lambda: at_work(shell, "alone") == 0, 90)
     shell.cluster.drained(60)
-    resumes = shell.run("alone").folder.latest_resume("p0001", 1)
+    resumes = shell.run("alone").folder.checkpoints.latest("p0001", 1)
     assert resumes is not None and resumes.env_steps > 0
     assert shell.status("alone")["state"] == "paused"
     assert "the run is paused, as a person asked" in shell.hpcpod("why", "alone")

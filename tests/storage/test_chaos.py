@@ -117,7 +117,7 @@ def test_nothing_is_lost_and_nothing_counts_twice(run: RunFolder, tmp_path: Path
     assert set(found[1]["orders"]) == published
     assert found[1]["run"]["total"] == len(published) >= (WRITERS - KILLED) * ORDERS
     assert found[0] in (generation, generation + 1)
-    assert fresh.quarantined() == []
+    assert fresh.quarantine.list() == []
 
 
 def test_a_writer_stopped_for_long_cannot_publish_an_old_generation(run: RunFolder) -> None:
@@ -192,17 +192,17 @@ def test_a_reader_never_sees_half_of_a_file_that_is_replaced(run: RunFolder) -> 
         mine = RunFolder.open(run.path)
         for steps in itertools.count(1):
             segments = tuple(Segment(n, n + 1, core) for n in range(steps % 7 * 200))
-            mine.save_resume("p1", 1, 0, Checkpoint(core, steps, steps, segments))
+            mine.checkpoints.save("p1", 1, 0, Checkpoint(core, steps, steps, segments))
             filler = "x" * (steps % 5 * 5000)
             mine.slots.write("1_1", {"state": "idle", "env_steps": steps, "host": filler})
 
-    run.save_resume("p1", 1, 0, Checkpoint(core, 0))
+    run.checkpoints.save("p1", 1, 0, Checkpoint(core, 0))
     run.slots.write("1_1", {"state": "idle", "env_steps": 0})
     pid = start(save)
     steps = shown = reads = 0
     until = time.monotonic() + 2
     while time.monotonic() < until:
-        found = run.latest_resume("p1", 1)
+        found = run.checkpoints.latest("p1", 1)
         assert found is not None
         assert found.env_steps >= steps
         slots = run.slots.all()
@@ -213,4 +213,4 @@ def test_a_reader_never_sees_half_of_a_file_that_is_replaced(run: RunFolder) -> 
     finish(pid)
     assert steps > 10
     assert reads > 10
-    assert run.quarantined() == []
+    assert run.quarantine.list() == []

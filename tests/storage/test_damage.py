@@ -70,7 +70,7 @@ def test_a_damaged_report_is_the_same_answer_to_everyone(
     assert len(caplog.records) == 1
     assert run.reports.exists(report.order)
     assert not run.reports.publish(report), "its attempt is over: a number is never given twice"
-    (found,) = run.quarantined()
+    (found,) = run.quarantine.list()
     assert found.name.startswith("reports+")
     assert "checksum" in found.reason
 
@@ -99,7 +99,7 @@ def test_a_damaged_claim_holds_nothing_and_can_be_taken_again(run: RunFolder, ow
     assert run.claims.take("p-1-0", Owner("13_0", "13"))
     assert run.claims.owner("p-1-0") == Owner("13_0", "13")
     assert not run.claims.take("p-1-0", owner)
-    assert len(run.quarantined()) == 1
+    assert len(run.quarantine.list()) == 1
 
 
 def test_a_damaged_intent_keeps_its_number(run: RunFolder) -> None:
@@ -129,17 +129,17 @@ def test_a_damaged_submission_and_a_damaged_request_are_as_though_never_made(
 def test_the_next_best_resume_checkpoint_is_used(run: RunFolder) -> None:
     shas = [run.blobs.put({"x": np.full(3, i)}, {}) for i in range(4)]
     for attempt, sha256 in enumerate(shas):
-        run.save_resume("p1", 2, attempt, Checkpoint(sha256, 100 * (attempt + 1)))
-    run.save_resume("p1", 3, 0, Checkpoint(shas[0], 9999))
-    assert run.latest_resume("p1", 2) == Checkpoint(shas[3], 400)
+        run.checkpoints.save("p1", 2, attempt, Checkpoint(sha256, 100 * (attempt + 1)))
+    run.checkpoints.save("p1", 3, 0, Checkpoint(shas[0], 9999))
+    assert run.checkpoints.latest("p1", 2) == Checkpoint(shas[3], 400)
     flip(run.path / "pods" / "p1" / "resume" / "00002-3.json")
-    assert run.latest_resume("p1", 2) == Checkpoint(shas[2], 300)
+    assert run.checkpoints.latest("p1", 2) == Checkpoint(shas[2], 300)
     run.blobs.path(shas[2]).unlink()
-    assert run.latest_resume("p1", 2) == Checkpoint(shas[1], 200)
-    assert len(run.quarantined()) == 1
-    run.drop_resume("p1", 2)
-    assert run.latest_resume("p1", 2) is None
-    assert run.latest_resume("p1", 3) == Checkpoint(shas[0], 9999)
+    assert run.checkpoints.latest("p1", 2) == Checkpoint(shas[1], 200)
+    assert len(run.quarantine.list()) == 1
+    run.checkpoints.drop("p1", 2)
+    assert run.checkpoints.latest("p1", 2) is None
+    assert run.checkpoints.latest("p1", 3) == Checkpoint(shas[0], 9999)
 
 
 def test_a_damaged_blob_is_refused_and_can_be_put_again(run: RunFolder) -> None:
@@ -189,7 +189,7 @@ def test_a_damaged_generation_costs_itself_and_its_chain_only(
     harm(run.board.path(damaged))
     fresh = RunFolder.open(run.path)
     assert rows(fresh) == (damaged, list(range(damaged)))
-    assert len(fresh.quarantined()) == 1
+    assert len(fresh.quarantine.list()) == 1
 
     # Whoever goes on publishes the whole, and the run goes on for everyone.
     grow(fresh, damaged + 5)
@@ -263,7 +263,7 @@ def test_damage_is_read_around_where_nothing_may_be_written(run: RunFolder) -> N
     refusing = RefusingDisk(30, "write_new", "rename", "link", "mkdir", "sync")  # EROFS
     reader = RunFolder.open(run.path, refusing)
     assert rows(reader) == (33, list(range(33)))
-    assert run.quarantined() == []
+    assert run.quarantine.list() == []
 
 
 def test_the_first_snapshot_has_a_spare(run: RunFolder) -> None:

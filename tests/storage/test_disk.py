@@ -193,7 +193,7 @@ def test_a_full_disk_loses_nothing_and_goes_on_when_there_is_space(
         assert run.claims.owner("p-1-0") is None
         assert run.board.read() == (0, {"rows": {"a": 1}})
         assert not (small / "other").exists()
-        with run.merge_lock(0.1):
+        with run.locks.merge(0.1):
             pass
 
     assert run.reports.publish(report)
@@ -216,7 +216,7 @@ def test_a_read_only_filesystem_can_be_looked_at(small: Path, report: Report) ->
         reader.requests.publish(Stop())
     with pytest.raises(UserError, match=r"can't create .*: its filesystem is mounted read-only"):
         RunFolder.create(small / "other", {})
-    with reader.merge_lock(0.1) as held:
+    with reader.locks.merge(0.1) as held:
         assert not held
 
 

@@ -160,7 +160,7 @@ def test_a_round_that_another_version_has_begun_is_trained_from_its_start(
     monkeypatch.setenv(VERSION, "1")
     with pytest.raises(Stopped):
         prepare(folders[1]).execute(birth, "here", Watch(countdown(3)))
-    assert folders[1].latest_resume("p0001", 1) is not None
+    assert folders[1].checkpoints.latest("p0001", 1) is not None
     monkeypatch.setenv(VERSION, "2")
     report = execute(prepare(folders[1]), birth)
     assert (report.checkpoint, report.returns) == (undisturbed.checkpoint, undisturbed.returns)
@@ -191,7 +191,7 @@ def test_a_report_names_the_engine_that_has_scored(
     birth = first_birth(folder)
     monkeypatch.setenv(VERSION, "1")
     trained = prepare(folder).train(birth, "here", Watch())
-    folder.save_trained(trained)
+    folder.checkpoints.save_trained(trained)
     assert trained.checkpoint is not None
     monkeypatch.setenv(VERSION, "2")
     pod = prepare(folder)
@@ -328,7 +328,7 @@ def test_a_damaged_word_on_the_engine_is_set_aside_and_the_next_one_decides(tmp_
     (folder.path / "engines" / "panel.json").write_text("{")
     assert folder.engines.agree("panel", "two") == "two"
     assert folder.engines.agree("panel", "one") == "two"
-    assert len(folder.quarantined()) == 1
+    assert len(folder.quarantine.list()) == 1
 
 
 @pytest.mark.parametrize("number", ["1.0", "2.0"])

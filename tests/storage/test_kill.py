@@ -70,7 +70,7 @@ def half_compacted(run: RunFolder) -> None:
 def some_blobs(run: RunFolder) -> None:
     for sha256 in (FIRST.core, SECOND.core):
         run.disk.replace(run.blobs.path(sha256), b"a blob")
-    run.save_resume("p1", 1, 0, FIRST)
+    run.checkpoints.save("p1", 1, 0, FIRST)
 
 
 def withdraw(run: RunFolder) -> None:
@@ -124,9 +124,9 @@ STORIES = {
     ),
     "resume": Story(
         some_blobs,
-        lambda run: run.save_resume("p1", 1, 0, SECOND),
-        lambda run: run.latest_resume("p1", 1) in (FIRST, SECOND),
-        lambda run: run.latest_resume("p1", 1) == SECOND,
+        lambda run: run.checkpoints.save("p1", 1, 0, SECOND),
+        lambda run: run.checkpoints.latest("p1", 1) in (FIRST, SECOND),
+        lambda run: run.checkpoints.latest("p1", 1) == SECOND,
     ),
     "intent": Story(
         nothing,
@@ -180,7 +180,7 @@ def test_wherever_a_process_dies_another_one_finishes_its_work(
             assert story.after(RunFolder.open(path)), (moment, at)
             RunFolder.open(path).prune([FIRST.core, SECOND.core], -1)
             assert leftovers(path) == []
-            assert fresh.quarantined() == []
+            assert fresh.quarantine.list() == []
             shutil.rmtree(path)
             if code == 0:
                 break

@@ -82,7 +82,7 @@ def test_a_lease_of_another_duration_is_somebody_elses(tmp_path: Path) -> None:
 
 def test_a_merge_waits_for_the_one_before_and_then_goes_on(run: RunFolder) -> None:
     def keep() -> None:
-        with RunFolder.open(run.path).merge_lock(1) as held:
+        with RunFolder.open(run.path).locks.merge(1) as held:
             assert held
             (run.path / "ready").touch()
             time.sleep(60)
@@ -91,12 +91,12 @@ def test_a_merge_waits_for_the_one_before_and_then_goes_on(run: RunFolder) -> No
     while not (run.path / "ready").exists():
         time.sleep(0.01)
     started = time.monotonic()
-    with run.merge_lock(0.3) as held:
+    with run.locks.merge(0.3) as held:
         assert held is False
     assert time.monotonic() - started >= 0.25
     os.kill(pid, signal.SIGKILL)
     finish(pid)
-    with run.merge_lock(1) as held:
+    with run.locks.merge(1) as held:
         assert held
 
 

@@ -67,7 +67,7 @@ def test_a_askedin_other_words_stands_with_what_is_understood_of_it(
 ) -> None:
     run.disk.replace(run.path / "control" / f"{kind.name}.json", seal(payload))
     assert run.requests.read(kind) == read
-    assert run.quarantined() == []
+    assert run.quarantine.list() == []
 
 
 @pytest.mark.parametrize("data", [b"", b"half of", seal([]), seal("now"), seal(7), seal(None)])
@@ -75,6 +75,6 @@ def test_a_damaged_askedis_set_aside_and_asks_for_nothing(run: RunFolder, data: 
     path = run.path / "control" / "drain.json"
     run.disk.replace(path, data)
     assert run.requests.read(Drain) is None
-    assert not path.exists() and "control+drain.json" in run.quarantined()[0].name
+    assert not path.exists() and "control+drain.json" in run.quarantine.list()[0].name
     run.requests.publish(Drain(now=True))
     assert run.requests.read(Drain) == Drain(now=True)

@@ -35,9 +35,9 @@ def test_any_path_is_a_good_path(weird_path: Path, report: Report, owner: Owner)
     assert run.reports.read(report.order) == report
     assert run.claims.take(report.order, owner)
     sha256 = run.blobs.put({"x": np.ones(3)}, {})
-    run.save_resume("p1", 1, 0, Checkpoint(sha256, 5))
-    assert run.latest_resume("p1", 1) == Checkpoint(sha256, 5)
-    with run.merge_lock(1) as held, run.coordinator_lease() as leading:
+    run.checkpoints.save("p1", 1, 0, Checkpoint(sha256, 5))
+    assert run.checkpoints.latest("p1", 1) == Checkpoint(sha256, 5)
+    with run.locks.merge(1) as held, run.locks.coordinator() as leading:
         assert held
         assert leading
     assert [path.name for path in weird_path.parent.iterdir()] == ["run"]
@@ -142,7 +142,7 @@ def test_slots_show_what_they_do(run: RunFolder) -> None:
     run.slots.drop("12_3")
     run.slots.drop("12_3")
     assert list(run.slots.all()) == ["12_4"]
-    assert run.quarantined() == []
+    assert run.quarantine.list() == []
 
 
 def test_a_slot_s_silence_is_the_age_of_its_last_word(run: RunFolder) -> None:
@@ -165,7 +165,7 @@ def test_a_run_that_was_deleted_does_not_come_back(
         lambda: run.reports.publish(report),
         lambda: run.claims.take(report.order, owner),
         lambda: run.blobs.put({"x": np.ones(3)}, {}),
-        lambda: run.save_resume("p1", 1, 0, Checkpoint("ab" * 32, 5)),
+        lambda: run.checkpoints.save("p1", 1, 0, Checkpoint("ab" * 32, 5)),
         lambda: run.slots.write("12_3", {}),
         lambda: run.requests.publish(Stop()),
         lambda: run.board.publish(0, {"rows": {"a": 1}}, {"rows": {"a": 2}}, "w"),
@@ -176,10 +176,19 @@ def test_a_run_that_was_deleted_does_not_come_back(
             write()
     run.slots.drop("12_3")
     with contextlib.ExitStack() as locks:
-        locks.enter_context(run.merge_lock(0.1))
-        locks.enter_context(run.driver_lock())
-        locks.enter_context(run.coordinator_lease())
+        locks.enter_context(run.locks.merge(0.1))
+        locks.enter_context(run.locks.driver())
+        locks.enter_context(run.locks.coordinator())
     assert not run.path.exists()
+
+
+def test_a_folder_has_at_most_twelve_methods_and_a_store_in_a_module_of_its_own_for_the_rest(
+    run: RunFolder,
+) -> None:
+    assert len([name for name in vars(RunFolder) if not name.startswith("_")]) <= 12
+    stores = (run.reports, run.claims, run.requests, run.checkpoints, run.slots, run.intents)
+    modules = [type(store).__module__ for store in (*stores, run.engines, run.restarts, run.board)]
+    assert len({RunFolder.__module__, *modules}) == 10
 
 
 def test_thousands_of_reports_stay_a_few_hundred_per_folder(run: RunFolder) -> None:
@@ -198,10 +207,10 @@ def test_names_that_are_no_file_names_are_refused(run: RunFolder) -> None:
 def test_a_file_put_into_quarantine_is_listed_with_its_reason(run: RunFolder) -> None:
     path = run.path / "pods" / "strange"
     path.write_text("?")
-    run.quarantine(path, "it is strange")
-    run.quarantine(path, "it is gone already")
+    run.quarantine.move(path, "it is strange")
+    run.quarantine.move(path, "it is gone already")
     assert not path.exists()
-    (found,) = run.quarantined()
+    (found,) = run.quarantine.list()
     assert found.name.startswith("pods+strange.")
     assert found.reason == "it is strange"
 
@@ -212,7 +221,7 @@ def test_looking_at_a_run_loads_neither_numpy_nor_h5py(run: RunFolder) -> None:
         "import sys; from hpcpod.storage.run_folder import RunFolder;"
         "from hpcpod.storage.requests import Stop;"
         "run = RunFolder.open(sys.argv[1]); run.board.read(); run.slots.all();"
-        "run.requests.read(Stop); run.intents.all(); run.latest_resume('p', 1);"
+        "run.requests.read(Stop); run.intents.all(); run.checkpoints.latest('p', 1);"
         "print({'numpy', 'h5py', 'torch', 'filelock'} & set(sys.modules))"
     )
     done = subprocess.run(

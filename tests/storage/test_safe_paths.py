@@ -63,7 +63,7 @@ def test_a_link_in_the_place_of_a_name_is_damage_and_shows_nothing(
     resume = run.path / "pods" / "p1" / "resume" / "00001-1.json"
     resume.parent.mkdir(parents=True)
     resume.symlink_to(target)
-    assert run.latest_resume("p1", 1) is None
+    assert run.checkpoints.latest("p1", 1) is None
     assert SECRET not in everything(run)
     assert (secret / "content").read_bytes() == SECRET
 
@@ -75,7 +75,7 @@ def test_a_pipe_in_the_place_of_a_name_stops_nobody(run: RunFolder, owner: Owner
     os.mkfifo(run.path / "slots" / "s.json")
     assert run.slots.all() == {}
     os.mkfifo(run.path / "lease" / "local.lock")
-    assert run.driven() is not True
+    assert run.locks.driven() is not True
 
 
 def test_a_link_in_the_place_of_a_folder_leads_nowhere(
@@ -95,8 +95,8 @@ def test_a_link_in_the_place_of_a_folder_leads_nowhere(
     for attempt in (
         lambda: run.reports.publish(report),
         lambda: run.claims.take(report.order, owner),
-        lambda: run.save_resume("p0001", 1, 0, Checkpoint(sha256, 1)),
-        lambda: run.drop_resume("p0001", 1),
+        lambda: run.checkpoints.save("p0001", 1, 0, Checkpoint(sha256, 1)),
+        lambda: run.checkpoints.drop("p0001", 1),
         lambda: run.blobs.get(sha256),
     ):
         with pytest.raises(StorageError, match="symbolic link, not a folder"):

@@ -41,7 +41,7 @@ def test_a_damaged_marker_asks_for_nothing_and_is_set_aside(run: RunFolder) -> N
     run.slots.retire("7_3", "now", "others wait")
     (run.path / "control" / "retire" / "7_3.json").write_bytes(b"half of")
     assert run.slots.retiring("7_3") is None
-    assert "control+retire+7_3.json" in run.quarantined()[0].name
+    assert "control+retire+7_3.json" in run.quarantine.list()[0].name
 
 
 def test_lives_are_kept_by_slot_and_a_torn_one_is_passed_over(run: RunFolder) -> None:
@@ -56,7 +56,7 @@ def test_lives_are_kept_by_slot_and_a_torn_one_is_passed_over(run: RunFolder) ->
     path.write_bytes(b"")  # the machine has crashed
     assert run.restarts.read("7_3") is None
     assert list(run.restarts.all()) == ["7_4+1"]
-    assert run.quarantined() == []
+    assert run.quarantine.list() == []
 
 
 @pytest.mark.parametrize("number", [math.inf, math.nan, -1.0, 1e300])

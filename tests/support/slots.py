@@ -75,7 +75,7 @@ class SlotProcess:
 
         def there() -> bool:
             assert self.process.poll() is None, self.log
-            return self.folder.latest_resume(pod, number) is not None
+            return self.folder.checkpoints.latest(pod, number) is not None
 
         wait_for("a checkpoint in the round", there)
 

@@ -107,7 +107,7 @@ def test_stopped_checkpointed_or_neither_a_round_ends_in_the_same_bits(
         pod = prepare(torn)
         pod.execute(birth, "here", Watch(after(2)))
     pod.close()
-    resume = torn.latest_resume(birth.pod, 1)
+    resume = torn.checkpoints.latest(birth.pod, 1)
     assert (None if resume is None else resume.env_steps) == (None if kind == "unsaveable" else 256)
     pod = prepare(torn)
     other = execute(pod, birth)

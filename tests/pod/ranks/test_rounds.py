@@ -116,7 +116,7 @@ def test_ranks_of_mpirun_train_a_round_and_one_s_death_ends_them_all(
             converse(child, birth)
     finally:
         child.close()
-    before = folder.latest_resume(birth.pod, 1)
+    before = folder.checkpoints.latest(birth.pod, 1)
     assert before is not None and before.rank == 0 and len(before.others) == 2
     report = trained(folder, replace(birth, attempt=birth.attempt + 1))
     assert report.trained_steps >= 3072 and report.checkpoint is not None
@@ -170,7 +170,7 @@ def test_survivors_of_a_kill_in_an_exchange_save_themselves_and_the_round_goes_o
     finally:
         child.close()
     assert time.monotonic() - began < 60
-    survivor = folder.latest_resume(birth.pod, 1)
+    survivor = folder.checkpoints.latest(birth.pod, 1)
     assert survivor is not None and survivor.rank != victim
     assert 0 < survivor.env_steps < 2048
     again = trained(folder, replace(birth, attempt=birth.attempt + 1))
@@ -199,7 +199,7 @@ def test_a_rank_that_saved_nothing_of_a_copy_s_first_round_plays_no_episode_of_i
             converse(child, copy)
     finally:
         child.close()
-    survivor = folder.latest_resume(copy.pod, 2)
+    survivor = folder.checkpoints.latest(copy.pod, 2)
     assert survivor is not None and survivor.rank == 0
     assert parent.checkpoint is not None and survivor.part(1) == parent.checkpoint.part(1)
     again = trained(folder, replace(copy, attempt=copy.attempt + 1))
@@ -248,7 +248,7 @@ def test_a_signal_that_arrives_in_an_exchange_stops_all_ranks_at_its_end(
     finally:
         child.close()
     assert reply == StopReply(signalled=True)
-    assert folder.latest_resume(birth.pod, 1) is not None
+    assert folder.checkpoints.latest(birth.pod, 1) is not None
 
 
 def test_what_one_rank_can_t_do_is_said_by_the_first_and_nobody_waits(tmp_path: Path) -> None:

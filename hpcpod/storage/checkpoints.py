@@ -1,15 +1,15 @@
-"""Resume points of unfinished rounds: checkpoints inside them, and training that is done."""
+"""Checkpoints of unfinished rounds: where training can go on, and training that is done."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpcpod.records.records import Checkpoint, Report, encode
 from hpcpod.storage.checksummed import seal
 from hpcpod.storage.disk import Disk
-from hpcpod.storage.layout import plain
+from hpcpod.storage.layout import blob_path, plain
 from hpcpod.storage.quarantine import Quarantine
 
 
@@ -22,24 +22,23 @@ class _Resume:
     """The whole report but for the panel's returns, if only they are missing."""
 
 
-class Resumes:
-    """The resume checkpoints of a run, one writer per attempt at a round.
+class Checkpoints:
+    """The checkpoints of a run's unfinished rounds, one writer per attempt at a round.
 
     Damaged ones go into quarantine, ones whose blobs are gone are passed over.
     """
 
-    def __init__(
-        self,
-        disk: Disk,
-        root: Path,
-        quarantine: Quarantine,
-        holds: Callable[[Checkpoint], bool],
-    ) -> None:
-        """``root`` is the folder of the pods; ``holds`` says if all blobs are there."""
+    def __init__(self, disk: Disk, root: Path, quarantine: Quarantine) -> None:
+        """``root`` is the run folder."""
         self._disk = disk
-        self._root = root
+        self._pods = root / "pods"
+        self._blobs = root / "blobs"
         self._quarantine = quarantine
-        self._holds = holds
+
+    def holds(self, checkpoint: Checkpoint) -> bool:
+        """Whether all blobs of a checkpoint are there; their content is not verified."""
+        paths = (blob_path(self._blobs, sha256) for sha256 in checkpoint.blobs())
+        return all(self._disk.exists(path) for path in paths)
 
     def save(self, pod: str, round: int, attempt: int, checkpoint: Checkpoint) -> None:
         """Say where a round can go on; its blobs must be put before."""
@@ -76,7 +75,7 @@ class Resumes:
     def all(self) -> dict[str, list[Checkpoint]]:
         """By pod, the checkpoints that its unfinished rounds may go on from."""
         found: dict[str, list[Checkpoint]] = {}
-        for path in sorted(self._root.glob("*/resume/*.json")):
+        for path in sorted(self._pods.glob("*/resume/*.json")):
             resume = None if path.name.startswith(".") else self._quarantine.sound(_Resume, path)
             if resume is not None:
                 found.setdefault(resume.pod, []).append(resume.checkpoint)
@@ -92,11 +91,11 @@ class Resumes:
             resume = self._quarantine.sound(_Resume, path)
             if resume is None or (resume.pod, resume.round) != (pod, round):
                 continue
-            if self._holds(resume.checkpoint):
+            if self.holds(resume.checkpoint):
                 yield resume
 
     def _folder(self, pod: str) -> Path:
-        return self._root / plain(pod) / "resume"
+        return self._pods / plain(pod) / "resume"
 
     def _paths(self, pod: str, round: int) -> list[Path]:
         return sorted(self._folder(pod).glob(f"{round:05d}-*.json"))
