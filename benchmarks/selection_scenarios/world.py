@@ -186,7 +186,7 @@ def ended(board: Board, rules: Rules, agents: Agents) -> Board:
 
     Once a stop scored nothing.
     """
-    board = fold(board, [], rules, now=1e9, stop=getattr(stopping, "WIND_UP", "user"))
+    board = fold(board, [], rules, now=1e9, stop=getattr(stopping, "FINALS_FIRST", "user"))
     while board.phase != "finished":
         board = fold(board, _answers(board, agents), rules, now=1e9)
     return board

@@ -11,7 +11,7 @@ from hpcpod.cli.output import say, say_json
 from hpcpod.cli.run_argument import run_and
 from hpcpod.errors import UserError
 from hpcpod.records.records import encode
-from hpcpod.run.requests import require_resumable, wind_up
+from hpcpod.run.requests import require_resumable, start_finals
 from hpcpod.run.run import Run, open_run
 from hpcpod.run.text import many
 
@@ -43,7 +43,7 @@ def follow_here(run: Run) -> int:
 def stop(options: Namespace) -> int:
     """``hpcpod stop``."""
     run = open_run(options.run)
-    if not (options.drain or options.now) and wind_up(run.folder):
+    if not (options.drain or options.now) and start_finals(run.folder):
         say(f"its finalists are scored here; finish it without: hpcpod stop {run.word} --now")
         return follow_here(run)
     now = run.stop(drain=options.drain, now=options.now)

@@ -24,7 +24,7 @@ from hpcpod.storage.requests import Drain, Refusals, Resumed, Scale, SlotRefused
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
-from hpcpod.tournament.stopping import WIND_UP
+from hpcpod.tournament.stopping import FINALS_FIRST
 
 log = logging.getLogger(__name__)
 
@@ -148,9 +148,9 @@ def end(folder: RunFolder, *, score: bool = True) -> str:
     folder.owner.require_mine()
     rules, before = Rules.of_run(folder), see(folder)
     if score and before.state == "running":
-        merge(folder, rules, stop=WIND_UP)
+        merge(folder, rules, stop=FINALS_FIRST)
         return act(folder)
-    if score and wind_up(folder):
+    if score and start_finals(folder):
         start_here(folder)
         return ""
     merge(folder, rules, stop="user")
@@ -164,7 +164,7 @@ def end(folder: RunFolder, *, score: bool = True) -> str:
     return ""
 
 
-def wind_up(folder: RunFolder) -> bool:
+def start_finals(folder: RunFolder) -> bool:
     """Ask for the finals of a run on this machine that is paused or interrupted, for the caller to
     start slots; False if the run is none, or has nothing to score.
 
@@ -175,7 +175,7 @@ def wind_up(folder: RunFolder) -> bool:
     local = folder.resolved.config.cluster.launcher == "local"
     if not local or see(folder).state not in ("paused", "interrupted"):
         return False
-    merge(folder, Rules.of_run(folder), stop=WIND_UP)
+    merge(folder, Rules.of_run(folder), stop=FINALS_FIRST)
     undrain(folder)
     return read_board(folder).phase != "finished"
 

@@ -74,7 +74,7 @@ def fold(
         rules: what the tournament is played by.
         now: Unix time in seconds.
         lost: ids of orders whose slots are gone; they are given out again.
-        stop: end the run now, for this reason, or ``endings.WIND_UP``.
+        stop: end the run now, for this reason, or ``stopping.FINALS_FIRST``.
         size: how many pods may be in training at once; None leaves it as it is.
 
     Returns:

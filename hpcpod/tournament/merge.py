@@ -135,7 +135,7 @@ def merge(
         folder: the run.
         rules: the run's updater, generator and limits.
         lost: ids of orders whose slots are gone.
-        stop: end the run for this reason, or ``endings.WIND_UP``.
+        stop: end the run for this reason, or ``stopping.FINALS_FIRST``.
         at_work: a slot has an order in hand: a run that has not begun begins.
         size: how many pods may be in training at once; None leaves it as it is.
 

@@ -32,7 +32,7 @@ from hpcpod.tournament.settle import failure, lowest, strike
 from hpcpod.tournament.statistics import chosen_interval, interval, mean
 from hpcpod.tournament.target import attempt_target, goes_on, shown
 
-WIND_UP = "wind up"
+FINALS_FIRST = "finals first"
 """For ``fold``'s ``stop``: a user ends the run, once its finalists are scored on fresh seeds."""
 
 
@@ -95,10 +95,10 @@ def advance(
     """
     if any(score.passed for score in board.confirmed):
         return finish(board, "target", now)
-    if stop is not None and stop != WIND_UP:
+    if stop is not None and stop != FINALS_FIRST:
         return finish(board, board.stop_reason or stop, now)
     if board.phase == "running":
-        return _run_on(board, config, now, wind_up=stop is not None)
+        return _run_on(board, config, now, finals=stop is not None)
     if board.rescores:
         return board
     waited = any(order.purpose == "confirm" for order in before.rescores.values())
@@ -144,18 +144,18 @@ def allowed(board: Board, score: Confirmed | Entry) -> tuple[float, float, int]:
     return low, high, board.rounds
 
 
-def _run_on(board: Board, config: RunConfig, now: float, *, wind_up: bool) -> Board:
+def _run_on(board: Board, config: RunConfig, now: float, *, finals: bool) -> Board:
     """A running board: an attempt at the target, or at a limit the finals.
 
     An attempt that is open at the limit is scored first, and the finals wait for it; not where a
     user ends the run, who waits.
     """
-    board = board if wind_up else attempt_target(board, config)
-    reason = "user" if wind_up else _limit(board, config, now)
+    board = board if finals else attempt_target(board, config)
+    reason = "user" if finals else _limit(board, config, now)
     if reason is None:
         return board
     board = replace(_without_births(board), phase="finals", stop_reason=reason, stopped=now)
-    return board if board.rescores and not wind_up else _open_finals(board, config, now)
+    return board if board.rescores and not finals else _open_finals(board, config, now)
 
 
 def _limit(board: Board, config: RunConfig, now: float) -> str | None:

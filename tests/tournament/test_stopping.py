@@ -9,7 +9,7 @@ from hpcpod.records.records import Board, Rescore
 from hpcpod.tournament.leaderboard import begin, first_board, fold, leader, orders
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.statistics import chosen_interval, interval, spent
-from hpcpod.tournament.stopping import WIND_UP, allowed
+from hpcpod.tournament.stopping import FINALS_FIRST, allowed
 from hpcpod.tournament.target import highest_target
 from tests.tournament.world import by_number, failed, flat, order_of, play_round, report, rules
 
@@ -291,7 +291,7 @@ def test_a_user_may_wait_for_the_finalists_scores() -> None:
     game = rules(4, stop=StopConfig(target=3.5, finalists=2))
     board = play(game, 1)
     assert [order.id for order in rescores(board)] == ["p0004-confirm1-1"]
-    board = fold(board, [], game, now=9.0, stop=WIND_UP)
+    board = fold(board, [], game, now=9.0, stop=FINALS_FIRST)
     assert (board.phase, board.stop_reason, board.stopped) == ("finals", "user", 9.0)
     assert [order.id for order in orders(board)] == ["p0003-final0-1", "p0004-final0-1"]
     scores = [report(order, flat(by_number(order))) for order in orders(board)]
@@ -301,10 +301,10 @@ def test_a_user_may_wait_for_the_finalists_scores() -> None:
 
 def test_a_user_who_does_not_wait_any_more_has_what_there_is() -> None:
     game = rules(4, stop=StopConfig(finalists=2))
-    board = fold(play(game, 1), [], game, now=9.0, stop=WIND_UP)
+    board = fold(play(game, 1), [], game, now=9.0, stop=FINALS_FIRST)
     board = fold(board, [], game, now=10.0, stop="user")
     assert (board.phase, board.winner) == ("finished", "p0004")
-    nothing = fold(first_board(game, 0.0), [], game, now=1.0, stop=WIND_UP)
+    nothing = fold(first_board(game, 0.0), [], game, now=1.0, stop=FINALS_FIRST)
     assert (nothing.phase, nothing.stop_reason) == ("finished", "user")
 
 
