@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcpod.config.arguments import door, numbers
-from hpcpod.config.builder import build
 from hpcpod.config.limits import hints
 from hpcpod.config.loading import from_mapping
+from hpcpod.config.plain_data import build
 from hpcpod.config.schema import EnvConfig, PodConfig, RoundConfig, RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.errors import ConfigError, UserError

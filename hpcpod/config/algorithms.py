@@ -12,8 +12,8 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from hpcpod.config.builder import INVALID, Builder, describe
 from hpcpod.config.limits import hints
+from hpcpod.config.plain_data import INVALID, describe, value_at
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Choice, Int, Range, Scalar, Value, extremes
 from hpcpod.config.synonyms import meant_elsewhere
@@ -32,39 +32,41 @@ def resolve_algorithms(
     Raises:
         ConfigError: says every problem of every algorithm.
     """
-    builder = Builder()
+    problems: list[str] = []
     spaces = {
-        name: _space(name, config.agents.get(name, {}), builder)
+        name: _space(name, config.agents.get(name, {}), problems)
         for name in config.population.algorithms
     }
     found = {name: space for name, space in spaces.items() if space is not None}
-    if builder.problems:
-        raise ConfigError(source, builder.problems)
+    if problems:
+        raise ConfigError(source, problems)
     return found
 
 
-def _space(name: str, given: Mapping[str, Value], builder: Builder) -> AlgorithmSpace | None:
+def _space(name: str, given: Mapping[str, Value], problems: list[str]) -> AlgorithmSpace | None:
     path = f"agents.{name}"
     try:
         cls: Any = getattr(resolve("agents", name), "Config", None)
     except UnknownPlugin as error:
-        builder.problem(f"population.algorithms.{name}", str(error))
+        problems.append(f"population.algorithms.{name}: {error}")
         return None
     if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
-        builder.problem(path, f"the agent {name} has no dataclass 'Config' of its hyperparameters")
+        problems.append(
+            f"{path}: the agent {name} has no dataclass 'Config' of its hyperparameters"
+        )
         return None
     fields = dataclasses.fields(cls)
     try:
         defaults = {field.name: getattr(cls(), field.name) for field in fields}
         hints(cls)
     except Exception as error:  # an agent of a user's own may raise whatever it likes
-        builder.problem(path, f"the agent's defaults are no configuration: {in_words(error)}")
+        problems.append(f"{path}: the agent's defaults are no configuration: {in_words(error)}")
         return None
     for key, value in defaults.items():
         if not isinstance(value, (bool, int, float, str)):
-            builder.problem(f"{path}.{key}", f"the agent's default is no single value: {value!r}")
-    values = dict(_typed(cls, given, path, builder))
-    _check(cls, defaults, values, path, builder)
+            problems.append(f"{path}.{key}: the agent's default is no single value: {value!r}")
+    values = dict(_typed(cls, given, path, problems))
+    _check(cls, defaults, values, path, problems)
     return AlgorithmSpace(
         agent=name,
         values={**defaults, **values},
@@ -76,7 +78,7 @@ def _space(name: str, given: Mapping[str, Value], builder: Builder) -> Algorithm
 
 
 def _typed(
-    cls: Any, given: Mapping[str, Value], path: str, builder: Builder
+    cls: Any, given: Mapping[str, Value], path: str, problems: list[str]
 ) -> Iterator[tuple[str, Value]]:
     """The hyperparameters that are known and of the right type."""
     names = [field.name for field in dataclasses.fields(cls)]
@@ -84,29 +86,30 @@ def _typed(
         where = f"{path}.{name}"
         if name not in names:
             near = meant_elsewhere(name, names)
-            builder.problem(where, f"unknown hyperparameter{near} (known: {', '.join(names)})")
+            problems.append(f"{where}: unknown hyperparameter{near} (known: {', '.join(names)})")
             continue
         kind = hints(cls)[name]
-        typed = _typed_range(kind, value, where, builder)
+        typed = _typed_range(kind, value, where, problems)
         if typed is not INVALID:
             yield name, typed
 
 
-def _typed_range(kind: Any, value: Value, path: str, builder: Builder) -> Any:
+def _typed_range(kind: Any, value: Value, path: str, problems: list[str]) -> Any:
     if isinstance(value, Choice):
         items = [
-            builder.value(kind, item, f"{path}.choice[{i}]") for i, item in enumerate(value.values)
+            value_at(f"{path}.choice[{i}]", kind, item, problems)
+            for i, item in enumerate(value.values)
         ]
         return INVALID if any(item is INVALID for item in items) else Choice(tuple(items))
     if not isinstance(value, Range):
-        return builder.value(kind, value, path)
+        return value_at(path, kind, value, problems)
     plain = kind.__origin__ if typing.get_origin(kind) is Annotated else kind
     if plain is (int if isinstance(value, Int) else float):
         return value
     words = {int: "int or choice", float: "uniform, log_uniform or choice"}
-    return builder.problem(
-        path, f"expected {describe(kind)}; its range is written {words.get(plain, 'choice')}"
-    )
+    written = words.get(plain, "choice")
+    problems.append(f"{path}: expected {describe(kind)}; its range is written {written}")
+    return INVALID
 
 
 def _check(
@@ -114,7 +117,7 @@ def _check(
     defaults: Mapping[str, Scalar],
     values: Mapping[str, Value],
     path: str,
-    builder: Builder,
+    problems: list[str],
 ) -> None:
     """Ask the agent's own validation about every value that a pod may be born with.
 
@@ -131,10 +134,10 @@ def _check(
             others = "|".join(re.escape(other) for other in values if other != name)
             if alone and not (others and re.search(rf"\b({others})\b", alone)):
                 to_blame = True
-                builder.problem(f"{path}.{name}", alone.removeprefix(f"{name} "))
+                problems.append(f"{path}.{name}: {alone.removeprefix(f'{name} ')}")
             together = together or complaint
     if together and not to_blame:
-        builder.problem(path, together)
+        problems.append(f"{path}: {together}")
 
 
 def _complaint(cls: Any, values: Mapping[str, Scalar]) -> str:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from hpcpod.config.builder import Builder
+from hpcpod.config.plain_data import value_at
 from hpcpod.config.scalars import plain
 from hpcpod.config.synonyms import meant
 from hpcpod.errors import ConfigError
@@ -41,12 +41,15 @@ def door(**kinds: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 if not problems:
                     raise
                 raise ConfigError(function.__name__, problems) from error
-            builder = Builder()
+            problems = []
             for name, value in bound.arguments.items():
                 if name in kinds:
-                    bound.arguments[name] = _read(builder, kinds[name], value, name)
-            if builder.problems:
-                raise ConfigError(function.__name__, builder.problems)
+                    kind = kinds[name]
+                    bound.arguments[name] = (
+                        plain(value) if kind is Any else value_at(name, kind, value, problems)
+                    )
+            if problems:
+                raise ConfigError(function.__name__, problems)
             return function(*bound.args, **bound.kwargs)
 
         return checked
@@ -61,10 +64,6 @@ def numbers(data: Any) -> Any:
     if isinstance(data, (list, tuple)):
         return type(data)(map(numbers, data)) if type(data) in (list, tuple) else data
     return data.item() if hasattr(data, "item") and getattr(data, "shape", None) == () else data
-
-
-def _read(builder: Builder, kind: Any, value: object, name: str) -> Any:
-    return plain(value) if kind is Any else builder.value(kind, value, name)
 
 
 def _misnamed(given: list[str], known: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Limits of numbers, written where a field's type is: ``Annotated[int, AtLeast(1)]``.
+"""Limits of numbers, written where a field's type is: ``Annotated[int, Limit(least=1)]``.
 
 The loader checks them value by value, so that one wrong value hides no other; a
 configuration built in Python checks them when it is made.
@@ -11,82 +11,43 @@ import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Protocol
-
-
-class Limit(Protocol):
-    """What a number must satisfy; its ``str`` is how the manual says so."""
-
-    def complaint(self, value: float) -> str | None:
-        """What is wrong with the value, as the end of a sentence; None if nothing is."""
-        ...
+from typing import Annotated, Any
 
 
 @dataclass(frozen=True)
-class AtLeast:
-    """``value >= least``."""
+class Limit:
+    """Bounds of a number; messages and the manual name them by its ``str``."""
 
-    least: float
+    least: float | None = None
     """Smallest value."""
-
-    def complaint(self, value: float) -> str | None:
-        """See ``Limit``."""
-        return None if value >= self.least else f"must be {self}, got {value}"
-
-    def __str__(self) -> str:
-        return f"at least {self.least}"
-
-
-@dataclass(frozen=True)
-class AtMost:
-    """``value <= most``."""
-
-    most: float
+    above: float | None = None
+    """Lower bound, itself excluded."""
+    most: float | None = None
     """Largest value."""
+    below: float | None = None
+    """Upper bound, itself excluded."""
 
     def complaint(self, value: float) -> str | None:
-        """See ``Limit``."""
-        return None if value <= self.most else f"must be {self}, got {value}"
+        """The end of a sentence about a value that breaks them, NaN too; None if it does not."""
+        fits = (
+            (self.least is None or value >= self.least)
+            and (self.above is None or value > self.above)
+            and (self.most is None or value <= self.most)
+            and (self.below is None or value < self.below)
+        )
+        return None if fits else f"must be {self}, got {value}"
 
     def __str__(self) -> str:
-        return f"at most {self.most}"
+        if self.above is not None and self.below is not None:
+            return f"between {self.above} and {self.below}"
+        words = {"at least": self.least, "above": self.above, "at most": self.most}
+        words["below"] = self.below
+        return " and ".join(f"{word} {n}" for word, n in words.items() if n is not None)
 
 
-@dataclass(frozen=True)
-class Above:
-    """``value > bound``."""
-
-    bound: float
-    """The bound, itself excluded."""
-
-    def complaint(self, value: float) -> str | None:
-        """See ``Limit``."""
-        return None if value > self.bound else f"must be {self}, got {value}"
-
-    def __str__(self) -> str:
-        return f"above {self.bound}"
-
-
-@dataclass(frozen=True)
-class Between:
-    """``low < value < high``."""
-
-    low: float
-    """The lower bound, itself excluded."""
-    high: float
-    """The upper bound, itself excluded."""
-
-    def complaint(self, value: float) -> str | None:
-        """See ``Limit``."""
-        return None if self.low < value < self.high else f"must be {self}, got {value}"
-
-    def __str__(self) -> str:
-        return f"between {self.low} and {self.high}"
-
-
-Natural = Annotated[int, AtLeast(0)]
-Count = Annotated[int, AtLeast(1)]
-Positive = Annotated[float, Above(0)]
+Natural = Annotated[int, Limit(least=0)]
+Count = Annotated[int, Limit(least=1)]
+Positive = Annotated[float, Limit(above=0)]
 
 
 @cache

@@ -5,16 +5,15 @@ Every door ends in the same strict construction, and every problem is said at on
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpcpod.config.builder import Builder, build, join
+from hpcpod.config.plain_data import build, encode, join, value_at
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.site import over_site
-from hpcpod.config.space import RANGES, Choice, Range, Value
+from hpcpod.config.space import RANGES
 from hpcpod.config.yaml_file import NotYaml, dump, parse, read
 from hpcpod.errors import ConfigError
 
@@ -58,7 +57,7 @@ def from_words(
     Raises:
         ConfigError: says every problem.
     """
-    return _built(_plain(data), overrides, [], source, site)
+    return _built(encode(data), overrides, [], source, site)
 
 
 def from_mapping(
@@ -76,16 +75,14 @@ def from_mapping(
     Raises:
         ConfigError: says every problem.
     """
-    given = _merge(_plain(data), overrides) if overrides else _plain(data)
-    config, problems = build(RunConfig, given)
-    if config is None:
-        raise ConfigError(source, problems)
+    given = _merge(encode(data), overrides) if overrides else encode(data)
+    config: RunConfig = from_plain(RunConfig, given, source)
     return config
 
 
 def to_mapping(config: RunConfig) -> dict[str, Any]:
     """The configuration as plain data, defaults included: the inverse of ``from_mapping``."""
-    mapping: dict[str, Any] = _plain(config)
+    mapping: dict[str, Any] = encode(config)
     return mapping
 
 
@@ -94,25 +91,16 @@ def dump_yaml(config: RunConfig) -> str:
     return dump(to_mapping(config))
 
 
-def plain_value(value: Value) -> Any:
-    """A hyperparameter as plain data: itself, or ``{"log_uniform": [low, high]}``."""
-    if not isinstance(value, Range):
-        return value
-    [word] = [word for word, cls in RANGES.items() if type(value) is cls]
-    ends = value.values if isinstance(value, Choice) else (value.low, value.high)
-    return {word: list(ends)}
-
-
-def value_from_plain(data: Any) -> Value:
-    """The inverse of ``plain_value``.
+def from_plain(kind: Any, data: Any, source: str) -> Any:
+    """A value of any type of the schema from its plain data, the inverse of ``encode``.
 
     Raises:
-        ConfigError: the data is no value and no range.
+        ConfigError: says every problem.
     """
-    builder = Builder()
-    value: Value = builder.value(Value, data, "")
-    if builder.problems:
-        raise ConfigError("the hyperparameter", builder.problems)
+    problems: list[str] = []
+    value = value_at("", kind, data, problems)
+    if problems:
+        raise ConfigError(source, problems)
     return value
 
 
@@ -130,18 +118,6 @@ def _built(
     if config is None or problems:
         raise ConfigError(source, problems + wrong)
     return config
-
-
-def _plain(data: Any) -> Any:
-    if isinstance(data, Range):
-        return plain_value(data)
-    if dataclasses.is_dataclass(data):
-        return {f.name: _plain(getattr(data, f.name)) for f in dataclasses.fields(data)}
-    if isinstance(data, Mapping):
-        return {key: _plain(value) for key, value in data.items()}
-    if isinstance(data, (list, tuple)):
-        return [_plain(value) for value in data]
-    return data
 
 
 def _assign(data: dict[str, Any], override: str) -> list[str]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from hpcpod import plugins
 from hpcpod._version import __version__
-from hpcpod.config.loading import from_mapping, plain_value, to_mapping, value_from_plain
+from hpcpod.config.loading import from_mapping, from_plain, to_mapping
+from hpcpod.config.plain_data import encode
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace
 
@@ -44,17 +45,7 @@ class Resolved:
         """What ``config.json`` holds, with the versions that resolved it."""
         return {
             "config": to_mapping(self.config),
-            "algorithms": {
-                name: {
-                    "agent": space.agent,
-                    "values": {key: plain_value(value) for key, value in space.values.items()},
-                    "defaults": dict(space.defaults),
-                    "structural": list(space.structural),
-                    "near_one": list(space.near_one),
-                    "initial": list(space.initial),
-                }
-                for name, space in self.algorithms.items()
-            },
+            "algorithms": encode(self.algorithms),
             "versions": versions(),
             "modules": plugins.module_folders(),
         }
@@ -66,17 +57,9 @@ class Resolved:
         A run's plugins may lie beside its configuration; ``modules`` in the document says where
         they were when it was launched.
         """
-        algorithms = {
-            name: AlgorithmSpace(
-                agent=space["agent"],
-                values={key: value_from_plain(value) for key, value in space["values"].items()},
-                defaults=dict(space["defaults"]),
-                structural=tuple(space["structural"]),
-                near_one=tuple(space["near_one"]),
-                initial=tuple(space.get("initial", ())),
-            )
-            for name, space in document["algorithms"].items()
-        }
+        algorithms: dict[str, AlgorithmSpace] = from_plain(
+            dict[str, AlgorithmSpace], document["algorithms"], "the run's algorithms"
+        )
         return cls(from_mapping(document["config"]), algorithms)
 
 

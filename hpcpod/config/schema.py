@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from hpcpod.config.cluster import ClusterConfig as ClusterConfig
 from hpcpod.config.cluster import ResourcesConfig as ResourcesConfig
-from hpcpod.config.limits import AtLeast, AtMost, Between, Count, Natural, Positive, check_limits
+from hpcpod.config.limits import Count, Limit, Natural, Positive, check_limits
 from hpcpod.config.space import Value
 
 Wrapper = str | dict[str, dict[str, object]]
@@ -21,8 +21,8 @@ LONGEST_NAME = 200
 """Bytes of a run's name: a filesystem takes 255, and names such as ``<name>.h5`` are longer."""
 MANY = 2**17
 """More pods or environments than this are a slip of the pen; making them would take minutes."""
-Crowd = Annotated[int, AtLeast(1), AtMost(MANY)]
-Panel = Annotated[int, AtLeast(2), AtMost(MANY)]
+Crowd = Annotated[int, Limit(least=1), Limit(most=MANY)]
+Panel = Annotated[int, Limit(least=2), Limit(most=MANY)]
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ class StopConfig:
     pause (``stop --drain``) and later queues do."""
     rounds: Count | None = None
     """Rounds that each pod trains."""
-    alpha: Annotated[float, Between(0, 1)] = 0.05
+    alpha: Annotated[float, Limit(above=0, below=1)] = 0.05
     """Error level of the target's test, over all attempts: the k-th checkpoint that is tried spends
     alpha / (k (k + 1))."""
     confirm_episodes: Panel = 128

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpcpod.config.builder import build
 from hpcpod.config.cluster import ClusterConfig, ResourcesConfig
+from hpcpod.config.plain_data import build
 from hpcpod.config.scalars import Plain
 from hpcpod.config.yaml_file import read
 from hpcpod.errors import ConfigError

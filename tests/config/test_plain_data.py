@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpcpod.config.builder import build
-from hpcpod.config.loading import from_mapping, plain_value, to_mapping, value_from_plain
+from hpcpod.config.loading import from_mapping, from_plain, to_mapping
+from hpcpod.config.plain_data import build, encode
 from hpcpod.config.schema import (
     EnvConfig,
     PodConfig,
@@ -292,13 +292,13 @@ def test_the_mapping_of_a_config_is_json() -> None:
     "value", [True, 3, 0.5, "relu", LogUniform(1, 2), Uniform(0, 1), Int(1, 3), Choice((1, 2))]
 )
 def test_a_hyperparameter_survives_its_plain_form(value: Value) -> None:
-    again = value_from_plain(json.loads(json.dumps(plain_value(value))))
+    again = from_plain(Value, json.loads(json.dumps(encode(value))), "a value")
     assert (again, type(again)) == (value, type(value))
 
 
 def test_a_plain_hyperparameter_that_is_neither_value_nor_range_is_refused() -> None:
     with pytest.raises(ConfigError, match="unknown range"):
-        value_from_plain({"between": [1, 2]})
+        from_plain(Value, {"between": [1, 2]}, "a value")
 
 
 def test_limits_hold_for_what_is_built_in_python_too() -> None:
