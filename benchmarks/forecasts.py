@@ -20,8 +20,8 @@ from pathlib import Path
 from forecasting.recording import Recording, from_json, record, thinned, to_json
 from forecasting.runs import RUNS
 
+from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.run.forecast import Forecast, forecast, used
-from hpcpod.run.snapshot import Seen
 
 DATA = Path(__file__).parent / "data" / "forecasts.jsonl"
 CLOSE = 0.3
@@ -92,7 +92,7 @@ def cases(recording: Recording) -> list[Case]:
     ]
 
 
-def one_mean(seen: Seen) -> float | None:
+def one_mean(seen: Snapshot) -> float | None:
     """Seconds to the end if all rounds took as long as those so far did on average."""
     board, stop = seen.board, seen.config.stop
     slot_seconds, at_work = used(seen.lives).slot_seconds, len(seen.slots)

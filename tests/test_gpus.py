@@ -16,7 +16,7 @@ from hpcpod.errors import LaunchError
 from hpcpod.launchers.local import LocalLauncher
 from hpcpod.orchestrator.loop import drive_here
 from hpcpod.orchestrator.plan import Submit, plan
-from hpcpod.orchestrator.tick import Orchestrator
+from hpcpod.orchestrator.snapshot import observe
 from hpcpod.records.records import Intent
 from hpcpod.run.run import Run
 from hpcpod.storage.run_folder import RunFolder
@@ -123,7 +123,7 @@ def test_a_slot_that_is_to_leave_has_its_gpus_until_it_is_gone(
     folder.slots.retire("local-0-0", "now", "a person asked")
 
     def asked_for() -> int:
-        actions = plan(Orchestrator(folder, launcher).observe(launcher), lambda: "new")
+        actions = plan(observe(folder, launcher), lambda: "new")
         return sum(a.intent.count for a in actions if isinstance(a, Submit))
 
     assert asked_for() == 0  # it would have no GPU, and so see all of them

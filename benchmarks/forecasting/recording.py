@@ -17,8 +17,9 @@ import yaml
 
 from hpcpod.config.loading import from_mapping
 from hpcpod.launchers.base import ClusterView, JobView
+from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Board, Checkpoint, Evaluation, PodState, decode
-from hpcpod.run.snapshot import Seen, see
+from hpcpod.run.snapshot import see
 from hpcpod.storage.restarts import Life
 from hpcpod.storage.run_folder import RunFolder
 
@@ -40,7 +41,7 @@ class Recording:
     """Processes that wanted a core while it ran, on average, its own included."""
     reason: str
     """The reason of its end, see ``Board.stop_reason``."""
-    frames: tuple[Seen, ...]
+    frames: tuple[Snapshot, ...]
 
 
 def record(name: str, config: Mapping[str, Any]) -> Recording:
@@ -69,9 +70,9 @@ def record(name: str, config: Mapping[str, Any]) -> Recording:
     return Recording(name, config, frames[-1].now, load, str(board.stop_reason), tuple(frames))
 
 
-def _watched(path: Path, launch: subprocess.Popen[bytes]) -> tuple[list[Seen], list[float]]:
+def _watched(path: Path, launch: subprocess.Popen[bytes]) -> tuple[list[Snapshot], list[float]]:
     """Frames of a run until it has finished, and the machine's load at each."""
-    frames: list[Seen] = []
+    frames: list[Snapshot] = []
     loads: list[float] = []
     while launch.poll() in (None, 0):
         time.sleep(LOOK_SECONDS)
@@ -107,16 +108,13 @@ def from_json(data: Mapping[str, Any]) -> Recording:
     """The inverse of ``to_json``."""
     config = from_mapping(data["config"])
     frames = tuple(
-        Seen(
+        Snapshot(
+            path=Path(data["name"]),
             config=config,
             board=decode(Board, frame["board"]),
             slots=frame["slots"],
             lives={name: decode(Life, life) for name, life in frame["lives"].items()},
-            drain=None,
-            refused="",
-            driven=True,
             view=None if frame["jobs"] is None else _view(frame["jobs"]),
-            unknown="",
             now=frame["now"],
             clock=frame["now"],
         )
@@ -131,7 +129,7 @@ def _view(jobs: Sequence[Any]) -> ClusterView:
     return ClusterView(tuple(decode(JobView, job) for job in jobs))
 
 
-def _frame(seen: Seen) -> dict[str, Any]:
+def _frame(seen: Snapshot) -> dict[str, Any]:
     return {
         "now": round(seen.now, 2),
         "board": _plain(seen.board),

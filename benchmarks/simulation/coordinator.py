@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
+from hpcpod.config.schema import EnvConfig, RunConfig
 from hpcpod.errors import LaunchError
+from hpcpod.launchers.base import Limits
 from hpcpod.orchestrator.backoff import QUIET, Brakes, Refusals, failed_starts
 from hpcpod.orchestrator.plan import (
     Action,
     Cancel,
     Merge,
-    Observed,
     Pause,
     Record,
     Release,
@@ -28,8 +30,10 @@ from hpcpod.orchestrator.plan import (
     plan,
 )
 from hpcpod.orchestrator.sizing import Bounds
+from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.orchestrator.tick import SOON_SECONDS
 from hpcpod.records.records import Intent
+from hpcpod.storage.requests import Drain
 from simulation.population import Population
 from simulation.scheduler import Scheduler
 from simulation.trace import HOUR
@@ -101,8 +105,8 @@ class Coordinator:
         started = [seat.element.started for seat in self._population.seats.values()]
         return min(started, default=math.inf) + self._wanted.limit - self._loop.now
 
-    def observe(self) -> Observed:
-        """What ``Orchestrator.observe`` would return now.
+    def observe(self) -> Snapshot:
+        """What ``orchestrator.snapshot.observe`` would return now.
 
         Raises:
             LaunchError: the scheduler did not answer.
@@ -114,9 +118,12 @@ class Coordinator:
         self._leaving &= self._elements.live.keys()
         made = [intent for intent in self._intents if intent.number in self._submitted]
         present = frozenset(intent.number for intent in made if intent.token in tokens)
-        return Observed(
+        limits = Limits(max_array_size=self._scheduler.site.max_array_size)
+        return Snapshot(
+            path=Path("simulated"),
+            config=RunConfig("simulated", EnvConfig("none")),
             board=board,
-            cluster=cluster,
+            view=replace(cluster, limits=limits),
             bounds=Bounds(
                 places=wanted.most,
                 most=wanted.most,
@@ -134,8 +141,7 @@ class Coordinator:
                 failed_starts=failed_starts(made, board.reports, self._fruitful(), present),
                 last_start=made[-1].time if made else 0.0,
             ),
-            largest=self._scheduler.site.max_array_size,
-            draining=bool(self.paused),
+            drain=Drain() if self.paused else None,
             now=self._loop.now,
         )
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hpcpod.launchers.base import ClusterView
-from hpcpod.orchestrator.plan import Observed, plan
+from hpcpod.orchestrator.plan import plan
+from hpcpod.orchestrator.snapshot import Snapshot
 from simulation.coordinator import Wanted
 from simulation.population import Work
 from simulation.run import Simulation
@@ -18,7 +18,7 @@ GPUS = 8
 REPEATS = 5
 
 
-def situations(slots: int) -> Iterator[tuple[str, Observed]]:
+def situations(slots: int) -> Iterator[tuple[str, Snapshot]]:
     """A run of so many slots and pods after three hours: as it is, and when much is to be done."""
     trace = Trace(-(-slots // GPUS), GPUS, 0.0, 3 * HOUR)
     site = Site(errors=0.0, max_jobs=10 * slots)
@@ -28,15 +28,18 @@ def situations(slots: int) -> Iterator[tuple[str, Observed]]:
     found = simulation.coordinator.observe()
     jobs = found.cluster.jobs
     yield "all at work", found
-    yield "a third gone", replace(found, cluster=ClusterView(jobs[: 2 * len(jobs) // 3]))
+    yield (
+        "a third gone",
+        replace(found, view=replace(found.cluster, jobs=jobs[: 2 * len(jobs) // 3])),
+    )
     yield "half to go", replace(found, bounds=replace(found.bounds, scale=slots // 2))
 
 
-def seconds(observed: Observed) -> float:
+def seconds(observed: Snapshot) -> float:
     """CPU time of one plan, the least of several: what a busy machine adds is not the plan's."""
     taken = []
     for _ in range(REPEATS):
-        fresh = replace(observed, cluster=ClusterView(observed.cluster.jobs))  # nothing cached
+        fresh = replace(observed, view=replace(observed.cluster))  # nothing cached
         begun = time.process_time()
         plan(fresh, lambda: "0" * 16)
         taken.append(time.process_time() - begun)

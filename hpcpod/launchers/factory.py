@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hpcpod import plugins
 from hpcpod.config.schema import RunConfig
+from hpcpod.errors import UserError
 from hpcpod.launchers.base import Launcher
 from hpcpod.storage.run_folder import RunFolder
 
@@ -28,6 +29,14 @@ def launcher_of(folder: RunFolder) -> Launcher:
     """
     require_launcher(folder)
     return make_launcher(folder.path, folder.resolved.config)
+
+
+def launcher_here(folder: RunFolder) -> Launcher | str:
+    """The run's launcher, or why there can be none on this machine for this user."""
+    try:
+        return launcher_of(folder)
+    except UserError as error:
+        return str(error)
 
 
 def require_launcher(folder: RunFolder) -> None:

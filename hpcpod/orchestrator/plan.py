@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from hpcpod.launchers.base import RELEASE_SECONDS, THROTTLED, ClusterView, JobView
+from hpcpod.launchers.base import RELEASE_SECONDS, THROTTLED, JobView
 from hpcpod.launchers.identity import alive
 from hpcpod.launchers.slurm.reasons import explain
-from hpcpod.orchestrator.backoff import Brakes
-from hpcpod.orchestrator.sizing import Bounds, Chooser, Fit, fit
-from hpcpod.records.records import Board, Intent, Owner
+from hpcpod.orchestrator.sizing import Chooser, Fit, fit
+from hpcpod.orchestrator.snapshot import Snapshot
+from hpcpod.records.records import Intent
 from hpcpod.storage.slots import element
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.priorities import resting_pods
@@ -21,38 +21,6 @@ from hpcpod.tournament.priorities import resting_pods
 COORDINATORS = 30
 """Coordinators submitted within ``COORDINATOR_SECONDS``, after which no more are for a while."""
 COORDINATOR_SECONDS = 600.0
-
-
-@dataclass(frozen=True)
-class Observed:
-    """All that a plan is made from."""
-
-    board: Board
-    cluster: ClusterView
-    bounds: Bounds
-    """How many slots there should be."""
-    claims: Mapping[str, Owner] = field(default_factory=dict)
-    """Owners of open orders, read *before* the scheduler was asked."""
-    silence: Mapping[str, float] = field(default_factory=dict)
-    """Seconds for which an owner that no scheduler knows has shown nothing, by its slot."""
-    intents: tuple[Intent, ...] = ()
-    numbered: int = 0
-    """Numbers below this one are taken, also where an intent can't be read any more."""
-    submitted: Mapping[int, str] = field(default_factory=dict)
-    """The job that counts for an intent, by the intent's number."""
-    leaving: frozenset[str] = frozenset()
-    """Slots that have been told to retire."""
-    brakes: Brakes = field(default_factory=Brakes)
-    """What has failed lately."""
-    largest: int | None = None
-    """How many elements one array may have; None: any number."""
-    coordinated: bool = False
-    """The coordinator is a job, and should always have a successor in the queue."""
-    draining: bool = False
-    refused: str = ""
-    """Why a slot could do nothing for the run, if one said so since the last report."""
-    now: float = 0.0
-    """Unix time, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -129,11 +97,11 @@ NewIntent = Callable[[Literal["slots", "coordinator"], int], Intent]
 Action = Merge | Record | Submit | Pause | Cancel | Throttle | Release | Retire
 
 
-def plan(observed: Observed, token: Callable[[], str]) -> list[Action]:
+def plan(observed: Snapshot, token: Callable[[], str]) -> list[Action]:
     """What to do now. Pure but for ``token``, which names a new intent."""
     stuck = [job for job in observed.cluster.jobs if _launch_failed(job)]
     jobs = tuple(job for job in observed.cluster.jobs if not _launch_failed(job))
-    observed = replace(observed, cluster=replace(observed.cluster, jobs=jobs))
+    observed = replace(observed, view=replace(observed.cluster, jobs=jobs))
     return [*_cancel(stuck, "a node could not start them, and Slurm holds them"),
             *_planned(observed, token)]  # fmt: skip
 
@@ -142,7 +110,7 @@ def _launch_failed(job: JobView) -> bool:
     return job.state == "pending" and LAUNCH_FAILED.fullmatch(job.reason) is not None
 
 
-def _planned(observed: Observed, token: Callable[[], str]) -> list[Action]:
+def _planned(observed: Snapshot, token: Callable[[], str]) -> list[Action]:
     """The plan for all jobs that may still come to something."""
     jobs = observed.cluster.jobs
     slots = [job for job in jobs if job.kind == "slots"]
@@ -172,7 +140,7 @@ def _planned(observed: Observed, token: Callable[[], str]) -> list[Action]:
     ]
 
 
-def _given_up(observed: Observed) -> tuple[str, ...]:
+def _given_up(observed: Snapshot) -> tuple[str, ...]:
     """Orders whose slots are gone, or come back nobody knows when: while a throttle of ours, or the
     scheduler, holds one back, those that run would leave what it had in hand alone."""
     jobs = observed.cluster.jobs
@@ -185,7 +153,7 @@ def _given_up(observed: Observed) -> tuple[str, ...]:
     )
 
 
-def _wanted(observed: Observed) -> tuple[int | None, int]:
+def _wanted(observed: Snapshot) -> tuple[int | None, int]:
     """A new size of the population, if it changes, and the slots that it can use."""
     bounds, board = observed.bounds, observed.board
     all_pods = bounds.pods[1]
@@ -199,7 +167,7 @@ def _wanted(observed: Observed) -> tuple[int | None, int]:
     return (population if changes else None), min(bounds.target, useful)
 
 
-def _resize(observed: Observed, fitting: Fit, wanted: int) -> Iterator[Action]:
+def _resize(observed: Snapshot, fitting: Fit, wanted: int) -> Iterator[Action]:
     """What makes the slots that there are as many as are wanted, if they are too many, or are held
     back by a throttle of ours."""
     for array, limit in (fitting.throttles or {}).items():
@@ -219,7 +187,7 @@ def _release(slots: list[JobView], soon: float) -> list[Action]:
 
 
 def _submissions(
-    observed: Observed, slots: list[JobView], missing: int, new: NewIntent
+    observed: Snapshot, slots: list[JobView], missing: int, new: NewIntent
 ) -> Iterator[Action]:
     """What is submitted, in as many arrays as it takes; and what was, and is not on record."""
     in_queue = {job.token: job.submission for job in observed.cluster.jobs}
@@ -245,7 +213,7 @@ def _submissions(
         missing -= count
 
 
-def _braked(observed: Observed, slots: list[JobView], missing: int) -> int:
+def _braked(observed: Snapshot, slots: list[JobView], missing: int) -> int:
     """How many of the missing slots may be asked for now."""
     brakes, bounds = observed.brakes, observed.bounds
     if missing <= 0 or brakes.pause() or brakes.wait(observed.now) > 0:
@@ -263,7 +231,7 @@ def _braked(observed: Observed, slots: list[JobView], missing: int) -> int:
     return min(missing, max(floor, bounds.waiting + (bounds.room or 0) - waiting, 0))
 
 
-def _pause(observed: Observed, slots: list[JobView], missing: int) -> list[Action]:
+def _pause(observed: Snapshot, slots: list[JobView], missing: int) -> list[Action]:
     """Slots at work may still bring something; without one, nothing more happens by itself."""
     why = observed.brakes.pause()
     if not why or slots or missing <= 0:
@@ -271,7 +239,7 @@ def _pause(observed: Observed, slots: list[JobView], missing: int) -> list[Actio
     return [Pause(observed.refused or why)]
 
 
-def _coordinator(observed: Observed, new: NewIntent) -> Iterator[Action]:
+def _coordinator(observed: Snapshot, new: NewIntent) -> Iterator[Action]:
     """One coordinator that waits for the end of the one that runs, whatever ends that."""
     if not observed.coordinated:
         return
@@ -293,7 +261,7 @@ def _coordinator(observed: Observed, new: NewIntent) -> Iterator[Action]:
         yield Submit(new("coordinator", 1))
 
 
-def _new_intents(observed: Observed, token: Callable[[], str]) -> NewIntent:
+def _new_intents(observed: Snapshot, token: Callable[[], str]) -> NewIntent:
     readable = max((i.number + 1 for i in observed.intents), default=0)
     numbers = itertools.count(max(observed.numbered, readable))
     reports, now, target = observed.board.reports, observed.now, observed.bounds.target
@@ -304,7 +272,7 @@ def _new_intents(observed: Observed, token: Callable[[], str]) -> NewIntent:
     return new
 
 
-def _unrecorded(observed: Observed) -> list[Intent]:
+def _unrecorded(observed: Snapshot) -> list[Intent]:
     return [intent for intent in observed.intents if intent.number not in observed.submitted]
 
 
@@ -312,7 +280,7 @@ def _cancel(jobs: Sequence[JobView], why: str) -> list[Action]:
     return [Cancel(tuple(job.job for job in jobs), why)] if jobs else []
 
 
-def _doubles(observed: Observed, slots: list[JobView]) -> list[JobView]:
+def _doubles(observed: Snapshot, slots: list[JobView]) -> list[JobView]:
     """Slots of a submission that another one of the same intent has beaten."""
     winners = {i.token: observed.submitted.get(i.number) for i in observed.intents}
     return [

@@ -1,21 +1,212 @@
-"""Parts of what is known of a run at one moment: submissions, failures, wanted slots."""
+"""A run at one moment, as data: read once, for a plan, a status or an explanation."""
 
 from __future__ import annotations
 
+import shlex
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
 
 from hpcpod.config.schedule import scheduled
+from hpcpod.config.schema import RunConfig
 from hpcpod.errors import LaunchError
-from hpcpod.launchers.base import ClusterView, Launcher
-from hpcpod.launchers.factory import launcher_of, require_launcher
+from hpcpod.launchers.base import Cancelled, ClusterView, JobView, Launcher
+from hpcpod.launchers.identity import BY_HAND
 from hpcpod.launchers.local import LocalLauncher, places_of
+from hpcpod.launchers.slurm.feasibility import Impossible
+from hpcpod.launchers.slurm.sacct import EndedLife
 from hpcpod.orchestrator.backoff import DELAYS, Brakes, failed_starts
 from hpcpod.orchestrator.sizing import Bounds
-from hpcpod.records.records import Board, Intent
+from hpcpod.records.records import Board, Intent, Owner
 from hpcpod.storage.progress import fruitful
-from hpcpod.storage.requests import Refusals, Resumed, Scale
+from hpcpod.storage.requests import Drain, Refusals, Resumed, Scale, SlotRefused
+from hpcpod.storage.restarts import Life
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.slots import element
+from hpcpod.tournament.leaderboard import orders
+from hpcpod.tournament.merge import read_board
+
+RunState = Literal["running", "finals", "draining", "paused", "waiting", "interrupted", "finished"]
+
+STARTING_SECONDS = 30.0
+"""Age of a run up to which it is only starting while no process is seen to run it."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A run at one moment.
+
+    ``observe`` reads one for a plan, ``hpcpod.run.snapshot.see`` one for people who look. Each
+    leaves as by default what its readers do not need, and the files of it unread.
+    """
+
+    path: Path
+    """The run folder."""
+    config: RunConfig
+    board: Board
+    now: float = 0.0
+    """Unix time in seconds."""
+    clock: float = 0.0
+    """The same by the clock of the board's times."""
+    view: ClusterView | None = None
+    """The run's jobs by the scheduler; None if it was not asked, or can't be."""
+    unknown: str = ""
+    """Why the scheduler could not be asked, in one sentence."""
+    bounds: Bounds = field(default_factory=lambda: Bounds(0))
+    """The number of slots that there should be."""
+    unbounded: str = ""
+    """Why that number can't be told here, in a clause; empty if it can."""
+    drain: Drain | None = None
+    """The request to pause, if there is one."""
+    refused: str = ""
+    """Why a slot could do nothing for the run, if one said so since the last report."""
+    leaving: frozenset[str] = frozenset()
+    """Slots that have been told to retire."""
+    slots: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The slots at work, each with what it showed last."""
+    lives: Mapping[str, Life] = field(default_factory=dict)
+    """Of every slot that there ever was."""
+    claims: Mapping[str, Owner] = field(default_factory=dict)
+    """Owners of open orders, read *before* the scheduler was asked."""
+    silence: Mapping[str, float] = field(default_factory=dict)
+    """Seconds for which an owner that no scheduler knows has shown nothing, by its slot."""
+    intents: tuple[Intent, ...] = ()
+    """Submissions, read *before* the scheduler was asked."""
+    numbered: int = 0
+    """Numbers below this one are taken, also where an intent can't be read any more."""
+    submitted: Mapping[int, str] = field(default_factory=dict)
+    """The job that counts for an intent, by the intent's number."""
+    brakes: Brakes = field(default_factory=Brakes)
+    """What has failed lately."""
+    driven: bool = True
+    """Of a run on one machine: a process runs its slots, as far as can be told."""
+    doubt: str = ""
+    """The doubt about ``state``, in one sentence: a process that is not seen here may run it."""
+    cancelled: tuple[tuple[Cancelled, bool], ...] = ()
+    """Slots that a person has cancelled lately, though they were wanted; of each, whether slots
+    were asked for since."""
+    impossible: tuple[Impossible, ...] = ()
+    """Demands of waiting jobs that no node could meet."""
+    ended: Mapping[str, EndedLife] = field(default_factory=dict)
+    """The last end of slots that are gone, by their names, where the site keeps account."""
+
+    @property
+    def word(self) -> str:
+        """The run as a word of a command line."""
+        return shlex.quote(str(self.path))
+
+    @property
+    def local(self) -> bool:
+        """Its slots are processes of one machine."""
+        return self.config.cluster.launcher == "local"
+
+    @property
+    def coordinated(self) -> bool:
+        """The coordinator is a job, and should always have a successor in the queue."""
+        return not self.local and self.config.cluster.coordinator
+
+    @property
+    def draining(self) -> bool:
+        """A pause was asked for."""
+        return self.drain is not None
+
+    @property
+    def wanted(self) -> int | None:
+        """Slots wanted at once; None where that can't be told."""
+        return None if self.unbounded else self.bounds.target
+
+    @property
+    def cluster(self) -> ClusterView:
+        """``view``, or one without a job."""
+        return ClusterView() if self.view is None else self.view
+
+    @property
+    def largest(self) -> int | None:
+        """Elements that one array may have; None: any number."""
+        limits = self.cluster.limits
+        return None if limits is None else limits.max_array_size
+
+    @cached_property
+    def state(self) -> RunState:
+        """What the run does now, in a word."""
+        if self.board.phase == "finished":
+            return "finished"
+        if self.drain is not None:
+            return "draining" if self.slots else "paused"
+        if self.slots:
+            return "finals" if self.board.phase == "finals" else "running"
+        return "interrupted" if self.alone and not self.doubt else "waiting"
+
+    @property
+    def alone(self) -> bool:
+        """No process is seen to run it, nor is it only starting."""
+        nobody = not self.view.jobs if self.view is not None else not self.driven
+        starting = self.clock - self.board.started < STARTING_SECONDS
+        return nobody and not self.slots and not starting
+
+    @property
+    def waiting(self) -> list[JobView]:
+        """Jobs of slots that the scheduler has not started."""
+        return self._jobs("pending")
+
+    @property
+    def running(self) -> int:
+        """Jobs of slots that run, by the scheduler, else by what slots show."""
+        if self.view is None:
+            return len({element(slot) for slot in self.slots})
+        return len(self._jobs("running"))
+
+    @property
+    def coordinators(self) -> list[JobView]:
+        """Jobs of the coordinator in the queue."""
+        return [job for job in self.cluster.jobs if job.kind == "coordinator"]
+
+    @property
+    def pause_reason(self) -> str:
+        """Why the coordinator has paused the run; empty if a person did."""
+        return (self.drain.reason if self.drain else None) or ""
+
+    def _jobs(self, state: str) -> list[JobView]:
+        return [job for job in self.cluster.jobs if (job.kind, job.state) == ("slots", state)]
+
+
+def observe(folder: RunFolder, launcher: Launcher) -> Snapshot:
+    """Read the run folder, then ask the scheduler once: in this order (see ``alive``).
+
+    Raises:
+        LaunchError: the scheduler does not answer.
+    """
+    board = read_board(folder)
+    owners = {order.id: folder.claims.owner(order.id) for order in orders(board)}
+    claims = {order: owner for order, owner in owners.items() if owner is not None}
+    # Slots that no scheduler knows: by hand, and those of another driver of a local run.
+    here = folder.resolved.config.cluster.launcher == "local"
+    strangers = [o.slot for o in claims.values() if here or o.slot.startswith(BY_HAND)]
+    numbered, intents, submitted = submissions(folder)
+    view = launcher.observe()
+    now = time.time()
+    return Snapshot(
+        path=folder.path,
+        config=folder.resolved.config,
+        board=board,
+        now=now,
+        clock=now,
+        view=view,
+        bounds=bounds_of(folder, launcher, view.room),
+        drain=folder.requests.read(Drain),
+        refused=(folder.requests.read(SlotRefused) or SlotRefused()).reason,
+        leaving=frozenset(folder.slots.retirees()),
+        claims=claims,
+        silence={slot: folder.slots.silence(slot) for slot in strangers},
+        intents=intents,
+        numbered=numbered,
+        submitted=submitted,
+        brakes=brakes_of(folder, board, view, intents, submitted),
+    )
 
 
 def submissions(folder: RunFolder) -> tuple[int, tuple[Intent, ...], dict[int, str]]:
@@ -26,41 +217,25 @@ def submissions(folder: RunFolder) -> tuple[int, tuple[Intent, ...], dict[int, s
     return numbered, intents, {number: job for number, job in found.items() if job is not None}
 
 
-def bounds_of(folder: RunFolder, launcher: Launcher, room: int | None = None) -> Bounds:
+def bounds_of(folder: RunFolder, launcher: Launcher | None, room: int | None = None) -> Bounds:
     """The number of slots by the configuration, the launcher and the user.
 
     Args:
         folder: the run's.
-        launcher: of the run.
+        launcher: of the run; None for a look at a local run, which counts no GPUs.
         room: see ``ClusterView.room``.
-    """
-    # A machine has no more than it has, and what is to leave has its part until it is gone.
-    here = launcher.most if isinstance(launcher, LocalLauncher) else None
-    return _bounds(folder, launcher.places, here, room)
-
-
-def bounds_seen(folder: RunFolder) -> Bounds:
-    """The same for those who only look: GPUs of this machine are not counted for that.
 
     Raises:
-        UserError: the run is another user's, its launcher can't be had here, or no process has
-            begun to run its slots yet.
+        LaunchError: without a launcher, no process has begun to run slots on GPUs yet.
     """
     config = folder.resolved.config
-    if config.cluster.launcher != "local":
-        return bounds_of(folder, launcher_of(folder))
-    require_launcher(folder)
-    each, gpus = config.resources.gpus_per_pod, 0
-    if each:  # its process has submitted for as many slots as its GPUs allow
-        wanted = [intent.target for intent in folder.intents.all() if intent.kind == "slots"]
-        if not wanted:
-            raise LaunchError("no process has counted the GPUs of its machine yet")
-        gpus = max(wanted) * each
-    return _bounds(folder, *places_of(config, gpus), None)
-
-
-def _bounds(folder: RunFolder, places: int, here: int | None, room: int | None) -> Bounds:
-    config = folder.resolved.config
+    # A machine has no more than it has, and what is to leave has its part until it is gone.
+    here: int | None = None
+    if launcher is None:
+        places, here = places_of(config, _gpus_counted(folder))
+    else:
+        places = launcher.places
+        here = launcher.most if isinstance(launcher, LocalLauncher) else None
     pods, local = config.population.pods, config.cluster.launcher == "local"
     lanes = 1 if local else config.resources.pods_per_gpu
     return Bounds(
@@ -73,6 +248,17 @@ def _bounds(folder: RunFolder, places: int, here: int | None, room: int | None) 
         waiting=config.cluster.waiting if here is None else 0,
         room=room,
     )
+
+
+def _gpus_counted(folder: RunFolder) -> int:
+    """GPUs of the machine that runs the slots: its process asks for as many as have one."""
+    each = folder.resolved.config.resources.gpus_per_pod
+    if not each:
+        return 0
+    wanted = [intent.target for intent in folder.intents.all() if intent.kind == "slots"]
+    if not wanted:
+        raise LaunchError("no process has counted the GPUs of its machine yet")
+    return max(wanted) * each
 
 
 def brakes_of(

@@ -10,12 +10,10 @@ from collections.abc import Sequence
 
 from hpcpod.errors import LaunchError
 from hpcpod.launchers.base import Launcher, QueueLauncher
-from hpcpod.launchers.identity import BY_HAND
 from hpcpod.orchestrator.plan import (
     Action,
     Cancel,
     Merge,
-    Observed,
     Pause,
     Record,
     Release,
@@ -24,13 +22,13 @@ from hpcpod.orchestrator.plan import (
     Throttle,
     plan,
 )
-from hpcpod.orchestrator.snapshot import bounds_of, brakes_of, refusals_of, submissions
+from hpcpod.orchestrator.snapshot import Snapshot, observe, refusals_of
 from hpcpod.records.records import Board, Intent
 from hpcpod.storage.requests import Drain, Refusals, SlotRefused
 from hpcpod.storage.retry import PAUSES
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import When
-from hpcpod.tournament.leaderboard import needed_checkpoints, orders
+from hpcpod.tournament.leaderboard import needed_checkpoints
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
 
@@ -80,7 +78,7 @@ class Orchestrator:
             return merge(self._folder, self._rules)
         # First: what is asked meanwhile is seen to next, and a tick that fails is not asked for.
         self._control = self._folder.requests.changed()
-        observed = self.observe(self._launcher)
+        observed = observe(self._folder, self._launcher)
         if observed.refused and _has_reported_since(observed):  # who still refuses says so again
             self._folder.requests.withdraw(SlotRefused)
         board = observed.board
@@ -123,43 +121,6 @@ class Orchestrator:
     def asked(self) -> bool:
         """Whether somebody has asked something of the run since the last tick."""
         return self._folder.requests.changed() != self._control
-
-    def observe(self, launcher: Launcher, patience: float | None = None) -> Observed:
-        """Read the run folder, then ask the scheduler once: in this order (see ``alive``).
-
-        Args:
-            launcher: of the run.
-            patience: as for ``Launcher.observe``.
-
-        Raises:
-            LaunchError: the scheduler does not answer.
-        """
-        folder = self._folder
-        board = read_board(folder)
-        owners = {order.id: folder.claims.owner(order.id) for order in orders(board)}
-        claims = {order: owner for order, owner in owners.items() if owner is not None}
-        # Slots that no scheduler knows: by hand, and those of another driver of a local run.
-        here = self._config.cluster.launcher == "local"
-        strangers = [o.slot for o in claims.values() if here or o.slot.startswith(BY_HAND)]
-        numbered, intents, submitted = submissions(folder)
-        cluster = launcher.observe(patience)
-        return Observed(
-            board=board,
-            cluster=cluster,
-            bounds=bounds_of(folder, launcher, cluster.room),
-            claims=claims,
-            silence={slot: folder.slots.silence(slot) for slot in strangers},
-            intents=intents,
-            numbered=numbered,
-            submitted=submitted,
-            leaving=frozenset(folder.slots.retirees()),
-            brakes=brakes_of(folder, board, cluster, intents, submitted),
-            largest=None if cluster.limits is None else cluster.limits.max_array_size,
-            coordinated=not here and self._config.cluster.coordinator,
-            draining=folder.requests.read(Drain) is not None,
-            refused=(folder.requests.read(SlotRefused) or SlotRefused()).reason,
-            now=time.time(),
-        )
 
     def _act(self, action: Action, launcher: Launcher) -> Board | None:
         if isinstance(action, Merge):
@@ -215,13 +176,13 @@ class Orchestrator:
             self._folder.prune(needed_blobs(self._folder), DUST_SECONDS)
 
 
-def _some_come_back(observed: Observed) -> bool:
+def _some_come_back(observed: Snapshot) -> bool:
     """Whether slots reach their time limit soon: then they wait to be let back."""
     lefts = [job.left for job in observed.cluster.jobs if job.left is not None]
     return min(lefts, default=math.inf) < SOON_SECONDS
 
 
-def _has_reported_since(observed: Observed) -> bool:
+def _has_reported_since(observed: Snapshot) -> bool:
     """Whether a report has come since the last submission of slots."""
     made = [i for i in observed.intents if i.kind == "slots" and i.number in observed.submitted]
     return not made or made[-1].reports != observed.board.reports

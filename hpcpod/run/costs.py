@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 from hpcpod.config.schema import RunConfig
+from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import PodState
-from hpcpod.run.snapshot import Seen
 
 LAST = 4
 """Measured rounds of a pod that count, the newest most."""
@@ -45,7 +45,7 @@ class Cost:
     """A panel was measured; else ``evaluate`` is a guess."""
 
 
-def costs_of(seen: Seen) -> dict[str, Cost]:
+def costs_of(seen: Snapshot) -> dict[str, Cost]:
     """The cost of a round for each pod: by its own last rounds and the speed of the one in hand;
     where a living one has none, by those of its algorithm, else by all.
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from hpcpod.launchers.base import Launcher
+from hpcpod.launchers.factory import launcher_here
 from hpcpod.launchers.identity import BY_HAND
 from hpcpod.launchers.slurm.feasibility import Impossible, sentences
 from hpcpod.launchers.slurm.launcher import SlurmLauncher
 from hpcpod.launchers.slurm.reasons import explain
 from hpcpod.launchers.slurm.sacct import EndedLife
-from hpcpod.orchestrator.backoff import Brakes
-from hpcpod.orchestrator.snapshot import brakes_of, submissions
+from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Birth, Order, PodState
 from hpcpod.run.failures import failing
 from hpcpod.run.idle_slots import idling
@@ -24,37 +24,20 @@ from hpcpod.run.pending_jobs import (
     waiting_words,
 )
 from hpcpod.run.pod_history import Claim, claim_of, require_pod
-from hpcpod.run.snapshot import QUEUE_SECONDS, Seen, see
+from hpcpod.run.snapshot import QUEUE_SECONDS, see
 from hpcpod.run.text import duration, many, since
-from hpcpod.run.wanted import Target, launcher_here, target_seen
+from hpcpod.run.wanted import wanted_by
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import element
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.priorities import resting_pods
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What an explanation is made from."""
-
-    run: str
-    """The run as a word of a command line."""
-    seen: Seen
-    target: Target
-    brakes: Brakes | None = None
-    """What has failed lately; None where the scheduler could not be asked."""
-    vain: tuple[Impossible, ...] = ()
-    """Demands of waiting jobs that no node could meet."""
-    ended: Mapping[str, EndedLife] = field(default_factory=dict)
-    """How slots that are gone have ended last, by their names, where the site keeps account."""
-
-
-def why(folder: RunFolder, run: str, pod: str | None = None) -> list[str]:
+def why(folder: RunFolder, pod: str | None = None) -> list[str]:
     """Why a pod of a run does what it does, or why the run has the slots that it has.
 
     Args:
         folder: the run's.
-        run: the run as a word of a command line.
         pod: the pod's name; None explains the run.
 
     Returns:
@@ -63,33 +46,20 @@ def why(folder: RunFolder, run: str, pod: str | None = None) -> list[str]:
     Raises:
         UserError: the run has no such pod.
     """
-    launcher = None if _local(folder) else launcher_here(folder)
-    facts = _facts(folder, run, launcher)
+    seen = see(folder, ask=True, failures=True)
+    launcher = None if seen.view is None else launcher_here(folder)
+    seen = replace(seen, impossible=_impossible(launcher, seen))
     if pod is None:
-        return why_run(replace(facts, ended=_ended(launcher, _last_submission(folder, facts))))
-    require_pod(facts.seen.board, pod, folder.resolved.config.name)
-    mine = [order.id for order in orders(facts.seen.board) if order.pod == pod]
+        return why_run(replace(seen, ended=_ended(launcher, _last_submission(seen))))
+    require_pod(seen.board, pod, seen.config.name)
+    mine = [order.id for order in orders(seen.board) if order.pod == pod]
     claims = {order: claim for order in mine if (claim := claim_of(folder, order)) is not None}
-    view = facts.seen.view
     slots = {element(claim.owner.slot) for claim in claims.values()}
-    gone = sorted(slots - view.slots) if view is not None else []
-    return why_pod(replace(facts, ended=_ended(launcher, gone)), pod, claims)
+    gone = sorted(slots - seen.cluster.slots) if seen.view is not None else []
+    return why_pod(replace(seen, ended=_ended(launcher, gone)), pod, claims)
 
 
-def _facts(folder: RunFolder, run: str, launcher: Launcher | str | None) -> Facts:
-    _, intents, submitted = submissions(folder)  # before the scheduler is asked
-    seen, target = see(folder, ask=True), target_seen(folder)
-    if seen.view is None:
-        return Facts(run, seen, target)
-    brakes = brakes_of(folder, seen.board, seen.view, intents, submitted)
-    return Facts(run, seen, target, brakes, _vain(launcher, seen))
-
-
-def _local(folder: RunFolder) -> bool:
-    return folder.resolved.config.cluster.launcher == "local"
-
-
-def _vain(launcher: Launcher | str | None, seen: Seen) -> tuple[Impossible, ...]:
+def _impossible(launcher: Launcher | str | None, seen: Snapshot) -> tuple[Impossible, ...]:
     """Demands that no node could meet, of the jobs that wait for nodes."""
     waiting = [job for job in (*seen.waiting, *seen.coordinators) if looks_for_nodes(job)]
     if not waiting or not isinstance(launcher, SlurmLauncher):
@@ -97,12 +67,12 @@ def _vain(launcher: Launcher | str | None, seen: Seen) -> tuple[Impossible, ...]
     return tuple(launcher.impossible(waiting, QUEUE_SECONDS))
 
 
-def _last_submission(folder: RunFolder, facts: Facts) -> list[str]:
+def _last_submission(seen: Snapshot) -> list[str]:
     """The job of the last slots, if they have failed."""
-    if facts.brakes is None or not facts.brakes.failed_starts:
+    if not seen.brakes.failed_starts:
         return []
-    made = [folder.intents.submission(i.number) for i in folder.intents.all() if i.kind == "slots"]
-    return [job for job in made if job is not None][-1:]
+    made = [i.number for i in seen.intents if i.kind == "slots" and i.number in seen.submitted]
+    return [seen.submitted[number] for number in made[-1:]]
 
 
 def _ended(launcher: Launcher | str | None, jobs: Sequence[str]) -> dict[str, EndedLife]:
@@ -110,28 +80,27 @@ def _ended(launcher: Launcher | str | None, jobs: Sequence[str]) -> dict[str, En
     return {life.job: life for life in sorted(lives or (), key=lambda life: life.ended)}
 
 
-def why_run(facts: Facts) -> list[str]:
+def why_run(seen: Snapshot) -> list[str]:
     """Why a run goes on or does not, and why it has the slots that it has."""
-    seen, run = facts.seen, facts.run
     if seen.state == "finished":
         reason = seen.board.stop_reason
-        logs = f"; `hpcpod logs {run}` has the traceback"
+        logs = f"; `hpcpod logs {seen.word}` has the traceback"
         failure = f": {seen.board.failure}{logs}" if seen.board.failure else ""
         return [f"the run is finished ({reason}){failure}"]
     return [
-        *_state(seen, run),
-        *failing(seen, run),
-        *_slots(facts),
-        *_submissions(facts),
-        *_coordinator(facts),
-        *_settings(facts),
+        *_state(seen),
+        *failing(seen),
+        *_slots(seen),
+        *_submissions(seen),
+        *_coordinator(seen),
+        *_settings(seen),
     ]
 
 
-def _state(seen: Seen, run: str) -> Iterator[str]:
+def _state(seen: Snapshot) -> Iterator[str]:
     if seen.drain is not None:
         who = f": {seen.pause_reason}" if seen.pause_reason else ", as a person asked"
-        goes_on = f"`hpcpod resume {run}` goes on"
+        goes_on = f"`hpcpod resume {seen.word}` goes on"
         if seen.slots:
             what = "checkpoint and leave" if seen.drain.now else "finish a round"
             left = f"{many(len(seen.slots), 'slot')} still to {what}"
@@ -141,7 +110,7 @@ def _state(seen: Seen, run: str) -> Iterator[str]:
     elif seen.state == "interrupted":
         here = seen.config.cluster.launcher == "local"
         missing = "no process runs its slots" if here else "it has no job in the queue"
-        yield f"nobody runs it, {missing}; `hpcpod resume {run}` goes on"
+        yield f"nobody runs it, {missing}; `hpcpod resume {seen.word}` goes on"
     elif seen.doubt:
         yield f"nobody is seen to run it, but {seen.doubt}; look again in two minutes"
     if seen.refused:
@@ -149,45 +118,44 @@ def _state(seen: Seen, run: str) -> Iterator[str]:
     if seen.board.phase == "finals":
         left = f"{many(len(seen.board.rescores), 'finalist')} still to score"
         if seen.board.stop_reason == "user":
-            yield f"a person ends it: {left}; `hpcpod stop {run} --now` ends it without"
+            yield f"a person ends it: {left}; `hpcpod stop {seen.word} --now` ends it without"
         else:
             yield f"it has met its limit ({seen.board.stop_reason}): {left}"
 
 
-def _slots(facts: Facts) -> Iterator[str]:
+def _slots(seen: Snapshot) -> Iterator[str]:
     """How many slots there are, how many there should be, and what the others wait for."""
-    seen, target = facts.seen, facts.target
     if seen.drain is not None:
         return
-    wanted = "" if target.slots is None else f", {target.slots} wanted: {target.why}"
+    wanted = ""
+    if seen.wanted is not None:
+        wanted = f", {seen.wanted} wanted: {wanted_by(seen.config, seen.bounds)}"
     yield f"{many(seen.running, 'slot')} at work{wanted}"
     open_orders = len(orders(seen.board)) - len(resting_pods(seen.board))
-    if waits := idling(seen, target.slots):
+    if waits := idling(seen, seen.wanted):
         yield waits
-    elif target.slots is not None and open_orders < target.slots:
+    elif seen.wanted is not None and open_orders < seen.wanted:
         yield f"{many(open_orders, 'order')} open now: more slots would find nothing to do"
-    yield from waiting_words(seen.waiting, seen.now, facts.vain)
-    if cancelled := cancelled_words(seen, target, facts.run):
+    yield from waiting_words(seen.waiting, seen.now, seen.impossible)
+    if cancelled := cancelled_words(seen):
         yield cancelled
     if seen.unknown:
         yield f"what waits in the queue can't be told here: {seen.unknown}"
 
 
-def _submissions(facts: Facts) -> Iterator[str]:
+def _submissions(seen: Snapshot) -> Iterator[str]:
     """What keeps the coordinator from asking for more slots."""
-    brakes, now = facts.brakes, facts.seen.now
-    if brakes is None:
-        return
+    brakes, now = seen.brakes, seen.now
     if brakes.refusals.count:
         yield f"the scheduler refused {_last(brakes.refusals.count)}: {brakes.refusals.why}"
     if brakes.failed_starts:
-        logs = f"see `hpcpod logs {facts.run}`"
+        logs = f"see `hpcpod logs {seen.word}`"
         yield f"{_last(brakes.failed_starts)} ended without any progress; {logs}"
-        for job, life in sorted(facts.ended.items())[:3]:
+        for job, life in sorted(seen.ended.items())[:3]:
             yield f"slot {job} ended {_how(life)}"
     if brakes.pause():
-        if facts.seen.drain is None:
-            yield f"no more are made until a person has looked: `hpcpod resume {facts.run}` goes on"
+        if seen.drain is None:
+            yield f"no more are made until a person has looked: `hpcpod resume {seen.word}` goes on"
     elif brakes.wait(now) > 0:
         yield f"the next one is made in {duration(brakes.wait(now))} at the earliest"
 
@@ -196,63 +164,61 @@ def _last(count: int) -> str:
     return "the last submission" if count == 1 else f"the last {count} submissions"
 
 
-def _coordinator(facts: Facts) -> Iterator[str]:
+def _coordinator(seen: Snapshot) -> Iterator[str]:
     """Whether somebody acts for the run."""
-    seen, run = facts.seen, facts.run
     if seen.config.cluster.launcher == "local" or seen.view is None or seen.drain is not None:
         return
     if not seen.config.cluster.coordinator:
-        yield f"it has no coordinator (cluster.coordinator): only `hpcpod tick {run}` submits"
+        yield f"it has no coordinator (cluster.coordinator): only `hpcpod tick {seen.word}` submits"
     elif not seen.coordinators:
         still = "slots go on, but nothing" if seen.slots else "nothing"
         yield (
             f"no coordinator is in the queue: {still} is submitted or given out again;"
-            f" `hpcpod tick {run}` does that once, and submits a coordinator"
+            f" `hpcpod tick {seen.word}` does that once, and submits a coordinator"
         )
     elif all(job.state == "pending" for job in seen.coordinators):
         first = seen.coordinators[0]
-        vain = [each for each in facts.vain if each.kind == "coordinator"]
+        vain = [each for each in seen.impossible if each.kind == "coordinator"]
         never = "; ".join(sentences(vain)) if looks_for_nodes(first) else ""
         why = f"and can't ever start: {never}" if never else reason_words(first.reason)
-        yield f"its coordinator waits too: {why}; `hpcpod tick {run}` acts meanwhile"
+        yield f"its coordinator waits too: {why}; `hpcpod tick {seen.word}` acts meanwhile"
 
 
-def _settings(facts: Facts) -> Iterator[str]:
+def _settings(seen: Snapshot) -> Iterator[str]:
     """How to do what an advice says that names settings: a run's configuration never changes."""
-    jobs = () if facts.seen.view is None else facts.seen.view.jobs
-    waiting = [job for job in jobs if job.state == "pending"]
-    kinds = {each.kind for each in facts.vain}
+    waiting = [job for job in seen.cluster.jobs if job.state == "pending"]
+    kinds = {each.kind for each in seen.impossible}
     named = [job.job for job in waiting if job.kind in kinds and looks_for_nodes(job)]
     advice = [(job.job, explain(job.reason).advice) for job in waiting]
     named += [job for job, text in advice if "cluster." in text or "resources." in text]
-    if named and facts.seen.drain is None:
+    if named and seen.drain is None:
         yield (
             "the run keeps the settings that it was launched with: change each job that waits"
             f" (`scontrol update JobId={named[0]} TimeLimit=...`, Partition, Account, QOS), or"
-            f" `hpcpod stop {facts.run}` and launch it anew, by another name"
+            f" `hpcpod stop {seen.word}` and launch it anew, by another name"
         )
 
 
-def why_pod(facts: Facts, name: str, claims: Mapping[str, Claim]) -> list[str]:
+def why_pod(seen: Snapshot, name: str, claims: Mapping[str, Claim]) -> list[str]:
     """What one pod does, and why.
 
     Args:
-        facts: of its run.
+        seen: of its run.
         name: the pod.
         claims: who has which of its orders, by the order's name.
     """
-    seen, pod = facts.seen, facts.seen.board.pods[name]
+    pod = seen.board.pods[name]
     said = [_origin(pod)]
     if pod.fate != "alive":
-        return [*said, _fate(facts, pod)]
+        return [*said, _fate(seen, pod)]
     mine = [order for order in orders(seen.board) if order.pod == name]
     if seen.state == "finished":
         return [*said, f"the run is finished ({seen.board.stop_reason}): nobody trains it any more"]
     if pod.failure:
-        said.append(f"{pod.failure}; `hpcpod logs {facts.run} {name}` has the traceback")
+        said.append(f"{pod.failure}; `hpcpod logs {seen.word} {name}` has the traceback")
     for order in mine:
         claim = claims.get(order.id)
-        said += _held(facts, order, claim) if claim is not None else _free(facts, order)
+        said += _held(seen, order, claim) if claim is not None else _free(seen, order)
     if not mine:
         rounds = seen.config.stop.rounds
         done = f"all {rounds} rounds of stop.rounds" if rounds else "what there was to train"
@@ -271,11 +237,11 @@ def _origin(pod: PodState) -> str:
     )
 
 
-def _fate(facts: Facts, pod: PodState) -> str:
-    heirs = [other for other in facts.seen.board.pods.values() if other.replaces == pod.id]
+def _fate(seen: Snapshot, pod: PodState) -> str:
+    heirs = [other for other in seen.board.pods.values() if other.replaces == pod.id]
     heir = f" by {heirs[0].id}" if heirs else ""
     if pod.fate == "failed":
-        word = f"`hpcpod logs {facts.run} {pod.id}` has the traceback"
+        word = f"`hpcpod logs {seen.word} {pod.id}` has the traceback"
         replaced = f"; it was replaced{heir}" if heirs else ""
         return f"it is dead: {pod.fate_reason}{replaced}; {word}"
     evidence = next((other.evidence for other in heirs if other.evidence), pod.fate_reason)
@@ -290,9 +256,9 @@ def _task(order: Order) -> str:
     return f"round {order.round} on fresh seeds for {to}"
 
 
-def _held(facts: Facts, order: Order, claim: Claim) -> Iterator[str]:
+def _held(seen: Snapshot, order: Order, claim: Claim) -> Iterator[str]:
     """What the slot that has an order does with it."""
-    seen, slot = facts.seen, claim.owner.slot
+    slot = claim.owner.slot
     where = f"slot {slot} on {claim.owner.host}"
     shown = seen.slots.get(slot)
     doing = _in_hand(shown, order.id) if shown is not None else None
@@ -305,7 +271,7 @@ def _held(facts: Facts, order: Order, claim: Claim) -> Iterator[str]:
     elif shown is not None:
         yield f"{_task(order)} is in the hands of {where} {since(claim.at, seen.now)}"
     else:
-        yield from _lost(facts, order, claim)
+        yield from _lost(seen, order, claim)
 
 
 def _in_hand(shown: Mapping[str, Any], order: str) -> Mapping[str, Any] | None:
@@ -317,7 +283,7 @@ def _in_hand(shown: Mapping[str, Any], order: str) -> Mapping[str, Any] | None:
     return None
 
 
-def _progress(seen: Seen, doing: Mapping[str, Any]) -> str:
+def _progress(seen: Snapshot, doing: Mapping[str, Any]) -> str:
     steps = doing.get("env_steps")
     if not isinstance(steps, (int, float)) or doing.get("state") == "scoring":
         return ""
@@ -326,17 +292,16 @@ def _progress(seen: Seen, doing: Mapping[str, Any]) -> str:
     return f", at {steps:,.0f} env steps{speed}"
 
 
-def _lost(facts: Facts, order: Order, claim: Claim) -> Iterator[str]:
+def _lost(seen: Snapshot, order: Order, claim: Claim) -> Iterator[str]:
     """What becomes of an order whose slot shows nothing any more."""
-    seen, slot = facts.seen, claim.owner.slot
+    slot = claim.owner.slot
     head = f"{_task(order)} was taken by slot {slot} on {claim.owner.host}"
-    life = facts.ended.get(element(slot))
+    life = seen.ended.get(element(slot))
     gone = f"which is gone ({_how(life)})" if life is not None else "which is gone"
-    jobs = () if seen.view is None else seen.view.jobs
-    job = next((job for job in jobs if job.slot in (slot, element(slot))), None)
-    again = f"`hpcpod tick {facts.run}` gives it out again at once"
+    job = next((job for job in seen.cluster.jobs if job.slot in (slot, element(slot))), None)
+    again = f"`hpcpod tick {seen.word}` gives it out again at once"
     if job is not None and job.state == "pending":
-        (words,) = waiting_words([job], seen.now, facts.vain)
+        (words,) = waiting_words([job], seen.now, seen.impossible)
         yield f"{head}, which was requeued and goes on with it: {words}"
     elif job is not None:
         yield f"{head}, which is starting or stuck: it shows nothing"
@@ -350,9 +315,8 @@ def _lost(facts: Facts, order: Order, claim: Claim) -> Iterator[str]:
         yield f"{head}, {gone}; it goes on from its checkpoint in another: {again}"
 
 
-def _free(facts: Facts, order: Order) -> Iterator[str]:
+def _free(seen: Snapshot, order: Order) -> Iterator[str]:
     """What an order that nobody has waits for."""
-    seen = facts.seen
     if order.pod in resting_pods(seen.board) and isinstance(order, Birth):
         yield (
             f"it rests before {_task(order)}: {many(seen.board.size or 0, 'pod')} may be in"
@@ -365,12 +329,12 @@ def _free(facts: Facts, order: Order) -> Iterator[str]:
         return
     yield f"{_task(order)} waits for a slot"
     if seen.drain is not None:
-        yield from _state(seen, facts.run)
+        yield from _state(seen)
         return
     before = _before(seen, order)
     if before:
         yield f"{many(before, 'order')} will be taken before it"
-    yield from why_run(facts)
+    yield from why_run(seen)
 
 
 def _how(life: EndedLife) -> str:
@@ -385,7 +349,7 @@ def _is_ahead(shown: Mapping[str, Any], order: Order) -> bool:
     return bool(shown.get("ahead")) and shown.get("order") == order.id
 
 
-def _before(seen: Seen, order: Order) -> int:
+def _before(seen: Snapshot, order: Order) -> int:
     """Orders that a slot would take first."""
     resting = resting_pods(seen.board)
     count = 0

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hpcpod.run.snapshot import Seen
+from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.run.text import many
 
 
-def failing(seen: Seen, run: str) -> Iterator[str]:
+def failing(seen: Snapshot) -> Iterator[str]:
     """Sentences on pods that can't finish a round, by the last attempt of one of them."""
     failing = [pod for pod in seen.board.living if pod.failure]
     if failing:
         worst = max(failing, key=lambda pod: pod.failures)
         yield (
             f"{many(len(failing), 'pod')} failed in the last attempt; {worst.id} {worst.algorithm},"
-            f" {worst.failure}; `hpcpod logs {run} {worst.id}` has the traceback"
+            f" {worst.failure}; `hpcpod logs {seen.word} {worst.id}` has the traceback"
         )

@@ -13,9 +13,9 @@ from typing import Any, Literal, cast
 
 from hpcpod.config.placement import scores_beside
 from hpcpod.launchers.base import THROTTLED
+from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.run.costs import Cost, costs_of, mean_cost, panel_seconds, parts, progress
 from hpcpod.run.round_schedule import Hand, Played, Task, play, together
-from hpcpod.run.snapshot import Seen
 from hpcpod.storage.restarts import Life
 from hpcpod.storage.slots import element
 
@@ -76,12 +76,12 @@ def used(lives: Mapping[str, Life]) -> Used:
     )
 
 
-def forecast(seen: Seen, wanted: int | None = None) -> Forecast | None:
+def forecast(seen: Snapshot, wanted: int | None = None) -> Forecast | None:
     """When the first of the limits ends the run, if its target does not.
 
     Args:
         seen: the run as it is now.
-        wanted: slots at once, see ``target.Target``; None where that can't be told.
+        wanted: slots at once; None where that can't be told.
 
     Returns:
         None if no limit can be told: there is none, or nothing was measured yet.
@@ -95,7 +95,7 @@ def forecast(seen: Seen, wanted: int | None = None) -> Forecast | None:
     return Forecast(limit, seconds, min(least, seconds), max(most, seconds))
 
 
-def last_rounds(seen: Seen, wanted: int | None = None) -> dict[str, tuple[float, float]]:
+def last_rounds(seen: Snapshot, wanted: int | None = None) -> dict[str, tuple[float, float]]:
     """In how many seconds each pod that is in training has trained its last round: at the earliest,
     and at the latest. Empty without ``stop.rounds``, or where that can't be told."""
     if seen.config.stop.rounds is None or seen.board.phase != "running":
@@ -106,7 +106,7 @@ def last_rounds(seen: Seen, wanted: int | None = None) -> dict[str, tuple[float,
     return {pod: (low.pods[pod], end) for pod, end in high.pods.items() if pod in low.pods}
 
 
-def _outlooks(seen: Seen, wanted: int | None) -> tuple[_Outlook, _Outlook, _Outlook]:
+def _outlooks(seen: Snapshot, wanted: int | None) -> tuple[_Outlook, _Outlook, _Outlook]:
     costs = costs_of(seen)
     return (
         _Outlook(seen, wanted, costs, -1),
@@ -118,7 +118,9 @@ def _outlooks(seen: Seen, wanted: int | None) -> tuple[_Outlook, _Outlook, _Outl
 class _Outlook:
     """A run's future if all goes well (``way`` -1), as expected (0) or badly (1)."""
 
-    def __init__(self, seen: Seen, wanted: int | None, costs: Mapping[str, Cost], way: int) -> None:
+    def __init__(
+        self, seen: Snapshot, wanted: int | None, costs: Mapping[str, Cost], way: int
+    ) -> None:
         self._seen, self._board, self._config = seen, seen.board, seen.config
         self._wanted, self._way = wanted, way
         self._local = seen.config.cluster.launcher == "local"

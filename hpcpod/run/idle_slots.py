@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Birth, Order
 from hpcpod.run.costs import parts
 from hpcpod.run.forecast import forecast, last_rounds
-from hpcpod.run.snapshot import Seen
 from hpcpod.run.text import listed, many, span
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.priorities import resting_pods
 
 
-def idling(seen: Seen, wanted: int | None) -> str:
+def idling(seen: Snapshot, wanted: int | None) -> str:
     """The reason why slots have no order, or why there are fewer slots than wanted, and for how
     long, where other slots have all that is left to do in hand.
 
     Args:
         seen: the run as it is now.
-        wanted: slots at once, see ``target.Target``.
+        wanted: slots at once.
 
     Returns:
         One sentence; empty if it is not so.
@@ -42,7 +42,7 @@ def idling(seen: Seen, wanted: int | None) -> str:
     return ""
 
 
-def _awaited(seen: Seen, found: Sequence[Order], wanted: int | None) -> str:
+def _awaited(seen: Snapshot, found: Sequence[Order], wanted: int | None) -> str:
     """The work that other slots have in hand, and when it ends."""
     pods = sorted({order.pod for order in found})
     if seen.board.phase == "finals":

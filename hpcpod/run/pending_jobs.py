@@ -9,9 +9,8 @@ from hpcpod.launchers.base import THROTTLED, JobView
 from hpcpod.launchers.slurm.feasibility import Impossible, sentences
 from hpcpod.launchers.slurm.reasons import explain
 from hpcpod.orchestrator.backoff import QUIET
-from hpcpod.run.snapshot import Seen
+from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.run.text import duration, many
-from hpcpod.run.wanted import Target
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.priorities import resting_pods
 
@@ -47,46 +46,41 @@ def waiting_words(
             yield f"{many(count, 'slot')} {verb}{again}: {why}"
 
 
-def cancelled_words(seen: Seen, target: Target, run: str) -> str:
-    """The fate of slots that a person has cancelled lately, in a sentence; empty without any.
-
-    Args:
-        seen: of the run.
-        target: slots wanted at once.
-        run: the run as a word of a command line.
-    """
-    if seen.state not in ("running", "waiting") or target.slots is None:
+def cancelled_words(seen: Snapshot) -> str:
+    """The fate of slots that a person has cancelled lately, in a sentence; empty without any."""
+    wanted, run = seen.wanted, seen.word
+    if seen.state not in ("running", "waiting") or wanted is None:
         return ""
     lanes = seen.config.resources.pods_per_gpu
     useful = -(-(len(orders(seen.board)) - len(resting_pods(seen.board))) // lanes)
-    missing = min(target.slots, useful) - seen.running - len(seen.waiting)
+    missing = min(wanted, useful) - seen.running - len(seen.waiting)
     gone = [slot for slot, replaced in seen.cancelled if not replaced]
     if gone and missing > 0:
         plural = len(gone) != 1
-        then = f" and {'come' if plural else 'comes'} back: {target.slots} wanted, and"
-        then += f" {_next_submission(seen, run)}"
+        then = f" and {'come' if plural else 'comes'} back: {wanted} wanted, and"
+        then += f" {_next_submission(seen)}"
     else:
         gone = [slot for slot, replaced in seen.cancelled if replaced]
         if not gone:
             return ""
         plural = len(gone) != 1
         place = "others were asked for in their" if plural else "another was asked for in its"
-        then = f", and {place} place: {target.slots} wanted"
+        then = f", and {place} place: {wanted} wanted"
     names = ", ".join([slot.slot for slot in gone[:3]] + ["..."] * (len(gone) > 3))
     ago = duration(seen.now - max(slot.at for slot in gone))
-    left = target.slots - len(gone)
+    left = wanted - len(gone)
     fewer = f"`hpcpod scale {run} {left}`" if left > 0 else f"`hpcpod pause {run}`, or `scale`"
     head = f"{many(len(gone), 'slot')} {'were' if plural else 'was'} cancelled {ago} ago ({names})"
     return f"{head}{then}; to have fewer, {fewer}"
 
 
-def _next_submission(seen: Seen, run: str) -> str:
+def _next_submission(seen: Snapshot) -> str:
     """The next submission of slots: by whom, and when."""
     if any(job.state == "running" for job in seen.coordinators):
         longest = QUIET * seen.config.cluster.tick_interval
         return f"its coordinator asks for them within {duration(longest)}"
     first = "its coordinator, once that runs, or " if seen.coordinators else ""
-    return f"{first}the next `hpcpod tick {run}` asks for them"
+    return f"{first}the next `hpcpod tick {seen.word}` asks for them"
 
 
 def reason_words(word: str) -> str:

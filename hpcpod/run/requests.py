@@ -11,14 +11,14 @@ import time
 from operator import index
 
 from hpcpod.errors import LaunchError, UserError
-from hpcpod.launchers.factory import launcher_of
+from hpcpod.launchers.factory import launcher_here, launcher_of
 from hpcpod.launchers.slurm.feasibility import sentences
 from hpcpod.launchers.slurm.launcher import SlurmLauncher
 from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.run.launch import start_here, submit_missing
 from hpcpod.run.snapshot import see
 from hpcpod.run.text import many
-from hpcpod.run.wanted import launcher_here, target_of
+from hpcpod.run.wanted import target_of
 from hpcpod.storage.freshness import look_again
 from hpcpod.storage.requests import Drain, Refusals, Resumed, Scale, SlotRefused
 from hpcpod.storage.run_folder import RunFolder

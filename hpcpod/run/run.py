@@ -16,16 +16,18 @@ from pathlib import Path
 from hpcpod.config.arguments import door
 from hpcpod.config.space import Range
 from hpcpod.errors import HpcpodError, RunNotFound, StorageError, UserError
+from hpcpod.launchers.factory import launcher_here
+from hpcpod.orchestrator.snapshot import RunState
 from hpcpod.records.records import Board, PodState
 from hpcpod.run import requests
 from hpcpod.run.explain import why
 from hpcpod.run.leaderboard import Row, ranking, rows
 from hpcpod.run.pod_history import require_pod
 from hpcpod.run.progress_line import progress_text
-from hpcpod.run.snapshot import RunState, see
+from hpcpod.run.snapshot import see
 from hpcpod.run.status import Best, Status, best_of, status_of
 from hpcpod.run.tables import summary
-from hpcpod.run.wanted import Target, launcher_here, target_of, target_seen
+from hpcpod.run.wanted import Target, target_of
 from hpcpod.storage.disk import check_writable
 from hpcpod.storage.freshness import BELIEVED_SECONDS
 from hpcpod.storage.run_folder import RunFolder
@@ -92,8 +94,7 @@ class Run:
             board: a board that was read before, to look at; by default the latest.
             ask_scheduler: of a run on a cluster, what is in the queue, and why it waits.
         """
-        seen = see(self.folder, board, ask=ask_scheduler)
-        return status_of(self.folder, seen, target_seen(self.folder))
+        return status_of(self.folder, see(self.folder, board, ask=ask_scheduler))
 
     def target(self) -> Target:
         """The slots that the run should have at once, by the GPUs that this machine has now."""
@@ -109,7 +110,7 @@ class Run:
         Raises:
             UserError: the run has no such pod.
         """
-        return why(self.folder, self.word, pod)
+        return why(self.folder, pod)
 
     def leaderboard(self, board: Board | None = None) -> tuple[Row, ...]:
         """The rows, best first."""

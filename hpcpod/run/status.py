@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +11,11 @@ from typing import Any
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.launchers.base import THROTTLED
+from hpcpod.orchestrator.snapshot import RunState, Snapshot
 from hpcpod.records.records import Board, Confirmed
 from hpcpod.run.forecast import Forecast, forecast, used
 from hpcpod.run.idle_slots import idling
 from hpcpod.run.pending_jobs import cancelled_words
-from hpcpod.run.snapshot import RunState, Seen
-from hpcpod.run.wanted import Target
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import leader
@@ -118,7 +116,7 @@ class Status:
     """Damaged files that were set aside."""
 
 
-def status_of(folder: RunFolder, seen: Seen, target: Target) -> Status:
+def status_of(folder: RunFolder, seen: Snapshot) -> Status:
     """The status of a run, of what was seen of it."""
     board, config, asked = seen.board, seen.config, seen.view is not None
     end = board.stopped if board.stopped is not None else seen.clock
@@ -142,15 +140,15 @@ def status_of(folder: RunFolder, seen: Seen, target: Target) -> Status:
         queue=dict(Counter(job.reason or "no reason yet" for job in pending)),
         unknown=seen.unknown,
         doubt=seen.doubt,
-        slots_wanted=None if ended else target.slots,
+        slots_wanted=None if ended else seen.wanted,
         slots_running=seen.running,
         slots_pending=len(pending) if asked else None,
         slots_held=sum(job.reason == THROTTLED for job in pending) if asked else None,
-        cancelled=cancelled_words(seen, target, shlex.quote(str(folder.path))),
+        cancelled=cancelled_words(seen),
         coordinators=len(seen.coordinators) if asked else None,
         requeues=used_up.requeues,
-        forecast=forecast(seen, target.slots),
-        idling=idling(seen, target.slots),
+        forecast=forecast(seen, seen.wanted),
+        idling=idling(seen, seen.wanted),
         gpu_hours=used_up.gpu_hours,
         core_hours=used_up.core_hours,
         pods=len(board.living),

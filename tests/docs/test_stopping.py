@@ -13,9 +13,9 @@ import pytest
 
 from hpcpod._process import StopFlag
 from hpcpod.cli.parser import parser
+from hpcpod.orchestrator.snapshot import RunState
 from hpcpod.pod.ipc.messages import Command, StopReply, command_line, reply_line
 from hpcpod.records.records import encode
-from hpcpod.run.snapshot import RunState
 from hpcpod.slot.stop_requests import StopRequests, Way
 from hpcpod.storage.checksummed import seal
 from hpcpod.storage.requests import Request

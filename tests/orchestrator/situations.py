@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from hpcpod.launchers.base import ClusterView, JobView
+from hpcpod.config.schema import ClusterConfig, EnvConfig, RunConfig
+from hpcpod.launchers.base import ClusterView, JobView, Limits
 from hpcpod.orchestrator.plan import (
     Action,
     Cancel,
     Merge,
-    Observed,
     Record,
     Release,
     Retire,
@@ -20,7 +21,9 @@ from hpcpod.orchestrator.plan import (
     plan,
 )
 from hpcpod.orchestrator.sizing import Bounds
+from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Birth, Board, Checkpoint, Evaluation, Intent, Owner, PodState
+from hpcpod.storage.requests import Drain
 
 
 def board(pods: int = 4, scores: Sequence[float] = (), **fields: Any) -> Board:
@@ -61,18 +64,30 @@ def intent(number: int, count: int = 1, reports: int = 0, **fields: Any) -> Inte
     return replace(Intent(number, f"t{number}", "slots", count, reports, target=3), **fields)
 
 
+def coordinating() -> RunConfig:
+    """The configuration of a run whose coordinator is a job."""
+    return RunConfig("run", EnvConfig("Task-v0"), cluster=ClusterConfig(launcher="slurm"))
+
+
 def observed(
     jobs: Sequence[JobView] = (),
     intents: Sequence[Intent] = (),
     submitted: Sequence[int] = (),
     on: Board | None = None,
     bounds: Bounds | None = None,
+    *,
+    coordinated: bool = False,
+    draining: bool = False,
+    largest: int | None = None,
     **fields: Any,
-) -> Observed:
+) -> Snapshot:
     """A situation with three places and four pods."""
-    whole = Observed(
+    whole = Snapshot(
+        path=Path("run"),
+        config=coordinating() if coordinated else RunConfig("run", EnvConfig("Task-v0")),
         board=on or board(),
-        cluster=ClusterView(tuple(jobs)),
+        view=ClusterView(tuple(jobs), limits=Limits(max_array_size=largest)),
+        drain=Drain() if draining else None,
         bounds=bounds or Bounds(places=3, pods=(1, 4)),
         intents=tuple(intents),
         submitted={number: f"job{number}" for number in submitted},
@@ -88,12 +103,12 @@ def owned(pods: Sequence[int], slots: Sequence[JobView]) -> dict[str, Owner]:
     }
 
 
-def planned(what: Observed) -> list[Action]:
+def planned(what: Snapshot) -> list[Action]:
     """The plan; whatever is new is called so."""
     return plan(what, lambda: "new")
 
 
-def carried_out(what: Observed, actions: Sequence[Action]) -> Observed:
+def carried_out(what: Snapshot, actions: Sequence[Action]) -> Snapshot:
     """The world after a plan, by a scheduler and slots that do as they are told at once."""
     jobs, intents, submitted = list(what.cluster.jobs), list(what.intents), dict(what.submitted)
     throttles = dict(what.cluster.throttles)
@@ -121,4 +136,4 @@ def carried_out(what: Observed, actions: Sequence[Action]) -> Observed:
             size = action.size if action.size < most else None
             what = replace(what, board=replace(what.board, size=size))
     view = replace(what.cluster, jobs=tuple(jobs), throttles=throttles)
-    return replace(what, cluster=view, intents=tuple(intents), submitted=submitted)
+    return replace(what, view=view, intents=tuple(intents), submitted=submitted)

@@ -17,7 +17,7 @@ import pytest
 from hpcpod.errors import LaunchError
 from hpcpod.launchers.base import ClusterView, JobView, Limits
 from hpcpod.orchestrator import tick
-from hpcpod.orchestrator.snapshot import refusals_of
+from hpcpod.orchestrator.snapshot import observe, refusals_of
 from hpcpod.orchestrator.tick import Orchestrator, needed_blobs
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.evaluator import Stopped
@@ -187,7 +187,7 @@ def test_slots_that_have_ended_are_not_looked_into_once_a_report_has_come_since(
     for number, reports in enumerate((7, 0)):  # of none that are on the board
         folder.intents.publish(Intent(number, f"t{number}", "slots", reports=reports))
         folder.intents.record(number, f"ended{number}")
-        brakes = Orchestrator(folder, launcher).observe(launcher).brakes
+        brakes = observe(folder, launcher).brakes
         assert (len(looked), brakes.failed_starts) == (number, number)
 
 

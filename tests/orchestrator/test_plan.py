@@ -12,7 +12,6 @@ from hpcpod.orchestrator.plan import (
     COORDINATORS,
     Cancel,
     Merge,
-    Observed,
     Pause,
     Record,
     Release,
@@ -21,10 +20,12 @@ from hpcpod.orchestrator.plan import (
     Throttle,
 )
 from hpcpod.orchestrator.sizing import Bounds
+from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Intent, Owner
 from tests.orchestrator.situations import (
     board,
     carried_out,
+    coordinating,
     coordinator,
     intent,
     job,
@@ -118,8 +119,9 @@ def test_what_a_slot_had_in_hand_that_is_held_back_is_given_out_again(reason: st
 
 def test_a_finished_run_ends_its_jobs_and_submits_nothing() -> None:
     jobs = [job(0), coordinator(2), coordinator(3, "pending")]
-    ended = observed(jobs, [intent(0), intent(1)], [0], on=board(phase="finished"))
-    (merge, cancel) = planned(replace(ended, coordinated=True))
+    intents = [intent(0), intent(1)]
+    ended = observed(jobs, intents, [0], on=board(phase="finished"), coordinated=True)
+    (merge, cancel) = planned(ended)
     assert merge == Merge()
     assert isinstance(cancel, Cancel) and cancel.jobs == ("job0_0", "job3_0")
 
@@ -138,7 +140,7 @@ def test_a_draining_run_submits_nothing_and_cancels_only_what_waits() -> None:
 SIX = [job(0, index) for index in range(6)]
 
 
-def six(scale: int) -> Observed:
+def six(scale: int) -> Snapshot:
     """Six slots on six pods, of which p5 scores best; ``scale`` of them are wanted."""
     bounds = Bounds(places=6, most=6, pods=(2, 6), scale=scale)
     on = board(6, scores=[0.0, 3.0, 1.0, 2.0, 4.0, 5.0])
@@ -175,9 +177,9 @@ def test_controls_go_last_and_after_their_round() -> None:
 def test_waiting_slots_are_held_back_by_the_throttle_of_their_array() -> None:
     jobs = [*SIX[:2], *[job(0, index, "pending") for index in range(2, 6)]]
     what = six(3)
-    what = replace(what, cluster=ClusterView(tuple(jobs)), claims={})
+    what = replace(what, view=ClusterView(tuple(jobs)), claims={})
     assert planned(what)[0] == Throttle("job0", 3)
-    held = replace(what, cluster=ClusterView(tuple(jobs), {"job0": 3}))
+    held = replace(what, view=ClusterView(tuple(jobs), {"job0": 3}))
     assert [a for a in planned(held) if not isinstance(a, Merge)] == []
     more = replace(held, bounds=replace(held.bounds, scale=6))
     assert planned(more)[0] == Throttle("job0", 0)
@@ -189,19 +191,19 @@ def test_a_throttle_that_could_not_be_told_is_lifted_all_the_same() -> None:
     what = observed(slots, [intent(0, 2)], [0], bounds=Bounds(places=2, pods=(1, 4)))
     assert Throttle("job0", 0) in planned(what)
     waiting = [replace(view, reason="Resources" if view.reason else "") for view in slots]
-    free = replace(what, cluster=ClusterView(tuple(waiting)))
+    free = replace(what, view=ClusterView(tuple(waiting)))
     assert not [action for action in planned(free) if isinstance(action, Throttle)]
 
 
 def test_an_array_of_which_nothing_may_run_is_cancelled_for_no_throttle_is_zero() -> None:
     jobs = [*SIX[:2], job(1, 0, "pending"), job(1, 1, "pending")]
-    what = replace(six(2), cluster=ClusterView(tuple(jobs)), claims={})
+    what = replace(six(2), view=ClusterView(tuple(jobs)), claims={})
     assert Cancel(("job1_0", "job1_1"), "no more than 2 are wanted now") in planned(what)
 
 
 def test_of_two_arrays_that_wait_the_older_one_stays() -> None:
     jobs = [job(n, i, "pending", number) for n, number in enumerate(("99", "100")) for i in (0, 1)]
-    what = replace(six(2), cluster=ClusterView(tuple(jobs)), claims={}, submitted={})
+    what = replace(six(2), view=ClusterView(tuple(jobs)), claims={}, submitted={})
     assert Cancel(("100_0", "100_1"), "no more than 2 are wanted now") in planned(what)
 
 
@@ -214,7 +216,7 @@ def test_who_has_been_told_to_leave_is_not_told_again_and_does_not_count() -> No
 
 def test_who_is_to_leave_and_came_back_to_the_queue_is_cancelled_and_does_not_count() -> None:
     jobs = [*SIX[1:5], job(0, 0, "pending", restarts=1)]
-    what = replace(six(5), cluster=ClusterView(tuple(jobs)), leaving=frozenset({"job0_0"}))
+    what = replace(six(5), view=ClusterView(tuple(jobs)), leaving=frozenset({"job0_0"}))
     cancel, submit, *_ = planned(what)
     assert cancel == Cancel(("job0_0",), "no more than 5 are wanted now")
     assert submit == new(1, 1, target=5)
@@ -293,12 +295,12 @@ def test_how_many_slots_and_pods(
 def test_a_running_coordinator_has_a_successor() -> None:
     full = [job(0, i) for i in range(3)]
     alone = observed([*full, coordinator(1)], [intent(0, 3), intent(1, kind="coordinator")], [0, 1])
-    alone = replace(alone, coordinated=True)
+    alone, uncoordinated = replace(alone, config=coordinating()), alone
     submit = planned(alone)[0]
     assert isinstance(submit, Submit)
     assert (submit.intent.kind, submit.intent.number) == ("coordinator", 2)
     assert planned(carried_out(alone, planned(alone))) == [Merge()]
-    assert planned(replace(alone, coordinated=False)) == [Merge()]
+    assert planned(uncoordinated) == [Merge()]
 
 
 def test_one_successor_is_enough() -> None:

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcpod.orchestrator.backoff import Brakes, Refusals
-from hpcpod.orchestrator.plan import Cancel, Merge, Observed, Pause, Retire, Submit, Throttle
+from hpcpod.orchestrator.plan import Cancel, Merge, Pause, Retire, Submit, Throttle
 from hpcpod.orchestrator.sizing import Bounds
+from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.priorities import protected
 from tests.orchestrator.situations import (
@@ -24,7 +25,7 @@ from tests.orchestrator.situations import (
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> Observed:
+def situations(draw: st.DrawFn) -> Snapshot:
     intents = [
         intent(
             number, draw(st.integers(1, 4)), draw(st.integers(0, 2)), target=draw(st.integers(0, 6))
@@ -68,11 +69,11 @@ def situations(draw: st.DrawFn) -> Observed:
             draw(st.integers(0, 4)), draw(st.floats(0, 2e6)),
         ),
     )  # fmt: skip
-    return replace(what, cluster=replace(what.cluster, throttles=throttled))
+    return replace(what, view=replace(what.cluster, throttles=throttled))
 
 
 @given(situations())
-def test_a_plan_never_asks_for_more_slots_than_are_wanted(what: Observed) -> None:
+def test_a_plan_never_asks_for_more_slots_than_are_wanted(what: Snapshot) -> None:
     actions = planned(what)
     submits = [a.intent for a in actions if isinstance(a, Submit) and a.intent.kind == "slots"]
     cancelled = {name for action in actions if isinstance(action, Cancel) for name in action.jobs}
@@ -93,7 +94,7 @@ def test_a_plan_never_asks_for_more_slots_than_are_wanted(what: Observed) -> Non
 
 
 @given(situations())
-def test_controls_and_the_leader_are_never_interrupted(what: Observed) -> None:
+def test_controls_and_the_leader_are_never_interrupted(what: Snapshot) -> None:
     safe = protected(what.board)
     owners = {owner.slot: order.split("-")[0] for order, owner in what.claims.items()}
     open_orders = {order.id for order in orders(what.board)}
@@ -104,9 +105,9 @@ def test_controls_and_the_leader_are_never_interrupted(what: Observed) -> None:
 
 
 @given(situations())
-def test_a_plan_that_was_carried_out_leaves_nothing_to_do(what: Observed) -> None:
+def test_a_plan_that_was_carried_out_leaves_nothing_to_do(what: Snapshot) -> None:
     after = what
-    for _ in range(4):
+    for _ in range(8):  # with cluster.waiting, slots are asked for one by one
         after = carried_out(after, planned(after))
         after = replace(after, claims={})
     left = [a for a in planned(after) if not isinstance(a, (Merge, Pause))]

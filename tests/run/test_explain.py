@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +12,11 @@ from hpcpod.config.schema import ClusterConfig
 from hpcpod.launchers.base import Cancelled, ClusterView, JobView
 from hpcpod.launchers.slurm.sacct import EndedLife
 from hpcpod.orchestrator.backoff import Brakes, Refusals
+from hpcpod.orchestrator.sizing import Bounds
+from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Board, Order, Owner, Rescore
-from hpcpod.run.explain import Facts, why_pod, why_run
+from hpcpod.run.explain import why_pod, why_run
 from hpcpod.run.pod_history import Claim
-from hpcpod.run.snapshot import Seen
-from hpcpod.run.wanted import Target
 from hpcpod.storage.requests import Drain
 from hpcpod.tournament.leaderboard import first_board, fold
 from tests.tournament.world import by_number, failed, order_of, play_round, rules
@@ -27,23 +28,19 @@ QUEUED = JobView("7_1", "7_1", "slots", "pending", "t", "Priority", submission="
 COORDINATOR = JobView("8", "8", "coordinator", "running", "c")
 
 
-def seen(board: Board = BEGIN, jobs: Any = (COORDINATOR,), **changes: Any) -> Seen:
-    config = replace(GAME.config, cluster=ClusterConfig(launcher="slurm"))
+def seen(board: Board = BEGIN, jobs: Any = (COORDINATOR,), **changes: Any) -> Snapshot:
+    config = replace(GAME.config, cluster=ClusterConfig(launcher="slurm", slots=3))
     view = None if jobs is None else ClusterView(tuple(jobs))
-    plain = Seen(config, board, {}, {}, None, "", True, view, "", NOW, NOW)
+    plain = Snapshot(Path("runs/test"), config, board, NOW, NOW, view, bounds=Bounds(3))
     return replace(plain, **changes)
 
 
-def facts(of: Seen, **changes: Any) -> Facts:
-    return replace(Facts("runs/test", of, Target(3, "cluster.slots says so")), **changes)
+def pod(name: str, of: Snapshot, claims: dict[str, Claim] | None = None, **changes: Any) -> str:
+    return "\n".join(why_pod(replace(of, **changes), name, claims or {}))
 
 
-def pod(name: str, of: Seen, claims: dict[str, Claim] | None = None, **changes: Any) -> str:
-    return "\n".join(why_pod(facts(of, **changes), name, claims or {}))
-
-
-def run(of: Seen, **changes: Any) -> str:
-    return "\n".join(why_run(facts(of, **changes)))
+def run(of: Snapshot, **changes: Any) -> str:
+    return "\n".join(why_run(replace(of, **changes)))
 
 
 def claimed(order: Order, slot: str = "7_0") -> dict[str, Claim]:
@@ -187,14 +184,14 @@ def test_a_finished_run_needs_no_more() -> None:
 @pytest.mark.parametrize(
     ("drain", "slots", "words"),
     [
-        ({}, {}, "the run is paused, as a person asked; `hpcpod resume runs/test` goes on"),
-        ({"reason": "sbatch refused"}, {}, "the run is paused: sbatch refused; `hpcpod"),
-        ({"now": True}, {"7_0": {}}, "pauses, as a person asked: 1 slot still to checkpoint"),
-        ({}, {"7_0": {}}, "1 slot still to finish a round"),
+        (Drain(), {}, "the run is paused, as a person asked; `hpcpod resume runs/test` goes on"),
+        (Drain(reason="sbatch refused"), {}, "the run is paused: sbatch refused; `hpcpod"),
+        (Drain(now=True), {"7_0": {}}, "pauses, as a person asked: 1 slot still to checkpoint"),
+        (Drain(), {"7_0": {}}, "1 slot still to finish a round"),
     ],
 )
 def test_a_run_that_pauses_says_how_it_goes_on(
-    drain: dict[str, Any], slots: dict[str, Any], words: str
+    drain: Drain, slots: dict[str, Any], words: str
 ) -> None:
     assert words in run(seen(drain=drain, slots=slots))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +18,10 @@ from hpcpod.config.schema import (
     StopConfig,
 )
 from hpcpod.launchers.base import ClusterView, JobView
+from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.checkpoints import Checkpoint
 from hpcpod.records.records import Birth, Board, Entry, Evaluation, PodState, Rescore
 from hpcpod.run.forecast import Forecast, forecast, last_rounds, used
-from hpcpod.run.snapshot import Seen
 from hpcpod.storage.requests import Drain
 from hpcpod.storage.restarts import Life
 
@@ -58,7 +59,7 @@ def seen(
     board: Any = None,
     config: Any = None,
     **changes: Any,
-) -> Seen:
+) -> Snapshot:
     """A run with rounds of 1,000 steps and panels of 32; one slot for each pod that begins it."""
     whole = RunConfig(
         "run", EnvConfig("Task-v0"), round=RoundConfig(env_steps=1000, episodes=32), stop=stop
@@ -67,14 +68,14 @@ def seen(
     state = replace(state, rounds=sum(len(each.history) for each in pods), **(board or {}))
     begun = [each for each in pods if each.birth is not None]
     shown = {f"local-0-{n}": training(each) for n, each in enumerate(begun)}
-    found = Seen(
-        replace(whole, **(config or {})), state, shown if slots is None else slots, {}, None, "",
-        True, None, "", NOW, NOW,
+    found = Snapshot(
+        Path("run"), replace(whole, **(config or {})), state, NOW, NOW,
+        slots=shown if slots is None else slots,
     )  # fmt: skip
     return replace(found, **changes)
 
 
-def seconds(of: Seen, wanted: int | None = None) -> float:
+def seconds(of: Snapshot, wanted: int | None = None) -> float:
     told = forecast(of, wanted)
     assert told is not None
     assert told.low <= told.seconds <= told.high

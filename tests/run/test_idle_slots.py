@@ -12,10 +12,10 @@ from typing import Any
 import yaml
 
 from hpcpod.config.schema import StopConfig
+from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Rescore
 from hpcpod.run.idle_slots import idling
 from hpcpod.run.run import Run, open_run
-from hpcpod.run.snapshot import Seen
 from hpcpod.storage.requests import Drain
 from tests.run.test_forecast import NOW, pod, seen, training
 from tests.support.small_runs import mapping, wait_for
@@ -25,7 +25,7 @@ SLOW = pod("p2", 100, 3, algorithm="sac")
 DONE = replace(pod("p1", 10, 4), birth=None)
 
 
-def late(rounds: int = 4, **slots: Any) -> Seen:
+def late(rounds: int = 4, **slots: Any) -> Snapshot:
     """A run in which p1 has trained all its rounds, and p2 is in its fourth."""
     shown = {"a": training(SLOW), **slots}
     return seen(StopConfig(rounds=rounds), DONE, SLOW, slots=shown)

@@ -15,9 +15,9 @@ import pytest
 import hpcpod
 from hpcpod.cli.parser import main
 from hpcpod.errors import UserError
+from hpcpod.orchestrator import snapshot
 from hpcpod.orchestrator.backoff import Brakes
 from hpcpod.orchestrator.snapshot import refusals_of
-from hpcpod.run import snapshot
 from hpcpod.run.run import Run, open_run
 from hpcpod.storage.requests import Drain, Refusals, Scale
 from tests.support.command_line import refusal

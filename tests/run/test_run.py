@@ -13,12 +13,13 @@ import pytest
 from hpcpod.cli.parser import main
 from hpcpod.errors import HpcpodError, LaunchError
 from hpcpod.launchers.base import ClusterView, JobView
+from hpcpod.orchestrator import snapshot as snapshots
 from hpcpod.orchestrator.loop import drive
+from hpcpod.orchestrator.snapshot import STARTING_SECONDS
 from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.records.records import Board, Intent, Owner
 from hpcpod.run import snapshot
 from hpcpod.run.run import Run
-from hpcpod.run.snapshot import STARTING_SECONDS
 from hpcpod.run.tables import queue_line
 from hpcpod.storage.requests import Drain, Resumed
 from hpcpod.storage.run_folder import RunFolder
@@ -79,7 +80,7 @@ def test_a_local_run_that_nobody_drives_is_interrupted_but_not_while_it_starts(
 def test_nobody_waits_for_a_run_that_nobody_drives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "STARTING_SECONDS", 0.0)
+    monkeypatch.setattr(snapshots, "STARTING_SECONDS", 0.0)
     run = Run(create(tmp_path))
     with pytest.raises(HpcpodError, match=r"nobody runs small; `hpcpod resume .*small`"):
         run.wait(timeout=60)
@@ -90,7 +91,7 @@ def test_nobody_waits_for_a_run_that_nobody_drives(
 def test_watching_and_looking_at_an_interrupted_run_say_how_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(snapshot, "STARTING_SECONDS", 0.0)
+    monkeypatch.setattr(snapshots, "STARTING_SECONDS", 0.0)
     path = str(create(tmp_path).path)
     assert main(["watch", path]) == 75
     assert f"go on with: hpcpod resume {path}" in capsys.readouterr().out
@@ -211,7 +212,7 @@ def test_a_run_that_waits_on_a_cluster_says_why_when_asked(
             JobView("8", "8", "coordinator", "pending", "t", "Dependency"),
         )
 
-    monkeypatch.setattr(snapshot, "launcher_of", lambda folder: Full())
+    monkeypatch.setattr(snapshot, "launcher_here", lambda folder: Full())
     assert run.status().queue == {}
     assert run.status(ask_scheduler=True).queue == {"Resources": 1, "Priority": 2}
     run.folder.slots.write("7_3", {"host": "elsewhere", "pid": 1})
@@ -225,11 +226,11 @@ def test_a_run_without_a_job_on_its_cluster_is_interrupted_and_nobody_waits_for_
 ) -> None:
     run = slurm_run(tmp_path)
     empty = Empty()
-    monkeypatch.setattr(snapshot, "launcher_of", lambda folder: empty)
+    monkeypatch.setattr(snapshot, "launcher_here", lambda folder: empty)
     assert run.status(ask_scheduler=True).state == "waiting"
     assert run.status(old(run)).state == "waiting"
     assert run.status(old(run), ask_scheduler=True).state == "interrupted"
-    monkeypatch.setattr(snapshot, "STARTING_SECONDS", 0.0)
+    monkeypatch.setattr(snapshots, "STARTING_SECONDS", 0.0)
     with pytest.raises(HpcpodError, match="nobody runs small; `hpcpod resume"):
         run.wait(timeout=60)
     empty.jobs = (JobView("8", "8", "coordinator", "pending", "t", "Resources"),)
