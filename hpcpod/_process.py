@@ -24,12 +24,12 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 
 def killed(code: int) -> bool:
-    """Whether an exit code says SIGKILL: most often, that memory ran out."""
+    """True if an exit code says SIGKILL: most often, memory ran out."""
     return _signal(code) == signal.SIGKILL
 
 
 def ending(code: int) -> str:
-    """How a process ended, in words that go behind its name.
+    """The end of a process in words that go behind its name.
 
     Args:
         code: its exit code as ``subprocess`` gives it; of a shell, srun and mpirun, who tell of a

@@ -91,7 +91,7 @@ class Corrupt(StorageError):
 
 
 class EngineDiffers(HpcpodError):
-    """What simulates here is not what computes this run's scores, or another version of it."""
+    """The engine here is not the one that computes this run's scores, or another version of it."""
 
 
 class EnvFailed(HpcpodError):
@@ -124,7 +124,7 @@ def first_own(frames: Iterable[tuple[str, int]]) -> str:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that memory ran out: Python's own, torch's, or CUDA's."""
+    """True if an exception says that memory ran out: Python's own, torch's, or CUDA's."""
     said = in_words(error).lower()
     return any(word in said for word in ("memoryerror", "out of memory", "can't allocate memory"))
 

@@ -42,8 +42,8 @@ def look_in(folders: Iterable[str]) -> None:
 
 
 def module_folders() -> list[str]:
-    """Where a user's modules may be: the working directory, the script's own folder, and
-    wherever this process was told to look."""
+    """Folders of a user's modules: the working directory, the script's own folder, and those that
+    this process was given."""
     here = [str(Path.cwd()), str(Path(sys.path[0]).absolute())]
     return list(dict.fromkeys([*here, *_LOOKED_IN]))
 

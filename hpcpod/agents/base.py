@@ -31,7 +31,7 @@ def check_finite(agent: str, updates: int, metrics: Metrics) -> None:
 
 
 class Buffer(Protocol):
-    """What an agent learns from: *rows*, each one step of all N environments.
+    """A store of experience: *rows*, each one step of all N environments.
 
     Rows are numbered from 0 for as long as the agent lives, so that a checkpoint can say
     "rows 3000 to 4000" once and for all: such a segment never changes.
@@ -77,7 +77,7 @@ class Buffer(Protocol):
         ...
 
     def marks(self) -> State:
-        """What may still change about rows that are there, such as priorities; often nothing."""
+        """The part that may still change about stored rows, such as priorities; often nothing."""
         ...
 
     def restore(
@@ -186,7 +186,7 @@ class OnPolicy(Protocol):
     """
 
     def behaviour(self, rollout: State) -> State:
-        """What the policy as it is now says of a rollout, such as ``log_p`` float32 [T, N].
+        """Statistics of a rollout by the present policy, such as ``log_p`` float32 [T, N].
 
         Args:
             rollout: T rows, as ``Buffer.segment`` gives them.

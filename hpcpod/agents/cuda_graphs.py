@@ -30,14 +30,14 @@ Function = Callable[[State], Outputs]
 
 
 class Recorder(Protocol):
-    """What runs a function for the first time, and records it."""
+    """A recorder: it runs a function for the first time, and records it."""
 
     def warm_up(self, function: Callable[[], Outputs]) -> Outputs:
         """Run it once, so that what it runs on can be captured next."""
         ...
 
     def record(self, function: Callable[[], Outputs]) -> tuple[Callable[[], None], Outputs]:
-        """How to run it again, and the tensors into which it then writes what it gives."""
+        """A call that runs it again, and the tensors into which that writes its results."""
         ...
 
 
@@ -143,7 +143,7 @@ class CudaRecorder:
 
 
 def recorder_for(generator: torch.Generator) -> Recorder | None:
-    """What captures on the generator's device: nothing but CUDA does.
+    """The recorder of the generator's device; None but for CUDA.
 
     ``HPCPOD_CUDA_GRAPHS=0`` in the environment runs everything kernel by kernel.
     """

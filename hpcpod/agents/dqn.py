@@ -177,7 +177,7 @@ class DQN:
 
     @property
     def beta(self) -> float:
-        """How much of the prioritised drawing's bias is corrected now."""
+        """The share of the prioritised drawing's bias that is corrected now, in [0, 1]."""
         first, steps = self._config.priority_beta, self._config.priority_beta_steps
         return first + self._clock.share(self._env_steps, steps) * (1.0 - first)
 

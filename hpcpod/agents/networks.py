@@ -69,7 +69,7 @@ class MLP(nn.Sequential):
         between = layers[1] if len(layers) > 1 else nn.ReLU()
         own: Callable[[Tensor], Tensor] = between.__call__
         self.by_hand = isinstance(between, nn.ReLU)
-        """Whether it has ``with_slopes``."""
+        """True if it has ``with_slopes``."""
         self._between = torch.relu_ if self.by_hand else own
         self._weights = [(m.weight, m.bias) for m in self if isinstance(m, nn.Linear)]
 
@@ -167,7 +167,7 @@ class Dueling(nn.Module):
 
 
 class Activation(NamedTuple):
-    """What stands after a layer."""
+    """The function after a layer."""
 
     function: Callable[[Tensor], Tensor]
     """May write into what it is given."""
@@ -260,7 +260,7 @@ class Critics(nn.Module):
         self.bias = nn.Parameter(torch.zeros(count, 1))
 
     def features(self, inputs: Tensor) -> Tensor:
-        """What a policy may read, [B, features]: its gradient does not reach the encoder."""
+        """Features for a policy, [B, features]: its gradient does not reach the encoder."""
         with torch.no_grad():
             features: Tensor = self.encoder(inputs)
             return features

@@ -63,7 +63,7 @@ class Noise:
         return torch.erf(self.draw(like) / math.sqrt(2))
 
     def state(self) -> State:
-        """Where the processes are, float32 [K, N, A]; nothing of white noise."""
+        """The processes' present values, float32 [K, N, A]; nothing of white noise."""
         return {"noise": self._processes.clone()} if len(self._processes) else {}
 
     def load(self, state: State) -> None:

@@ -124,7 +124,7 @@ class PopArt:
         return (returns - mean) / scale
 
     def denormalize(self, values: Tensor) -> Tensor:
-        """What the critic gives in units of reward, float32 [B]."""
+        """The critic's output in units of reward, float32 [B]."""
         scale, mean = self._scale()
         return values * scale + mean
 

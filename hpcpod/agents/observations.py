@@ -64,7 +64,7 @@ class Observations:
 
     @property
     def learns(self) -> bool:
-        """Whether there are statistics to learn."""
+        """True if there are statistics to learn."""
         return self._norm is not None
 
     def state(self) -> State:

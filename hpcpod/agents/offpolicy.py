@@ -30,7 +30,7 @@ def replay(algorithm: str, buffer: Buffer) -> ReplayBuffer:
 
 
 def has_enough(buffer: ReplayBuffer, learning_starts: int, num_envs: int) -> bool:
-    """Whether that many transitions are there, or as many as the buffer can hold."""
+    """True if that many transitions are there, or as many as the buffer can hold."""
     rows = min(learning_starts / num_envs, buffer.capacity)
     return buffer.rows - buffer.oldest >= max(1, rows)
 

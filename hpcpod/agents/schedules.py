@@ -42,7 +42,7 @@ class RateConfig:
 
 
 class Clock:
-    """How far the run has come, as far as an agent was told."""
+    """The progress of the run, as an agent last heard of it."""
 
     def __init__(self) -> None:
         self.progress: float | None = None

@@ -64,7 +64,7 @@ def status(options: Namespace) -> int:
 
 
 def say_outcome(now: Status) -> None:
-    """Why the run was given up, if it was, and its best policy, if it has one."""
+    """Print the reason if the run was given up, and its best policy, if it has one."""
     if now.failure:
         say(f"{'paused' if now.state == 'paused' else 'given up'}: {now.failure}")
     best = now.best

@@ -31,5 +31,5 @@ def run_and(words: Sequence[str], means: Callable[[str], bool]) -> tuple[Run, st
 
 
 def is_pod(word: str) -> bool:
-    """Whether a word looks like a pod's name."""
+    """True if a word looks like a pod's name."""
     return re.fullmatch(r"p\d{4,}", word) is not None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Answer:
-    """How a command ended, and what it printed."""
+    """The end of a command, and its output."""
 
     code: int | None
     """Its exit code; None if it could not be started, or did not end in time."""

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be examined."""
+    """The scope of an examination."""
 
     config: RunConfig
     launcher: str | None

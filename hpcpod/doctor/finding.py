@@ -26,5 +26,5 @@ class Finding:
 
 
 def hinders(findings: Iterable[Finding]) -> bool:
-    """Whether one of them is in the way of a run."""
+    """True if one of them is in the way of a run."""
     return any(finding.verdict == "problem" for finding in findings)

@@ -27,7 +27,7 @@ _HOPELESS = re.compile(
 
 @dataclass(frozen=True)
 class Asked:
-    """What the job was for."""
+    """The purpose of the job."""
 
     config: RunConfig
     gpus: int

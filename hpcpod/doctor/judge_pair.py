@@ -15,12 +15,12 @@ GROUP = "two nodes"
 
 
 def met(tasks: Sequence[PairFacts]) -> bool:
-    """Whether both have heard all that the other said."""
+    """True if both have heard all that the other said."""
     return {facts.task for facts in tasks} == {0, 1} and not any(facts.error for facts in tasks)
 
 
 def judge(tasks: Sequence[PairFacts]) -> list[Finding]:
-    """What follows from what both tasks have seen."""
+    """Findings from what both tasks have seen."""
     both = {facts.task: facts for facts in tasks}
     if set(both) != {0, 1}:
         return [

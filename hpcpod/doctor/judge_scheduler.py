@@ -135,7 +135,7 @@ def _judge_array(settings: Mapping[str, str], wanted: Wanted) -> Finding:
 
 
 def in_one_array(settings: Mapping[str, str], slots: int) -> int:
-    """How many of so many slots a run asks for by one array."""
+    """The number of slots, of so many, that a run asks for by one array."""
     most = settings.get("MaxArraySize", "")
     return min(slots, int(most)) if most.isdecimal() and int(most) > 0 else slots
 
@@ -203,7 +203,7 @@ def _judge_limits(submit: int | None, running: int | None, wall: float, wanted: 
 
 
 def preempt_mode(facts: SchedulerFacts, qos: str | None) -> str:
-    """What becomes of a preempted job: ``REQUEUE``, ``CANCEL``, ``SUSPEND`` or ``OFF``."""
+    """The fate of a preempted job: ``REQUEUE``, ``CANCEL``, ``SUSPEND`` or ``OFF``."""
     kind = facts.settings.get("PreemptType", "preempt/none")
     if kind.endswith("none"):
         return "OFF"

@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class JobFacts:
-    """What became of the job, and what it has left."""
+    """The end of the job, and the files that it has left."""
 
     state: str
     """``done``; ``refused`` by sbatch; ``waiting`` when its time was up; ``broken``."""

@@ -30,7 +30,7 @@ _QOS = "name,maxjobspu,maxsubmitpu,maxwall,preemptmode,gracetime"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a run asks of the scheduler."""
+    """A run's demands on the scheduler."""
 
     partition: str | None
     account: str | None
@@ -45,7 +45,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class SchedulerFacts:
-    """What Slurm's commands have told."""
+    """Facts from Slurm's commands."""
 
     error: str
     """Why they tell nothing; else empty, and the rest is true."""
@@ -66,7 +66,7 @@ class SchedulerFacts:
 
 
 def is_installed() -> bool:
-    """Whether Slurm's commands are on the PATH."""
+    """True if Slurm's commands are on the PATH."""
     return shutil.which("sbatch") is not None and shutil.which("scontrol") is not None
 
 

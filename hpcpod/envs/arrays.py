@@ -66,7 +66,7 @@ def form_of(space: Space) -> Form:
 
 
 def action_map(space: gym.Space[Any]) -> Callable[[Array], Array]:
-    """From a batch of the policy's actions to what the environments' ``step`` wants.
+    """The map of a batch of the policy's actions to those of the environments' ``step``.
 
     Continuous actions go to the bounds of ``space`` by ``box_map``: two backends of one
     environment give it the same bits.
@@ -85,7 +85,7 @@ def action_map(space: gym.Space[Any]) -> Callable[[Array], Array]:
 
 
 def box_map(low: Array, high: Array) -> Callable[[Array], Array]:
-    """From a batch of actions of [-1, 1] to those of a box, in the dtype of its bounds.
+    """The map of a batch of actions in [-1, 1] to those of a box, in the dtype of its bounds.
 
     It computes in that dtype by ``rescaled``, or in float32 where the box has float16, or in what
     has room for it where finite bounds are so far apart that their distance is infinite.

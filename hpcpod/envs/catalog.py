@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 @dataclass(frozen=True)
 class Package:
-    """What must be importable, and what pip is told to install it."""
+    """A package: the modules to import, and pip's word to install it."""
 
     modules: tuple[str, ...] = ()
     """Top-level names, such as ``mujoco``."""
@@ -29,7 +29,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a backend says of itself."""
+    """Facts of a backend."""
 
     package: Package
     """What it imports."""
@@ -110,7 +110,7 @@ ATARI = "ale_py:ALE/<Game>-v5, such as ale_py:ALE/Pong-v5"
 
 
 def is_there(module: str) -> bool:
-    """Whether a top-level module could be imported, as far as can be seen without doing so."""
+    """True if a top-level module could be imported; it is not."""
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):  # refused by a hook, or half loaded
@@ -118,5 +118,5 @@ def is_there(module: str) -> bool:
 
 
 def pip_line(requirement: str) -> str:
-    """What to type to have a package; quoted, for shells take brackets for patterns."""
+    """The line that installs a package; quoted, for shells take brackets for patterns."""
     return f'pip install "{requirement}"'

@@ -20,7 +20,7 @@ from hpcpod.envs.vec_env import Box, Discrete
 
 
 class Move(NamedTuple):
-    """What one step of the dynamics gives."""
+    """The result of one step of the dynamics."""
 
     state: Tensor
     """float32 [variables, N]."""

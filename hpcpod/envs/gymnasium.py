@@ -135,7 +135,7 @@ class PreprocessVecEnv:
         return as_step(self.spec.device, obs, reward, terminated, truncated, next_obs)
 
     def state(self) -> State | None:
-        """What going on needs; None before the first reset, or where an episode is too long.
+        """The state from which to go on; None before the first reset, or if an episode is too long.
 
         Of gymnasium's classic control, and of environments that have the two methods of
         ``snapshot.Saveable``, under no wrapper but the ones that ``gymnasium.make`` adds: physics,
@@ -192,7 +192,7 @@ class PreprocessVecEnv:
         return tensor(obs, self.spec.device)
 
     def _leads_on(self, i: int, actions: Array, obs: Array) -> bool:
-        """Whether environment i takes the actions; if it ends before, its next episode begins."""
+        """True if environment i takes the actions; if it ends before, its next episode begins."""
         seen: Any = None
         for action in actions.copy():  # which it may keep, or write into
             seen, _, terminated, truncated, _ = self._envs[i].step(action)

@@ -102,7 +102,7 @@ def check_registered(env: str) -> None:
 
 
 def is_registered(env: str) -> bool:
-    """Whether it is, letter by letter, an id that gymnasium has."""
+    """True if it is, letter by letter, an id that gymnasium has."""
     return env in gym.registry
 
 
@@ -115,14 +115,14 @@ def name_of(source: object) -> str:
 
 
 def is_path(source: str) -> bool:
-    """Whether it is the path ``"pkg.mod:Name"`` and no gymnasium id."""
+    """True if it is the path ``"pkg.mod:Name"`` and no gymnasium id."""
     _, colon, attribute = source.partition(":")
     # 'pkg:Name-v0' is gymnasium's own 'import pkg first'.
     return bool(colon) and attribute.replace(".", "").isidentifier()
 
 
 def engine_of(env: Env | None) -> str:
-    """What simulates, with versions: gymnasium, and the packages that the environment's class and
+    """The engine with its versions: gymnasium, and the packages that the environment's class and
     its simulation are of. Of an environment that can't be seen, gymnasium alone."""
     inner = None if env is None else env.unwrapped
     parts = (inner, getattr(inner, "model", None), getattr(inner, "world", None))

@@ -49,7 +49,7 @@ class Backend:
     source: str
     """The package that it comes from, with its version."""
     usable: bool
-    """Whether all that it imports can be found."""
+    """True if all that it imports can be found."""
     why_not: str | None
     """Why it is not usable."""
     install: str | None

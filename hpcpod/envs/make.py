@@ -75,7 +75,7 @@ def make_env(  # noqa: PLR0913 (what one says of an environment, by name)
 
 
 def configured(env: EnvConfig, num_envs: int, device: str) -> VecEnv:
-    """What a configuration's section ``env`` asks for, as a batch of N; raises what that raises."""
+    """The batch of N that a configuration's section ``env`` asks for; raises what that raises."""
     if env.python is not None:
         return RemoteVecEnv(env, num_envs, device)
     processes = None if env.processes is None else min(env.processes, num_envs)
@@ -101,7 +101,7 @@ def backend_of(env: EnvConfig) -> str:
 
 
 def processes_of(env: VecEnv) -> int:
-    """How many processes step a batch; 1: one, this or another Python's."""
+    """The number of processes that step a batch; 1: one, this or another Python's."""
     return env.processes if isinstance(env, ProcessVecEnv | RemoteVecEnv) else 1
 
 

@@ -23,7 +23,7 @@ _STRUCTURES = (gym.spaces.Dict, gym.spaces.Tuple)
 
 
 def is_structured(space: gym.Space[Any]) -> bool:
-    """Whether it is one of several parts, whose observations become one vector."""
+    """True if it is one of several parts, whose observations become one vector."""
     return isinstance(space, _STRUCTURES)
 
 

@@ -19,7 +19,7 @@ from hpcpod.envs.vec_env import State
 
 @runtime_checkable
 class Saveable(Protocol):
-    """What an environment of one's own may offer, so that a round resumes in mid-episode.
+    """The methods of an environment of one's own whose rounds resume in mid-episode.
 
     ``np_random`` is saved beside it and need not be in the dictionary. The methods are called
     between two steps of one episode, never after its end.
@@ -49,7 +49,7 @@ _CLASSIC = frozenset(
 
 
 def can_save(env: Env) -> bool:
-    """Whether ``save`` tells everything about this environment."""
+    """True if ``save`` tells everything about this environment."""
     kind = type(env.unwrapped)
     known = f"{kind.__module__}:{kind.__qualname__}" in _CLASSIC
     if not known and not isinstance(env.unwrapped, Saveable):

@@ -19,7 +19,7 @@ def env_cpus() -> int:
 
 
 def given_threads() -> int:
-    """What ``set_env_threads`` was told last; 0: nothing."""
+    """The last number given to ``set_env_threads``; 0: none."""
     return _given
 
 

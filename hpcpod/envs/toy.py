@@ -133,7 +133,7 @@ class Image(Dynamics):
         return pixels.reshape(len(key), self.channels, self.side, self.side)
 
     def step(self, state: Tensor, action: Tensor) -> Move:
-        """Whatever the action is."""
+        """Step, whatever the action is."""
         steps, key = state
         never = torch.zeros_like(key, dtype=torch.bool)
         return Move(torch.stack((steps + 1, key)), torch.ones_like(key), never)

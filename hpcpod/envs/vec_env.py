@@ -61,7 +61,7 @@ Space = Box | Discrete | MultiDiscrete
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """What an agent may know about its environment before the first step."""
+    """The facts of an environment that an agent may know before the first step."""
 
     id: str
     """A gymnasium id, or the path of the environment's class."""
@@ -80,10 +80,10 @@ class EnvSpec:
     action_bounds: tuple[Bound, Bound] | None = None
     """What [-1, 1] stands for in the environment itself: low and high; None if not a ``Box``."""
     seeded: bool = True
-    """Whether the seeds of ``reset`` decide the episodes. Simulators that draw from one generator
+    """True if the seeds of ``reset`` decide the episodes. Simulators that draw from one generator
     for the whole batch, or are seeded once, can't say so: their panels differ from time to time."""
     final_obs: bool = True
-    """Whether ``next_obs`` is the true successor where an episode ends. A simulator that resets
+    """True if ``next_obs`` is the true successor where an episode ends. A simulator that resets
     before it can be asked loses it: there ``next_obs`` is what was acted on last, which stands for
     its successor (as RSL-RL bootstraps truncated episodes)."""
     action_dtype: str = "float32"
@@ -93,7 +93,7 @@ class EnvSpec:
 
 
 class Step(NamedTuple):
-    """What one step of N environments gives. The caller owns the tensors."""
+    """The result of one step of N environments. The caller owns the tensors."""
 
     obs: Tensor
     """What the policy acts on next, [N, *observation]: a reset observation after an episode."""

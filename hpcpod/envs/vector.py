@@ -273,7 +273,7 @@ class GymnasiumVectorEnv:
 
 
 def takes_seeds(name: str, venv: Vector) -> bool:
-    """Whether ``reset`` takes one seed for each environment, and it alone decides.
+    """True if ``reset`` takes one seed for each environment, and it alone decides.
 
     Args:
         name: the environment's, for the message.

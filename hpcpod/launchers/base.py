@@ -49,7 +49,7 @@ class JobView:
 
     @property
     def requeued(self) -> bool:
-        """Whether it has run already, and waits to come back."""
+        """True if it has run already, and waits to come back."""
         return self.state == "pending" and self.restarts > 0
 
 
@@ -67,7 +67,7 @@ class Cancelled:
 
 @dataclass(frozen=True)
 class IdleNode:
-    """What nobody uses on one node."""
+    """The idle part of one node."""
 
     name: str
     """The node's."""
@@ -79,8 +79,8 @@ class IdleNode:
 
 @dataclass(frozen=True)
 class Idle:
-    """What nobody uses, as far as can be seen: a hint, for priorities, quotas, reservations and
-    what others wait for decide who gets it."""
+    """Idle nodes, as far as can be seen: a hint, for priorities, quotas, reservations and other
+    waiting jobs decide who gets them."""
 
     nodes: tuple[IdleNode, ...] = ()
     """Nodes on which jobs may start."""
@@ -98,7 +98,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the scheduler allows and does, by its own configuration; None where it does not say."""
+    """Limits and habits of the scheduler, by its own configuration; None where it does not say."""
 
     version: str | None = None
     """The scheduler's, such as ``22.05.8``."""
@@ -159,7 +159,7 @@ class Launcher(Protocol):
         ...
 
     def observe(self, patience: float | None = None) -> ClusterView:
-        """What is there now.
+        """The view of the run's jobs now.
 
         Args:
             patience: seconds to wait for an answer, which then is about jobs alone; None waits as

@@ -26,7 +26,7 @@ another process have its number."""
 
 
 def identity(slot: str | None = None, job: str | None = None, *, guest: bool = False) -> Owner:
-    """Who this process is: what it was told, else its place in Slurm, else its process id.
+    """The identity of this process: the given one, else its place in Slurm, else its process id.
 
     A guest, in another user's run, is named as one by hand: that user's scheduler lists its job
     nowhere, and it would be taken for gone.
@@ -67,7 +67,7 @@ def check_code(folder: RunFolder, token: str | None) -> None:
 
 
 def admitted(folder: RunFolder, token: str | None, owner: Owner) -> bool:
-    """Whether this process's submission is the one that counts for its intent.
+    """True if this process's submission is the one that counts for its intent.
 
     Two coordinators may both submit an intent. The first job that is recorded wins; the
     processes of the other one end at once, so the population never doubles.
@@ -91,7 +91,7 @@ def admitted(folder: RunFolder, token: str | None, owner: Owner) -> bool:
 
 
 def alive(owner: Owner, view: ClusterView, silence: Mapping[str, float]) -> bool:
-    """Whether the owner of a claim may still come back to it.
+    """True if the owner of a claim may still come back to it.
 
     ``view`` must have been observed *after* the claim was read: a claim is made by a process
     that runs, so one that is not in a later view is gone. Some slots no scheduler knows:
@@ -103,7 +103,7 @@ def alive(owner: Owner, view: ClusterView, silence: Mapping[str, float]) -> bool
 
 
 def lives(host: str, pid: int, silence: float) -> bool:
-    """Whether a slot's process lives, as far as can be seen from here.
+    """True if a slot's process lives, as far as can be seen from here.
 
     Args:
         host: where it runs.

@@ -64,12 +64,12 @@ class LocalLauncher:
 
     @property
     def places(self) -> int:
-        """What the configuration says, else as many as the cores allow; a slot has its own GPUs."""
+        """Slots by the configuration, else as many as the cores allow; a slot has its own GPUs."""
         return places_of(self._config, len(self._gpus))[0]
 
     @property
     def most(self) -> int:
-        """What a person may ask for: as many as fit here, or as the configuration says."""
+        """The most that a person may ask for: as many as fit here, or as the configuration says."""
         return places_of(self._config, len(self._gpus))[1]
 
     def submit(self, intent: Intent) -> str:

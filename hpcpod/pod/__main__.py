@@ -286,7 +286,7 @@ def give_way() -> None:
 
 
 def _goes_on(error: Exception) -> bool:
-    """Whether all ranks have met this error, and wait for what comes next. If not, some may be in
+    """True if all ranks have met this error, and wait for what comes next. If not, some may be in
     an exchange already: this one leaves, and they notice.
     """
     from hpcpod.pod.ranks.consensus import AGREED

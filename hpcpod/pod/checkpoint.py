@@ -213,7 +213,7 @@ class Checkpoints:
 
 
 def local(agent: Agent, state: State) -> State:
-    """What of an agent's state each rank keeps to itself."""
+    """The part of an agent's state that each rank keeps to itself."""
     return {name: tensor for name, tensor in state.items() if fusion_rule(agent, name) == "local"}
 
 

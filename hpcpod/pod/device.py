@@ -14,7 +14,8 @@ log = logging.getLogger(__name__)
 
 
 def device_of(config: RunConfig) -> str:
-    """Where a pod of this run trains: ``cpu`` or ``cuda``, the process's current one."""
+    """The device on which a pod of this run trains: ``cpu`` or ``cuda``, the process's current
+    one."""
     if config.pod.device != "auto":
         return config.pod.device
     if config.resources.gpus_per_pod == 0:
@@ -42,7 +43,7 @@ def own_device(rank: Rank, device: str) -> torch.device:
 
 
 def gpu_number(rank: Rank, visible: int) -> int:
-    """Which of the visible GPUs is this rank's.
+    """The number of this rank's GPU among the visible ones.
 
     Raises:
         LaunchError: there are fewer than ranks on this node, and more than one.
@@ -58,7 +59,7 @@ def gpu_number(rank: Rank, visible: int) -> int:
 
 
 def gpu_name(device: torch.device) -> str:
-    """What tells a GPU from all others, on whatever node."""
+    """The name of a GPU, unique on whatever node."""
     if device.type == "cpu":
         return ""
     return str(torch.cuda.get_device_properties(device).uuid)

@@ -52,5 +52,5 @@ def numerics(config: RunConfig) -> Iterator[None]:
 
 
 def _flushes() -> bool:
-    """Whether this thread takes very small numbers for 0."""
+    """True if this thread takes very small numbers for 0."""
     return float(torch.tensor([1e-40]) * torch.ones(1)) == 0.0

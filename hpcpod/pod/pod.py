@@ -134,7 +134,7 @@ class Pod:
 
     @property
     def spec(self) -> EnvSpec:
-        """What the training environment is like, wherever it is stepped."""
+        """The spec of the training environment, wherever it is stepped."""
         if self._spec is None:
             with closing(self._make_env(1)) as one:
                 self._spec = replace(one.spec, num_envs=self._config.env.num_envs)
@@ -142,7 +142,7 @@ class Pod:
 
     @property
     def finals(self) -> Finals:
-        """What scores on fresh seeds, made when it is first needed."""
+        """The scorer on fresh seeds, made when it is first needed."""
         if self._finals is None:
             self._finals = Finals(self._config, self._device, self._evaluator, self.spec)
         return self._finals

@@ -34,7 +34,8 @@ _UNFIT = (TypeError, ValueError, LookupError, AttributeError, RuntimeError, Asse
 
 
 class Policy:
-    """What ``load_policy`` gives: call it with one observation or with a batch of them.
+    """A trained policy, as ``load_policy`` gives it: call it with one observation or with a batch
+    of them.
 
     It needs no environment and no run folder: the checkpoint says all that is needed.
     """
@@ -161,7 +162,7 @@ def agent_state(arrays: Mapping[str, Any]) -> State:
 def policy_meta(
     spec: EnvSpec, env: EnvConfig, agent: str, hyperparameters: Mapping[str, Scalar]
 ) -> dict[str, Any]:
-    """What a core blob says of itself, so that it is a policy wherever it is copied to."""
+    """The metadata of a core blob, which make it a policy wherever it is copied to."""
     return {
         "format": FORMAT,
         "hpcpod": __version__,

@@ -46,7 +46,8 @@ class Replica:
         self._span: Span | None = None
 
     def follow(self, span: Span) -> None:
-        """From now on tell whoever acts and learns how far the run has come; see ``Scheduled``."""
+        """Tell the actor and the learner from now on how far the run has come; see
+        ``Scheduled``."""
         self._span = span
         if isinstance(self.worker, Pipeline):
             self.worker.span = span
@@ -74,11 +75,11 @@ class Replica:
 
     @property
     def equal(self) -> bool:
-        """Whether all replicas are equal, but for what is local to each."""
+        """True if all replicas are equal, but for what is local to each."""
         return self._fusion is None or self._fusion.equal
 
     def state(self) -> State:
-        """What being fused on needs beside the agent's own state."""
+        """The state from which fusions go on, beside the agent's own."""
         if self._fusion is None:
             return {}
         counts = {

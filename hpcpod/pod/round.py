@@ -34,12 +34,12 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Watch:
-    """How a round is followed and stopped from outside."""
+    """A watch on a round: it is followed and stopped from outside."""
 
     should_stop: Callable[[], bool] = never
     on_progress: Callable[[Progress], None] = lambda progress: None
     may_save: Callable[[], bool] = lambda: True
-    """Whether what an unfinished round can go on from may be left in the run folder."""
+    """True if what an unfinished round can go on from may be left in the run folder."""
 
 
 class Round:
@@ -141,7 +141,7 @@ class Round:
         return parts.get("fusion")
 
     def _is_parents(self, checkpoint: Checkpoint) -> bool:
-        """Whether what this rank has there is still what a copied child has started from."""
+        """True if what this rank has there is still what a copied child has started from."""
         birth, own = self.birth, checkpoint.part(self._group.rank)
         parent = birth.checkpoint if birth.inherited else None
         return parent is not None and own in parent.parts

@@ -49,7 +49,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Training:
-    """What ``train`` gives."""
+    """The result of ``train``."""
 
     policy: Policy
     """Of the point that was kept."""

@@ -110,7 +110,7 @@ class Worker:
 
     @property
     def obs(self) -> Tensor:
-        """What the agent acts on next, [N, *observation]."""
+        """The observations on which the agent acts next, [N, *observation]."""
         return self._obs
 
     @property

@@ -39,7 +39,7 @@ WARM_UP = 7
 
 
 class AgentContract:
-    """What ``hpcpod.agents.base.Agent`` promises, a test for each promise.
+    """The promises of ``hpcpod.agents.base.Agent``, a test for each.
 
     A subclass whose name begins with ``Test`` is one agent in one environment with one
     configuration; another of those is a further small subclass. The agent trains as in a pod
@@ -58,7 +58,7 @@ class AgentContract:
     device: ClassVar[str] = "cpu"
     """Where agent and environments live."""
     bounded: ClassVar[bool] = False
-    """Whether the agent promises continuous actions in [-1, 1] while it explores, too."""
+    """True if the agent promises continuous actions in [-1, 1] while it explores, too."""
 
     def make_env(self, num_envs: int) -> VecEnv:
         """The environment as a batch of N; a subclass may make it in a way of its own."""
@@ -175,7 +175,7 @@ class AgentContract:
         _none(fields & {name.split("/")[-1] for name in state}, "hyperparameters in a state()")
 
     def test_a_state_that_was_loaded_is_left_alone(self) -> None:
-        """What was loaded may be loaded again: by a twin, or after a failure."""
+        """Load the same state again: by a twin, or after a failure."""
         state = self._run().train(WARM_UP).agent.state()
         kept, run = _copy(state), self._run(seed=1)
         run.agent.load(state)

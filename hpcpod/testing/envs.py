@@ -24,7 +24,7 @@ from hpcpod.errors import Diverged
 
 
 class EnvContract:
-    """What ``hpcpod.envs.vec_env.VecEnv`` promises, a test for each promise.
+    """The promises of ``hpcpod.envs.vec_env.VecEnv``, a test for each.
 
     A subclass whose name begins with ``Test`` is one environment behind one adapter; it says how
     that is made, and what it can't promise. Give it episodes that are short: what happens at
@@ -39,17 +39,17 @@ class EnvContract:
     steps: ClassVar[int] = 300
     """Steps of random actions in which every environment ends at least one episode."""
     seeded: ClassVar[bool] = True
-    """Whether the seeds of ``reset`` decide the episodes; see ``EnvSpec.seeded``."""
+    """True if the seeds of ``reset`` decide the episodes; see ``EnvSpec.seeded``."""
     later_seeds: ClassVar[bool] = True
-    """Whether later episodes run on ``episode_seed``, too; an engine that resets by itself goes on
+    """True if later episodes run on ``episode_seed``, too; an engine that resets by itself goes on
     with the generator that the seed began."""
     final_obs: ClassVar[bool] = True
-    """Whether ``next_obs`` is the true successor at the end of an episode; see
+    """True if ``next_obs`` is the true successor at the end of an episode; see
     ``EnvSpec.final_obs``."""
     saveable: ClassVar[bool] = True
-    """Whether ``state()`` gives a state, not None."""
+    """True if ``state()`` gives a state, not None."""
     deterministic: ClassVar[bool] = False
-    """Whether equal actions make all episodes equal, whatever their seeds are."""
+    """True if equal actions make all episodes equal, whatever their seeds are."""
     _pool: ClassVar[dict[tuple[int, int], VecEnv]]
 
     def make_env(self, num_envs: int) -> VecEnv:
@@ -185,7 +185,7 @@ class EnvContract:
             pytest.skip(f"no episode lasts {limit} steps; make_env with a shorter limit")
 
     def test_the_successor_at_an_end_is_the_declared_one(self) -> None:
-        """Where ``spec.final_obs`` is False it is what was acted on last."""
+        """The last observation acted on, where ``spec.final_obs`` is False."""
         self._only_if(not self.final_obs, "its successors are true ones, see check_env")
         env = self._env()
         obs = env.reset(_seeds(env.spec))
@@ -212,7 +212,7 @@ class EnvContract:
         assert not different, f"a second instance goes on differently after restore(): {different}"
 
     def test_continuous_actions_are_clipped(self) -> None:
-        """What lies outside [-1, 1] counts as its nearest bound."""
+        """Actions outside [-1, 1] count as their nearest bound."""
         env, other = self._box_twins()
         actions = [action * 3 for action in _actions(env.spec, 5)]
         once = [env.step(action) for action in actions]
@@ -267,7 +267,7 @@ class EnvContract:
         )
 
     def test_closing_twice_is_fine(self) -> None:
-        """Before the first reset, or after it."""
+        """Close before the first reset, and after it."""
         for begun in (False, True):
             env = self.make_env(self.num_envs)
             if begun:
@@ -370,5 +370,5 @@ def _later_beginnings(steps: Sequence[Step]) -> Iterator[tuple[int, Tensor]]:
 
 
 def _unlike(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
-    """Whether they differ, as far as both go."""
+    """True if they differ, as far as both go."""
     return not all(map(torch.equal, one, other))

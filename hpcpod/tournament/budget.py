@@ -125,5 +125,5 @@ def speculative(birth: Birth, checkpoint: Checkpoint, config: RunConfig) -> Birt
 
 
 def same_work(one: Birth | None, other: Birth) -> bool:
-    """Whether both are orders for the same round, whatever part of the budget they say it is."""
+    """True if both are orders for the same round, whatever part of the budget they say it is."""
     return one is not None and replace(one, begins=other.begins, ends=other.ends) == other

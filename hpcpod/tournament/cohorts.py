@@ -65,7 +65,7 @@ class Cohort:
     """Pods of the algorithm that may be replaced by a copy at this round: ceil(n / 8) of its n."""
 
     def paired(self, one: str, other: str) -> bool:
-        """Whether two pods stand in it with the same round, so with the same seeds."""
+        """True if two pods stand in it with the same round, so with the same seeds."""
         return self.standings[one].round == self.standings[other].round
 
 
@@ -157,7 +157,7 @@ class Cohorts:
         return newest if mean(newest.returns) >= mean(standing.returns) else None
 
     def spare(self, pod: PodState) -> bool:
-        """Whether a pod may be replaced: no control, and not the last of its algorithm."""
+        """True if a pod may be replaced: no control, and not the last of its algorithm."""
         return not pod.control and self.members[pod.algorithm] > 1
 
     def hopeful(self) -> list[str]:
@@ -173,7 +173,7 @@ class Cohorts:
         self.members[child.algorithm] += 1
 
     def _hopeless(self, algorithm: str) -> bool:
-        """Whether an algorithm's pods only ever fail."""
+        """True if an algorithm's pods only ever fail."""
         tolerated = HOPELESS * self._quotas[algorithm]
         if algorithm in self._trained:
             rounds = self.config.stop.rounds
@@ -182,7 +182,7 @@ class Cohorts:
         return self._deaths[algorithm] > tolerated or algorithm in self._broken
 
     def _quorum(self, algorithm: str, round_number: int) -> bool:
-        """Whether more than half of an algorithm's pods were at a round, or are past it."""
+        """True if more than half of an algorithm's pods were at a round, or are past it."""
         key = algorithm, round_number
         if key not in self._quorums:
             there = sum(1 for _ in self._kin_at(algorithm, round_number, past=True))

@@ -50,11 +50,11 @@ class Generator(Protocol):
         ...
 
     def challenge(self, cohorts: Cohorts, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
-        """What takes the place of a pod that has reported; None if it trains on."""
+        """The copy that takes the place of a pod that has reported; None if it trains on."""
         ...
 
     def replace(self, cohorts: Cohorts, dead: PodState, key: int) -> Copy | Fresh:
-        """What takes the place of a pod that has failed; some algorithm is hopeful."""
+        """The successor of a pod that has failed; some algorithm is hopeful."""
         ...
 
 

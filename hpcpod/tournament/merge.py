@@ -221,8 +221,8 @@ def _drop_resumes(folder: RunFolder, reports: list[Report]) -> None:
 
 
 def after_merge(folder: RunFolder, board: Board) -> None:
-    """What follows from a board that is published: export the winner, tell slots to end. Where
-    another user's process has merged, the owner's next one does it.
+    """Carry out a board that is published: export the winner, tell slots to end. Where another
+    user's process has merged, the owner's next one does it.
 
     Everything here may be done twice, and is done by the next one that merges if interrupted:
     the request comes last, and says that all is done.

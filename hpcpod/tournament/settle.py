@@ -159,7 +159,7 @@ def ranked(entries: Collection[Entry]) -> tuple[Entry, ...]:
 
 
 def rank(evaluation: Evaluation) -> tuple[float, float]:
-    """What an evaluation ranks by: the estimated mean return, then the panel's."""
+    """The key by which an evaluation ranks: the estimated mean return, then the panel's."""
     found = mean(evaluation.returns)
     return found if evaluation.estimate is None else evaluation.estimate, found
 

@@ -118,7 +118,7 @@ def shown(
 def goes_on(
     order: Rescore, score: Confirmed, returns: Returns, worst: float | None, stop: StopConfig
 ) -> bool:
-    """Whether an attempt that has not passed is worth another set of fresh episodes."""
+    """True if an attempt that has not passed is worth another set of fresh episodes."""
     if order.purpose != "confirm" or stop.target is None or score.passed or not returns:
         return False
     least, level, stake = _bet(order, returns, worst, stop)

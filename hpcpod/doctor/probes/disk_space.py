@@ -43,7 +43,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class Quota:
-    """What a user may have on a filesystem; a limit of 0 is none."""
+    """A user's quota on a filesystem; a limit of 0 is none."""
 
     used: float
     """Bytes."""
@@ -118,7 +118,7 @@ def _is_number(word: str) -> bool:
 
 
 def measure_space(folder: Path) -> SpaceFacts:
-    """What can be told of the filesystem under a folder that exists."""
+    """Facts of the filesystem under a folder that exists."""
     try:
         real = folder.resolve()
         mount = mount_of(Path("/proc/self/mountinfo").read_text(errors="replace"), str(real))
@@ -161,12 +161,12 @@ def size(count: float) -> str:
 
 
 def is_shared(mount: Mount | None) -> bool:
-    """Whether several machines may have it mounted, as far as its type tells."""
+    """True if several machines may have it mounted, by its type."""
     return mount is not None and SHARED.fullmatch(mount.type) is not None
 
 
 def judge(facts: SpaceFacts, *, slurm: bool, seen: bool) -> list[Finding]:
-    """What follows for a run there.
+    """Findings on a filesystem for a run there.
 
     Args:
         facts: of the filesystem.

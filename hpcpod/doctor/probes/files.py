@@ -38,7 +38,7 @@ _FORGOTTEN_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What was seen of a filesystem from one machine."""
+    """Facts of a filesystem, as seen from one machine."""
 
     folder: str
     """The folder in which it was tried: the runs' own, or the nearest above it that exists."""
@@ -61,7 +61,7 @@ class FileFacts:
 
 @dataclass(frozen=True)
 class HereFacts:
-    """What this process prints."""
+    """Facts that this process prints."""
 
     files: FileFacts
     space: SpaceFacts
@@ -161,7 +161,7 @@ def fill(disk: Disk, folder: Path) -> None:
 
 
 def keeps(disk: Disk, kept: Path, other: Path) -> bool:
-    """Whether a folder that is not empty refuses that another one, made here, takes its name."""
+    """True if a folder that is not empty refuses that another one, made here, takes its name."""
     fill(disk, other)
     try:
         disk.rename(other, kept)
@@ -182,7 +182,7 @@ def _sync_seconds(disk: Disk, path: Path) -> float:
 
 
 def judge(facts: FileFacts) -> list[Finding]:
-    """What follows for a run that lies there."""
+    """Findings on a filesystem for a run that lies there."""
     if facts.error:
         return [
             Finding(
@@ -238,7 +238,7 @@ def _syncing(facts: FileFacts) -> Finding:
 
 
 def judge_clock(group: str, probe: str, ahead: float, one: str, other: str) -> Finding:
-    """What follows from two clocks that differ by so many seconds."""
+    """The finding on two clocks that differ by so many seconds."""
     if abs(ahead) < 0.05:
         return Finding(group, probe, "ok", f"{one} and {other} agree", "")
     side = "ahead of" if ahead > 0 else "behind"

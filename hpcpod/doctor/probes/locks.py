@@ -46,7 +46,7 @@ def trying(kind: str, path: Path) -> Iterator[str]:
 
 
 def summary(mine: str, theirs: str, after: str) -> str:
-    """What a lock is worth: ``seen``, ``unseen``, ``kept`` or ``refused: ...``.
+    """The worth of a lock: ``seen``, ``unseen``, ``kept`` or ``refused: ...``.
 
     Args:
         mine: what the first process was told when it took it.
@@ -76,7 +76,7 @@ def _another(kind: str, path: Path, seconds: float) -> str:
 
 
 def judge(group: str, locks: dict[str, str], where: str) -> list[Finding]:
-    """What follows from each kind of lock.
+    """Findings on each kind of lock.
 
     Args:
         group: the rows' group.

@@ -39,7 +39,7 @@ _SCRATCH = ("SLURM_TMPDIR", "TMPDIR", "LOCAL_SCRATCH", "SCRATCH")
 
 @dataclass(frozen=True)
 class Torch:
-    """What importing torch came to."""
+    """The result of importing torch."""
 
     error: str
     """Why it can't be imported; else empty."""
@@ -63,7 +63,7 @@ class Scratch:
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """What was seen on one machine, by a process that was started as a slot is."""
+    """Facts of one machine, seen by a process that was started as a slot is."""
 
     node: str
     """What Slurm calls it, else its host name."""
@@ -110,12 +110,12 @@ def look() -> MachineFacts:
 
 
 def node_name() -> str:
-    """What Slurm calls this node, else its host name."""
+    """Slurm's name of this node, else its host name."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def boot_id() -> str:
-    """What tells this running kernel from any other; two nodes that have one are one machine."""
+    """The id of this running kernel; two nodes that have one are one machine."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -173,7 +173,7 @@ def _room(path: str, real: str) -> Scratch:
 def judge(
     group: str, machines: Sequence[MachineFacts], gpus: int | None, *, more: bool = False
 ) -> list[Finding]:
-    """What follows from what machines have; where they differ, each has a row of its own.
+    """Findings on machines; where they differ, each has a row of its own.
 
     Args:
         group: the rows' group.

@@ -20,7 +20,7 @@ ORDER = "order.json"
 
 @dataclass(frozen=True)
 class Order:
-    """What the doctor asks of the tasks."""
+    """The doctor's order to the tasks."""
 
     scheme: Scheme | None
     """How a run would publish names; None if it can't."""
@@ -30,7 +30,7 @@ class Order:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What was seen on one node."""
+    """Facts of one node."""
 
     machine: MachineFacts
     space: SpaceFacts

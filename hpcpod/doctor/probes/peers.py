@@ -38,7 +38,7 @@ class Unheard(Exception):
 
 @dataclass(frozen=True)
 class PairFacts:
-    """What one of the two tasks has seen."""
+    """Facts that one of the two tasks has seen."""
 
     task: int
     node: str
@@ -110,7 +110,7 @@ class Exchange:
             pause = min(2 * pause, 0.05)
 
     def has_said(self, word: str) -> bool:
-        """Whether a word of the other's is there by now."""
+        """True if a word of the other's is there by now."""
         name = f"{1 - self.task}-{word}.json"
         return name in {entry.name for entry in self.folder.iterdir()}
 

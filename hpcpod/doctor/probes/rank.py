@@ -20,7 +20,7 @@ RANKS = 2
 
 @dataclass(frozen=True)
 class RankFacts:
-    """What one of the ranks has seen."""
+    """Facts that one of the ranks has seen."""
 
     kind: str
     """What ``srun --mpi=`` got."""
@@ -42,7 +42,7 @@ def main(folder: Path, kind: str) -> None:
 
 
 def works(kind: str, ranks: Sequence[RankFacts]) -> bool:
-    """Whether both ranks were there, and knew of each other."""
+    """True if both ranks were there, and knew of each other."""
     mine = [rank for rank in ranks if rank.kind == kind]
     whole = [rank for rank in mine if rank.size == RANKS and rank.total == RANKS * (RANKS + 1) // 2]
     return len(whole) == RANKS

@@ -31,7 +31,7 @@ _SECONDS = 60.0
 
 @dataclass(frozen=True)
 class SubmitFacts:
-    """What sbatch said."""
+    """The answer of sbatch."""
 
     refused: str
     """Why it does not take a slot's script; empty if it does."""
@@ -45,13 +45,13 @@ def main(folder: Path) -> None:
 
 
 def refusal(script: Path, env: Mapping[str, str]) -> str:
-    """Why sbatch does not take a script, in its own words; empty if it does."""
+    """The reason for which sbatch refuses a script, in its own words; empty if it takes it."""
     answer = ask(["sbatch", "--test-only", str(script)], _SECONDS, env)
     return "" if answer.ok else own_words(answer.err) or "it gives no reason"
 
 
 def read(folder: Path) -> SubmitFacts | None:
-    """What ``main`` has left; None if it has not."""
+    """The facts that ``main`` has left; None if it has not."""
     try:
         return decode(SubmitFacts, json.loads((folder / "submit.json").read_text()))
     except (OSError, ValueError, TypeError):

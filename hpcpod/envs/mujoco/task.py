@@ -34,7 +34,7 @@ class Task(ABC):
     reads: ClassVar[tuple[str, ...]] = ("qpos", "qvel")
     """Fields of MjData that the methods below read."""
     contact_forces: ClassVar[bool] = False
-    """Whether ``cfrc_ext`` is among them: it needs mj_rnePostConstraint after the step."""
+    """True if ``cfrc_ext`` is among them: it needs mj_rnePostConstraint after the step."""
 
     model: Any
     """The MjModel, or what an engine has of it, ``qpos0`` and ``body_mass`` as arrays of ``xp``."""
@@ -65,7 +65,7 @@ class Task(ABC):
 
     @abstractmethod
     def observation(self, fields: Fields) -> Any:
-        """What the policy sees, [N, *], in arrays of its own."""
+        """The policy's observations, [N, *], in arrays of their own."""
 
     @abstractmethod
     def outcome(self, fields: Fields, action: Any, velocity: Any) -> tuple[Any, Any]:
@@ -87,7 +87,7 @@ class NoisyTask(Task):
     """Starts from the model's own state and noise on all of it."""
 
     normal_velocities: ClassVar[bool] = False
-    """Whether the noise of the velocities is normal, not uniform."""
+    """True if the noise of the velocities is normal, not uniform."""
 
     reset_noise_scale: float = 0.1
 

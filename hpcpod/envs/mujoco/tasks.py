@@ -60,7 +60,7 @@ class Choice:
         return gym.spaces.Box(low, high)
 
     def spec(self, observation: tuple[int, ...], num_envs: int, device: str, by: str) -> EnvSpec:
-        """What an agent may know, of N environments stepped ``by`` some engine, in words."""
+        """The spec of N environments stepped ``by`` some engine, in words."""
         return EnvSpec(
             id=self.kind.id(),
             observation=Box(observation, -np.inf, np.inf),
@@ -114,7 +114,7 @@ def choose(
 
 
 def knows(env: str, kwargs: Mapping[str, object]) -> bool:
-    """Whether it is one of ``TASKS``, and the arguments are by their names; nothing is made.
+    """True if it is one of ``TASKS``, and the arguments are by their names; nothing is made.
 
     A value that will not do is refused when the task is made. But ``max_episode_steps`` may be -1
     (no limit) or None (the usual one) in gymnasium.

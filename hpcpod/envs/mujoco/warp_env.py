@@ -35,7 +35,7 @@ _SAY_EVERY = 1000
 
 
 class Faults(NamedTuple):
-    """What went wrong in single environments, counted since the batch was made."""
+    """Faults of single environments, counted since the batch was made."""
 
     not_finite: int
     """Steps whose observation or reward was not finite: the episode was ended there."""
@@ -104,7 +104,7 @@ class WarpVecEnv:
         self._same = (self._low == -1.0) & (self._high == 1.0)
         """Numbers of an action that go to the simulator as they are: see ``arrays.rescaled``."""
         self._looks = torch.device(device).type == "cpu"
-        """Whether a step may ask the device what it has computed."""
+        """True if a step may ask the device what it has computed."""
         self._seeds: Tensor | None = None
         self._episodes, self._elapsed = torch.zeros((2, num_envs), dtype=torch.int64, device=device)
         self._places = torch.zeros(num_envs, device=device)
@@ -113,7 +113,7 @@ class WarpVecEnv:
 
     @property
     def faults(self) -> Faults:
-        """How many there were; waits for the device."""
+        """The number of faults so far; waits for the device."""
         return Faults(*self._faults.tolist())
 
     @torch.no_grad()
@@ -232,7 +232,7 @@ def _simulations(
 
 
 def on_device(model: Any, device: str) -> Any:
-    """What tasks read of an MjModel, its arrays as float32 tensors there."""
+    """The parts of an MjModel that tasks read, its arrays as float32 tensors there."""
     arrays = {
         name: torch.tensor(getattr(model, name), dtype=torch.float32, device=device)
         for name in ("qpos0", "body_mass")

@@ -73,7 +73,7 @@ class WarpSimulations:
         where = torch.empty(0, device=device).device
         self._torch_device, self._device = where, wp.device_from_torch(str(where))
         self.solver_changed = model.opt.solver == mujoco.mjtSolver.mjSOL_PGS
-        """Whether Newton solves what PGS does in C."""
+        """True if Newton solves what PGS does in C."""
         if self.solver_changed:
             model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
         self._frame_skip, self._forces = frame_skip, "cfrc_ext" in reads
@@ -120,7 +120,7 @@ class WarpSimulations:
         return self.fields
 
     def overflowed(self) -> Tensor:
-        """Which worlds lost a contact or a constraint since the last call, bool [N]."""
+        """Worlds that lost a contact or a constraint since the last call, bool [N]."""
         lost: Tensor = (self._overflow & int(_DROPPED)) != 0
         self._overflow.zero_()
         return lost

@@ -87,7 +87,7 @@ class ProcessVecEnv:
 
     @property
     def processes(self) -> int:
-        """How many step it."""
+        """The number of processes that step it."""
         return self._pool.size
 
     def reset(self, seeds: Tensor | None = None) -> Tensor:

@@ -24,7 +24,7 @@ ANYTHING = (Exception, SystemExit)  # an environment may raise whatever it likes
 
 
 class Refused(Exception):
-    """What can't be done here, in a sentence for whoever asked for it."""
+    """A refusal, in a sentence for the process that asked."""
 
 
 def main(wire: int, go: int, done: int, memory: int) -> None:
@@ -129,7 +129,7 @@ class Serial:
             raise self.unlike("reset", "info", obs) from error
 
     def unlike(self, method: str, rest: str, obs: Any) -> Refused:
-        """What to raise about an environment that returns something else."""
+        """The error to raise about an environment that returns something else."""
         return Refused(
             f"{self.name} does not keep the API of gymnasium: its {method}() must return"
             f" (observation, {rest}) with an observation of shape {obs.shape[1:]}"
@@ -272,7 +272,7 @@ def make_one(request: dict[str, Any]) -> Any:
 
 
 def load(path: str) -> Any:
-    """What the path ``pkg.mod:Attribute`` names, or ``pkg.mod`` alone."""
+    """The attribute that the path ``pkg.mod:Attribute`` names, or the module ``pkg.mod``."""
     module, _, attributes = path.partition(":")
     try:
         found = importlib.import_module(module)
@@ -321,7 +321,7 @@ def time_limit_of(env: Any) -> int | None:
 
 
 def engine_of(env: Any) -> str:
-    """What simulates, with versions: the modules that the environment's class and model are of."""
+    """The engine with its versions: the modules that the environment's class and model are of."""
     kinds = (type(env), type(getattr(getattr(env, "unwrapped", env), "model", None)))
     modules: list[Any] = [sys.modules.get(kind.__module__.split(".")[0]) for kind in kinds]
     known = [f"{m.__name__} {m.__version__}" for m in modules if hasattr(m, "__version__")]

@@ -29,7 +29,7 @@ def nameless_file() -> int:
 
 
 class SharedArrays:
-    """What N environments read and write in a step, as arrays of the whole batch.
+    """Arrays of the whole batch that N environments read and write in a step.
 
     Each process uses the rows of its own environments. Who reads and who writes is decided by the
     handshake: between two steps all is the batch's, in a step all is the processes'.

@@ -132,7 +132,7 @@ class Pool:
             raise
 
     def specs(self) -> list[dict[str, Any]]:
-        """What each process has made, as plain data; call it first.
+        """The spec of what each process has made, as plain data; call it first.
 
         Raises:
             HpcpodError: one can't make it: what ``make_env`` raises.
@@ -249,7 +249,7 @@ class Pool:
             raise
 
     def _seen(self, began: float) -> bool:
-        """Whether somebody's word that it is done was seen before it was time to sleep."""
+        """True if somebody's word that it is done was seen before it was time to sleep."""
         if self._sleeps or not self._cores_suffice:
             return False
         while time.perf_counter() < began + LOOK_SECONDS:

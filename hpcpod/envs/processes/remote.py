@@ -86,7 +86,7 @@ class RemoteVecEnv:
 
     @property
     def processes(self) -> int:
-        """How many step it."""
+        """The number of processes that step it."""
         return self._pool.size
 
     def reset(self, seeds: Tensor | None = None) -> Tensor:

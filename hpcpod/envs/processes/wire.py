@@ -21,7 +21,7 @@ JSON, and those of its tensors."""
 
 
 class Command(IntEnum):
-    """What is to be done, as the number that comes through the eventfd."""
+    """A command, as the number that comes through the eventfd."""
 
     STEP = 1
     """Read the actions, write what a step gives."""
@@ -36,7 +36,7 @@ class Command(IntEnum):
 
 
 def plain(env: str, wrappers: Sequence[Wrapper], kwargs: Mapping[str, object]) -> dict[str, Any]:
-    """What another process is told to make: ``env``, ``wrappers`` and ``kwargs``.
+    """The part of a request that names what to make: ``env``, ``wrappers`` and ``kwargs``.
 
     Raises:
         UserError: it can't be said in JSON.

@@ -78,7 +78,7 @@ class SlurmLauncher:
 
     @property
     def places(self) -> int:
-        """What the configuration says, else one for each pod, or for those that share a GPU."""
+        """Slots by the configuration, else one for each pod, or for those that share a GPU."""
         lanes = self.config.resources.pods_per_gpu
         return self.config.cluster.slots or -(-self.config.population.pods.max // lanes)
 
@@ -97,7 +97,7 @@ class SlurmLauncher:
 
     @cached_property
     def scripts(self) -> Scripts:
-        """What makes the texts that are submitted."""
+        """The maker of the texts that are submitted."""
         return Scripts(
             self.folder, self.config, self.python, self.run_id, self._shape, tuple(module_mounts())
         )
@@ -307,7 +307,7 @@ def _parts(jobs: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def environment(outer: Mapping[str, str], config: RunConfig) -> dict[str, str]:
-    """What a Slurm command may see of this process's environment.
+    """The part of this process's environment that a Slurm command may see.
 
     A coordinator is a job itself: its ``SLURM_MEM_PER_NODE``, step and devices are not its
     slots', and ``SBATCH_*`` and ``SQUEUE_*`` would overrule the script and the question.

@@ -80,7 +80,7 @@ def ask_throttles(ask: Ask, view: ClusterView) -> dict[str, int]:
 
 
 def ask_idle(ask: Ask, partitions: str | None, gpu_type: str | None) -> Idle | None:
-    """What nobody uses: one sinfo; None where nobody can say.
+    """Idle nodes, by one sinfo; None if unknown.
 
     Args:
         ask: how.

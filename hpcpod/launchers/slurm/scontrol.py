@@ -24,7 +24,7 @@ def read_settings(text: str) -> dict[str, str]:
 
 
 def read_limits(text: str) -> Limits:
-    """What is in ``scontrol show config`` that decides how a run may act."""
+    """The limits in ``scontrol show config`` that decide how a run may act."""
     settings = read_settings(text)
     return Limits(
         version=settings.get("SLURM_VERSION") or None,

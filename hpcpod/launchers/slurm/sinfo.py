@@ -50,7 +50,7 @@ def largest_node(listing: str, gpu_type: str | None = None) -> tuple[int, int]:
 
 
 def read_idle(listing: str, partitions: Sequence[str] = (), gpu_type: str | None = None) -> Idle:
-    """What nobody uses on the nodes of these partitions.
+    """Idle resources on the nodes of these partitions.
 
     Counted are nodes in the states ``idle`` and ``mix`` of a partition that is up, also those that
     sleep to save power: they are woken up for a job. Lines that are not sinfo's are passed over.
@@ -75,7 +75,7 @@ def read_idle(listing: str, partitions: Sequence[str] = (), gpu_type: str | None
 
 
 def slots_that_fit(idle: Idle, shape: Shape, lanes: int = 1) -> int:
-    """How many elements of this shape could start at once on what is idle.
+    """The number of elements of this shape that could start at once on what is idle.
 
     Args:
         idle: what nobody uses.
@@ -101,7 +101,7 @@ def slots_that_fit(idle: Idle, shape: Shape, lanes: int = 1) -> int:
 
 
 def gpus(resources: str, gpu_type: str | None = None) -> int:
-    """How many GPUs of a type, or of whatever type, in any of Slurm's ways to say it.
+    """The number of GPUs of a type, or of whatever type, in any of Slurm's ways to say it.
 
     ``gpu:8``, ``gpu:a100:8(S:0-1)``, ``gpu:a100:2(IDX:0-1),gpu:v100:1(IDX:2)``,
     ``gpu:(null):0(IDX:N/A)``, ``gres/gpu=4``; ``shard`` and ``mps`` are shares of the same GPUs.

@@ -78,7 +78,7 @@ _NO_REASON = {"None", "(null)", ""}
 
 @dataclass(frozen=True)
 class Mark:
-    """What a job's comment says of it: ``hpcpod:<run id>:<kind>:<token>``."""
+    """The mark in a job's comment: ``hpcpod:<run id>:<kind>:<token>``."""
 
     run: str
     kind: Kind
@@ -176,7 +176,7 @@ def duration(text: str) -> float | None:
 
 
 def throttle(text: str) -> int | None:
-    """How many elements of an array may run at once, from ``scontrol show job`` of one of them."""
+    """Elements of an array that may run at once, from ``scontrol show job`` of one of them."""
     match = _THROTTLE.search(text)
     return int(match[1]) or None if match else None
 
@@ -221,7 +221,7 @@ NO_CLUSTER = "no Slurm here: its commands are, but no configuration that names a
 
 
 def own_words(stderr: str) -> str:
-    """What a Slurm command complained of, as one clause, without its prefixes."""
+    """A Slurm command's complaint as one clause, without its prefixes."""
     if "configuration source" in stderr.lower():
         return NO_CLUSTER
     lines = [re.sub(r"^\w+: (?:(?:error|fatal): )?", "", line) for line in stderr.splitlines()]

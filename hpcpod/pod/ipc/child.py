@@ -73,11 +73,11 @@ class Child:
 
     @property
     def ended(self) -> bool:
-        """Whether the process is gone."""
+        """True if the process is gone."""
         return self._process.poll() is not None
 
     def fileno(self) -> int:
-        """What becomes readable once there is a reply, or the process has ended."""
+        """The descriptor that becomes readable once there is a reply, or the process has ended."""
         return self._reading
 
     def send(self, work: Work) -> None:

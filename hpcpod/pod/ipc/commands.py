@@ -115,7 +115,7 @@ def environment() -> Mapping[str, str]:
 
 
 def on_slurm(config: RunConfig) -> bool:
-    """Whether this slot's ranks are started by srun."""
+    """True if this slot's ranks are started by srun."""
     return config.cluster.launcher != "local" and "SLURM_JOB_ID" in os.environ
 
 

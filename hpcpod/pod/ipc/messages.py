@@ -100,7 +100,7 @@ def parse_order(line: str) -> Work | Command:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a round stands, for those who look."""
+    """The progress of a round."""
 
     pod: str
     round: int

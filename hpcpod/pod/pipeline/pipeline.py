@@ -128,7 +128,8 @@ class Pipeline:
         return counted, metrics
 
     def state(self) -> State | None:
-        """What ``restore`` needs, that was collected ahead among it; see ``Worker.state``."""
+        """The state for ``restore``, the rollout that was collected ahead included; see
+        ``Worker.state``."""
         found, state = self._prepared.ask("state")
         return {**prefixed("worker", state), **prefixed("ahead", self._ahead)} if found else None
 
@@ -184,7 +185,8 @@ class Pipeline:
 def merged(
     rules: Mapping[str, Rule], learner: State, actor: State, sent: State
 ) -> tuple[State, State]:
-    """What a learner takes over from the actor that collected for it, and what this one keeps.
+    """The tensors that a learner takes over from the actor that collected for it, and those that
+    this one keeps.
 
     The rules are those by which replicas are fused, of which only one has learned: what the actor
     has added to a sum; the larger one of two counters; the statistics of the one that has seen

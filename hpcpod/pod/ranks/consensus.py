@@ -27,7 +27,7 @@ _KINDS: dict[str, type[Exception]] = {
 
 
 class Agreed(NamedTuple):
-    """What all ranks know after an iteration."""
+    """The common knowledge of all ranks after an iteration."""
 
     steps: int
     """Environment steps that counted, over all ranks."""

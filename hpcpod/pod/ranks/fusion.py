@@ -28,12 +28,12 @@ class Fusion(Protocol):
 
     @property
     def equal(self) -> bool:
-        """Whether all replicas are equal now, but for what their rules say is local."""
+        """True if all replicas are equal now, but for what their rules say is local."""
         ...
 
     @property
     def in_step(self) -> bool:
-        """Whether ranks exchange inside an update: one that fails there leaves without a word."""
+        """True if ranks exchange inside an update: one that fails there leaves without a word."""
         ...
 
     def learned(self) -> None:
@@ -68,7 +68,7 @@ class Fusion(Protocol):
         ...
 
     def state(self) -> State:
-        """What fusing on needs beside the agent's own state."""
+        """The state from which fusions go on, beside the agent's own."""
         ...
 
     def load(self, state: State) -> None:

@@ -33,7 +33,7 @@ Backend = Literal["auto", "gloo", "nccl", "mpi"]
 
 @dataclass(frozen=True)
 class Meeting:
-    """What all ranks of a pod know before they have met."""
+    """The facts that all ranks of a pod know before they have met."""
 
     disk: Disk
     """Of the run folder."""

@@ -37,7 +37,7 @@ class Guard:
         self._group, self._every, self._score = group, every, score
 
     def is_due(self, number: int) -> bool:
-        """Whether it watches over the fusion of this number, from 1."""
+        """True if it watches over the fusion of this number, from 1."""
         return number % self._every == 0
 
     def fuse(self, agent: Agent, fusion: Fusion, weight: float, number: int) -> None:
@@ -69,7 +69,7 @@ def chosen(members: Sequence[Sequence[float]]) -> int:
 
 
 def worse(fused: Sequence[float], best: Sequence[float]) -> bool:
-    """Whether the first returns are lower than the second, beyond the error of their differences.
+    """True if the first returns are lower than the second, beyond the error of their differences.
 
     Student's one-sided paired test at 5 %, on those episodes by which ``chosen`` did not choose:
     d̄ < -t s_d / √n for their n differences d. Of fewer than two nothing can be said: False.

@@ -60,7 +60,7 @@ class Mpi:
 
 
 def knows_gpus() -> bool:
-    """Whether this MPI takes pointers into a GPU's memory; Open MPI tells, others may not."""
+    """True if this MPI takes pointers into a GPU's memory; Open MPI tells, others may not."""
     try:
         answer = ctypes.CDLL(MPI.__file__).MPIX_Query_cuda_support()
     except (AttributeError, OSError):

@@ -75,12 +75,12 @@ def meet(rank: Rank, disk: Disk, folder: Path, name: str, seconds: float) -> Sto
 
 
 def address_file(folder: Path, name: str) -> Path:
-    """Where rank 0 writes its address."""
+    """The file in which rank 0 writes its address."""
     return folder / f"{name}.json"
 
 
 def own_address(rank: Rank, environment: Mapping[str, str]) -> str:
-    """Where rank 0 listens: nowhere but here if all ranks are here, else where Slurm says."""
+    """The address at which rank 0 listens: this node alone if all ranks are here, else Slurm's."""
     if rank.local_size == rank.size:
         return LOOPBACK
     told = environment.get("SLURM_LAUNCH_NODE_IPADDR") or environment.get("MASTER_ADDR")

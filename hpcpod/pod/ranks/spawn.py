@@ -45,7 +45,9 @@ def _one_by_one(
 ) -> tuple[list[Process], list[int]]:
     """The processes, and file descriptors of what they read."""
     processes = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, **told(rank, size)})
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, env={**os.environ, **variables_of(rank, size)}
+        )
         for rank in range(size)
     ]
     return processes, [p.stdin.fileno() for p in processes if p.stdin is not None]
@@ -67,8 +69,8 @@ def _by_mpirun(
     return [subprocess.Popen(words, stdin=subprocess.DEVNULL)], inputs
 
 
-def told(rank: int, size: int) -> dict[str, str]:
-    """What a rank's environment says of its number; nothing if it is alone."""
+def variables_of(rank: int, size: int) -> dict[str, str]:
+    """The environment variables of one rank, as torchrun sets them; none if it is alone."""
     numbers = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size}
     return {name: str(number) for name, number in numbers.items()} if size > 1 else {}
 

@@ -47,7 +47,7 @@ class About:
     backend: str
     """What steps it: never ``auto``, but what that came to."""
     saves_state: bool
-    """Whether its whole state can be saved, and a round go on in the middle."""
+    """True if its whole state can be saved, and a round go on in the middle."""
     threads: int
     """Threads that a simulator may use in one process."""
     processes: int
@@ -58,7 +58,7 @@ class About:
 
 @dataclass(frozen=True)
 class Contract:
-    """That it has kept every promise of ``VecEnv`` that could be seen."""
+    """The result of the contract: every promise of ``VecEnv`` that could be seen was kept."""
 
     steps: int
     """Steps of the batch."""
@@ -72,7 +72,7 @@ class Contract:
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast it steps under random actions."""
+    """The speed of stepping under random actions."""
 
     num_envs: int
     """Environments in the batch."""

@@ -118,7 +118,7 @@ def _seen(env: VecEnv, tell: Tell) -> Look:
 
 
 def _alike(env: VecEnv) -> bool:
-    """Whether episodes of different seeds can't be told apart, as far as there is time to try."""
+    """True if episodes of different seeds can't be told apart, as far as there is time to try."""
     began = time.monotonic()
     if not _same(env, _STEPS_ALIKE):
         return False
@@ -128,7 +128,7 @@ def _alike(env: VecEnv) -> bool:
 
 
 def _same(env: VecEnv, steps: int) -> bool:
-    """Whether the same actions lead to the same sums of observations, and to the same rewards."""
+    """True if the same actions lead to the same sums of observations, and to the same rewards."""
     seen = []
     for first in (0, env.spec.num_envs):
         actions = torch.Generator().manual_seed(0)
