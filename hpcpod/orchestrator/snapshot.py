@@ -22,7 +22,6 @@ from hpcpod.launchers.slurm.sacct import EndedLife
 from hpcpod.orchestrator.backoff import DELAYS, Brakes, failed_starts
 from hpcpod.orchestrator.sizing import Bounds
 from hpcpod.records.records import Board, Intent, Owner
-from hpcpod.storage.progress import fruitful
 from hpcpod.storage.requests import Drain, Refusals, Resumed, Scale, SlotRefused
 from hpcpod.storage.restarts import Life
 from hpcpod.storage.run_folder import RunFolder
@@ -295,7 +294,7 @@ def _fruitful(folder: RunFolder, made: Sequence[Intent], submitted: Mapping[int,
     names = {
         slot.rpartition("_")[0] or slot.rpartition("-")[0] or slot
         for slot, life in folder.restarts.all().items()
-        if life.in_vain < life.restarts or fruitful(folder, life)
+        if life.in_vain < life.restarts or folder.restarts.made_progress(life)
     }
     return {i.number for i in made if names & {submitted[i.number], f"local-{i.number}"}}
 

@@ -38,10 +38,10 @@ SOON_SECONDS = 300.0
 """While a slot has less time left than this, the coordinator's pauses do not grow."""
 
 PRUNE_SECONDS = 600.0
-"""Between two sweeps for checkpoints that nothing needs any more."""
+"""Between two removals of checkpoints that no reader needs any more."""
 
-DUST_SECONDS = 2 * sum(PAUSES)
-"""Age of what is swept: no report names a checkpoint yet while its slot waits for the disk."""
+LEFTOVER_SECONDS = 2 * sum(PAUSES)
+"""Age of what is removed: no report names a checkpoint yet while its slot waits for the disk."""
 
 
 class Orchestrator:
@@ -173,7 +173,7 @@ class Orchestrator:
     def _prune(self) -> None:
         if time.monotonic() - self._pruned > PRUNE_SECONDS:
             self._pruned = time.monotonic()
-            self._folder.prune(needed_blobs(self._folder), DUST_SECONDS)
+            self._folder.prune(needed_blobs(self._folder), LEFTOVER_SECONDS)
 
 
 def _some_come_back(observed: Snapshot) -> bool:

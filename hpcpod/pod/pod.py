@@ -37,7 +37,7 @@ from hpcpod.pod.ranks.guard import Guard
 from hpcpod.pod.replica import Replica
 from hpcpod.pod.round import Round, Watch
 from hpcpod.records.records import Birth, Checkpoint, Order, Report, Rescore, decode, encode
-from hpcpod.storage.retry import patiently
+from hpcpod.storage.retry import with_retries
 from hpcpod.storage.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
@@ -242,7 +242,7 @@ class Pod:
         """
         if self._group.size > 1:
             return running.end()
-        return patiently(running.end, watch.should_stop)
+        return with_retries(running.end, watch.should_stop)
 
     def _bare(self, order: Order, slot: str) -> Report:
         return Report(order.id, order.pod, order.round, order.attempt, slot)

@@ -79,7 +79,7 @@ class Executor:
     def poll(self) -> Ended | None:
         """Its work and the reply that ends it, once; None while it goes on, and while it is idle.
 
-        Work that the filesystem refused is tried again after a pause, as by ``patiently``.
+        Work that the filesystem refused is tried again after a pause, as by ``with_retries``.
 
         Raises:
             StorageError: it refused to the last.

@@ -11,7 +11,6 @@ from hpcpod.config.placement import shape_of
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import StorageError
 from hpcpod.records.records import Birth, Order
-from hpcpod.storage.progress import fruitful, reached
 from hpcpod.storage.restarts import Begun, Life
 from hpcpod.storage.run_folder import RunFolder
 
@@ -69,7 +68,7 @@ class OwnRestarts:
             return
         begun = Begun(order.pod)
         if isinstance(order, Birth):
-            steps = reached(self._folder, order.pod, order.round)
+            steps = self._folder.checkpoints.steps(order.pod, order.round)
             begun = Begun(order.pod, order.round, steps)
         self._life = replace(self._life, orders={**self._life.orders, order.id: begun})
         self.save()
@@ -94,6 +93,6 @@ class OwnRestarts:
 
     def _in_vain(self, last: Life) -> int:
         """Lives in a row that made no progress. One that found nothing to do does not count."""
-        if fruitful(self._folder, last):
+        if self._folder.restarts.made_progress(last):
             return 0
         return last.in_vain + 1 if last.orders else last.in_vain

@@ -31,7 +31,7 @@ from hpcpod.slot.restarts import OwnRestarts
 from hpcpod.slot.stop_requests import StopRequests
 from hpcpod.storage.freshness import listen_again
 from hpcpod.storage.requests import SlotRefused
-from hpcpod.storage.retry import patiently
+from hpcpod.storage.retry import with_retries
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.budget import same_work, speculative, taken_up
 from hpcpod.tournament.claims import take
@@ -106,7 +106,7 @@ class Slot:
         """Work until the run ends, a stop is asked for, or this slot keeps failing.
 
         Raises:
-            StorageError: the filesystem refused for longer than ``patiently`` waits.
+            StorageError: the filesystem refused for longer than ``with_retries`` waits.
         """
         try:
             return self._work()
@@ -221,7 +221,7 @@ class Slot:
     def _deliver(self, report: Report) -> None:
         """Publish a report; speculative work now counts, or is dropped."""
         try:
-            board = patiently(partial(self._publish, report), self._requests.stopping)
+            board = with_retries(partial(self._publish, report), self._requests.stopping)
         except Corrupt as error:
             log.error("%s: its round is done again", error)
             self._drop_speculative()
@@ -237,7 +237,11 @@ class Slot:
         ordered = board.phase == "running" and pod is not None and same_work(pod.birth, begun)
         ordered = ordered and begun.pod not in resting_pods(board)
         claim = partial(self._folder.claims.take, begun.id, self._owner)
-        if ordered and not self._requests.leaving() and patiently(claim, self._requests.stopping):
+        if (
+            ordered
+            and not self._requests.leaving()
+            and with_retries(claim, self._requests.stopping)
+        ):
             self._speculative, self._pod = None, begun.pod
             self._restarts.begin(begun)
             self._unsaved = None if self._trained is None else self._trained[1]
@@ -265,21 +269,21 @@ class Slot:
         if self._requests.leaving():
             self._next_look = math.inf
             return None if self._busy() else self._farewell()
-        board = patiently(partial(read_board, self._folder), self._requests.leaving)
+        board = with_retries(partial(read_board, self._folder), self._requests.leaving)
         if board.phase == "finished":
             return 0
         found = False
         for _ in self._executors:
-            order = patiently(partial(self.claim, board), self._requests.leaving)
+            order = with_retries(partial(self.claim, board), self._requests.leaving)
             if order is None:
                 break
             found = True
             if self._folder.reports.exists(order.id):  # an earlier life ended before its merge
-                patiently(partial(merge, self._folder, self._rules), self._requests.leaving)
+                with_retries(partial(merge, self._folder, self._rules), self._requests.leaving)
                 return None
             if board.began is None:
                 began = partial(merge, self._folder, self._rules, at_work=True)
-                patiently(began, self._requests.leaving)
+                with_retries(began, self._requests.leaving)
             self.execute(order)
         if not found and self._trains_nothing():
             self._speculate(board)

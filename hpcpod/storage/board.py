@@ -28,7 +28,7 @@ from typing import Any
 
 from hpcpod.errors import Corrupt, StorageError
 from hpcpod.records.records import Document
-from hpcpod.storage.checksummed import seal, seal_of, unseal
+from hpcpod.storage.checksummed import checksum_of, pack, unpack
 from hpcpod.storage.disk import Disk, unique
 from hpcpod.storage.quarantine import Quarantine
 
@@ -63,7 +63,7 @@ class _State:
 
     number: int
     document: Document
-    seal: str
+    checksum: str
     """``_BROKEN`` after a damaged generation: no delta fits it."""
 
 
@@ -95,7 +95,7 @@ class BoardFile:
         state = self._follow(seen) if seen and near else None
         for _ in range(2):
             # Damage is believed when it is still there after another look at the disk.
-            if state is None or state.seal == _BROKEN:
+            if state is None or state.checksum == _BROKEN:
                 state = self._latest()
         if state is None:
             return None
@@ -114,17 +114,17 @@ class BoardFile:
         """
         number = base + 1
         seen = self._seen if self._seen and self._seen.number == base else None
-        previous = seen.seal if seen else _BROKEN
+        previous = seen.checksum if seen else _BROKEN
         head = {"generation": number, "writer": writer, "time": time.time()}
         whole = previous == _BROKEN or number < 2 or number % PERIOD == 0
         # A machine that crashes may tear a generation that others have read: a delta to it would
         # be passed over by all who come later.
         whole = whole or self._seal_on_disk(base) != previous
         change: dict[str, Any] = {"snapshot": new} if whole else difference(old, new)
-        data = seal({**head, "previous": previous, **change})
+        data = pack({**head, "previous": previous, **change})
         if not self._disk.publish(self.path(number), data):
             return False
-        self._seen = _State(number, _sorted(new), seal_of(data))
+        self._seen = _State(number, _sorted(new), checksum_of(data))
         if number % PERIOD == 0:
             self._hint(number)
         return True
@@ -168,7 +168,7 @@ class BoardFile:
                     return
                 if data == _STUB:
                     continue
-                payload = unseal(data, self.path(number).name)
+                payload = unpack(data, self.path(number).name)
             except Corrupt:
                 continue
             whole = "snapshot" in payload
@@ -211,7 +211,7 @@ class BoardFile:
                     f"the board in {self._folder} can't be read: every snapshot of it is damaged"
                 ) from error
             return _State(number, state.document, _BROKEN)
-        return _State(number, _sorted(payload["snapshot"]), seal_of(data))
+        return _State(number, _sorted(payload["snapshot"]), checksum_of(data))
 
     def _follow(self, state: _State, stop: int | None = None) -> _State | None:
         """The state after the generations that follow; None if they were emptied meanwhile."""
@@ -227,24 +227,24 @@ class BoardFile:
                 payload = self._payload(number, data)
                 if "snapshot" in payload:
                     document = payload["snapshot"]
-                elif payload["previous"] != state.seal:
+                elif payload["previous"] != state.checksum:
                     raise Corrupt(f"{self.path(number)} does not follow the generation before it")
                 else:
                     document = applied(document, payload)
-                state = _State(number, document, seal_of(data))
+                state = _State(number, document, checksum_of(data))
             except Corrupt as error:
                 self._quarantine.copy(self.path(number), str(error))
                 state = _State(number, document, _BROKEN)
         if state.number == start:
             return state
-        return _State(state.number, _sorted(document), state.seal)
+        return _State(state.number, _sorted(document), state.checksum)
 
     def _data(self, number: int) -> bytes | None:
         return self._disk.read(self.path(number), MOST_BOARD_BYTES)
 
     def _payload(self, number: int, data: bytes) -> dict[str, Any]:
         path = self.path(number)
-        payload = unseal(data, str(path))
+        payload = unpack(data, str(path))
         if not _is_generation(payload):
             raise Corrupt(f"{path} is no generation of a board")
         found: dict[str, Any] = payload
@@ -277,14 +277,14 @@ class BoardFile:
     def _hinted(self) -> int:
         try:
             data = self._disk.read(self._folder / "LATEST")
-            number = unseal(data, "LATEST")["anchor"] if data else 0
+            number = unpack(data, "LATEST")["anchor"] if data else 0
         except (Corrupt, KeyError, TypeError):
             return 0
         return number if isinstance(number, int) and number % PERIOD == 0 else 0
 
     def _hint(self, number: int) -> None:
         try:
-            self._disk.replace(self._folder / "LATEST", seal({"anchor": number}), durable=False)
+            self._disk.replace(self._folder / "LATEST", pack({"anchor": number}), durable=False)
         except StorageError as error:
             _log.warning("the board's hint could not be written: %s", error)
 
@@ -301,7 +301,7 @@ class BoardFile:
             self._payload(number, data)
         except Corrupt:
             return _BROKEN
-        return seal_of(data)
+        return checksum_of(data)
 
 
 _identity: tuple[int, str] = (0, "")

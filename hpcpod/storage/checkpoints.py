@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcpod.records.records import Checkpoint, Report, encode
-from hpcpod.storage.checksummed import seal
+from hpcpod.storage.checksummed import pack
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import blob_path, plain
 from hpcpod.storage.quarantine import Quarantine
@@ -43,13 +43,13 @@ class Checkpoints:
     def save(self, pod: str, round: int, attempt: int, checkpoint: Checkpoint) -> None:
         """Say where a round can go on; its blobs must be put before."""
         path = self._folder(pod) / f"{round:05d}-{attempt}.json"
-        self._disk.replace(path, seal(encode(_Resume(pod, round, checkpoint))))
+        self._disk.replace(path, pack(encode(_Resume(pod, round, checkpoint))))
 
     def publish_survivor(self, pod: str, round: int, attempt: int, checkpoint: Checkpoint) -> bool:
         """``save`` by a rank that has lost others; False if another survivor was first."""
         name = f"{round:05d}-{attempt}-survivor-{checkpoint.env_steps}.json"
         path = self._folder(pod) / name
-        return self._disk.publish(path, seal(encode(_Resume(pod, round, checkpoint))))
+        return self._disk.publish(path, pack(encode(_Resume(pod, round, checkpoint))))
 
     def save_trained(self, report: Report) -> None:
         """Say that a round's training is done, and only its score is missing.
@@ -61,7 +61,7 @@ class Checkpoints:
             raise ValueError(f"{report.order}: a trained round has a checkpoint")
         path = self._folder(report.pod) / f"{report.round:05d}-{report.attempt}-trained.json"
         resume = _Resume(report.pod, report.round, report.checkpoint, report)
-        self._disk.replace(path, seal(encode(resume)))
+        self._disk.replace(path, pack(encode(resume)))
 
     def latest(self, pod: str, round: int) -> Checkpoint | None:
         """The furthest checkpoint inside a round, whichever attempt made it, or None."""
@@ -71,6 +71,12 @@ class Checkpoints:
     def trained(self, pod: str, round: int) -> Report | None:
         """What a round's training came to, if it is done, whichever attempt did it."""
         return next((r.trained for r in self._found(pod, round) if r.trained is not None), None)
+
+    def steps(self, pod: str, round: int) -> int:
+        """Steps of experience that a round can go on from; 0 if it begins at its start."""
+        trained = self.trained(pod, round)
+        found = [self.latest(pod, round), trained and trained.checkpoint]
+        return max((checkpoint.env_steps for checkpoint in found if checkpoint), default=0)
 
     def all(self) -> dict[str, list[Checkpoint]]:
         """By pod, the checkpoints that its unfinished rounds may go on from."""

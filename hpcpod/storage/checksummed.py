@@ -1,6 +1,6 @@
 """Checksummed JSON: one changed bit anywhere in the file is found.
 
-A sealed file is ``{"sha256":"<of the payload's bytes>","payload":<payload>}`` and a newline:
+A checksummed file is ``{"sha256":"<of the payload's bytes>","payload":<payload>}`` and a newline:
 plain JSON to any other program.
 """
 
@@ -21,33 +21,33 @@ _T = TypeVar("_T")
 _HEAD = b'{"sha256":"'
 _MIDDLE = b'","payload":'
 _TAIL = b"}\n"
-_SEAL = slice(len(_HEAD), len(_HEAD) + 64)
-_PAYLOAD = slice(_SEAL.stop + len(_MIDDLE), -len(_TAIL))
+_CHECKSUM = slice(len(_HEAD), len(_HEAD) + 64)
+_PAYLOAD = slice(_CHECKSUM.stop + len(_MIDDLE), -len(_TAIL))
 
 
-def seal(payload: Json, *, indent: int | None = None) -> bytes:
-    """The bytes of a sealed file; equal payloads give equal bytes."""
+def pack(payload: Json, *, indent: int | None = None) -> bytes:
+    """The bytes of a checksummed file; equal payloads give equal bytes."""
     separators = (",", ":") if indent is None else (",", ": ")
     body = json.dumps(payload, separators=separators, indent=indent).encode()
     return b"".join((_HEAD, hashlib.sha256(body).hexdigest().encode(), _MIDDLE, body, _TAIL))
 
 
-def seal_of(data: bytes) -> str:
-    """The checksum that a sealed file carries: its identity."""
-    return data[_SEAL].decode("ascii", "replace")
+def checksum_of(data: bytes) -> str:
+    """The checksum that a checksummed file carries: its identity."""
+    return data[_CHECKSUM].decode("ascii", "replace")
 
 
-def unseal(data: bytes, name: str) -> Json:
-    """The payload of a sealed file; ``name`` is what an error calls it.
+def unpack(data: bytes, name: str) -> Json:
+    """The payload of a checksummed file; ``name`` is what an error calls it.
 
     Raises:
-        Corrupt: the bytes are not what was sealed.
+        Corrupt: the bytes are not what was written.
     """
     whole = data.startswith(_HEAD) and data.endswith(_TAIL) and len(data) > _PAYLOAD.start
-    if not whole or data[_SEAL.stop : _PAYLOAD.start] != _MIDDLE:
-        raise Corrupt(f"{name} is torn or is not a sealed file ({len(data)} bytes)")
+    if not whole or data[_CHECKSUM.stop : _PAYLOAD.start] != _MIDDLE:
+        raise Corrupt(f"{name} is torn or is not a checksummed file ({len(data)} bytes)")
     body = data[_PAYLOAD]
-    if hashlib.sha256(body).hexdigest() != seal_of(data):
+    if hashlib.sha256(body).hexdigest() != checksum_of(data):
         raise Corrupt(f"{name} does not match its checksum")
     try:
         return json.loads(body)
@@ -55,14 +55,14 @@ def unseal(data: bytes, name: str) -> Json:
         raise Corrupt(f"{name} is not JSON: {error}") from error
 
 
-def unsealed(kind: type[_T], data: bytes, path: Path) -> _T:
-    """The record in a sealed file's bytes.
+def unpack_record(kind: type[_T], data: bytes, path: Path) -> _T:
+    """The record in a checksummed file's bytes.
 
     Raises:
-        Corrupt: the bytes are not what was sealed, or are no such record, or a name in it could
+        Corrupt: the bytes are not what was written, or are no such record, or a name in it could
             lead out of the run folder.
     """
-    payload = unseal(data, str(path))
+    payload = unpack(data, str(path))
     try:
         record = decode(kind, payload)
         _check_names(record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hpcpod.records.records import Owner, encode
-from hpcpod.storage.checksummed import seal
+from hpcpod.storage.checksummed import pack
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import sharded
 from hpcpod.storage.quarantine import Quarantine
@@ -24,7 +24,7 @@ class Claims:
 
         The same slot of the same job is the same owner, whatever its host and process.
         """
-        path, data = self._path(order), seal(encode(owner))
+        path, data = self._path(order), pack(encode(owner))
         for _ in range(2):
             if self._disk.publish(path, data):
                 return True

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod.errors import RunExists, StorageError, UserError
-from hpcpod.storage.checksummed import seal
+from hpcpod.storage.checksummed import pack
 from hpcpod.storage.disk import TEMPORARY, Disk, explain, explained, probe, unique
 from hpcpod.storage.layout import CLOSED, SHARED
 from hpcpod.storage.ownership import CONFIG
@@ -52,7 +52,7 @@ def create_folder(
     aside = path.parent / (_ASIDE + unique())
     try:
         disk.make_folder(path.parent)
-        _sweep(path.parent)
+        _remove_leftovers(path.parent)
         _check_free(path)
         with explained("create the run folder", path):
             disk.mkdir(aside)
@@ -66,7 +66,7 @@ def create_folder(
         with explained("look at", aside):
             inode = aside.stat().st_ino
         document = {**config, **made, "inode": inode}
-        disk.replace(aside / "config.json", seal(document, indent=1))
+        disk.replace(aside / "config.json", pack(document, indent=1))
         fill(aside)
         with explained("create the run folder", path):
             disk.rename(aside, path)
@@ -115,7 +115,7 @@ def _exists(path: Path) -> RunExists:
     )
 
 
-def _sweep(parent: Path) -> None:
+def _remove_leftovers(parent: Path) -> None:
     """Remove what a creation of ours that was killed has left here."""
     for path in parent.glob(_ASIDE + "*"):
         with contextlib.suppress(OSError):

@@ -35,7 +35,7 @@ Scheme = Literal["link", "directory"]
 """How a name is published: by a hard link, or by renaming a non-empty folder onto it."""
 
 TEMPORARY = ".tmp-"
-"""How the name of every temporary file starts; nobody reads one, ``prune`` sweeps old ones."""
+"""How the name of every temporary file starts; no reader takes one, ``prune`` removes old ones."""
 
 _READ_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -53,8 +53,8 @@ class Disk:
     """Reads and writes of whole files on a filesystem shared by processes that may die.
 
     Safe for any number of processes on any number of hosts; below ``root`` no symbolic link is
-    followed (see ``beneath``). What a method has returned survives a crash of the machine, unless
-    it says ``durable=False``.
+    followed (see ``safe_paths``). What a method has returned survives a crash of the machine,
+    unless it says ``durable=False``.
     """
 
     def __init__(self, scheme: Scheme = "link") -> None:
@@ -307,7 +307,7 @@ class Disk:
         return None if there is None else there == data
 
     def _persist(self, action: str, path: Path, attempt: Callable[[], _T]) -> _T:
-        # Missing: our temporary file was swept. Taken: the name was, but is free again already.
+        # Missing: our temporary file was pruned. Taken: the name was, but is free again already.
         with explained(action, path):
             return _again({errno.ENOENT, errno.ESTALE, *_TAKEN}, attempt)
 

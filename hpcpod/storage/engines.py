@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hpcpod.errors import StorageError
-from hpcpod.storage.checksummed import seal
+from hpcpod.storage.checksummed import pack
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import plain
 from hpcpod.storage.ownership import Ownership
@@ -32,7 +32,7 @@ class Engines:
             agreed = self._quarantine.sound(dict[str, str], path)
             if agreed is not None and "engine" in agreed:
                 return agreed["engine"]
-            if self._disk.publish(path, seal({"engine": engine})):
+            if self._disk.publish(path, pack({"engine": engine})):
                 return engine
         raise StorageError(f"the engine of {scores} scores can't be recorded")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hpcpod.errors import Corrupt, StorageError
 from hpcpod.records.records import Intent, encode
-from hpcpod.storage.checksummed import seal, unsealed
+from hpcpod.storage.checksummed import pack, unpack_record
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.ownership import Ownership
 from hpcpod.storage.quarantine import Quarantine
@@ -34,7 +34,7 @@ class Intents:
         leaves an intent without jobs, which is found by its token in the queue.
         """
         self._owner.require_mine()
-        return self._disk.publish(self._intent(intent.number), seal(encode(intent)))
+        return self._disk.publish(self._intent(intent.number), pack(encode(intent)))
 
     def all(self) -> list[Intent]:
         """Every intent that was announced, by number; damaged ones are left out."""
@@ -49,7 +49,7 @@ class Intents:
                 data = self._disk.read(path)
                 if data is None:
                     return number
-                self._known.append(unsealed(Intent, data, path))
+                self._known.append(unpack_record(Intent, data, path))
             except Corrupt as error:
                 self._quarantine.copy(path, str(error))
                 self._known.append(None)
@@ -63,7 +63,7 @@ class Intents:
         """
         self._owner.require_mine()
         for _ in range(2):
-            if self._disk.publish(self._submission(number), seal({"job": job})):
+            if self._disk.publish(self._submission(number), pack({"job": job})):
                 return job
             winner = self.submission(number)
             if winner is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hpcpod.errors import Corrupt, StorageError
-from hpcpod.storage.checksummed import unsealed
+from hpcpod.storage.checksummed import unpack_record
 from hpcpod.storage.disk import Disk
 
 _REASON = ".reason"
@@ -37,14 +37,14 @@ class Quarantine:
         self._folder = root / "quarantine"
 
     def sound(self, kind: type[_T], path: Path) -> _T | None:
-        """What a sealed file holds; None if there is none, or a damaged one, which is moved.
+        """What a checksummed file holds; None if there is none, or a damaged one, which is moved.
 
         Raises:
             StorageError: the filesystem refuses to be read.
         """
         try:
             data = self._disk.read(path)
-            return None if data is None else unsealed(kind, data, path)
+            return None if data is None else unpack_record(kind, data, path)
         except Corrupt as error:
             self.move(path, str(error))
             return None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hpcpod.errors import Corrupt
 from hpcpod.records.records import Report, encode
-from hpcpod.storage.checksummed import seal, unsealed
+from hpcpod.storage.checksummed import pack, unpack_record
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import sharded
 from hpcpod.storage.quarantine import Quarantine
@@ -25,7 +25,7 @@ class Reports:
 
         Its blobs must be put before: a report that is seen is complete.
         """
-        return self._disk.publish(self._path(report.order), seal(encode(report)))
+        return self._disk.publish(self._path(report.order), pack(encode(report)))
 
     def read(self, order: str) -> Report | None:
         """The report of an order; None if there is none yet.
@@ -39,7 +39,7 @@ class Reports:
             data = self._disk.read(path)
             if data is None:
                 return None
-            report = unsealed(Report, data, path)
+            report = unpack_record(Report, data, path)
             if report.order != order:
                 raise Corrupt(f"{path} is the report of {report.order}")
         except Corrupt as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from hpcpod.records.records import decode, encode
-from hpcpod.storage.checksummed import seal
+from hpcpod.storage.checksummed import pack
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import plain
 from hpcpod.storage.ownership import Ownership
@@ -156,4 +156,4 @@ class Requests:
 
 
 def _bytes(request: Request) -> bytes:
-    return seal({name: value for name, value in encode(request).items() if value is not None})
+    return pack({name: value for name, value in encode(request).items() if value is not None})

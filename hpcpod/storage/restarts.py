@@ -8,9 +8,11 @@ from pathlib import Path
 
 from hpcpod.errors import Corrupt
 from hpcpod.records.records import encode
-from hpcpod.storage.checksummed import seal, unsealed
+from hpcpod.storage.checkpoints import Checkpoints
+from hpcpod.storage.checksummed import pack, unpack_record
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import plain, sharded
+from hpcpod.storage.reports import Reports
 
 _MOST = 2**53
 """No number in a record is as large; another user may have written what is reckoned with."""
@@ -53,13 +55,17 @@ class Life:
 class Restarts:
     """The lives of a run's slots; each slot is the one writer of its own."""
 
-    def __init__(self, disk: Disk, folder: Path) -> None:
+    def __init__(
+        self, disk: Disk, folder: Path, reports: Reports, checkpoints: Checkpoints
+    ) -> None:
         self._disk = disk
         self._folder = folder
+        self._reports = reports
+        self._checkpoints = checkpoints
 
     def save(self, slot: str, life: Life) -> None:
         """Say where a slot's lives stand. May be lost when its machine crashes."""
-        self._disk.replace(self._path(slot), seal(encode(life)), durable=False)
+        self._disk.replace(self._path(slot), pack(encode(life)), durable=False)
 
     def read(self, slot: str) -> Life | None:
         """Where a slot's lives stand; None if it had none, or a crash has torn what it said."""
@@ -74,10 +80,22 @@ class Restarts:
                 found[path.stem] = life
         return found
 
+    def made_progress(self, life: Life) -> bool:
+        """Whether a report was published in this life, or a checkpoint saved that is further than
+        the one that it began from."""
+        return life.progress or any(
+            self._reports.exists(order)
+            or (
+                begun.round > 0
+                and self._checkpoints.steps(begun.pod, begun.round) > begun.env_steps
+            )
+            for order, begun in life.orders.items()
+        )
+
     def _read(self, path: Path) -> Life | None:
         try:
             data = self._disk.read(path)
-            life = None if data is None else unsealed(Life, data, path)
+            life = None if data is None else unpack_record(Life, data, path)
             for order, begun in life.orders.items() if life else ():
                 plain(order), plain(begun.pod)
         except Corrupt:

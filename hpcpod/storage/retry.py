@@ -17,7 +17,7 @@ PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, *[60.0] * 60)
 T = TypeVar("T")
 
 
-def patiently(work: Callable[[], T], should_stop: Callable[[], bool]) -> T:
+def with_retries(work: Callable[[], T], should_stop: Callable[[], bool]) -> T:
     """Do something, and again after a pause while the filesystem refuses it.
 
     Raises:

@@ -14,7 +14,7 @@ from hpcpod.config.resolved import Resolved
 from hpcpod.errors import Corrupt, RunNotFound
 from hpcpod.storage.board import BoardFile, writer_id
 from hpcpod.storage.checkpoints import Checkpoints
-from hpcpod.storage.checksummed import unseal
+from hpcpod.storage.checksummed import unpack
 from hpcpod.storage.claims import Claims
 from hpcpod.storage.creation import FORMAT, create_folder
 from hpcpod.storage.disk import Disk
@@ -22,7 +22,7 @@ from hpcpod.storage.engines import Engines
 from hpcpod.storage.intents import Intents
 from hpcpod.storage.locks import Locks, seconds_since
 from hpcpod.storage.ownership import CONFIG, Ownership, read_config
-from hpcpod.storage.prune import sweep
+from hpcpod.storage.prune import remove_unused
 from hpcpod.storage.quarantine import Quarantine
 from hpcpod.storage.reports import Reports
 from hpcpod.storage.requests import Requests
@@ -59,7 +59,7 @@ class RunFolder:
         self.requests = Requests(disk, path / "control", self.quarantine, owner)
         self.checkpoints = Checkpoints(disk, path, self.quarantine)
         self.slots = Slots(disk, path, self.quarantine, owner)
-        self.restarts = Restarts(disk, path / "lives")
+        self.restarts = Restarts(disk, path / "lives", self.reports, self.checkpoints)
         self.intents = Intents(disk, path / "intents", self.quarantine, owner)
         self.engines = Engines(disk, path / "engines", self.quarantine, owner)
         self.locks = Locks(path / "lease")
@@ -104,7 +104,7 @@ class RunFolder:
         """
         path, disk = Path(path).absolute(), disk or Disk()
         data, owner = read_config(path)
-        config = unseal(data, str(path / CONFIG))
+        config = unpack(data, str(path / CONFIG))
         layout = config.get("format") if isinstance(config, dict) else None
         if layout != FORMAT:
             raise RunNotFound(f"the run at {path} has layout {layout}, this hpcpod reads {FORMAT}")
@@ -146,4 +146,6 @@ class RunFolder:
         Returns how many. Give an age far above the time between a blob and its report: a
         blob that no report names yet is protected by its age alone.
         """
-        return sweep(self.disk, self.path, frozenset(keep), time.time() - older_than_seconds)
+        return remove_unused(
+            self.disk, self.path, frozenset(keep), time.time() - older_than_seconds
+        )

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from hpcpod.errors import RunNotFound
-from hpcpod.storage.checksummed import unseal
+from hpcpod.storage.checksummed import unpack
 from hpcpod.storage.ownership import CONFIG, read_config
 
 
@@ -43,7 +43,7 @@ def _origin(folder: Path) -> tuple[Path | None, int | None]:
         data, _ = read_config(folder)
     except RunNotFound:
         return None, None
-    config = unseal(data, str(folder / CONFIG))
+    config = unpack(data, str(folder / CONFIG))
     found = config if isinstance(config, dict) else {}
     made, inode = found.get("folder"), found.get("inode")
     return Path(made) if isinstance(made, str) else None, inode

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hpcpod.errors import Corrupt, StorageError
-from hpcpod.storage.checksummed import seal, unseal
+from hpcpod.storage.checksummed import pack, unpack
 from hpcpod.storage.disk import Disk, explained
 from hpcpod.storage.layout import plain
 from hpcpod.storage.locks import time_of_disk
@@ -60,7 +60,7 @@ class Slots:
 
     def write(self, slot: str, status: dict[str, Any]) -> None:
         """Show what a slot does. May be lost when its machine crashes."""
-        self._disk.replace(self._status(slot), seal(status), durable=False)
+        self._disk.replace(self._status(slot), pack(status), durable=False)
 
     def all(self) -> dict[str, dict[str, Any]]:
         """What each slot showed last, with the ``mtime`` of it (Unix time, in seconds)."""
@@ -69,7 +69,7 @@ class Slots:
             try:
                 data = self._disk.read(path)
                 if data is not None:
-                    status = unseal(data, str(path))
+                    status = unpack(data, str(path))
                     if _is_status(status):
                         shown[plain(path.stem)] = {**status, "mtime": path.lstat().st_mtime}
             except (Corrupt, FileNotFoundError):
@@ -103,7 +103,7 @@ class Slots:
         """
         self._owner.require_mine()
         if self.retiring(slot) != "now":
-            data = seal({"when": when, "why": why})
+            data = pack({"when": when, "why": why})
             self._disk.replace(self._marker(slot), data, durable=False)  # thousands, of a tick
 
     def retiring(self, slot: str) -> When | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hpcpod.errors import Corrupt
 from hpcpod.records.records import Birth, Board, Document, PodState, Report, Rescore
 from hpcpod.storage.board import applied
-from hpcpod.storage.checksummed import seal_of, unseal
+from hpcpod.storage.checksummed import checksum_of, unpack
 from tests.chaos.observer import Past, SeenReport
 
 SLACK_SECONDS = 5.0
@@ -59,7 +59,7 @@ def audit(past: Past) -> Books:
 def steps(past: Past, violations: list[str]) -> Iterator[Step]:
     """The board before and after each generation, damage and all, read independently."""
     document: Document = {}
-    seal = ""
+    checksum = ""
     board: Board | None = None
     damaged = 0  # generations by faults, since the last sound one
     for number, seen in enumerate(past.generations):
@@ -68,24 +68,26 @@ def steps(past: Past, violations: list[str]) -> Iterator[Step]:
         try:
             if seen.damaged:
                 raise Corrupt("by a fault")
-            payload = unseal(seen.data, str(number))
+            payload = unpack(seen.data, str(number))
             if payload["generation"] != number:
                 violations.append(f"generation {number} says it is {payload['generation']}")
             if "snapshot" in payload:
                 document = payload["snapshot"]
                 # Of two, the earlier one may have been damaged after this one was written.
-                foreign = number > 0 and seal == "" and (payload["previous"] != "" or damaged > 1)
-            elif payload["previous"] == seal:
+                foreign = (
+                    number > 0 and checksum == "" and (payload["previous"] != "" or damaged > 1)
+                )
+            elif payload["previous"] == checksum:
                 document = applied(document, payload)
             else:
-                if seal != "":
+                if checksum != "":
                     violations.append(f"generation {number} does not follow the one before it")
                 raise Corrupt("its predecessor was damaged")
-            seal, damaged = seal_of(seen.data), 0
+            checksum, damaged = checksum_of(seen.data), 0
         except Corrupt as error:
-            if not seen.damaged and seal != "":
+            if not seen.damaged and checksum != "":
                 violations.append(f"generation {number} is damaged, and no fault did it: {error}")
-            seal = ""
+            checksum = ""
             continue
         new = Board.from_document(document)
         if board is not None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from hpcpod.errors import Corrupt, HpcpodError
 from hpcpod.records.records import Report
 from hpcpod.storage.board import BoardFile
-from hpcpod.storage.checksummed import unsealed
+from hpcpod.storage.checksummed import unpack_record
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board
 
@@ -159,7 +159,7 @@ class Observer:
 
 def _sound(data: bytes, path: Path) -> Report | None:
     try:
-        return unsealed(Report, data, path)
+        return unpack_record(Report, data, path)
     except Corrupt:
         return None
 

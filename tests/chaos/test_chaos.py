@@ -16,7 +16,7 @@ import pytest
 
 from hpcpod.config.resolved import Resolved
 from hpcpod.records.records import Birth, Board, Checkpoint, Report
-from hpcpod.storage.checksummed import seal
+from hpcpod.storage.checksummed import pack
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, read_board
@@ -249,7 +249,7 @@ def test_gaps_changes_lost_blobs_and_tracebacks_are_found(world: World) -> None:
     chain = f"{head}OSError: away\n\nThe above exception was the direct cause of the following\n\n"
     (logs / "slot-2.log").write_text(f"{chain}{head}hpcpod.pod.ranks.communicator.RankLost: x\n")
     world.folder.blobs.path(blob).write_bytes(b"")
-    board.path(1).write_bytes(seal({"generation": 1}))
+    board.path(1).write_bytes(pack({"generation": 1}))
     board.path(2).unlink()
     board.path(0).write_bytes(b'{"emptied":true}\n')
     found = "\n".join(invariants.of_files(world, known))

@@ -17,7 +17,7 @@ from hpcpod.orchestrator.snapshot import RunState
 from hpcpod.pod.ipc.messages import Command, StopReply, command_line, reply_line
 from hpcpod.records.records import encode
 from hpcpod.slot.stop_requests import StopRequests, Way
-from hpcpod.storage.checksummed import seal
+from hpcpod.storage.checksummed import pack
 from hpcpod.storage.requests import Request
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import When
@@ -64,7 +64,7 @@ def test_a_slot_that_finds_a_file_of_the_table_does_what_stands_there(
     folder = create(tmp_path)
     path = folder.path / "control" / f"{name.replace('<element>', '7_1')}.json"
     path.parent.mkdir(exist_ok=True)
-    folder.disk.replace(path, seal(payload))
+    folder.disk.replace(path, pack(payload))
     ways = set(re.findall(r"\*\*(\w+)\*\*", does))
     assert asked(folder, "7_1+0") == ways <= set(get_args(Way))
     others = set() if name == RETIRE else ways

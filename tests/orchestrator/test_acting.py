@@ -271,7 +271,7 @@ def test_pruning_keeps_what_boards_and_unfinished_rounds_need(
     dust = folder.blobs.put({}, {"nobody": "needs this"})
     assert needed_blobs(folder) == set(resume.blobs())
     monkeypatch.setattr(tick, "PRUNE_SECONDS", 0.0)
-    monkeypatch.setattr(tick, "DUST_SECONDS", 0.0)
+    monkeypatch.setattr(tick, "LEFTOVER_SECONDS", 0.0)
     time.sleep(0.05)
     Orchestrator(folder, SleepingLauncher(queue, 1)).tick()
     assert not folder.blobs.has(dust)

@@ -40,22 +40,22 @@ def tear(path: Path) -> None:
 
 
 def test_a_report_torn_at_any_length_is_found(report: Report) -> None:
-    whole = checksummed.seal(encode(report))
-    assert checksummed.unseal(whole, "report") == encode(report)
+    whole = checksummed.pack(encode(report))
+    assert checksummed.unpack(whole, "report") == encode(report)
     for length in range(len(whole)):
         with pytest.raises(Corrupt, match=r"torn|checksum"):
-            checksummed.unseal(whole[:length], "report")
+            checksummed.unpack(whole[:length], "report")
         with pytest.raises(Corrupt):
-            checksummed.unseal(whole[:length] + bytes(len(whole) - length), "report")
+            checksummed.unpack(whole[:length] + bytes(len(whole) - length), "report")
 
 
 def test_every_flipped_bit_is_found(report: Report) -> None:
-    whole = checksummed.seal(encode(report))
+    whole = checksummed.pack(encode(report))
     for bit in range(len(whole) * 8):
         data = bytearray(whole)
         data[bit // 8] ^= 1 << bit % 8
         with pytest.raises(Corrupt):
-            checksummed.unseal(bytes(data), "report")
+            checksummed.unpack(bytes(data), "report")
 
 
 def test_a_damaged_report_is_the_same_answer_to_everyone(
@@ -86,7 +86,7 @@ def test_a_report_under_another_name_is_not_believed(run: RunFolder, report: Rep
 
 
 def test_a_report_of_another_version_is_corrupt_not_a_traceback(run: RunFolder) -> None:
-    data = checksummed.seal({"order": "p-1-0", "unknown": 1})
+    data = checksummed.pack({"order": "p-1-0", "unknown": 1})
     shard = hashlib.sha256(b"p-1-0").hexdigest()[:2]
     run.disk.publish(run.path / "reports" / shard / "p-1-0.json", data)
     with pytest.raises(Corrupt, match="another version"):
@@ -284,7 +284,7 @@ def test_compaction_leaves_two_sound_anchors(run: RunFolder) -> None:
     assert rows(RunFolder.open(run.path)) == (100, list(range(64)))
 
 
-@pytest.mark.parametrize("hint", [None, b"nonsense", checksummed.seal({"anchor": 9600}), b""])
+@pytest.mark.parametrize("hint", [None, b"nonsense", checksummed.pack({"anchor": 9600}), b""])
 def test_the_hint_is_only_a_hint(run: RunFolder, hint: bytes | None) -> None:
     grow(run, 200)
     run.board.compact()
@@ -293,5 +293,5 @@ def test_the_hint_is_only_a_hint(run: RunFolder, hint: bytes | None) -> None:
     else:
         (run.path / "board" / "LATEST").write_bytes(hint)
     assert rows(RunFolder.open(run.path)) == (200, list(range(201)))
-    run.disk.replace(run.path / "board" / "LATEST", checksummed.seal({"anchor": 32}))
+    run.disk.replace(run.path / "board" / "LATEST", checksummed.pack({"anchor": 32}))
     assert rows(RunFolder.open(run.path)) == (200, list(range(201)))

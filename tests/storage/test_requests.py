@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hpcpod.storage.checksummed import seal
+from hpcpod.storage.checksummed import pack
 from hpcpod.storage.requests import (
     Drain,
     Finals,
@@ -41,7 +41,7 @@ def test_a_request_is_written_as_before_and_read_as_it_was_made(
     for write in (run.requests.publish, run.requests.replace):
         write(asked)
         data = run.disk.read(run.path / "control" / f"{name}.json")
-        assert data == seal(json.loads(payload))
+        assert data == pack(json.loads(payload))
         assert data.endswith(f"{payload}}}\n".encode())
         assert run.requests.read(type(asked)) == asked
         run.requests.withdraw(type(asked))
@@ -65,12 +65,12 @@ FOREIGN: list[tuple[type[Request], dict[str, Any], Request]] = [
 def test_a_askedin_other_words_stands_with_what_is_understood_of_it(
     run: RunFolder, kind: type[Request], payload: dict[str, Any], read: Request
 ) -> None:
-    run.disk.replace(run.path / "control" / f"{kind.name}.json", seal(payload))
+    run.disk.replace(run.path / "control" / f"{kind.name}.json", pack(payload))
     assert run.requests.read(kind) == read
     assert run.quarantine.list() == []
 
 
-@pytest.mark.parametrize("data", [b"", b"half of", seal([]), seal("now"), seal(7), seal(None)])
+@pytest.mark.parametrize("data", [b"", b"half of", pack([]), pack("now"), pack(7), pack(None)])
 def test_a_damaged_askedis_set_aside_and_asks_for_nothing(run: RunFolder, data: bytes) -> None:
     path = run.path / "control" / "drain.json"
     run.disk.replace(path, data)

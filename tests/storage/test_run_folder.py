@@ -84,7 +84,7 @@ def test_a_run_is_created_once(tmp_path: Path) -> None:
         RunFolder.create(tmp_path / "file", {})
 
 
-def test_what_a_killed_creation_left_is_swept_an_hour_later(tmp_path: Path) -> None:
+def test_what_a_killed_creation_left_is_removed_an_hour_later(tmp_path: Path) -> None:
     for name, age in ((".tmp-run-old", 7200), (".tmp-run-new", 0), ("other", 7200)):
         (tmp_path / name / "board").mkdir(parents=True)
         stamp = (tmp_path / name).stat().st_mtime - age
@@ -94,7 +94,7 @@ def test_what_a_killed_creation_left_is_swept_an_hour_later(tmp_path: Path) -> N
 
 
 def test_a_folder_of_another_layout_is_refused(tmp_path: Path) -> None:
-    Disk().replace(tmp_path / "config.json", checksummed.seal({"format": 99, "publish": "link"}))
+    Disk().replace(tmp_path / "config.json", checksummed.pack({"format": 99, "publish": "link"}))
     with pytest.raises(RunNotFound, match="has layout 99"):
         RunFolder.open(tmp_path)
 

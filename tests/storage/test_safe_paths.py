@@ -13,7 +13,7 @@ import pytest
 
 from hpcpod.errors import Corrupt, StorageError
 from hpcpod.records.records import Checkpoint, Owner, Report, encode
-from hpcpod.storage.checksummed import seal, unsealed
+from hpcpod.storage.checksummed import pack, unpack_record
 from hpcpod.storage.layout import sharded
 from hpcpod.storage.requests import Stop
 from hpcpod.storage.run_folder import RunFolder
@@ -133,7 +133,7 @@ def test_a_file_that_is_too_long_to_be_meant_takes_no_memory(run: RunFolder) -> 
 
 
 def hostile(report: Report, **fields: Any) -> bytes:
-    return seal({**encode(report), **fields})
+    return pack({**encode(report), **fields})
 
 
 @pytest.mark.parametrize(
@@ -150,19 +150,19 @@ def hostile(report: Report, **fields: Any) -> bytes:
 )  # fmt: skip
 def test_a_report_of_other_types_or_names_is_damage(report: Report, fields: Any) -> None:
     with pytest.raises(Corrupt):
-        unsealed(Report, hostile(report, **fields), Path("r"))
+        unpack_record(Report, hostile(report, **fields), Path("r"))
 
 
 def test_what_json_can_say_too_much_of_is_damage(report: Report) -> None:
-    assert unsealed(Report, hostile(report), Path("r")) == report
+    assert unpack_record(Report, hostile(report), Path("r")) == report
     deep = json.loads("[" * 500 + "]" * 500)
     digits = '{"returns": [1' + "0" * 5000 + "]}"
     for body in (b"[" * 200_000, digits.encode(), b'{"round": NaN}', b"\xff", b"[]", b"null"):
         head = f'{{"sha256":"{hashlib.sha256(body).hexdigest()}","payload":'.encode()
         with pytest.raises(Corrupt):
-            unsealed(Report, head + body + b"}\n", Path("r"))
+            unpack_record(Report, head + body + b"}\n", Path("r"))
     with pytest.raises(Corrupt):
-        unsealed(Report, hostile(report, metrics=deep), Path("r"))
+        unpack_record(Report, hostile(report, metrics=deep), Path("r"))
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_what_json_can_say_too_much_of_is_damage(report: Report) -> None:
     ],
 )  # fmt: skip
 def test_a_generation_of_another_form_is_damage(run: RunFolder, payload: Any) -> None:
-    run.disk.replace(run.board.path(0), seal(payload))
+    run.disk.replace(run.board.path(0), pack(payload))
     with pytest.raises(Corrupt, match="every snapshot of it is damaged"):
         run.board.read()
 
@@ -189,13 +189,13 @@ def test_a_slot_that_shows_something_else_is_not_shown(run: RunFolder) -> None:
         {"scoring": {}},
     ]
     for status in others:
-        run.disk.replace(run.path / "slots" / "s.json", seal(status))
+        run.disk.replace(run.path / "slots" / "s.json", pack(status))
         assert run.slots.all() == {}
     run.slots.write("s", {"state": "training", "env_steps": 3, "scoring": {"order": "o"}})
     assert run.slots.all()["s"]["env_steps"] == 3
 
 
 def test_the_owner_of_a_claim_has_a_name(run: RunFolder, owner: Owner) -> None:
-    run.disk.publish(claim_path(run, "o-1"), seal({**encode(owner), "slot": "hand-../../x"}))
+    run.disk.publish(claim_path(run, "o-1"), pack({**encode(owner), "slot": "hand-../../x"}))
     assert run.claims.owner("o-1") is None
     assert run.claims.take("o-1", owner)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from hpcpod.records.records import encode
-from hpcpod.storage.checksummed import seal
+from hpcpod.storage.checksummed import pack
 from hpcpod.storage.layout import sharded
 from hpcpod.storage.restarts import Begun, Life
 from hpcpod.storage.run_folder import RunFolder
@@ -65,7 +65,7 @@ def test_numbers_that_no_life_has_are_not_reckoned_with(
     run: RunFolder, name: str, number: float
 ) -> None:
     path = sharded(run.path / "lives", "7_3", ".json")
-    run.disk.replace(path, seal({**encode(LIFE), name: number}))
+    run.disk.replace(path, pack({**encode(LIFE), name: number}))
     assert run.restarts.all() == {}
 
 
@@ -78,7 +78,7 @@ def test_names_that_a_life_gives_lead_nowhere(run: RunFolder) -> None:
     """They become files' names when it is asked what the life has brought."""
     path = sharded(run.path / "lives", "7_3", ".json")
     for order, pod in (("../p1-1", "p1"), ("", "p1"), ("\ud800", "p1"), ("p1-1", "a/b")):
-        run.disk.replace(path, seal(encode(replace(LIFE, orders={order: Begun(pod, 1)}))))
+        run.disk.replace(path, pack(encode(replace(LIFE, orders={order: Begun(pod, 1)}))))
         assert run.restarts.read("7_3") is None
         assert run.restarts.all() == {}
 
