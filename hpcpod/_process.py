@@ -16,11 +16,11 @@ REQUEUE = 75
 """EX_TEMPFAIL: the exit code of what was stopped, and goes on if it is started again."""
 
 PYTHON = (sys.executable, *(("-P",) if sys.version_info >= (3, 11) else ()))
-"""This Python, which looks for modules in no working directory: a group may share that, and whoever
-puts a ``json.py`` there would have its code run. Python 3.10 has no such option."""
+"""This Python, which looks for modules in no working directory: a group may share that, and a user
+who puts a ``json.py`` there would have its code run. Python 3.10 has no such option."""
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""By which a process is told, when it starts, how many threads its libraries may have."""
+"""Variables that set, when a process starts, how many threads its libraries may have."""
 
 
 def killed(code: int) -> bool:
@@ -52,7 +52,7 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
 
     Args:
         parent: the parent's process id, as the parent itself told it: between fork and here
-            the parent may have ended, and then nobody would ever send the signal.
+            the parent may have ended, and then the kernel would never send the signal.
         number: the signal to receive.
     """
     if sys.platform == "linux":

@@ -95,7 +95,7 @@ class EngineDiffers(HpcpodError):
 
 
 class EnvFailed(HpcpodError):
-    """A process that steps some of the environments raised somebody else's error, or is gone."""
+    """A process that steps environments raised an error of the environment's, or is gone."""
 
 
 class Diverged(HpcpodError):
@@ -103,7 +103,7 @@ class Diverged(HpcpodError):
 
 
 def in_words(error: BaseException) -> str:
-    """An exception of somebody else's in one line, its type first."""
+    """An exception of another library in one line, its type first."""
     return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
 
 

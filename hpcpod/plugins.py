@@ -142,7 +142,7 @@ def load(path: str) -> Any:
 def load_early(path: str) -> None:
     """Import what a path names before torch is: some simulators refuse to come after it.
 
-    What can't be imported, or is no path, is left: whoever needs it says why.
+    What can't be imported, or is no path, is left: the call that needs it says why.
     """
     with contextlib.suppress(UnknownPlugin):
         load(path)

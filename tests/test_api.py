@@ -58,7 +58,7 @@ def test_wait_ends_when_the_coordinator_was_killed(
     monkeypatch.setattr(snapshot, "STARTING_SECONDS", 0.0)
     assert run.status().state in ("running", "waiting")
     [*launch._BACKGROUND][-1].kill()
-    with pytest.raises(HpcpodError, match="nobody runs tiny"):
+    with pytest.raises(HpcpodError, match="no process runs tiny"):
         run.wait(timeout=120)
     assert run.status().state == "interrupted"
 

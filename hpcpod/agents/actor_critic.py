@@ -197,7 +197,7 @@ class ActorCritic(ABC, Generic[C]):
         """
         config, seen, num_envs = self._config, self._observations, self._spec.num_envs
         ring = offpolicy.replay(self.name, buffer)
-        # Of this rank alone; and in a pipeline somebody else has counted them, by acting.
+        # Of this rank alone; and in a pipeline the actor has counted them.
         self._own_steps = ring.rows * num_envs
         offpolicy.learn_statistics(ring, seen, config.horizon)
         if not offpolicy.has_enough(ring, config.learning_starts, num_envs):

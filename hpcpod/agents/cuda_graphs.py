@@ -57,7 +57,7 @@ class Captured:
 
         def call(given: State) -> Outputs:
             living = held()
-            assert living is not None  # whoever calls this holds the agent
+            assert living is not None  # the caller holds the agent
             return living(given)
 
         self._function: Function = call

@@ -58,7 +58,7 @@ class RolloutBuffer:
         return segment_of(self._rows, memory) | prefixed("behaviour", self._behaviour)
 
     def describe(self, behaviour: State) -> None:
-        """Take what the policy that collected says of all rows that are there, [T, N, ...]."""
+        """Take the collecting policy's behaviour on all rows that are there, [T, N, ...]."""
         self._behaviour = behaviour
 
     def segment(self, start: int, stop: int) -> State:

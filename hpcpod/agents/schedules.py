@@ -26,7 +26,7 @@ class RateConfig:
     """Lower the learning rate linearly, also in copies, while the run's budget is spent: the one of
     ``stop.rounds``, ``stop.env_steps`` and ``stop.minutes`` of which most is spent, or the steps
     of ``hpcpod.train``. Where ``stop.minutes`` alone limit a run, it stays in the first rounds, for
-    nobody knows how long they last. If nothing but a target limits a run, 100,000 steps of
+    their length is unknown. If nothing but a target limits a run, 100,000 steps of
     experience stand for its budget. See ``anneal_to``."""
     anneal_steps: int = 0
     """Lower it so within that many environment steps of experience instead, those of a copy's

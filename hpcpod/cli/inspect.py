@@ -49,13 +49,13 @@ def status(options: Namespace) -> int:
     elif now.unknown:
         say(f"what waits in the queue can't be told here: {now.unknown}")
     elif now.doubt:
-        say(f"nobody is seen to run it, but {now.doubt}; look again in two minutes")
+        say(f"no process is seen to run it, but {now.doubt}; look again in two minutes")
     elif now.state == "waiting":
         asked = now.slots_pending is not None  # and none waits, so that those that run must start
         starting = "" if asked and not now.slots_running else ": its slots are starting"
-        say(f"nobody works on it now{starting}")
+        say(f"no slot works on it now{starting}")
     if now.state == "interrupted":
-        say(f"nobody runs it; go on with: hpcpod resume {run.word}")
+        say(f"no process runs it; go on with: hpcpod resume {run.word}")
     elif now.queue or now.coordinators == 0 or (now.state == "waiting" and not now.slots_running):
         say(f"what to do about it: hpcpod why {run.word}")
     if now.quarantined:
@@ -166,7 +166,7 @@ def why(options: Namespace) -> int:
 
 
 def logs(options: Namespace) -> int:
-    """``hpcpod logs``: the ends of log files, or what they say of a pod."""
+    """``hpcpod logs``: the ends of log files, or their lines about a pod."""
     words = [word for word in (options.run, options.name) if word is not None]
     run, name = run_and(words, is_pod)
     if name is not None and is_pod(name):

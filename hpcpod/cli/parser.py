@@ -54,7 +54,7 @@ Examples:
 
 MAKERS = ("launch", "render", "validate", "train", "envs")
 """Verbs that find modules in the working directory. The others are of runs, which say themselves
-where theirs are, and whoever looks may stand in a folder that a group writes into."""
+where theirs are, and their reader may stand in a folder that a group writes into."""
 
 Add = Callable[..., argparse.ArgumentParser]
 

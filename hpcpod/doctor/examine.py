@@ -71,7 +71,7 @@ def examine(asked: Asked, tell: Callable[[str], None]) -> Diagnosis:
 
     Args:
         asked: what to look at.
-        tell: is told what is being done, a line each.
+        tell: called with a line before each step.
     """
     runs = asked.runs.absolute()
     tell(f"trying the filesystem of {runs}")

@@ -155,7 +155,7 @@ def _judge_accounts(facts: SchedulerFacts, wanted: Wanted) -> list[Finding]:
     probe = "account limits"
     if facts.accounts is None:
         then = "sbatch has the last word, and its words are shown"
-        return [Finding(GROUP, probe, "ok", "nobody tells of any", then)]
+        return [Finding(GROUP, probe, "ok", "none is known", then)]
     if facts.settings.get("AccountingStorageEnforce", "none") in ("none", "0"):
         return [Finding(GROUP, probe, "ok", "accounts are kept, and no limit is enforced", "")]
     account = wanted.account or facts.account
@@ -223,7 +223,7 @@ def _judge_preemption(facts: SchedulerFacts, qos: str | None) -> Finding:
     found = f"{kind}: {mode} here"
     verdict: Verdict = "ok"
     if mode == "OFF":
-        then = "nobody preempts slots here"
+        then = "slots are not preempted here"
     elif mode == "REQUEUE":
         then = "a preempted slot comes back by itself and goes on with its round"
     elif mode == "CANCEL":

@@ -198,7 +198,7 @@ class ProbeJob:
         return "done", ""
 
     def _queue(self, job: str, state: str, reason: str) -> tuple[str, str]:
-        """Its state and reason now; the old ones while nobody answers."""
+        """Its state and reason now; the old ones while squeue does not answer."""
         answer = self._ask("squeue", "-h", "-j", job, "-o", "%T|%r")
         if not answer.ok and "Invalid job id" not in answer.err:
             return state, reason

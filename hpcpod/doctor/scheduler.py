@@ -58,7 +58,7 @@ class SchedulerFacts:
     pyxis: bool = False
     """srun has ``--container-image``."""
     accounts: tuple[Mapping[str, str], ...] | None = None
-    """This user's associations; None where nobody keeps accounts, or tells."""
+    """This user's associations; None if the site keeps no accounts, or they are unknown."""
     account: str = ""
     """The one that is charged where none is named."""
     qos: tuple[Mapping[str, str], ...] = ()

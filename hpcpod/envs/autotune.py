@@ -66,7 +66,7 @@ def in_processes(
 
     One environment is made, stepped at random and closed again. If N of them would take ``FAST`` or
     longer, processes are made, as many as ``env_cpus()`` allows, and stepped too. They are reset
-    before anybody counts on them, so nothing of it is seen in results.
+    before any training counts on them, so nothing of it is seen in results.
 
     Args:
         env: as for ``make_env``, like the others.

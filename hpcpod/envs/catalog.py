@@ -96,7 +96,7 @@ BACKENDS: Mapping[str, Facts] = {
 FAMILIES: Mapping[str, Package] = {
     "classic_control": Package(),
     "toy_text": Package(),
-    # Its renderer, which an environment makes before anybody renders, imports imageio.
+    # Its renderer, which an environment makes before it renders, imports imageio.
     "mujoco": Package(("mujoco", "imageio"), "hpcpod[mujoco]"),
     "box2d": Package(("Box2D", "pygame"), "gymnasium[box2d]"),
     "phys2d": Package(("jax", "flax"), "gymnasium[jax]"),

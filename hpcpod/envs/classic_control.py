@@ -29,7 +29,7 @@ class Move(NamedTuple):
     terminated: Tensor
     """bool [N]."""
     truncated: Tensor | None = None
-    """bool [N]: who is cut before the time limit, where not terminated; None: nobody."""
+    """bool [N]: cut before the time limit, where not terminated; None: none is."""
 
 
 class Dynamics(ABC):

@@ -51,7 +51,7 @@ def build(
 
 def import_before(source: object) -> None:
     """Import what makes an environment: a simulator can only be told where its warnings go once it
-    is there. What can't be imported is left to whoever makes the environment."""
+    is there. What can't be imported is left to the call that makes the environment."""
     if not isinstance(source, str):
         return
     with suppress(UnknownPlugin, gym.error.Error, ImportError, ValueError):

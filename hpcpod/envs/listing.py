@@ -185,5 +185,5 @@ def _version(package: str) -> str | None:
         return None
     try:
         return version(package)
-    except PackageNotFoundError:  # a folder that nobody installed
+    except PackageNotFoundError:  # a folder that pip did not install
         return None

@@ -1,6 +1,6 @@
 """A recording of the actions in unfinished episodes, played again from the same seeds.
 
-So an episode is saved whose environment can't be: whoever goes on with it plays it again from its
+So an episode is saved whose environment can't be: the process that goes on plays it again from its
 start. That costs what its steps have cost, so long episodes are not kept.
 """
 

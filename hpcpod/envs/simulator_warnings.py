@@ -63,7 +63,7 @@ def models_of(name: str) -> Iterator[None]:
 
 
 def one_line(message: object) -> str:
-    """A message of somebody else's without line ends and colours."""
+    """A library's message without line ends and colours."""
     text = " ".join(str(message).split())
     for colour in ("\x1b[33m", "\x1b[31m", "\x1b[0m"):
         text = text.replace(colour, "")

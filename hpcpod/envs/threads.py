@@ -8,13 +8,13 @@ _given = 0
 
 
 def env_threads() -> int:
-    """Threads that a simulator made now may use, the caller's included: 1 if nobody has said."""
+    """Threads that a simulator made now may use, the caller's included: 1 by default."""
     return _given or 1
 
 
 def env_cpus() -> int:
-    """CPUs that processes made now may keep busy: as many as threads, or if nobody has said how
-    many, all that the kernel lets this process use."""
+    """CPUs that processes made now may keep busy: as many as threads, or by default all
+    that the kernel lets this process use."""
     return _given or len(os.sched_getaffinity(0))
 
 
@@ -24,6 +24,6 @@ def given_threads() -> int:
 
 
 def set_env_threads(count: int) -> None:
-    """Change both; environments that exist keep theirs. 0: as if nobody had said."""
+    """Change both; environments that exist keep theirs. 0: the default."""
     global _given
     _given = count

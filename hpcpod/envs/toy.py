@@ -60,8 +60,8 @@ class Memory(Dynamics):
     """A cue at the first step is to be recalled at the last; state (steps so far, cue).
 
     The observation is (cue, asked): the cue, -1 or 1, is seen at the first step only and is 0
-    after it, and asked is 1 at the last step and 0 before. Whoever does not remember gets 0 in
-    the mean, whoever does 1.
+    after it, and asked is 1 at the last step and 0 before. An agent that does not remember
+    gets 0 in the mean, one that does 1.
     """
 
     length: int = 10

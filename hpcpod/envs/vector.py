@@ -53,7 +53,7 @@ class GymnasiumVectorEnv:
 
     Observations and actions are mapped as by the ``gymnasium`` backend. Its state can't be saved.
     In mode ``SAME_STEP`` an environment that gives one array again and again, and changes it in
-    ``reset``, destroys the final observation before anybody sees it; ``check_env`` says so.
+    ``reset``, destroys the final observation before it is read; ``check_env`` says so.
     """
 
     spec: EnvSpec
@@ -369,6 +369,6 @@ def _time_limit_of(venv: Vector, first: Any) -> int | None:
 
 
 def _registered(venv: Vector) -> Registered | None:
-    """What gymnasium's registry says of it; others' VectorEnvs have a ``spec`` of another kind."""
+    """Its entry in gymnasium's registry; others' VectorEnvs have a ``spec`` of another kind."""
     spec: Any = venv.spec
     return spec if isinstance(spec, Registered) else None

@@ -43,7 +43,7 @@ class JobView:
     left: float | None = None
     """Seconds until its time limit; None without one."""
     starts: float | None = None
-    """When a pending one is expected to start, as Unix time; None where nobody can say."""
+    """When a pending one is expected to start, as Unix time; None if unknown."""
     restarts: int = 0
     """How often it was requeued."""
 
@@ -55,7 +55,7 @@ class JobView:
 
 @dataclass(frozen=True)
 class Cancelled:
-    """A slot that somebody has ended by the scheduler's own means (``scancel``), not long ago."""
+    """A slot that a user has ended by the scheduler's own means (``scancel``), not long ago."""
 
     slot: str
     """Its name, as in ``Owner.slot``."""
@@ -107,7 +107,7 @@ class Limits:
     max_job_count: int | None = None
     """Jobs that the scheduler keeps at once, of all users; each element of an array is one."""
     preempt_type: str | None = None
-    """Who may preempt whom: ``preempt/none`` is nobody."""
+    """Slurm's PreemptType: by ``preempt/none`` no job preempts another."""
     preempt_mode: str | None = None
     """What becomes of the preempted where a partition or QOS says nothing else: ``REQUEUE``."""
     requeue_seconds: float | None = None
@@ -127,14 +127,14 @@ class ClusterView:
     """How many elements of an array may run at once, by its submission, for those arrays of which
     some wait for just that; what is absent holds nothing back."""
     idle: Idle | None = None
-    """What is free for jobs like this run's; None: not asked, or nobody can say."""
+    """What is free for jobs like this run's; None: not asked, or unknown."""
     room: int | None = None
     """How many more of this run's elements could start at once on what is idle."""
     limits: Limits | None = None
-    """What the scheduler allows; None: not asked, or nobody can say."""
+    """What the scheduler allows; None: not asked, or unknown."""
     cancelled: tuple[Cancelled, ...] = ()
     """Slots that were ended so, as long as the scheduler remembers them; empty: none, not asked, or
-    nobody can say."""
+    unknown."""
 
     @cached_property
     def slots(self) -> frozenset[str]:
@@ -143,7 +143,7 @@ class ClusterView:
 
 
 class Launcher(Protocol):
-    """A way to run slots. Killing whoever holds the launcher never loses a run."""
+    """A way to run slots. Killing the process that holds it never loses a run."""
 
     @property
     def places(self) -> int:
@@ -213,7 +213,7 @@ class ScriptLauncher(Launcher, Protocol):
         ...
 
     def largest_array(self) -> int | None:
-        """Elements that one submission may have; None: any number, or nobody can say."""
+        """Elements that one submission may have; None: any number, or unknown."""
         ...
 
 

@@ -47,7 +47,7 @@ def check_code(folder: RunFolder, token: str | None) -> None:
     """See that this process may be a slot of a run: its own user's, or a guest in another's.
 
     A guest trains what is built in, with one process for each pod: ranks meet where the owner's
-    folder says, in which nobody else writes.
+    folder says, in which no other user writes.
 
     Raises:
         UserError: it may not.

@@ -43,7 +43,7 @@ class LocalLauncher:
     def __init__(
         self, folder: Path, config: RunConfig, on_death: Callable[[str], object] = log.error
     ) -> None:
-        """``on_death`` is told of each slot that ended with an error, with its log's end.
+        """``on_death`` is called for each slot that ended with an error, with its log's end.
 
         Raises:
             LaunchError: a slot needs more GPUs than there are.
@@ -102,7 +102,7 @@ class LocalLauncher:
         self._processes[slot] = _Process(popen, token, path, gpus)
 
     def observe(self, patience: float | None = None) -> ClusterView:
-        """The slots that still run; there is nobody to wait for."""
+        """The slots that still run; there is no scheduler to wait for."""
         for slot, process in list(self._processes.items()):
             code = process.popen.poll()
             if code is None:

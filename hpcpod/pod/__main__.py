@@ -71,7 +71,7 @@ nothing where strangers are busy, and training waits for a score that is a whole
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 ORPHAN_SECONDS = 15.0
-"""What a rank may go on for when nobody gives it orders any more."""
+"""How long a rank may go on once its standard input is closed."""
 
 
 def main() -> int:
@@ -125,7 +125,7 @@ def _serve_as_rank(
 
 
 def _end_with_orders() -> None:
-    """End when nobody gives orders any more: what has started this process may be killed, and does
+    """End when standard input is closed: what has started this process may be killed, and does
     not take it along then."""
     with contextlib.suppress(PermissionError):  # it leads a group of its own already
         os.setpgid(0, 0)

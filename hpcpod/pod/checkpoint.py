@@ -221,8 +221,8 @@ def read_arrays(blobs: Blobs, sha256: str) -> Arrays:
     """The arrays of a blob that a checkpoint names.
 
     Raises:
-        Corrupt: it does not match its name, or it is gone: whoever found the damage first has
-            moved it into quarantine, and for those who come later it is just as lost.
+        Corrupt: it does not match its name, or it is gone: the process that found the damage
+            first has moved it into quarantine, and for later ones it is just as lost.
     """
     return _read(blobs, sha256)[0]
 

@@ -50,7 +50,7 @@ def gpu_number(rank: Rank, visible: int) -> int:
     """
     if visible >= rank.local_size:
         return rank.local_rank
-    if visible == 1:  # narrowed by whoever started it; that no other rank has it is checked later
+    if visible == 1:  # narrowed by srun or by the user; that no other rank has it is checked later
         return 0
     raise LaunchError(
         f"rank {rank.number} sees {visible} GPUs on its node, where {rank.local_size} ranks run:"

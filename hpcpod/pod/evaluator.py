@@ -22,7 +22,7 @@ class Stopped(Exception):
 
 
 def never() -> bool:
-    """Nobody asks to stop."""
+    """Never stop."""
     return False
 
 

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Finals:
-    """Scores for whoever compares them with what others have published.
+    """Scores to compare with what others have published.
 
     A fast engine is free to differ a little from the environment that a paper's numbers are from,
     and what was selected in it may have learned just that difference. So the last word has

@@ -64,7 +64,7 @@ class Replica:
         Args:
             config: how often.
             fusion: made of this agent, as it is now.
-            guard: watches over the fusions; None: nobody does.
+            guard: watches over the fusions; None: there is none.
             state: a ``state()`` to go on from; None: all replicas are equal now.
         """
         self._every, self._fusion, self._guard = config.every, fusion, guard

@@ -148,6 +148,6 @@ class Worker:
         if found is None or torch.equal(found, self._obs):
             return True
         elsewhere = (found != self._obs).reshape(len(found), -1).any(1)
-        self._episode_return[elsewhere.cpu()] = float("nan")  # nobody knows it any more
+        self._episode_return[elsewhere.cpu()] = float("nan")  # unknown from here on
         self._obs = found
         return False

@@ -110,9 +110,9 @@ def _state(seen: Snapshot) -> Iterator[str]:
     elif seen.state == "interrupted":
         here = seen.config.cluster.launcher == "local"
         missing = "no process runs its slots" if here else "it has no job in the queue"
-        yield f"nobody runs it, {missing}; `hpcpod resume {seen.word}` goes on"
+        yield f"no process runs it, {missing}; `hpcpod resume {seen.word}` goes on"
     elif seen.doubt:
-        yield f"nobody is seen to run it, but {seen.doubt}; look again in two minutes"
+        yield f"no process is seen to run it, but {seen.doubt}; look again in two minutes"
     if seen.refused:
         yield f"a slot could do nothing for it: {seen.refused}"
     if seen.board.phase == "finals":

@@ -166,7 +166,7 @@ class Run:
                 if status.state in ("finished", "paused"):
                     break
                 if status.state == "interrupted":
-                    said = f"nobody runs {self.name}; `hpcpod resume {self.word}` goes on"
+                    said = f"no process runs {self.name}; `hpcpod resume {self.word}` goes on"
                     raise HpcpodError(said)
                 if end is not None and time.monotonic() > end:
                     raise TimeoutError(f"{self.name} is still {status.state} after {timeout:g} s")
@@ -175,7 +175,7 @@ class Run:
     def looks(self, seconds: float) -> Iterator[Status]:
         """Its status now, and again after each pause of ``seconds``, without an end.
 
-        That nobody runs it is certain once it was seen for longer than old answers are believed.
+        That no process runs it is certain once it was seen for longer than old answers live.
         """
         asked, doubted = -math.inf, math.inf
         while True:

@@ -52,7 +52,7 @@ class Status:
     run: str
     path: str
     state: RunState
-    """``waiting``: nobody works on it now; its slots are queued or starting. ``paused``: it was
+    """``waiting``: no slot works on it now; its slots are queued or starting. ``paused``: it was
     drained. ``interrupted``: the process that ran it on this machine is gone, or it has no job
     in the queue. ``hpcpod resume`` goes on with the last two."""
     stop_reason: str | None

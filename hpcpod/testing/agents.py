@@ -151,7 +151,7 @@ class AgentContract:
         _none(_differing(before, run.agent.state()), "changed by act(explore=False)")
 
     def test_how_far_the_run_has_come_is_no_part_of_its_state(self) -> None:
-        """A copy is told by the run that it is in. Agents that follow nothing have no such word."""
+        """A copy hears it from the run that it is in. Agents that follow nothing lack it."""
         run = self._run().train(WARM_UP)
         if isinstance(run.agent, Scheduled):
             before = run.agent.state()
@@ -242,7 +242,7 @@ class AgentContract:
         assert _shared(resolve("agents", self._name), first, other), "another seed changes nothing"
 
     def test_a_state_that_does_not_fit_is_refused_by_name(self) -> None:
-        """With a ValueError, before somebody trains on with half of a state."""
+        """With a ValueError, before an agent trains on with half of a state."""
         agent = self._run().train(WARM_UP).agent
         state, rules = agent.state(), fusion_rules(agent, agent.state())
         name = next(name for name, rule in rules.items() if rule == "mean")

@@ -247,7 +247,7 @@ class EnvContract:
                 assert str(shape) in said, f"the error does not name the shape {shape}: {said}"
 
     def test_whoever_gets_tensors_may_write_into_them(self) -> None:
-        """And into what was given: nobody keeps it."""
+        """And into what was given: the environment keeps none of it."""
         env, other = self._twins()
         seeds = _seeds(env.spec)
         if self.seeded:
@@ -305,7 +305,7 @@ def _play(env: VecEnv, seeds: Tensor, actions: Sequence[Tensor]) -> tuple[Tensor
 
 
 def _restart(env: VecEnv, other: VecEnv) -> None:
-    """Have the other go on where this one is; nobody keeps what is saved."""
+    """Have the other go on where this one is; what is saved is not kept."""
     saved = env.state()
     assert saved is not None, "state() gives None in the middle of an episode"
     other.restore(saved)

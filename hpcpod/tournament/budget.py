@@ -90,7 +90,7 @@ def _dated(
 
 def _of_kin(algorithm: str, board: Board) -> float:
     """The part of the budget that a round of an algorithm takes by what its pods were told; 0
-    while none has finished one: nobody knows how many minutes the first ones last."""
+    while none has finished one: the minutes of the first ones are unknown."""
     births = [p.birth for p in board.living if p.algorithm == algorithm and p.birth is not None]
     known = [b.ends - b.begins for b in births if b.begins is not None and b.ends is not None]
     return median([part for part in known if part > 0] or [0.0])

@@ -17,7 +17,7 @@ def take(
 ) -> Order | None:
     """Claim the most urgent order that is free; of births that are as urgent, the owner's own pod.
 
-    As urgent are the births of one algorithm with the fewest rounds. Of a first round nobody has
+    As urgent are the births of one algorithm with the fewest rounds. Of a first round no slot has
     anything in memory.
 
     A claim of the owner's own, from before a requeue, is taken up again first.

@@ -6,9 +6,9 @@ environment steps. Pods of other algorithms, whose steps may take a hundred time
 in it with what they had learned by the same cost in slot-seconds. Where a pod has no evaluation
 just there, the nearest one below stands in, if it has at least half of the experience: if
 training helps, who beats with less experience beats all the more. For a pod whose node is a few
-times faster than its kin's there would be nobody left, so there half of the cost is enough.
+times faster than its kin's none would be left, so there half of the cost is enough.
 
-Nobody waits for a comparison: a pod that reports early is compared one report later, when the
+No pod waits for a comparison: a pod that reports early is compared one report later, when the
 others have been there too, and one whose evaluation would be forgotten with those that are near.
 """
 
@@ -112,7 +112,7 @@ class Cohorts:
         """The latest round at which a pod can be compared and has not been.
 
         More than half of the living pods of its algorithm, and at least two, must have come so
-        far. An evaluation that is about to be forgotten is compared with whoever is near.
+        far. An evaluation that is about to be forgotten is compared with those that are near.
         """
         after = max(pod.judged, self.config.population.warmup_rounds)
         rounds = [evaluation.round for evaluation in pod.history if evaluation.round > after]

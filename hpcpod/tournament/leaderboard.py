@@ -93,7 +93,7 @@ def fold(
         merged = settle(merged, births, lost, rules.config)
     if births:
         merged = _evolve(_without_broken(merged), board, births, rules, now)
-    # Who has trained goes on, in fewer places, though nobody is born any more.
+    # Who has trained goes on, in fewer places, though no pod is born any more.
     if len(merged.living) < (len(board.living) if merged.rounds == 0 else 1):
         return finish(merged, "failed", now, _why_hopeless(merged))
     after = advance(merged, board, rules.config, now=now, stop=stop)

@@ -32,7 +32,7 @@ LOCK_SECONDS = 10.0
 _ASKED_LATER: dict[Phase, tuple[type[Stop | Finals], ...]] = {
     "running": (Finals, Stop), "finals": (Stop,), "finished": (),
 }  # fmt: skip
-"""What nobody has asked of the slots yet while the board is in a phase."""
+"""Requests that are not made of the slots yet while the board is in a phase."""
 
 COMPACT_EVERY = 64
 """Generations between two sweeps that empty old ones."""
@@ -89,7 +89,7 @@ def _board_of(folder: RunFolder, document: Document) -> Board:
 
 def _check_names(board: Board) -> None:
     """See that pods have their own names, and that whatever names one names one that is there:
-    somebody else may have written it, and an ancestor of itself has no first ancestor.
+    another user may have written it, and an ancestor of itself has no first ancestor.
 
     Raises:
         KeyError, ValueError: it is not so.
@@ -107,7 +107,7 @@ def _check_names(board: Board) -> None:
 
 
 def _check_chains(before: Mapping[str, str | None], wrong: str) -> None:
-    """See that whoever follows these names from any one comes to an end."""
+    """Check that following these names from any one comes to an end."""
     settled: set[str] = set()
     for name in before:
         line: set[str] = set()

@@ -10,7 +10,7 @@ from hpcpod.tournament.stopping import leader
 
 
 def protected(board: Board) -> frozenset[str]:
-    """Pods that no shortage stops: the controls, and whoever leads."""
+    """Pods that no shortage stops: the controls, and the leader."""
     best = leader(board)
     controls = {pod.id for pod in board.living if pod.control}
     return frozenset(controls if best is None else controls | {best.pod})

@@ -109,7 +109,7 @@ def lowest(worst: float | None, returns: Collection[float]) -> float | None:
 
 
 def strike(board: Board, unreadable: Collection[Checkpoint]) -> Board:
-    """The board without the evaluations whose checkpoint can't be read: nobody may copy them."""
+    """The board without the evaluations whose checkpoint can't be read: no pod may copy them."""
     if not unreadable:
         return board
     pods: dict[str, PodState] = {}

@@ -41,7 +41,7 @@ class PairedGate:
     another algorithm or on a far slower node, is one only with what it has shown since: else a slow
     pod's evaluation would be tried against a fast one's again and again, until it falls to it.
 
-    Nobody else is replaced or copied: all pairs of a thousand pods would take seconds.
+    No other pod is replaced or copied: all pairs of a thousand pods would take seconds.
     """
 
     def __init__(self, config: PopulationConfig) -> None:
@@ -90,8 +90,8 @@ def _doubt(cohort: Cohort, pod: PodState) -> float:
     """The margin of a pod whose whole panel is equal, by the spread of its panels before.
 
     A policy that succeeds in one episode of sixteen has a panel of failures now and then. That has
-    no spread, and would be beaten with certainty by whoever does a little better each time. It is
-    0 for a pod that never had a spread, such as one in a deterministic environment.
+    no spread, and would be beaten with certainty by a pod that does a little better each time. It
+    is 0 for a pod that never had a spread, such as one in a deterministic environment.
     """
     returns, motion = cohort.standings[pod.id].returns, pod.motion
     if min(returns) < max(returns) or not motion.noise:

@@ -81,7 +81,7 @@ def test_one_s_own_machine_may_have_more_gpus() -> None:
         ({"version": "3.10.0"}, "Python", "note", "3.10.0"),
         ({"torch": Torch("no libcuda", 1.0)}, "torch", "problem", "no libcuda"),
         ({"torch": replace(CUDA, seconds=90.0)}, "torch", "note", "in 90 s"),
-        ({"user": ""}, "user", "note", "nobody knows the name of user 1000"),
+        ({"user": ""}, "user", "note", "user 1000 has no name here"),
         ({"scratch": (Scratch("/tmp", "tmpfs", 1e6),)}, "/tmp", "note", "room for 1 MB"),
         ({"scratch": (Scratch("/tmp", "xfs", 0.0),)}, "/tmp", "note", "nothing can be written"),
     ],

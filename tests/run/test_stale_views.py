@@ -145,12 +145,14 @@ def test_what_may_be_old_is_said_and_nobody_is_told_to_resume(
             pytest.skip("mounting is not permitted here")
         run = str(begun_long_ago(create(disk.home)).path)
         assert main(["status", run]) == 0
-        assert "nobody runs it; go on with: hpcpod resume" in capsys.readouterr().out
+        assert "no process runs it; go on with: hpcpod resume" in capsys.readouterr().out
         assert disk.remount("ro")
         for verb in ("status", "why"):
             assert main([verb, run]) == 0
             said = capsys.readouterr().out
-            assert "nobody is seen to run it, but what is seen from here may be a minute" in said
+            assert (
+                "no process is seen to run it, but what is seen from here may be a minute" in said
+            )
             assert "resume" not in said
         states = (status.state for status in Run(RunFolder.open(run)).looks(0.0))
         assert [next(states), next(states)] == ["waiting"] * 2, "who follows it looks on"

@@ -64,7 +64,7 @@ class SpaceFacts:
     files: int | None
     """Files that may still be made; None where the filesystem has no such limit."""
     quota: Quota | None
-    """None where nobody tells of one."""
+    """None if unknown."""
     quota_error: str = ""
     """Why a command that tells of quotas did not."""
     error: str = ""

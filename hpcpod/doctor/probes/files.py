@@ -1,7 +1,7 @@
 """File operations as one machine sees them: publishing, replacing, locks, syncs, the clock.
 
 ``python -m hpcpod.doctor.probes.files FOLDER`` tries it and prints JSON: a process of its own,
-for a filesystem whose server is away holds whoever asks it.
+for a filesystem whose server is away holds every process that asks it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SLOW_SYNC = 0.2
 """Seconds of a synced write, above which it is worth knowing."""
 CLOCK_NOTE, CLOCK_PROBLEM = 10.0, 90.0
 """Seconds between two clocks. A slot that has shown nothing for 180 s by the file's time is not
-taken for alive, if no scheduler knows it; what is two hours old, and named by nobody, is swept."""
+taken for alive, if no scheduler knows it; files two hours old that no board names are swept."""
 
 _SYNCS = 5
 _ASIDE = TEMPORARY + "doctor-"

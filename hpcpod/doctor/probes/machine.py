@@ -271,7 +271,7 @@ def _judge_user(group: str, machine: MachineFacts) -> Finding:
     if machine.user:
         return Finding(group, "user", "ok", f"{machine.uid} is {machine.user}", "")
     return Finding(
-        group, "user", "note", f"nobody knows the name of user {machine.uid}",
+        group, "user", "note", f"user {machine.uid} has no name here",
         "some libraries ask for it: have cluster.setup export USER and LOGNAME",
     )  # fmt: skip
 

@@ -184,5 +184,5 @@ def _own_folder() -> Path:
     found = folder.lstat()
     if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
         return folder
-    _log.warning("%s belongs to somebody else: Warp's kernels are compiled anew", folder)
+    _log.warning("%s belongs to another user: Warp's kernels are compiled anew", folder)
     return Path(tempfile.mkdtemp(prefix="hpcpod-warp-"))

@@ -135,7 +135,7 @@ def _request(
     wrappers: Sequence[Wrapper],
     kwargs: Mapping[str, object],
 ) -> dict[str, Any]:
-    """What every process is told.
+    """The request to every process.
 
     Raises:
         UserError: it can't be said in JSON.

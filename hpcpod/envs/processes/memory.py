@@ -17,7 +17,7 @@ _ALIGNMENT = 64
 
 
 def nameless_file() -> int:
-    """Descriptor of a new file in memory, which is gone when nobody has it open any more.
+    """Descriptor of a new file in memory, which is gone when no process has it open any more.
 
     Conda's Pythons have no ``memfd_create``: they are built for a C library that lacks it. What
     they take instead may be smaller than the memory: ``/dev/shm``.

@@ -86,17 +86,17 @@ class _Worker:
 class Pool:
     """Some processes, each with its part of a batch, which do one thing at a time together.
 
-    The word to go and the word that it is done are eventfds, and whoever waits sleeps. Beside busy
-    neighbours on two cores this took two processes 11.5 µs forth and back, by sockets 24 µs;
-    looking out for the word for 20 µs before falling asleep made it 74 µs.
+    The word to go and the word that it is done are eventfds, and a process that waits sleeps.
+    Beside busy neighbours on two cores this took two processes 11.5 µs forth and back, by sockets
+    24 µs; looking out for the word for 20 µs before falling asleep made it 74 µs.
 
     So where each process can have a core beside the owner's, the owner alone looks out, yields to
-    whoever else wants its core, and sleeps at once for a while after a command that took long,
+    any process that wants its core, and sleeps at once for a while after a command that took long,
     or that a neighbour made long. On two idle cores, which fall asleep themselves, 100 µs of work
     took 125 µs instead of 159 µs. When the process looked out, too, beside two busy neighbours, it
     took 4 ms.
 
-    Whoever is left when one of them dies is killed, and what they have started; so they are when
+    When one of them dies, the others are killed, and what they have started; so they are when
     the owner dies, by ``end_group_with``.
     """
 
@@ -162,7 +162,7 @@ class Pool:
 
         Raises:
             HpcpodError: one of them raised it. All have stopped, and can be reset.
-            EnvFailed: one raised somebody else's error, so the same; or one is gone, and so
+            EnvFailed: one raised an error of the environment's, so the same; or one is gone, and so
                 are all.
         """
         failures: list[dict[str, Any]] = []
@@ -232,7 +232,7 @@ class Pool:
 
     @contextlib.contextmanager
     def _undisturbed(self) -> Iterator[None]:
-        """All finish what they begin inside, or all are ended: nobody knows where they stand."""
+        """All finish what they begin inside, or all are ended: the batch's state is unknown."""
         if self._gone is not None:
             raise EnvFailed(f"{self._gone}; make it anew")
         try:
@@ -249,7 +249,7 @@ class Pool:
             raise
 
     def _seen(self, began: float) -> bool:
-        """True if somebody's word that it is done was seen before it was time to sleep."""
+        """True if a process's word that it is done was seen before it was time to sleep."""
         if self._sleeps or not self._cores_suffice:
             return False
         while time.perf_counter() < began + LOOK_SECONDS:

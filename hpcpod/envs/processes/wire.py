@@ -65,9 +65,9 @@ class Wire:
         """Take an end of a connected pair.
 
         Args:
-            end: the socket, closed by whoever made it.
+            end: the socket; its maker closes it.
             still_there: asked whenever the socket's timeout passes with nothing coming or going;
-                it raises what is to be raised if nobody is at the other end.
+                it raises if the process at the other end is gone.
         """
         self._end = end
         self._still_there = still_there or (lambda: None)

@@ -57,7 +57,7 @@ def foresee(
         ask: how to ask Slurm.
         script: makes the texts that sbatch gets.
         kinds: of the jobs that would be submitted now.
-        waiting: jobs that wait already, whose time limit and partition somebody may have changed;
+        waiting: jobs that wait already, whose time limit and partition a user may have changed;
             None: those that would be submitted.
 
     Raises:
@@ -114,7 +114,7 @@ def ask_obstacles(ask: Ask, demands: Sequence[Demand]) -> list[list[Obstacle]]:
     nothing does. Three questions, and a fourth where a QOS may lift a limit.
 
     Raises:
-        LaunchError: nobody can say.
+        LaunchError: it is unknown.
     """
     settings = read_settings(ask("scontrol", "show", "config"))
     partitions = read_capacity(

@@ -109,7 +109,7 @@ class SlurmLauncher:
         return shape_of(self.config, nodes or self._nodes_needed())
 
     def _nodes_needed(self) -> int:
-        """As few nodes as have the GPUs and cores of a pod; 1 where nobody can say."""
+        """As few nodes as have the GPUs and cores of a pod; 1 if unknown."""
         if ranks_of(self.config) == 1 or shutil.which("sinfo") is None:
             return 1
         partition = self.config.cluster.partition
@@ -148,7 +148,7 @@ class SlurmLauncher:
         unset = [word for name in leaking for word in ("-u", name)]
         try:
             (self.folder / "logs").mkdir(exist_ok=True)
-            # Nobody else may touch it before sbatch has read it.
+            # No other user may touch it before sbatch has read it.
             with tempfile.TemporaryDirectory(prefix="hpcpod-") as private:
                 sbatch = ["timeout", f"{self.longest:g}", "sbatch"]
                 job = _submit(Path(private), text, ["env", *unset, *sbatch])
@@ -207,7 +207,7 @@ class SlurmLauncher:
         return foresee(ask, self.script, kinds, waiting)
 
     def history(self, jobs: Sequence[str]) -> tuple[EndedLife, ...] | None:
-        """The ended lives of these jobs by sacct; None where nobody keeps account of them."""
+        """The ended lives of these jobs by sacct; None if the site keeps no accounts."""
         return ask_history(self._ask, jobs)
 
     def cancel(self, jobs: Sequence[str]) -> None:
@@ -266,7 +266,7 @@ class SlurmLauncher:
     def _ask(self, *command: str, patience: float | None = None) -> str:
         """What a Slurm command prints.
 
-        While the controller is busy it is asked again after a pause, by the patient.
+        While the controller is busy it is asked again after a pause, unless ``patience`` is given.
         """
         pauses = self.pauses if patience is None else ()
         longest = self.longest if patience is None else patience

@@ -32,7 +32,7 @@ class Ask(Protocol):
         """What a Slurm command prints.
 
         Raises:
-            LaunchError: there is no such command, it failed, or nobody answered within
+            LaunchError: there is no such command, it failed, or did not answer within
                 ``patience`` seconds.
         """
         ...

@@ -19,9 +19,9 @@ class Explanation:
     meaning: str
     """What it means: a clause without a full stop."""
     advice: str
-    """What the user can do; empty if there is nothing, or nobody knows."""
+    """What the user can do; empty if there is nothing, or it is unknown."""
     hopeless: bool
-    """The job won't start until somebody has done something about it."""
+    """The job won't start until a user or an administrator has done something about it."""
 
 
 _Row = tuple[str, str, str, bool]

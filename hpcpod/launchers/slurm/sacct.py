@@ -39,7 +39,7 @@ class EndedLife:
 
 
 def ask_history(ask: Ask, jobs: Sequence[str]) -> tuple[EndedLife, ...] | None:
-    """The ended lives of these jobs, arrays or elements; None where nobody keeps account.
+    """The ended lives of these jobs, arrays or elements; None if the site keeps no accounts.
 
     ``-D``: without it only a job's last life is shown, and not those that were requeued.
     """

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from hpcpod.launchers.base import Limits
 
 DEFAULT_REQUEUE_SECONDS = 120.0
-"""``cred_expire`` where nobody has set it, or set it to less than 5."""
+"""``cred_expire`` where the site has not set it, or set it to less than 5."""
 
 _SETTING = re.compile(r"^(\w+(?:\[\d+\])?)[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _NOTHING = {"", "(null)", "N/A", "none"}

@@ -25,7 +25,7 @@ IDLE_FORMAT = ",".join(f"{name}:{width}|" for name, width in _COLUMNS.items())
 column would be cut after 20 characters."""
 
 _USABLE = {"idle", "mix"}
-# A node that sleeps, or wakes up, is started for whoever needs it. Of the other signs after a
+# A node that sleeps, or wakes up, is started for the job that needs it. Of the other signs after a
 # state some mean that it does not answer (*) or is going down (! %), some that it is to be
 # rebooted (@ ^) or in maintenance ($), and one that a larger job has been promised it (-).
 _STATE = re.compile(r"(?P<word>[a-z_]+)(?P<sign>[~#]?)")
@@ -78,7 +78,7 @@ def slots_that_fit(idle: Idle, shape: Shape, lanes: int = 1) -> int:
     """The number of elements of this shape that could start at once on what is idle.
 
     Args:
-        idle: what nobody uses.
+        idle: idle nodes.
         shape: of a pod.
         lanes: pods that share an element, its GPU and nothing else.
     """
@@ -150,7 +150,7 @@ def _resources(text: str) -> Iterator[tuple[str, str, int]]:
 
 
 def _shared_gpus(used: str) -> int:
-    """GPUs of which somebody has a share: nobody can have them whole.
+    """GPUs of which a job has a share: no other job can have them whole.
 
     Until 23.02 Slurm lists them, ``shard:(null):1(IDX:0)``; since then it says how much of each is
     taken, ``shard:3(3/4,-/4)``.

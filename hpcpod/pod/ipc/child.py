@@ -84,7 +84,7 @@ class Child:
         """Give the process something to do; it must not be busy.
 
         Raises:
-            ChildDied: there is nobody to take it.
+            ChildDied: the process is gone.
         """
         try:
             self._write(work.line())

@@ -24,7 +24,7 @@ from hpcpod.pod.worker import Worker
 
 
 def serve(channel: Channel, config: RunConfig, gpu: int | None) -> None:
-    """Answer questions until there is nobody who asks; ``gpu`` is the number of the pod's own.
+    """Answer questions until the pod closes the channel; ``gpu`` is the number of the pod's own.
 
     A question is a method of ``Actor`` and its arguments. The answer is ``(True, what it
     returned)``, with tensors, or ``(False, (an exception, its traceback))``.
@@ -110,7 +110,7 @@ class Actor:
             tensors: the agent's ``state()``.
 
         Returns:
-            ``counted`` and ``mean_return``, 0-d: environment steps, and what the worker says of
+            ``counted`` and ``mean_return``, 0-d: environment steps, and the worker's mean over
             its last episodes; ``rows/...``, a segment; ``behaviour/...``, if the agent tells
             any; ``agent/...``, what of its state is not a learner's to say.
         """

@@ -46,7 +46,7 @@ class Channel:
         The other end must have answered what was sent before: its tensors are written over.
 
         Raises:
-            OSError: there is nobody on the other end.
+            OSError: the process at the other end is gone.
         """
         places, size = [], 0
         for name, tensor in (tensors or {}).items():
@@ -61,7 +61,7 @@ class Channel:
         """The next word and its tensors, on the CPU, which are the caller's; waits for them.
 
         Raises:
-            EOFError, OSError: there is nobody on the other end any more.
+            EOFError, OSError: the process at the other end is gone.
         """
         word, size, places = self._connection.recv()
         self._incoming.reserve(size)

@@ -45,7 +45,7 @@ class Communicator(Protocol):
         ...
 
     def close(self) -> None:
-        """Leave the group; nobody is waited for."""
+        """Leave the group, without waiting for other ranks."""
         ...
 
 
@@ -64,7 +64,7 @@ class Alone:
         return [message]
 
     def close(self) -> None:
-        """Nobody is there to leave."""
+        """Do nothing: there is no group."""
 
 
 ALONE = Alone()

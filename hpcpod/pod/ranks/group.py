@@ -75,7 +75,7 @@ def join_peers(config: RunConfig) -> Communicator:
     They meet at MASTER_ADDR and MASTER_PORT, as torchrun sets them, or by MPI.
 
     Raises:
-        LaunchError: nobody says where, or as ``join`` does.
+        LaunchError: the environment does not say where, or as ``join`` does.
         RankLost: not all of them came.
     """
     rank, fusion = rank_of(os.environ), config.pod.fusion
@@ -107,7 +107,7 @@ def join(rank: Rank, meeting: Meeting, backend: Backend, device: torch.device) -
     """Meet the other ranks.
 
     Raises:
-        LaunchError: whoever started the ranks has not told them of each other, or they were not
+        LaunchError: the launcher has not told the ranks of each other, or they were not
             started alike.
         RankLost: not all of them came.
     """
@@ -224,8 +224,8 @@ def _strangers(rank: Rank, size: int) -> str:
     if rank.started_by == "MPI" and tasks > 1:
         return _wrong_pmi(tasks)
     return (
-        f"{size} ranks were asked for, but nobody has told this process of the others: start them"
-        " by srun, mpirun or torchrun"
+        f"{size} ranks were asked for, but no launcher has told this process of the others:"
+        " start them by srun, mpirun or torchrun"
     )
 
 

@@ -3,7 +3,7 @@
 A sum serves every rule of ``agents/fusion.py``, so one all-reduce is enough:
 
 - ``mean``: Σ w_r x_r, divided by Σ w_r, which lies in the vector too.
-- ``max``, ``sum`` and ``moments``: every rank has places of its own, where nobody else adds
+- ``max``, ``sum`` and ``moments``: every rank has places of its own, where no other rank adds
   anything but zeros; so each rank reads what all have written, bit by bit.
 
 Moments are those of RunningNorm. What is merged, and what is summed, is what each rank has seen

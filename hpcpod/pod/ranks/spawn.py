@@ -2,7 +2,8 @@
 
 What srun does on a cluster: every rank gets its number as torchrun would tell it, and all that
 comes in on standard input. When one has failed, the others have some time to save themselves. All
-end with whoever reads standard output. With ``mpirun`` before ``--`` that starts them. No torch.
+end with the process that reads standard output. With ``mpirun`` before ``--`` that starts them.
+No torch.
 """
 
 from __future__ import annotations

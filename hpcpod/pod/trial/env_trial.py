@@ -29,9 +29,9 @@ from hpcpod.pod.numerics import numerics
 from hpcpod.pod.trial.watched_env import OFTEN, Watched
 
 STEPS = 1000
-"""Steps of the batch in which the contract is checked, if nobody asks for another number."""
+"""Steps of the batch in which the contract is checked, by default."""
 LONGEST = 5000
-"""Steps that it is checked for at most, if nobody asks, in order to see an episode end."""
+"""Steps that it is checked for at most by default, in order to see an episode end."""
 PATIENCE = 15.0
 """Seconds: a batch that would take longer to make and reset is left out of the measurement."""
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 Tell = Callable[[str, str], None]
-"""Is told what is done next, in words that go behind "while", and the field that is to blame if it
+"""Called before each step with words that go behind "while", and the field that is to blame if it
 never ends."""
 
 
 def untold(doing: str, field: str) -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True)

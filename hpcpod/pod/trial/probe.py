@@ -64,7 +64,7 @@ def probe(
         config: the run.
         algorithms: which agents.
         hyperparameters: of each algorithm, complete.
-        tell: is told what is done, before it is done.
+        tell: called before each step.
 
     Returns:
         What was seen.

@@ -32,7 +32,7 @@ from hpcpod.records.codec import decode
 LOOK_SECONDS = 1.0
 """Between two looks at the clock while nothing is told."""
 QUIET_SECONDS = 10.0
-"""Between two words to whoever waits on what is being done."""
+"""Between two words to the user on what is being done."""
 DUMP_SECONDS = 1.0
 """Seconds that a process which hangs has to write its stack."""
 LAST_LINES = 6
@@ -44,7 +44,7 @@ _FRAME = re.compile(rb'^ +File "(.+)", line (\d+)', re.MULTILINE)
 """Of a stack as ``faulthandler`` writes it, the innermost first."""
 
 Hear = Callable[[str], None]
-"""Is told what is done, again and again."""
+"""Called with what is being done, again and again."""
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ def known_here_alone(config: RunConfig, request: Mapping[str, Any]) -> bool:
 
 
 class _Words:
-    """A word now and then for whoever waits."""
+    """A word now and then for a user who waits."""
 
     def __init__(self, env: str) -> None:
         self._env = env

@@ -18,11 +18,11 @@ class Watched:
     """A ``VecEnv`` that says what it is asked for, and what was seen of it."""
 
     def __init__(self, env: VecEnv, tell: Callable[[str], None], expected: int = 0) -> None:
-        """Watch an environment, which is closed by whoever has made it.
+        """Watch an environment, which its maker closes.
 
         Args:
             env: that is tried.
-            tell: is told what is done.
+            tell: called with what is done.
             expected: steps that the contract is checked in; 0: it is stepped for another reason.
         """
         self.spec = env.spec
