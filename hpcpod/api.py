@@ -98,7 +98,7 @@ def launch(
     agent=str, save_to=str | None, overwrite=bool, keep=Keep,
     device=Any, progress=bool | None,
 )  # fmt: skip
-def train(  # noqa: PLR0913 (what one says of a training, by name)
+def train(  # noqa: PLR0913 (the options of a training, by name)
     agent: str = "ppo",
     env: str = "CartPole-v1",
     *,
@@ -206,7 +206,7 @@ def train_config(
 
 
 def _of_one(config: RunConfig, name: str, steps: int) -> RunConfig:
-    """What a training of one agent means as a run."""
+    """The configuration of a run that trains one agent."""
     pods = replace(config.population.pods, min=1, max=1)
     population = replace(config.population, algorithms={name: 1.0}, pods=pods)
     stop = replace(config.stop, env_steps=steps, rounds=None)
@@ -239,7 +239,7 @@ def load_policy(
         the environment.
 
     Raises:
-        UserError: there is nothing there, or the run has no policy yet, or it is another user's
+        UserError: nothing is there, or the run has no policy yet, or it is another user's
             and of an agent that is not built in.
         StorageError: the run's board is lost, and so is its ``best.h5``.
     """

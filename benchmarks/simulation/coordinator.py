@@ -16,7 +16,7 @@ from pathlib import Path
 from hpcpod.config.schema import EnvConfig, RunConfig
 from hpcpod.errors import LaunchError
 from hpcpod.launchers.base import Limits
-from hpcpod.orchestrator.backoff import QUIET, Brakes, Refusals, failed_starts
+from hpcpod.orchestrator.backoff import QUIET, Backoff, Refusals, failed_starts
 from hpcpod.orchestrator.plan import (
     Action,
     Cancel,
@@ -136,7 +136,7 @@ class Coordinator:
             intents=tuple(self._intents),
             submitted=dict(self._submitted),
             leaving=frozenset(self._leaving),
-            brakes=Brakes(
+            backoff=Backoff(
                 refusals=self._refusals,
                 failed_starts=failed_starts(made, board.reports, self._fruitful(), present),
                 last_start=made[-1].time if made else 0.0,

@@ -11,8 +11,8 @@ from hpcpod.errors import UserError
 from hpcpod.records.records import Intent
 
 RELEASE_SECONDS = 3
-"""How long a requeued slot waits at least. A node refuses whom it has just been told to forget, by
-the second ("Job credential revoked"), and Slurm ends such a job for good."""
+"""Seconds that a requeued slot waits at least. Within one second a node refuses a job that it was
+just told to forget ("Job credential revoked"), and Slurm ends such a job for good."""
 
 THROTTLED = "JobArrayTaskLimit"
 """The scheduler's reason for elements that their array's throttle holds back."""
@@ -25,27 +25,27 @@ class JobView:
     slot: str
     """The slot's name, as in ``Owner.slot``; ``coordinator`` jobs have one too."""
     job: str
-    """What ``cancel`` takes."""
+    """The name that ``cancel`` takes."""
     kind: Literal["slots", "coordinator"]
     state: Literal["pending", "running"]
     token: str
     """The intent's token."""
     reason: str = ""
-    """Why it is pending, in the scheduler's own word."""
+    """The reason why it is pending, in the scheduler's own word."""
     submission: str = ""
     """The id that ``submit`` returned for it."""
     node: str = ""
-    """Where it runs, as the scheduler writes it; several nodes in the scheduler's short form."""
+    """The node that it runs on; several in the scheduler's short form."""
     partition: str = ""
-    """Where it runs or may run; several with commas between them."""
+    """The partition that it runs or may run in; several with commas between them."""
     seconds: float = 0.0
-    """How long it has been running, since its last start."""
+    """Seconds since its last start; 0 while it waits."""
     left: float | None = None
     """Seconds until its time limit; None without one."""
     starts: float | None = None
-    """When a pending one is expected to start, as Unix time; None if unknown."""
+    """Unix time at which a pending one is expected to start; None if unknown."""
     restarts: int = 0
-    """How often it was requeued."""
+    """Requeues so far."""
 
     @property
     def requeued(self) -> bool:
@@ -55,14 +55,14 @@ class JobView:
 
 @dataclass(frozen=True)
 class Cancelled:
-    """A slot that a user has ended by the scheduler's own means (``scancel``), not long ago."""
+    """A slot that a person has ended by the scheduler's own means (``scancel``), not long ago."""
 
     slot: str
     """Its name, as in ``Owner.slot``."""
     submission: str
     """The id that ``submit`` returned for it."""
     at: float
-    """When, as Unix time."""
+    """Unix time of its end."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,11 @@ class Limits:
     max_job_count: int | None = None
     """Jobs that the scheduler keeps at once, of all users; each element of an array is one."""
     preempt_type: str | None = None
-    """Slurm's PreemptType: by ``preempt/none`` no job preempts another."""
+    """The rule by which jobs preempt others: with ``preempt/none`` none does."""
     preempt_mode: str | None = None
-    """What becomes of the preempted where a partition or QOS says nothing else: ``REQUEUE``."""
+    """The fate of the preempted where a partition or QOS says nothing else: ``REQUEUE``."""
     requeue_seconds: float | None = None
-    """How long a requeued job waits before it may start again."""
+    """Seconds that a requeued job waits before it may start again."""
     kill_seconds: float | None = None
     """From SIGTERM to SIGKILL."""
     min_job_age: float | None = None
@@ -124,17 +124,17 @@ class ClusterView:
 
     jobs: tuple[JobView, ...] = ()
     throttles: Mapping[str, int] = field(default_factory=dict)
-    """How many elements of an array may run at once, by its submission, for those arrays of which
-    some wait for just that; what is absent holds nothing back."""
+    """Elements of an array that may run at once, by its submission. An array is absent if none of
+    its elements waits for just that."""
     idle: Idle | None = None
-    """What is free for jobs like this run's; None: not asked, or unknown."""
+    """Idle GPUs and cores for jobs like this run's; None if unknown or not asked."""
     room: int | None = None
-    """How many more of this run's elements could start at once on what is idle."""
+    """Elements of this run that could start at once on what is idle, beside those that run."""
     limits: Limits | None = None
-    """What the scheduler allows; None: not asked, or unknown."""
+    """Limits of the scheduler; None if unknown or not asked."""
     cancelled: tuple[Cancelled, ...] = ()
-    """Slots that were ended so, as long as the scheduler remembers them; empty: none, not asked, or
-    unknown."""
+    """Slots that were ended so, as long as the scheduler remembers them; empty if unknown or not
+    asked."""
 
     @cached_property
     def slots(self) -> frozenset[str]:
@@ -143,7 +143,7 @@ class ClusterView:
 
 
 class Launcher(Protocol):
-    """A way to run slots. Killing the process that holds it never loses a run."""
+    """A way to run slots. A kill of the process that holds the launcher never loses a run."""
 
     @property
     def places(self) -> int:

@@ -26,7 +26,7 @@ from hpcpod.records.records import Intent
 log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 20.0
-"""How long a slot that was asked to end may take to checkpoint before it is killed."""
+"""Seconds that a slot which was asked to end may take to checkpoint before it is killed."""
 
 
 @dataclass

@@ -19,8 +19,8 @@ FAILED_STARTS = 3
 
 
 @dataclass(frozen=True)
-class Brakes:
-    """What has failed lately, and what follows."""
+class Backoff:
+    """Failures of late, and the pauses that follow."""
 
     refusals: Refusals = field(default_factory=Refusals)
     failed_starts: int = 0
@@ -29,7 +29,7 @@ class Brakes:
     delays: Sequence[float] = DELAYS
 
     def pause(self) -> str:
-        """Why nothing more should be submitted before a person has looked; or empty."""
+        """The reason to submit nothing before a person has looked; empty if there is none."""
         if self.refusals.count >= FAILED_SUBMISSIONS:
             return (
                 f"the scheduler refused {self.refusals.count} submissions in a row:"

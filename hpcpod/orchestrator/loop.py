@@ -26,16 +26,16 @@ def drive(
     seconds: float,
     on_tick: Callable[[Board], None] = lambda board: None,
 ) -> Board:
-    """Tick until the run has ended or is drained, or ``stop`` says so; return the last board.
+    """Tick until the run has ended or is drained, or ``stop`` is true; return the last board.
 
     A scheduler or a disk that refuses is asked again at the next tick. While nothing happens
-    the pauses between two grow up to ``QUIET`` times as long, but for somebody who asks.
+    the pauses between two grow up to ``QUIET`` times as long; a request of a person ends one.
 
     Args:
         orchestrator: of the run.
-        stop: whether to end now.
+        stop: true to end now.
         seconds: between two ticks.
-        on_tick: told of each board.
+        on_tick: called with each board.
     """
     pause = seconds
     while True:

@@ -29,7 +29,7 @@ class Merge:
 
     lost: tuple[str, ...] = ()
     size: int | None = None
-    """How many pods may be in training at once from now on; None: as before."""
+    """Pods that may be in training at once from now on; None: as before."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class Retire:
 
 
 LAUNCH_FAILED = re.compile(r".*[ _]requeued[ _]held|JobHoldMaxRequeue", re.IGNORECASE)
-"""Why Slurm holds a job that a broken node could not start: for ever, if nobody does anything.
-``launch failed requeued held`` is the usual one."""
+"""Reasons of Slurm for a job that a broken node could not start: it holds the job until a person
+acts. ``launch failed requeued held`` is the usual one."""
 
 NewIntent = Callable[[Literal["slots", "coordinator"], int], Intent]
 
@@ -98,7 +98,7 @@ Action = Merge | Record | Submit | Pause | Cancel | Throttle | Release | Retire
 
 
 def plan(observed: Snapshot, token: Callable[[], str]) -> list[Action]:
-    """What to do now. Pure but for ``token``, which names a new intent."""
+    """The actions of a tick. Pure but for ``token``, which names a new intent."""
     stuck = [job for job in observed.cluster.jobs if _launch_failed(job)]
     jobs = tuple(job for job in observed.cluster.jobs if not _launch_failed(job))
     observed = replace(observed, view=replace(observed.cluster, jobs=jobs))
@@ -122,8 +122,8 @@ def _planned(observed: Snapshot, token: Callable[[], str]) -> list[Action]:
     if observed.draining:
         return [Merge(gone), *_cancel(waiting, "the run is draining")]
     doubles = _doubles(observed, slots)
-    rid = {job.slot for job in doubles}
-    slots = [job for job in slots if job.slot not in rid]
+    doubled = {job.slot for job in doubles}
+    slots = [job for job in slots if job.slot not in doubled]
     size, wanted = _wanted(observed)
     fitting = fit(
         slots, wanted, observed.cluster, observed.leaving, Chooser(observed.board, observed.claims)
@@ -141,8 +141,8 @@ def _planned(observed: Snapshot, token: Callable[[], str]) -> list[Action]:
 
 
 def _given_up(observed: Snapshot) -> tuple[str, ...]:
-    """Orders whose slots are gone, or come back nobody knows when: while a throttle of ours, or the
-    scheduler, holds one back, those that run would leave what it had in hand alone."""
+    """Orders whose slots are gone, or come back at an unknown time. While a throttle of ours, or
+    the scheduler, holds a slot back, those that run would leave its order alone."""
     jobs = observed.cluster.jobs
     reasons = {r for r in {job.reason for job in jobs} if r == THROTTLED or explain(r).hopeless}
     held = {job.slot for job in jobs if job.reason in reasons}
@@ -168,8 +168,8 @@ def _wanted(observed: Snapshot) -> tuple[int | None, int]:
 
 
 def _resize(observed: Snapshot, fitting: Fit, wanted: int) -> Iterator[Action]:
-    """What makes the slots that there are as many as are wanted, if they are too many, or are held
-    back by a throttle of ours."""
+    """Actions that fit the present slots to the wanted number, if they are too many, or a throttle
+    of ours holds them back."""
     for array, limit in (fitting.throttles or {}).items():
         yield Throttle(array, limit)
     why = f"no more than {wanted} are wanted now"
@@ -189,21 +189,21 @@ def _release(slots: list[JobView], soon: float) -> list[Action]:
 def _submissions(
     observed: Snapshot, slots: list[JobView], missing: int, new: NewIntent
 ) -> Iterator[Action]:
-    """What is submitted, in as many arrays as it takes; and what was, and is not on record."""
+    """Submissions of slots, in as many arrays as it takes; and records of those that have none."""
     in_queue = {job.token: job.submission for job in observed.cluster.jobs}
     # What a person has rendered, or a launcher that died has announced, is not announced again.
     announced = []
     for intent in _unrecorded(observed):
         if intent.token in in_queue:
             yield Record(intent.number, in_queue[intent.token])
-            # Somebody submits it right now: the rest of it may not be in the queue yet.
+            # Another coordinator submits it right now: the rest of it may not be in the queue yet.
             seen = sum(job.token == intent.token for job in observed.cluster.jobs)
             missing -= max(0, intent.count - seen)
         elif intent.kind == "slots":
             announced.append(intent)
-    missing = _braked(observed, slots, missing)
+    missing = _backed_off(observed, slots, missing)
     for intent in announced:
-        # One that is larger than an array may be was announced when nobody could say so.
+        # One that is larger than an array may be was announced when that limit was unknown.
         if intent.count <= min(missing, observed.largest or missing):
             yield Submit(intent)
             missing -= intent.count
@@ -213,10 +213,10 @@ def _submissions(
         missing -= count
 
 
-def _braked(observed: Snapshot, slots: list[JobView], missing: int) -> int:
-    """How many of the missing slots may be asked for now."""
-    brakes, bounds = observed.brakes, observed.bounds
-    if missing <= 0 or brakes.pause() or brakes.wait(observed.now) > 0:
+def _backed_off(observed: Snapshot, slots: list[JobView], missing: int) -> int:
+    """The number of missing slots that may be asked for now."""
+    backoff, bounds = observed.backoff, observed.bounds
+    if missing <= 0 or backoff.pause() or backoff.wait(observed.now) > 0:
         return 0
     begun = {job.submission for job in slots if job.state == "running" or job.requeued}
     queued = [job for job in slots if job.submission not in begun]
@@ -233,7 +233,7 @@ def _braked(observed: Snapshot, slots: list[JobView], missing: int) -> int:
 
 def _pause(observed: Snapshot, slots: list[JobView], missing: int) -> list[Action]:
     """Slots at work may still bring something; without one, nothing more happens by itself."""
-    why = observed.brakes.pause()
+    why = observed.backoff.pause()
     if not why or slots or missing <= 0:
         return []
     return [Pause(observed.refused or why)]

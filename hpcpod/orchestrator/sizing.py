@@ -15,22 +15,22 @@ from hpcpod.tournament.priorities import by_priority, protected
 
 @dataclass(frozen=True)
 class Bounds:
-    """What the configuration, the launcher and the user say of the number of slots.
+    """Bounds of the number of slots, by the configuration, the launcher and the user.
 
     A slot of the scheduler is one array element; ``lanes`` pods share it.
     """
 
     places: int
-    """Slots wanted at once, where nobody says otherwise."""
+    """Slots wanted at once, if neither a user nor a schedule asks for another number."""
     most: int = 1_000_000
     """No schedule and no user asks for more: as many as ``pods.max`` has work for."""
     pods: tuple[int, int] = (1, 1_000_000)
     """``pods.min`` and ``pods.max``."""
     lanes: int = 1
     scale: int | None = None
-    """What the user has asked for by ``hpcpod scale``."""
+    """Slots that the user has asked for by ``hpcpod scale``; None if none."""
     scheduled: int | None = None
-    """What ``cluster.schedule`` asks for now."""
+    """Slots that ``cluster.schedule`` asks for now; None if it has no say."""
     waiting: int | None = None
     """``cluster.waiting``: slots that may wait in the queue, beside those that would fit now."""
     room: int | None = None
@@ -58,7 +58,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Fit:
-    """How the slots that there are fit the number that is wanted."""
+    """The difference between the present slots and the wanted number."""
 
     missing: int = 0
     """Slots to ask for."""
@@ -118,7 +118,7 @@ def fit(
 
 
 def _untold(elements: Collection[JobView], view: ClusterView) -> bool:
-    """Whether a throttle that nobody could tell holds some of an array's elements back."""
+    """True if an unknown throttle holds some of an array's elements back."""
     held = {job.submission for job in elements if job.reason == THROTTLED}
     return not held <= view.throttles.keys()
 
@@ -130,7 +130,7 @@ def _age(array: tuple[str, list[JobView]]) -> tuple[int, str]:
 
 
 class Chooser:
-    """Who goes first when there are too many slots: the idle, then by the pods they train."""
+    """The order in which slots leave when they are too many: the idle, then by their pods."""
 
     def __init__(self, board: Board, claims: Mapping[str, Owner]) -> None:
         ranks = {pod: rank for rank, pod in enumerate(by_priority(board))}

@@ -19,7 +19,7 @@ from hpcpod.launchers.identity import BY_HAND
 from hpcpod.launchers.local import LocalLauncher, places_of
 from hpcpod.launchers.slurm.feasibility import Impossible
 from hpcpod.launchers.slurm.sacct import EndedLife
-from hpcpod.orchestrator.backoff import DELAYS, Brakes, failed_starts
+from hpcpod.orchestrator.backoff import DELAYS, Backoff, failed_starts
 from hpcpod.orchestrator.sizing import Bounds
 from hpcpod.records.records import Board, Intent, Owner
 from hpcpod.storage.requests import Drain, Refusals, Resumed, Scale, SlotRefused
@@ -54,15 +54,15 @@ class Snapshot:
     view: ClusterView | None = None
     """The run's jobs by the scheduler; None if it was not asked, or can't be."""
     unknown: str = ""
-    """Why the scheduler could not be asked, in one sentence."""
+    """The reason why the scheduler could not be asked, in one sentence."""
     bounds: Bounds = field(default_factory=lambda: Bounds(0))
     """The number of slots that there should be."""
     unbounded: str = ""
-    """Why that number can't be told here, in a clause; empty if it can."""
+    """The reason why that number is unknown here, in a clause; empty if it is known."""
     drain: Drain | None = None
     """The request to pause, if there is one."""
     refused: str = ""
-    """Why a slot could do nothing for the run, if one said so since the last report."""
+    """The reason why a slot could do nothing for the run, if one said so since the last report."""
     leaving: frozenset[str] = frozenset()
     """Slots that have been told to retire."""
     slots: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -79,8 +79,8 @@ class Snapshot:
     """Numbers below this one are taken, also where an intent can't be read any more."""
     submitted: Mapping[int, str] = field(default_factory=dict)
     """The job that counts for an intent, by the intent's number."""
-    brakes: Brakes = field(default_factory=Brakes)
-    """What has failed lately."""
+    backoff: Backoff = field(default_factory=Backoff)
+    """Failures of late."""
     driven: bool = True
     """Of a run on one machine: a process runs its slots, as far as can be told."""
     doubt: str = ""
@@ -131,7 +131,7 @@ class Snapshot:
 
     @cached_property
     def state(self) -> RunState:
-        """What the run does now, in a word."""
+        """The state of the run, in a word."""
         if self.board.phase == "finished":
             return "finished"
         if self.drain is not None:
@@ -166,7 +166,7 @@ class Snapshot:
 
     @property
     def pause_reason(self) -> str:
-        """Why the coordinator has paused the run; empty if a person did."""
+        """The reason why the coordinator has paused the run; empty if a person did."""
         return (self.drain.reason if self.drain else None) or ""
 
     def _jobs(self, state: str) -> list[JobView]:
@@ -204,7 +204,7 @@ def observe(folder: RunFolder, launcher: Launcher) -> Snapshot:
         intents=intents,
         numbered=numbered,
         submitted=submitted,
-        brakes=brakes_of(folder, board, view, intents, submitted),
+        backoff=backoff_of(folder, board, view, intents, submitted),
     )
 
 
@@ -260,13 +260,13 @@ def _gpus_counted(folder: RunFolder) -> int:
     return max(wanted) * each
 
 
-def brakes_of(
+def backoff_of(
     folder: RunFolder,
     board: Board,
     cluster: ClusterView,
     intents: Sequence[Intent],
     submitted: Mapping[int, str],
-) -> Brakes:
+) -> Backoff:
     """Failures of late, of intents that were read before the scheduler was asked."""
     here = folder.resolved.config.cluster.launcher == "local"
     resumed = (folder.requests.read(Resumed) or Resumed()).intents
@@ -278,10 +278,10 @@ def brakes_of(
     tokens = {job.token for job in cluster.jobs}
     present = frozenset(intent.number for intent in made if intent.token in tokens)
     failed = failed_starts(made, board.reports, frozenset(), present)
-    if failed:  # else nobody needs to look into thousands of files
+    if failed:  # else thousands of files need not be read
         useful = frozenset(_fruitful(folder, made, submitted))
         failed = failed_starts(made, board.reports, useful, present)
-    return Brakes(
+    return Backoff(
         refusals=refusals_of(folder),
         failed_starts=failed,
         last_start=made[-1].time if made else 0.0,
@@ -305,5 +305,5 @@ def scale_of(folder: RunFolder) -> int | None:
 
 
 def refusals_of(folder: RunFolder) -> Refusals:
-    """What the scheduler has refused since it last took something."""
+    """Submissions that the scheduler has refused since it last took one."""
     return folder.requests.read(Refusals) or Refusals()

@@ -88,7 +88,7 @@ class Orchestrator:
             return self.tick(strict=strict)  # what still waits in the queue is ended
         slots = [job for job in observed.cluster.jobs if job.kind == "slots"]
         self.drained = observed.draining and not slots
-        # A throttle that holds nobody back yet can't be seen, and is set again.
+        # A throttle that holds no slot back yet can't be seen, and is set again.
         idle = all(isinstance(action, (Merge, Throttle)) for action in actions)
         jobs = {(job.job, str(job.state)) for job in observed.cluster.jobs}
         self.quiet = idle and self._before == jobs and not _some_come_back(observed)
@@ -119,7 +119,7 @@ class Orchestrator:
         return board
 
     def asked(self) -> bool:
-        """Whether somebody has asked something of the run since the last tick."""
+        """True if a person has asked something of the run since the last tick."""
         return self._folder.requests.changed() != self._control
 
     def _act(self, action: Action, launcher: Launcher) -> Board | None:
@@ -177,13 +177,13 @@ class Orchestrator:
 
 
 def _some_come_back(observed: Snapshot) -> bool:
-    """Whether slots reach their time limit soon: then they wait to be let back."""
+    """True if slots reach their time limit soon: then they wait to be let back."""
     lefts = [job.left for job in observed.cluster.jobs if job.left is not None]
     return min(lefts, default=math.inf) < SOON_SECONDS
 
 
 def _has_reported_since(observed: Snapshot) -> bool:
-    """Whether a report has come since the last submission of slots."""
+    """True if a report has come since the last submission of slots."""
     made = [i for i in observed.intents if i.kind == "slots" and i.number in observed.submitted]
     return not made or made[-1].reports != observed.board.reports
 
@@ -201,7 +201,7 @@ def needed_blobs(folder: RunFolder) -> set[str]:
 
 
 def submit(folder: RunFolder, launcher: Launcher, intent: Intent) -> str | None:
-    """Submit an intent so that it counts once, whoever else tries: the job, or None.
+    """Submit an intent so that it counts once, though others may try; return the job, or None.
 
     The intent is published before the job exists, and the job recorded after. If another
     coordinator was faster at either, this one's job, if any, is ended.

@@ -34,7 +34,7 @@ from hpcpod.tournament.priorities import resting_pods
 
 
 def why(folder: RunFolder, pod: str | None = None) -> list[str]:
-    """Why a pod of a run does what it does, or why the run has the slots that it has.
+    """Explain what a pod of a run does, or why the run has the slots that it has.
 
     Args:
         folder: the run's.
@@ -69,7 +69,7 @@ def _impossible(launcher: Launcher | str | None, seen: Snapshot) -> tuple[Imposs
 
 def _last_submission(seen: Snapshot) -> list[str]:
     """The job of the last slots, if they have failed."""
-    if not seen.brakes.failed_starts:
+    if not seen.backoff.failed_starts:
         return []
     made = [i.number for i in seen.intents if i.kind == "slots" and i.number in seen.submitted]
     return [seen.submitted[number] for number in made[-1:]]
@@ -81,7 +81,7 @@ def _ended(launcher: Launcher | str | None, jobs: Sequence[str]) -> dict[str, En
 
 
 def why_run(seen: Snapshot) -> list[str]:
-    """Why a run goes on or does not, and why it has the slots that it has."""
+    """Reasons why a run goes on or does not, and why it has the slots that it has."""
     if seen.state == "finished":
         reason = seen.board.stop_reason
         logs = f"; `hpcpod logs {seen.word}` has the traceback"
@@ -124,7 +124,7 @@ def _state(seen: Snapshot) -> Iterator[str]:
 
 
 def _slots(seen: Snapshot) -> Iterator[str]:
-    """How many slots there are, how many there should be, and what the others wait for."""
+    """The number of slots, the wanted number, and what the others wait for."""
     if seen.drain is not None:
         return
     wanted = ""
@@ -144,20 +144,20 @@ def _slots(seen: Snapshot) -> Iterator[str]:
 
 
 def _submissions(seen: Snapshot) -> Iterator[str]:
-    """What keeps the coordinator from asking for more slots."""
-    brakes, now = seen.brakes, seen.now
-    if brakes.refusals.count:
-        yield f"the scheduler refused {_last(brakes.refusals.count)}: {brakes.refusals.why}"
-    if brakes.failed_starts:
+    """Reasons why the coordinator asks for no more slots."""
+    backoff, now = seen.backoff, seen.now
+    if backoff.refusals.count:
+        yield f"the scheduler refused {_last(backoff.refusals.count)}: {backoff.refusals.why}"
+    if backoff.failed_starts:
         logs = f"see `hpcpod logs {seen.word}`"
-        yield f"{_last(brakes.failed_starts)} ended without any progress; {logs}"
+        yield f"{_last(backoff.failed_starts)} ended without any progress; {logs}"
         for job, life in sorted(seen.ended.items())[:3]:
             yield f"slot {job} ended {_how(life)}"
-    if brakes.pause():
+    if backoff.pause():
         if seen.drain is None:
             yield f"no more are made until a person has looked: `hpcpod resume {seen.word}` goes on"
-    elif brakes.wait(now) > 0:
-        yield f"the next one is made in {duration(brakes.wait(now))} at the earliest"
+    elif backoff.wait(now) > 0:
+        yield f"the next one is made in {duration(backoff.wait(now))} at the earliest"
 
 
 def _last(count: int) -> str:
@@ -165,7 +165,7 @@ def _last(count: int) -> str:
 
 
 def _coordinator(seen: Snapshot) -> Iterator[str]:
-    """Whether somebody acts for the run."""
+    """The coordinator, if it does not act for the run."""
     if seen.config.cluster.launcher == "local" or seen.view is None or seen.drain is not None:
         return
     if not seen.config.cluster.coordinator:
@@ -185,7 +185,7 @@ def _coordinator(seen: Snapshot) -> Iterator[str]:
 
 
 def _settings(seen: Snapshot) -> Iterator[str]:
-    """How to do what an advice says that names settings: a run's configuration never changes."""
+    """The way to follow advice that names settings: a run's configuration never changes."""
     waiting = [job for job in seen.cluster.jobs if job.state == "pending"]
     kinds = {each.kind for each in seen.impossible}
     named = [job.job for job in waiting if job.kind in kinds and looks_for_nodes(job)]
@@ -200,12 +200,12 @@ def _settings(seen: Snapshot) -> Iterator[str]:
 
 
 def why_pod(seen: Snapshot, name: str, claims: Mapping[str, Claim]) -> list[str]:
-    """What one pod does, and why.
+    """Sentences on one pod: what it does, and why.
 
     Args:
         seen: of its run.
         name: the pod.
-        claims: who has which of its orders, by the order's name.
+        claims: the claim of each of its orders that has one, by the order's name.
     """
     pod = seen.board.pods[name]
     said = [_origin(pod)]
@@ -257,7 +257,7 @@ def _task(order: Order) -> str:
 
 
 def _held(seen: Snapshot, order: Order, claim: Claim) -> Iterator[str]:
-    """What the slot that has an order does with it."""
+    """The work of the slot that has an order."""
     slot = claim.owner.slot
     where = f"slot {slot} on {claim.owner.host}"
     shown = seen.slots.get(slot)
@@ -275,7 +275,7 @@ def _held(seen: Snapshot, order: Order, claim: Claim) -> Iterator[str]:
 
 
 def _in_hand(shown: Mapping[str, Any], order: str) -> Mapping[str, Any] | None:
-    """What a slot shows of an order that it trains or scores."""
+    """The status that a slot shows of an order which it trains or scores."""
     beside = shown.get("scoring")
     for part in (shown, beside if isinstance(beside, dict) else {}):
         if part.get("order") == order:
@@ -293,7 +293,7 @@ def _progress(seen: Snapshot, doing: Mapping[str, Any]) -> str:
 
 
 def _lost(seen: Snapshot, order: Order, claim: Claim) -> Iterator[str]:
-    """What becomes of an order whose slot shows nothing any more."""
+    """The fate of an order whose slot shows nothing any more."""
     slot = claim.owner.slot
     head = f"{_task(order)} was taken by slot {slot} on {claim.owner.host}"
     life = seen.ended.get(element(slot))
@@ -316,7 +316,7 @@ def _lost(seen: Snapshot, order: Order, claim: Claim) -> Iterator[str]:
 
 
 def _free(seen: Snapshot, order: Order) -> Iterator[str]:
-    """What an order that nobody has waits for."""
+    """The reason why an order without a slot waits."""
     if order.pod in resting_pods(seen.board) and isinstance(order, Birth):
         yield (
             f"it rests before {_task(order)}: {many(seen.board.size or 0, 'pod')} may be in"
@@ -338,7 +338,7 @@ def _free(seen: Snapshot, order: Order) -> Iterator[str]:
 
 
 def _how(life: EndedLife) -> str:
-    """How a slot has ended, by the site's accounting."""
+    """The end of a slot, by the site's accounting."""
     code = f" with exit code {life.exit_code}" if life.exit_code else ""
     signal = f" by signal {life.signal}" if life.signal else ""
     node = f" on {life.node}" if life.node else ""

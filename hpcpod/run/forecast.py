@@ -53,13 +53,13 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Used:
-    """What all slots of a run had, over all their lives."""
+    """Resources that all slots of a run had, over all restarts."""
 
     slot_seconds: float
     gpu_hours: float
     core_hours: float
     requeues: int
-    """How often the scheduler has started jobs of slots again."""
+    """Jobs of slots that the scheduler has started again."""
 
 
 def used(lives: Mapping[str, Life]) -> Used:
@@ -77,7 +77,7 @@ def used(lives: Mapping[str, Life]) -> Used:
 
 
 def forecast(seen: Snapshot, wanted: int | None = None) -> Forecast | None:
-    """When the first of the limits ends the run, if its target does not.
+    """The time at which the first of the limits ends the run, if its target does not.
 
     Args:
         seen: the run as it is now.
@@ -134,7 +134,7 @@ class _Outlook:
         return replace(cost, train=factor * cost.train, evaluate=factor * cost.evaluate)
 
     def end(self) -> tuple[Limit, float] | None:
-        """The limit that ends the run, and the seconds to its end; None if nobody can tell."""
+        """The limit that ends the run, and the seconds to its end; None if unknown."""
         board, stop, finals = self._board, self._config.stop, self._finals()
         if board.phase == "finals":
             if finals is None or not self._seen.slots:
@@ -146,7 +146,7 @@ class _Outlook:
         if stop.minutes is not None and board.began is not None:
             left = max(0.0, board.began + 60 * stop.minutes - self._seen.clock)
             if left <= seconds:
-                # Slots that report notice it, and whoever ticks.
+                # Slots that report notice it, and so does each tick.
                 late = 0.0 if self._way < 1 else self._config.cluster.tick_interval
                 limit, seconds = "minutes", left + late
         return None if math.isinf(seconds) else (limit, seconds + (finals or 0.0))
@@ -256,8 +256,8 @@ class _Outlook:
         return heed + factor * together([self._score(pod) for pod in pods], free or [0.0])
 
     def _coming(self) -> Iterator[float]:
-        """In how many seconds each slot that is in the queue, or starts, is at work: where nobody
-        can say when, it comes at once if all goes well, and else never."""
+        """Seconds until each slot that is in the queue, or starts, is at work. A slot whose start
+        is unknown comes at once if all goes well, and else never."""
         at_work = {element(slot) for slot in self._seen.slots}
         if self._local and self._wanted is not None and self._seen.driven:
             yield from [START_SECONDS] * (self._wanted - len(at_work))

@@ -141,7 +141,7 @@ def start_here(folder: RunFolder, *, detach: bool = False) -> None:
     """Run slots and coordinator in the background; they end when this process does, unless it is
     to ``detach`` them.
 
-    Returns when they do, so that whoever looks next finds no interrupted run.
+    Returns when they do, so that the next look finds no interrupted run.
     """
     (folder.path / "logs").mkdir(exist_ok=True)
     with (folder.path / "logs" / "coordinator.log").open("ab") as log:

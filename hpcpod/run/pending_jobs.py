@@ -92,6 +92,6 @@ def reason_words(word: str) -> str:
 
 
 def _start(jobs: Sequence[JobView], now: float) -> str:
-    """When the first of them is expected to start."""
+    """The clause on when the first of them is expected to start."""
     starts = [job.starts for job in jobs if job.starts is not None]
     return f"; expected to start in {duration(min(starts) - now)}" if starts else ""

@@ -13,7 +13,7 @@ from hpcpod.storage.run_folder import RunFolder
 
 @dataclass(frozen=True)
 class Claim:
-    """An order that somebody has taken."""
+    """An order that a slot has taken."""
 
     order: str
     owner: Owner
@@ -29,7 +29,7 @@ def claims_of(folder: RunFolder, pod: str) -> list[Claim]:
 
 
 def claim_of(folder: RunFolder, order: str) -> Claim | None:
-    """Who has an order; None if nobody has."""
+    """The claim of an order; None if no slot has it."""
     owner = folder.claims.owner(order)
     if owner is None:
         return None

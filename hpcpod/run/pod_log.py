@@ -32,7 +32,7 @@ _POD = re.compile(r"\bp\d{4,}\b")
 
 
 class About:
-    """Which lines of one log are about a pod: fed with them in their order.
+    """A filter for the lines of one log that are about a pod, fed with all lines in their order.
 
     Between the lines that say that work on it begins and ends, all but those that name other
     pods; beside that, every line that names it. Of what a slot trains and scores at once both
@@ -44,7 +44,7 @@ class About:
         self._in_hand: set[str] = set()
 
     def __call__(self, line: str) -> bool:
-        """Whether the next line is."""
+        """True if the next line is about the pod."""
         turn = _TURN.search(line)
         if _LIFE.search(line) or (turn is not None and turn["rank"]):
             self._in_hand.clear()  # of a process that is gone, or has one order at a time
@@ -107,7 +107,7 @@ class PodLogs:
         rank: the rank whose words are wanted; None is all of them, and the slot's own.
 
         Raises:
-            UserError: the run has no such pod, its pods no such rank, or nobody has claimed it.
+            UserError: the run has no such pod, its pods no such rank, or no slot has claimed it.
         """
         config = folder.resolved.config
         board = read_board(folder)
@@ -124,7 +124,7 @@ class PodLogs:
             )
         self._logs: dict[Path, PodLog] = {}
         self.claims = claims_of(folder, pod)
-        """Who has worked on it, oldest first."""
+        """The claims of slots that have worked on it, oldest first."""
         for claim in self.claims:
             self._add(claim)
 
@@ -154,7 +154,7 @@ class PodLogs:
             yield path, line
 
     def nobody(self) -> str:
-        """Why there may be no line, in a clause."""
+        """The reason why there may be no line, in a clause."""
         if not self.claims:
             return "no slot has taken it yet"
         slots = sorted({claim.owner.slot for claim in self.claims})
@@ -165,7 +165,7 @@ class PodLogs:
     def follow(
         self, seconds: float, pause: Callable[[float], object] = time.sleep
     ) -> Iterator[tuple[Path, str]]:
-        """What is said of it from here on, through requeues and from slot to slot.
+        """Lines about it from here on, through requeues and from slot to slot.
 
         It ends when the pod has nothing more to do.
 

@@ -38,19 +38,19 @@ _NOWHERE = Path("/nowhere")
 
 @dataclass(frozen=True)
 class Checked:
-    """What ``validate`` found out about a configuration without a problem."""
+    """Findings of ``validate`` on a configuration without a problem."""
 
     resolved: Resolved
     quotas: Mapping[str, int]
     """Pods of the first generation, by algorithm."""
     footprints: Mapping[str, Footprint]
-    """What one pod of each algorithm keeps on the disk."""
+    """Bytes that one pod of each algorithm keeps on the disk."""
     disk: float
     """Bytes that the run will hold at once, at most, by estimate; 0 without a probe."""
     round: str
-    """What share of an episode a round sees, in words."""
+    """The share of an episode that a round sees, in words."""
     remarks: tuple[str, ...]
-    """What follows from it that is seldom meant, a sentence each."""
+    """Consequences that are seldom meant, a sentence each."""
 
 
 def read_config(
@@ -111,7 +111,7 @@ def site_for(site: str | Path | None, cluster: str | None) -> str | Path | None:
 
 
 def source_of(config: Config) -> str:
-    """What to call a configuration in a message."""
+    """The name of a configuration in a message."""
     return str(config) if isinstance(config, (str, Path)) else "the configuration"
 
 
@@ -239,7 +239,7 @@ def _unusable_parts(config: RunConfig) -> list[str]:
 
 
 def _unusable_ranks(config: RunConfig) -> list[str]:
-    """What is wrong with how a pod is spread over processes."""
+    """Problems in the way that a pod is spread over processes."""
     problems = []
     try:
         shape_of(config, config.resources.nodes_per_pod or 1)

@@ -27,11 +27,11 @@ Show = Callable[[str], None]
 def progress_line(
     wanted: bool | None, also: Callable[[Progress], None] | None = None
 ) -> Iterator[Callable[[Progress], None]]:
-    """What is to be told of each update, and shows it on standard error.
+    """A function to call with each update, which shows it on standard error.
 
     Args:
         wanted: as for ``progress_text``.
-        also: is told the same.
+        also: called with the same.
     """
     console = _console()
     with ExitStack() as stack:

@@ -66,7 +66,7 @@ def _idle_slots(config: RunConfig) -> Iterator[str]:
 
 
 def _own_rules(config: RunConfig) -> bool:
-    """Whether no updater or generator of a user's decides who is replaced."""
+    """True if no updater or generator of a user's decides which pod is replaced."""
     return ":" not in config.population.updater + config.population.generator
 
 
@@ -238,7 +238,7 @@ def _steps_of_a_pod(config: RunConfig) -> int | None:
 
 
 def _about(config: RunConfig) -> str:
-    """What to say before a number of steps that depends on which algorithm is faster."""
+    """The word before a number of steps that depends on which algorithm is faster."""
     shared = config.stop.env_steps is not None and len(config.population.algorithms) > 1
     return "about " if shared else ""
 
@@ -264,7 +264,7 @@ _OVERRIDDEN = {
 
 
 def _idle(field: str, space: AlgorithmSpace) -> str:
-    """Why a hyperparameter has no effect, such as ``anneal is off``; "": it has, or may have."""
+    """The reason why a hyperparameter has no effect, such as ``anneal is off``; else ""."""
     switches, over = _SWITCHES.get(field, ()), _OVERRIDDEN.get(field)
     if switches and not any(any(extremes(space.values.get(each, True))) for each in switches):
         return f"{' and '.join(switches)} {'is' if len(switches) == 1 else 'are'} off"
@@ -299,7 +299,7 @@ def _clones(name: str, space: AlgorithmSpace) -> Iterator[str]:
 
 
 def round_in_words(config: RunConfig, look: Look | None) -> str:
-    """What share of an episode a round sees.
+    """The share of an episode that a round sees, in words.
 
     Args:
         config: of the run, without a problem.

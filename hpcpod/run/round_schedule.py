@@ -60,7 +60,7 @@ class Played:
 
 
 class _Queue:
-    """Pods whose next round nobody has in hand."""
+    """Pods whose next round no slot has in hand."""
 
     def __init__(self, tasks: Iterable[Task]) -> None:
         self._spent: dict[str, float] = {}
@@ -117,7 +117,7 @@ def play(
             after that. They are used up.
         hands: the slots. They are used up.
         rounds: after so many reports the rest counts for nothing.
-        scores: seconds of each order to score that nobody has in hand.
+        scores: seconds of each order to score that no slot has in hand.
         gap: seconds from a slot's time limit to its work.
         lifetime: seconds from one time limit to the next.
     """
@@ -188,7 +188,7 @@ class _Play:
         return True
 
     def _until(self, hand: Hand, now: float, seconds: float) -> float:
-        """When work that begins now is done, with the requeues in between."""
+        """Seconds until work that begins now is done, with the requeues in between."""
         ends = now + seconds
         while hand.ends < ends:
             ends += self._gap
@@ -197,7 +197,7 @@ class _Play:
 
 
 def together(seconds: Iterable[float], free: Iterable[float]) -> float:
-    """When all of these are done, each by the slot that is free first.
+    """Seconds until all of these are done, each by the slot that is free first.
 
     Args:
         seconds: that each takes, in the order in which they are taken.

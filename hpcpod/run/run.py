@@ -77,7 +77,7 @@ class Run:
 
     @property
     def searched(self) -> dict[str, tuple[str, ...]]:
-        """By algorithm, the hyperparameters that have a range."""
+        """The hyperparameters that have a range, by algorithm."""
         return {
             name: tuple(key for key, value in space.values.items() if isinstance(value, Range))
             for name, space in self._resolved.algorithms.items()
@@ -88,7 +88,7 @@ class Run:
         return read_board(self.folder)
 
     def status(self, board: Board | None = None, *, ask_scheduler: bool = False) -> Status:
-        """Where the run stands.
+        """The status of the run now.
 
         Args:
             board: a board that was read before, to look at; by default the latest.
@@ -102,7 +102,7 @@ class Run:
 
     @door(pod=str | None)
     def why(self, pod: str | None = None) -> list[str]:
-        """Why a pod does what it does now, or why the run has the slots that it has.
+        """Explain what a pod does now, or why the run has the slots that it has.
 
         Returns:
             Sentences, with what can be done about it.
@@ -154,7 +154,7 @@ class Run:
 
         Raises:
             TimeoutError: it is still going on.
-            HpcpodError: nobody goes on with it: the process that ran it here is gone.
+            HpcpodError: no process goes on with it: the one that ran it here is gone.
         """
         end = None if timeout is None else time.monotonic() + timeout
         with progress_text(self._progress if progress is None else progress) as show:
@@ -175,7 +175,7 @@ class Run:
     def looks(self, seconds: float) -> Iterator[Status]:
         """Its status now, and again after each pause of ``seconds``, without an end.
 
-        That no process runs it is certain once it was seen for longer than old answers live.
+        A run is interrupted once no process was seen for longer than old answers are believed.
         """
         asked, doubted = -math.inf, math.inf
         while True:
@@ -308,7 +308,7 @@ class Run:
 
 
 def runs_home() -> Path:
-    """Where runs are: ``$HPCPOD_RUNS``, else ``runs`` in the working directory."""
+    """The folder of all runs: ``$HPCPOD_RUNS``, else ``runs`` in the working directory."""
     return Path(os.environ.get("HPCPOD_RUNS", "runs"))
 
 
@@ -362,7 +362,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether there is such a file, or nobody says: then opening it does."""
+    """True if there is such a file, or that is unknown: then opening it tells."""
     try:
         return path.exists()
     except OSError:

@@ -12,9 +12,9 @@ from hpcpod.errors import StorageError, UserError
 from hpcpod.launchers.base import Cancelled, ClusterView, Launcher
 from hpcpod.launchers.factory import launcher_here, require_launcher
 from hpcpod.launchers.identity import lives
-from hpcpod.orchestrator.backoff import Brakes
+from hpcpod.orchestrator.backoff import Backoff
 from hpcpod.orchestrator.sizing import Bounds
-from hpcpod.orchestrator.snapshot import Snapshot, bounds_of, brakes_of, submissions
+from hpcpod.orchestrator.snapshot import Snapshot, backoff_of, bounds_of, submissions
 from hpcpod.records.records import Board
 from hpcpod.storage.freshness import look_again
 from hpcpod.storage.requests import Drain, Resumed, SlotRefused
@@ -28,7 +28,7 @@ DOUBT = (
 """The doubt about a run that seems to be run by no process."""
 
 QUEUE_SECONDS = 5.0
-"""How long a look at a run waits for the scheduler's answer."""
+"""Seconds that a look at a run waits for the scheduler's answer."""
 
 
 def see(
@@ -53,9 +53,9 @@ def see(
     view, unknown = None, ""
     if ask and launcher is not None and board.phase != "finished":
         view, unknown = _ask(folder, launcher)
-    brakes = Brakes()
+    backoff = Backoff()
     if failures and view is not None:
-        brakes = brakes_of(folder, board, view, intents, submitted)
+        backoff = backoff_of(folder, board, view, intents, submitted)
     bounds, unbounded = _bounds(folder, launcher)
     now = clock = time.time()
     with contextlib.suppress(StorageError):  # read-only: this machine's clock has to do
@@ -77,7 +77,7 @@ def see(
         intents=intents,
         numbered=numbered,
         submitted=submitted,
-        brakes=brakes,
+        backoff=backoff,
         driven=driven,
         cancelled=_cancelled(folder, view),
     )
@@ -144,6 +144,6 @@ def _ask(folder: RunFolder, launcher: Launcher | str) -> tuple[ClusterView | Non
 
 
 def _at_work(shown: Mapping[str, Any]) -> bool:
-    """Whether a slot's last word is from a slot that still lives, as far as can be seen here."""
+    """True if a slot that has shown this still lives, as far as can be seen here."""
     silence = time.time() - shown["mtime"]
     return lives(shown.get("host", ""), shown.get("pid", 0), silence)

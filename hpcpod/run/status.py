@@ -60,14 +60,14 @@ class Status:
     """Empty, or why the run was given up or has paused, in one sentence."""
     target: float | None
     distance: float | None
-    """What the lower end of the leader's interval lacks of the target; None without one of them."""
+    """The distance from the lower end of the leader's interval to the target; None without both."""
     best: Best | None
     slots: Mapping[str, Mapping[str, Any]]
     """The slots at work, each with what it showed last and its ``restarts``."""
     queue: Mapping[str, int]
     """Slots that wait, by the scheduler's reason; empty unless it was asked."""
     unknown: str
-    """Why the scheduler could not be asked, in one sentence; empty if it was, or need not be."""
+    """The reason why the scheduler could not be asked, in one sentence; else empty."""
     doubt: str
     """The doubt about ``state``, in one sentence: what is seen may be old; else empty."""
     slots_wanted: int | None
@@ -83,7 +83,7 @@ class Status:
     coordinators: int | None
     """Jobs of the coordinator in the queue; None where the scheduler was not asked."""
     requeues: int
-    """How often the scheduler has started slots again."""
+    """Slots that the scheduler has started again."""
     forecast: Forecast | None
     """The limit that ends the run, if its target does not, and when: ``seconds`` from now, between
     ``low`` and ``high``. None if no limit can be told."""
@@ -91,7 +91,7 @@ class Status:
     """The reason why slots have no order, or why there are fewer than wanted, and for how long,
     where other slots have all that is left to do in hand; in one sentence, else empty."""
     gpu_hours: float
-    """That slots had so far, at work or not."""
+    """GPU hours that slots had so far, at work or not."""
     core_hours: float
     pods: int
     """Pods alive."""

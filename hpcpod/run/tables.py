@@ -68,7 +68,7 @@ def summary(status: Status) -> str:
 
 
 def queue_line(queue: Mapping[str, int]) -> str:
-    """Why slots wait, in the scheduler's words: ``5 slots wait: Resources (4), Priority (1)``."""
+    """Slots that wait, by reason: ``5 slots wait: Resources (4), Priority (1)``."""
     total = sum(queue.values())
     reasons = ", ".join(f"{reason} ({slots})" for reason, slots in queue.items())
     return f"{total} slot{'s wait' if total > 1 else ' waits'}: {reasons}"
@@ -103,7 +103,7 @@ def progress_lines(status: Status) -> Iterator[str]:
 
 
 def slots_words(status: Status) -> str:
-    """How many slots there are, and should be: ``slots: 3 of 4 at work, 1 in the queue``."""
+    """The number of slots, and of wanted ones: ``slots: 3 of 4 at work, 1 in the queue``."""
     wanted = "" if status.slots_wanted is None else f" of {status.slots_wanted}"
     parts = [f"slots: {status.slots_running}{wanted} at work"]
     if status.slots_pending:
@@ -148,7 +148,7 @@ def interval(mean: float, low: float, high: float) -> str:
 
 
 def slots_table(status: Status) -> Table:
-    """What each slot does right now."""
+    """The present work of each slot."""
     from rich.table import Table
 
     table = Table(title="slots", title_justify="left", pad_edge=False)
@@ -261,7 +261,7 @@ def events(old: Board | None, new: Board, run: str) -> Iterator[str]:
 
 
 def changes(board: Board, pod: PodState) -> str:
-    """What the mutation changed: ``learning_rate 0.001 -> 0.0013``."""
+    """The changes of a mutation: ``learning_rate 0.001 -> 0.0013``."""
     parent = board.pods[pod.parent] if pod.parent else None
     if parent is None or not pod.mutated:
         return "hyperparameters unchanged"

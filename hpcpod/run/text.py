@@ -26,7 +26,7 @@ def duration(seconds: float) -> str:
 
 
 def since(then: float, now: float) -> str:
-    """When something began, by the reader's clock and as a span: ``since 14:03 (3 min)``."""
+    """The time of a beginning, by the reader's clock and as a span: ``since 14:03 (3 min)``."""
     form = "%H:%M" if now - then < 43200 else "%Y-%m-%d %H:%M"
     return f"since {time.strftime(form, time.localtime(then))} ({duration(now - then)})"
 

@@ -18,7 +18,7 @@ class Target:
     slots: int | None
     """None where it can't be told: another machine runs them."""
     why: str
-    """Who says so, or why it can't be told, in a clause."""
+    """The source of that number, or the reason why it is unknown, in a clause."""
     most: int = 1_000_000
     """Most that may be asked for."""
 

@@ -20,7 +20,7 @@ from hpcpod.config.site import read_site
 from hpcpod.doctor.judge_nodes import judge
 from hpcpod.errors import EngineDiffers, UserError
 from hpcpod.launchers.identity import admitted
-from hpcpod.orchestrator.backoff import FAILED_STARTS, Brakes
+from hpcpod.orchestrator.backoff import FAILED_STARTS, Backoff
 from hpcpod.pod.finals import agree_on_engine
 from hpcpod.records.records import Owner
 from hpcpod.storage.run_folder import RunFolder
@@ -88,7 +88,7 @@ def test_its_verbs_are_verbs() -> None:
 
 def messages(folder: RunFolder) -> Iterator[str]:
     """What hpcpod says where what the symptoms quote has happened."""
-    yield Brakes(failed_starts=FAILED_STARTS).pause()
+    yield Backoff(failed_starts=FAILED_STARTS).pause()
     with pytest.raises(UserError) as unknown:
         admitted(folder, "TOKEN", Owner("7_0", "7"))
     yield str(unknown.value)

@@ -187,8 +187,8 @@ def test_slots_that_have_ended_are_not_looked_into_once_a_report_has_come_since(
     for number, reports in enumerate((7, 0)):  # of none that are on the board
         folder.intents.publish(Intent(number, f"t{number}", "slots", reports=reports))
         folder.intents.record(number, f"ended{number}")
-        brakes = observe(folder, launcher).brakes
-        assert (len(looked), brakes.failed_starts) == (number, number)
+        backoff = observe(folder, launcher).backoff
+        assert (len(looked), backoff.failed_starts) == (number, number)
 
 
 class AskedMeanwhile(SleepingLauncher):

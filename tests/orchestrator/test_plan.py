@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hpcpod.launchers.base import RELEASE_SECONDS, ClusterView
-from hpcpod.orchestrator.backoff import Brakes, Refusals, failed_starts
+from hpcpod.orchestrator.backoff import Backoff, Refusals, failed_starts
 from hpcpod.orchestrator.plan import (
     COORDINATORS,
     Cancel,
@@ -318,45 +318,45 @@ def test_coordinators_that_die_at_once_are_not_submitted_for_ever() -> None:
     assert isinstance(planned(replace(what, now=1e6))[0], Submit)
 
 
-# --- brakes --------------------------------------------------------------------------------
+# --- backoff --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("failures", "minutes"), list(enumerate([0, 1, 15, 30, 60, 60])))
 def test_after_each_refusal_the_next_submission_comes_later(failures: int, minutes: int) -> None:
-    brakes = Brakes(Refusals(failures, 1000.0, "no"))
-    too_early = observed(brakes=brakes, now=1000.0 + 60 * minutes - 1)
-    in_time = observed(brakes=brakes, now=1000.0 + 60 * minutes)
+    backoff = Backoff(Refusals(failures, 1000.0, "no"))
+    too_early = observed(backoff=backoff, now=1000.0 + 60 * minutes - 1)
+    in_time = observed(backoff=backoff, now=1000.0 + 60 * minutes)
     assert any(isinstance(a, Submit) for a in planned(in_time))
     assert any(isinstance(a, Submit) for a in planned(too_early)) == (failures == 0)
 
 
 def test_after_each_failed_start_the_next_submission_comes_later() -> None:
     for failures, minutes in ((1, 1), (2, 15)):
-        brakes = Brakes(failed_starts=failures, last_start=1000.0)
-        assert brakes.wait(1000.0) == 60 * minutes
-        assert brakes.wait(1000.0 + 60 * minutes) == 0
-    assert Brakes(failed_starts=1, last_start=1000.0, delays=()).wait(1000.0) == 0
+        backoff = Backoff(failed_starts=failures, last_start=1000.0)
+        assert backoff.wait(1000.0) == 60 * minutes
+        assert backoff.wait(1000.0 + 60 * minutes) == 0
+    assert Backoff(failed_starts=1, last_start=1000.0, delays=()).wait(1000.0) == 0
 
 
 def test_a_clock_that_was_set_back_stops_nobody_for_ever() -> None:
     # Each tick asks anew: a delay that does not shrink has no end.
-    assert Brakes(failed_starts=1, last_start=1e9).wait(0.0) == 0
+    assert Backoff(failed_starts=1, last_start=1e9).wait(0.0) == 0
 
 
 def test_ten_refusals_or_three_failed_starts_pause_the_run() -> None:
-    refused = Brakes(Refusals(10, 0.0, "sbatch failed: no"))
-    (merge, pause) = planned(observed(brakes=refused, now=1e9))
+    refused = Backoff(Refusals(10, 0.0, "sbatch failed: no"))
+    (merge, pause) = planned(observed(backoff=refused, now=1e9))
     said = "the scheduler refused 10 submissions in a row: sbatch failed: no"
     assert (merge, pause) == (Merge(), Pause(said))
     assert any(isinstance(a, Submit) for a in planned(
-        observed(brakes=replace(refused, refusals=Refusals(9, 0.0, "no")), now=1e9)))  # fmt: skip
-    started = Brakes(failed_starts=3)
-    assert planned(observed(brakes=started, now=1e9))[-1] == Pause(
+        observed(backoff=replace(refused, refusals=Refusals(9, 0.0, "no")), now=1e9)))  # fmt: skip
+    started = Backoff(failed_starts=3)
+    assert planned(observed(backoff=started, now=1e9))[-1] == Pause(
         "3 submissions in a row ended without any progress; see `hpcpod logs`"
     )
-    why = planned(observed(brakes=started, refused="another simulator"))[-1]
+    why = planned(observed(backoff=started, refused="another simulator"))[-1]
     assert why == Pause("another simulator")
-    at_work = observed([job(0)], [intent(0)], [0], brakes=started)  # it may still bring something
+    at_work = observed([job(0)], [intent(0)], [0], backoff=started)  # it may still bring something
     assert planned(at_work) == [Merge()]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcpod.orchestrator.backoff import Brakes, Refusals
+from hpcpod.orchestrator.backoff import Backoff, Refusals
 from hpcpod.orchestrator.plan import Cancel, Merge, Pause, Retire, Submit, Throttle
 from hpcpod.orchestrator.sizing import Bounds
 from hpcpod.orchestrator.snapshot import Snapshot
@@ -64,7 +64,7 @@ def situations(draw: st.DrawFn) -> Snapshot:
         leaving=frozenset(draw(st.sets(st.sampled_from([v.slot for v in jobs]))) if jobs else ()),
         refused=draw(st.sampled_from(["", "another simulator"])),
         coordinated=draw(st.booleans()), now=1e6,
-        brakes=Brakes(
+        backoff=Backoff(
             Refusals(draw(st.integers(0, 11)), draw(st.floats(0, 2e6)), "no"),
             draw(st.integers(0, 4)), draw(st.floats(0, 2e6)),
         ),
@@ -81,7 +81,7 @@ def test_a_plan_never_asks_for_more_slots_than_are_wanted(what: Snapshot) -> Non
     if submits:
         wanted = min(what.bounds.target, len(orders(what.board)))
         assert len(stay) + sum(i.count for i in submits) <= wanted
-        assert not what.brakes.pause() and what.brakes.wait(what.now) == 0
+        assert not what.backoff.pause() and what.backoff.wait(what.now) == 0
         assert all(i.count <= (what.largest or i.count) for i in submits if i.token == "new")
     assert sum(isinstance(a, Submit) and a.intent.kind == "coordinator" for a in actions) <= 1
     # Nothing that is in the queue or on record is submitted again.
@@ -112,6 +112,6 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_do(what: Snapshot) -> Non
         after = replace(after, claims={})
     left = [a for a in planned(after) if not isinstance(a, (Merge, Pause))]
     assert left == []
-    if not (after.draining or what.brakes.pause() or what.brakes.wait(what.now) or what.leaving):
+    if not (after.draining or what.backoff.pause() or what.backoff.wait(what.now) or what.leaving):
         running = [v for v in after.cluster.jobs if v.kind == "slots" and v.state == "running"]
         assert len(running) <= max(after.bounds.target, 0)

@@ -11,7 +11,7 @@ import pytest
 from hpcpod.config.schema import ClusterConfig
 from hpcpod.launchers.base import Cancelled, ClusterView, JobView
 from hpcpod.launchers.slurm.sacct import EndedLife
-from hpcpod.orchestrator.backoff import Brakes, Refusals
+from hpcpod.orchestrator.backoff import Backoff, Refusals
 from hpcpod.orchestrator.sizing import Bounds
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Board, Order, Owner, Rescore
@@ -210,12 +210,12 @@ def test_a_run_without_any_job_is_interrupted() -> None:
 
 
 def test_a_braked_run_says_when_it_tries_again() -> None:
-    brakes = Brakes(Refusals(2, NOW - 60, "invalid partition"), failed_starts=1, last_start=NOW)
-    said = run(seen(), brakes=brakes)
+    backoff = Backoff(Refusals(2, NOW - 60, "invalid partition"), failed_starts=1, last_start=NOW)
+    said = run(seen(), backoff=backoff)
     assert "the scheduler refused the last 2 submissions: invalid partition" in said
     assert "the last submission ended without any progress" in said
     assert "the next one is made in 14 min at the earliest" in said
-    given_up = run(seen(), brakes=Brakes(Refusals(10, NOW, "invalid partition")))
+    given_up = run(seen(), backoff=Backoff(Refusals(10, NOW, "invalid partition")))
     assert "no more are made until a person has looked: `hpcpod resume" in given_up
     assert "the next one is made" not in given_up
 

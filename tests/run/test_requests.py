@@ -16,7 +16,7 @@ import hpcpod
 from hpcpod.cli.parser import main
 from hpcpod.errors import UserError
 from hpcpod.orchestrator import snapshot
-from hpcpod.orchestrator.backoff import Brakes
+from hpcpod.orchestrator.backoff import Backoff
 from hpcpod.orchestrator.snapshot import refusals_of
 from hpcpod.run.run import Run, open_run
 from hpcpod.storage.requests import Drain, Refusals, Scale
@@ -57,9 +57,9 @@ def test_scaling_says_what_was_and_will_be(run: Run, capsys: pytest.CaptureFixtu
 def test_who_scales_a_run_is_not_held_up_by_what_was_refused_before(run: Run, word: str) -> None:
     """While slots are at work it is not paused, so that nobody has to resume it."""
     run.folder.requests.replace(Refusals(10, time.time(), "QOSMaxSubmitJobPerUserLimit"))
-    assert Brakes(refusals_of(run.folder)).pause()
+    assert Backoff(refusals_of(run.folder)).pause()
     assert main(["scale", "small", word]) == 0
-    assert not Brakes(refusals_of(run.folder)).pause()
+    assert not Backoff(refusals_of(run.folder)).pause()
 
 
 @pytest.mark.usefixtures("nowhere")
