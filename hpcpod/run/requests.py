@@ -19,7 +19,7 @@ from hpcpod.run.launch import start_here, submit_missing
 from hpcpod.run.snapshot import see
 from hpcpod.run.text import many
 from hpcpod.run.wanted import target_of
-from hpcpod.storage.freshness import look_again
+from hpcpod.storage.freshness import refresh_run
 from hpcpod.storage.requests import Drain, Refusals, Resumed, Scale, SlotRefused
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import merge, read_board
@@ -233,7 +233,7 @@ def require_resumable(folder: RunFolder) -> None:
     Raises:
         UserError: it is finished, another process runs it, or it is another user's.
     """
-    look_again(folder)
+    refresh_run(folder)
     require_going(folder, "resume")
     config = folder.resolved.config
     if config.cluster.launcher == "local" and folder.locks.driven():

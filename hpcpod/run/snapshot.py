@@ -16,7 +16,7 @@ from hpcpod.orchestrator.backoff import Backoff
 from hpcpod.orchestrator.sizing import Bounds
 from hpcpod.orchestrator.snapshot import Snapshot, backoff_of, bounds_of, submissions
 from hpcpod.records.records import Board
-from hpcpod.storage.freshness import look_again
+from hpcpod.storage.freshness import refresh_run
 from hpcpod.storage.requests import Drain, Resumed, SlotRefused
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import now_of, read_board
@@ -120,7 +120,7 @@ def _seen_anew(folder: RunFolder, seen: Snapshot) -> Snapshot:
 
     Who runs it was asked before: all that those have done who are gone is seen now.
     """
-    sure = look_again(folder)
+    sure = refresh_run(folder)
     latest = read_board(folder)
     board = latest if latest.phase == "finished" else seen.board
     seen = replace(seen, board=board, slots=_slots(folder), drain=folder.requests.read(Drain))

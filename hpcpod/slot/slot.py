@@ -29,7 +29,7 @@ from hpcpod.records.records import Birth, Board, Order, Owner, Report, Rescore, 
 from hpcpod.slot.executor import Executor
 from hpcpod.slot.restarts import OwnRestarts
 from hpcpod.slot.stop_requests import StopRequests
-from hpcpod.storage.freshness import listen_again
+from hpcpod.storage.freshness import refresh_requests
 from hpcpod.storage.requests import SlotRefused
 from hpcpod.storage.retry import with_retries
 from hpcpod.storage.run_folder import RunFolder
@@ -312,7 +312,7 @@ class Slot:
 
     def _farewell(self) -> int:
         if self._requests.signal:
-            listen_again(self._folder)  # a slot that comes back is not told twice
+            refresh_requests(self._folder)  # a slot that comes back is not told twice
         return REQUEUE if self._requests.requeue else 0
 
     def claim(self, board: Board) -> Order | None:

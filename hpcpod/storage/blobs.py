@@ -28,12 +28,12 @@ Arrays = dict[str, NDArray[Any]]
 _ARRAYS = "arrays"
 _META = "meta"
 _DAMAGE = (OSError, ValueError, TypeError, KeyError, RuntimeError, AttributeError, RecursionError)
-"""What h5py, numpy and json raise of bytes that are not what they should be."""
+"""The errors of h5py, numpy and json for bytes that are no blob."""
 
 
 class Blobs:
     """A run's blobs. Safe for any number of processes: a name stands for one content for ever,
-    so that it doesn't matter who writes it, how often, or who is killed meanwhile.
+    so that several processes may write it, again and again, and be killed meanwhile.
     """
 
     def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine) -> None:
@@ -79,11 +79,11 @@ class Blobs:
         return decode_blob(data, str(path))
 
     def has(self, sha256: str) -> bool:
-        """Whether there is a blob of this name; its content is not verified."""
+        """Look whether there is a blob of this name; its content is not verified."""
         return self._disk.exists(self.path(sha256))
 
     def path(self, sha256: str) -> Path:
-        """Where the blob is, or would be."""
+        """The place of a blob, whether or not it exists."""
         return blob_path(self._folder, sha256)
 
     def size(self, sha256: str) -> int:

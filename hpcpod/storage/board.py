@@ -8,9 +8,9 @@ which reading starts.
 **What damage costs.** A generation whose bytes are not what was published is read as one
 that changed nothing, and so are its successors up to the next snapshot, since the chain of
 checksums is broken there. That needs no repair in place, hence no lock: it follows from the
-files alone, and ends with the next snapshot: who finds the damage publishes one, and so does a
-writer that had read the generation before it was damaged, if that is the latest. (If not, its
-deltas are passed over by those who came later, up to the next anchor or somebody's snapshot.)
+files alone, and ends with the next snapshot. The reader that finds the damage publishes one. So
+does a writer that had read the generation before it was damaged, if that is the latest. (If not,
+later readers pass over its deltas, up to the next anchor or another writer's snapshot.)
 What the lost generations had merged is still in ``reports/``, and is merged again.
 Only a board whose every reachable snapshot is damaged can't be read.
 """
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Generation:
-    """What is known of a generation beside its content."""
+    """A generation of the board without its content."""
 
     number: int
     writer: str
@@ -70,8 +70,8 @@ class _State:
 class BoardFile:
     """The board of one run, for any number of processes on any number of hosts.
 
-    Exactly one writer succeeds with each generation, whoever is stopped or killed, and
-    what a reader sees is a prefix of the generations published: never half of one.
+    Exactly one writer succeeds with each generation, even if others are stopped or killed.
+    A reader sees a prefix of the generations published: never half of one.
     """
 
     def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine) -> None:
@@ -105,7 +105,7 @@ class BoardFile:
     def publish(self, base: int, old: Document, new: Document, writer: str) -> bool:
         """Make ``new`` the generation after ``base``, whose document is ``old``.
 
-        False if somebody else was first: read, and decide anew. True is given once for a
+        False if another writer was first: read, and decide anew. True is given once for a
         generation: ``writer`` is part of it, and is unique to a process (``writer_id``).
         The first generation's base is -1 and its old document is empty.
 
@@ -119,7 +119,7 @@ class BoardFile:
         whole = previous == _BROKEN or number < 2 or number % PERIOD == 0
         # A machine that crashes may tear a generation that others have read: a delta to it would
         # be passed over by all who come later.
-        whole = whole or self._seal_on_disk(base) != previous
+        whole = whole or self._checksum_on_disk(base) != previous
         change: dict[str, Any] = {"snapshot": new} if whole else difference(old, new)
         data = pack({**head, "previous": previous, **change})
         if not self._disk.publish(self.path(number), data):
@@ -175,7 +175,7 @@ class BoardFile:
             yield Generation(number, payload["writer"], payload["time"], whole, len(data))
 
     def path(self, number: int) -> Path:
-        """Where a generation is, or would be."""
+        """The place of a generation, whether or not it exists."""
         return self._folder / f"{number // _PER_FOLDER:05d}" / f"{number:08d}.json"
 
     # Reading.
@@ -292,9 +292,9 @@ class BoardFile:
         return self._disk.size(self.path(number)) == len(_STUB)
 
     def _is_sound(self, number: int) -> bool:
-        return self._seal_on_disk(number) != _BROKEN
+        return self._checksum_on_disk(number) != _BROKEN
 
-    def _seal_on_disk(self, number: int) -> str:
+    def _checksum_on_disk(self, number: int) -> str:
         """A generation's checksum as its file is now."""
         data = self._data(number) or b""
         try:
@@ -316,7 +316,7 @@ def writer_id() -> str:
 
 
 def difference(old: Document, new: Document) -> dict[str, Any]:
-    """What turns ``old`` into ``new``: rows to set and rows to drop, section by section."""
+    """The change from ``old`` to ``new``: rows to set and rows to drop, section by section."""
     changed: Document = {}
     dropped: dict[str, list[str] | None] = {name: None for name in old if name not in new}
     for name, rows in new.items():
@@ -346,7 +346,7 @@ def applied(document: Document, change: dict[str, Any]) -> Document:
 
 
 def _is_generation(payload: Any) -> bool:
-    """Whether a file's content has the form of a generation; what the rows hold is not asked."""
+    """Check that a file's content has the form of a generation; its rows are not looked into."""
     if not isinstance(payload, dict) or not isinstance(payload.get("generation"), int):
         return False
     if not isinstance(payload.get("writer"), str) or not isinstance(payload.get("time"), float):

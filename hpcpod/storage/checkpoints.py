@@ -36,12 +36,12 @@ class Checkpoints:
         self._quarantine = quarantine
 
     def holds(self, checkpoint: Checkpoint) -> bool:
-        """Whether all blobs of a checkpoint are there; their content is not verified."""
+        """Look whether all blobs of a checkpoint are there; their content is not verified."""
         paths = (blob_path(self._blobs, sha256) for sha256 in checkpoint.blobs())
         return all(self._disk.exists(path) for path in paths)
 
     def save(self, pod: str, round: int, attempt: int, checkpoint: Checkpoint) -> None:
-        """Say where a round can go on; its blobs must be put before."""
+        """Save a checkpoint that a round can go on from; its blobs must be put before."""
         path = self._folder(pod) / f"{round:05d}-{attempt}.json"
         self._disk.replace(path, pack(encode(_Resume(pod, round, checkpoint))))
 
@@ -52,7 +52,7 @@ class Checkpoints:
         return self._disk.publish(path, pack(encode(_Resume(pod, round, checkpoint))))
 
     def save_trained(self, report: Report) -> None:
-        """Say that a round's training is done, and only its score is missing.
+        """Save a round whose training is done, and only its score is missing.
 
         Raises:
             ValueError: the report names no checkpoint.
@@ -64,12 +64,12 @@ class Checkpoints:
         self._disk.replace(path, pack(encode(resume)))
 
     def latest(self, pod: str, round: int) -> Checkpoint | None:
-        """The furthest checkpoint inside a round, whichever attempt made it, or None."""
+        """The checkpoint of a round with the most steps, by any attempt; None if there is none."""
         found = (r.checkpoint for r in self._found(pod, round) if r.trained is None)
         return max(found, key=lambda checkpoint: checkpoint.env_steps, default=None)
 
     def trained(self, pod: str, round: int) -> Report | None:
-        """What a round's training came to, if it is done, whichever attempt did it."""
+        """The report of a round whose training is done, by any attempt; None if there is none."""
         return next((r.trained for r in self._found(pod, round) if r.trained is not None), None)
 
     def steps(self, pod: str, round: int) -> int:
@@ -79,7 +79,7 @@ class Checkpoints:
         return max((checkpoint.env_steps for checkpoint in found if checkpoint), default=0)
 
     def all(self) -> dict[str, list[Checkpoint]]:
-        """By pod, the checkpoints that its unfinished rounds may go on from."""
+        """The checkpoints that unfinished rounds may go on from, by pod."""
         found: dict[str, list[Checkpoint]] = {}
         for path in sorted(self._pods.glob("*/resume/*.json")):
             resume = None if path.name.startswith(".") else self._quarantine.sound(_Resume, path)
@@ -88,7 +88,7 @@ class Checkpoints:
         return found
 
     def drop(self, pod: str, round: int) -> None:
-        """Forget where a round can go on: its report is on the board."""
+        """Remove the checkpoints of a round: its report is on the board."""
         for path in self._paths(pod, round):
             self._disk.remove(path)
 

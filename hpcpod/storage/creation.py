@@ -23,7 +23,7 @@ FORMAT = 1
 """The layout of a run folder; a folder of another one is refused."""
 
 _ASIDE = TEMPORARY + "run-"
-_FORGOTTEN_SECONDS = 3600.0
+_LEFTOVER_SECONDS = 3600.0
 _ASKED_FOR = {
     errno.EACCES,
     errno.EPERM,
@@ -120,7 +120,7 @@ def _remove_leftovers(parent: Path) -> None:
     for path in parent.glob(_ASIDE + "*"):
         with contextlib.suppress(OSError):
             found = path.lstat()
-            old = found.st_mtime < time.time() - _FORGOTTEN_SECONDS
+            old = found.st_mtime < time.time() - _LEFTOVER_SECONDS
             if old and found.st_uid == os.geteuid():
                 # Others may put links into it meanwhile: this follows none.
                 shutil.rmtree(path)

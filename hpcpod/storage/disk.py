@@ -32,10 +32,10 @@ from hpcpod.storage.os_errors import explained as explained
 from hpcpod.storage.safe_paths import CONTENT, MOST_BYTES
 
 Scheme = Literal["link", "directory"]
-"""How a name is published: by a hard link, or by renaming a non-empty folder onto it."""
+"""The way to publish a name: by a hard link, or by renaming a non-empty folder onto it."""
 
 TEMPORARY = ".tmp-"
-"""How the name of every temporary file starts; no reader takes one, ``prune`` removes old ones."""
+"""Start of every temporary file's name; no reader takes one, ``prune`` removes old ones."""
 
 _READ_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -109,7 +109,7 @@ class Disk:
         safe_paths.make_folder(self.root, path)
 
     def close(self, folder: Path) -> None:
-        """Let nobody but the owner write into a folder."""
+        """Let only the owner write into a folder."""
         with contextlib.suppress(PermissionError):  # a filesystem without modes
             folder.chmod(stat.S_IMODE(folder.stat().st_mode) & ~safe_paths.OTHERS_WRITE)
 
@@ -136,7 +136,7 @@ class Disk:
             return _again({errno.ESTALE}, lambda: safe_paths.content(self.root, path, most))
 
     def read_named(self, path: Path, sha256: str) -> bytes | None:
-        """The same, of a file of any length with this checksum.
+        """The whole content of a file of any length with this checksum; None if there is none.
 
         Raises:
             Corrupt: it is no file, or has another checksum.
@@ -146,7 +146,7 @@ class Disk:
             return _again({errno.ESTALE}, lambda: safe_paths.content_of(self.root, path, sha256))
 
     def exists(self, path: Path) -> bool:
-        """Whether the name exists, asked by name and not of a listing that may be old."""
+        """Look whether the name exists, by name and not in a listing that may be old."""
         try:
             return safe_paths.status(self.root, path) is not None
         except OSError:
@@ -168,7 +168,7 @@ class Disk:
         Of any number of processes that publish under one name exactly one gets True,
         unless their contents are equal: then a True may be a success whose reply the
         network lost, which looks like a loss to link(2). It can't be told from an equal
-        content by somebody else, so whoever must know carries a writer id in the content.
+        content by another process, so a writer that must know has its id in the content.
 
         Raises:
             StorageError: the filesystem refuses; nothing is visible under the name.
@@ -237,7 +237,7 @@ class Disk:
             self._make_folder(path)
 
     def discard(self, temporary: Path) -> None:
-        """Remove a temporary file, or folder of files, whoever left it."""
+        """Remove a temporary file, or folder of files, of any process."""
         with explained("remove", temporary):
             self._discard(temporary)
 
@@ -298,9 +298,9 @@ class Disk:
             self.unlink(temporary)
 
     def _holds(self, path: Path, data: bytes) -> bool | None:
-        """Whether a name has this content; None if there is no such name."""
+        """Look whether a name has this content; None if there is no such name."""
         try:
-            # Stale: on another host somebody replaced the file between our open and our read.
+            # Stale: a process on another host replaced the file between our open and our read.
             there = _again({errno.ESTALE}, lambda: safe_paths.content(self.root, path, len(data)))
         except Corrupt:
             return False

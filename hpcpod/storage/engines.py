@@ -22,7 +22,7 @@ class Engines:
         self._owner = owner
 
     def agree(self, scores: str, engine: str) -> str:
-        """The engine that computes all the ``scores`` of a kind: the first one that asked.
+        """The engine of all ``scores`` of a kind, such as ``panel``: that of the first that asked.
 
         Raises:
             StorageError: it can't be recorded.

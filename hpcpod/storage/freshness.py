@@ -1,9 +1,9 @@
 """Fresh directory entries on NFS: a client that remembers old answers asks the server again.
 
-A client of a network filesystem believes for up to a minute what it was told: a file's attributes,
+A client of a network filesystem believes old answers for up to a minute: a file's attributes,
 a listing, that there is no such name. To open a folder is enough for NFS as it is mounted by
-default: what others had closed before is seen after. Where it is not, a change of one's own
-in the folder is, for no client can tell any more what else is new in it.
+default: files that others had closed before are seen after. On other mounts a change of this
+client's own in the folder is enough: the client can't tell any more what else is new in it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from hpcpod.storage.layout import sharded
 from hpcpod.storage.run_folder import RunFolder
 
 BELIEVED_SECONDS = 90.0
-"""Longer than a client believes what it was told, unless its administrator has it do so: Linux's
-NFS does for 60."""
+"""Time after which a client has forgotten old answers. Linux's NFS keeps them for 60 s, unless the
+administrator has set ``acdirmax``."""
 
 
-def ask_again(disk: Disk, folder: Path) -> bool:
-    """Have the server asked for what is in a folder; False if an old answer may still be given,
-    for nothing can be written there."""
+def refresh_folder(disk: Disk, folder: Path) -> bool:
+    """Have the client ask the server for the content of a folder.
+
+    False if old answers may still come, because this process can't write there.
+    """
     temporary = folder / (TEMPORARY + unique())
     try:
         disk.sync(folder)
@@ -35,28 +37,30 @@ def ask_again(disk: Disk, folder: Path) -> bool:
             disk.unlink(temporary)
 
 
-def look_again(run: RunFolder) -> bool:
-    """Have whoever reads next see all that had been done for a run before this was called: its
-    newest generations, its slots and what is asked of it; False if that is not certain."""
-    sure = ask_again(run.disk, run.path / "board")
+def refresh_run(run: RunFolder) -> bool:
+    """Have the next read see all that was written to a run's board and slots before this call.
+
+    False if that is not certain.
+    """
+    sure = refresh_folder(run.disk, run.path / "board")
     found = run.board.read()
     newest = run.board.path(0 if found is None else found[0] + 1).parent
-    shown = ask_again(run.disk, run.path / "slots")
+    shown = refresh_folder(run.disk, run.path / "slots")
     return _below(run.disk, newest) and sure and shown
 
 
-def listen_again(run: RunFolder) -> bool:
-    """The same of what is asked of the run, and of its slots."""
-    sure = ask_again(run.disk, run.path / "control")
+def refresh_requests(run: RunFolder) -> bool:
+    """Have the next read see all requests to the run and to its slots; False if not certain."""
+    sure = refresh_folder(run.disk, run.path / "control")
     return _below(run.disk, run.path / "control" / "retire") and sure
 
 
-def await_report(run: RunFolder, order: str) -> bool:
-    """The same of an order's report."""
-    sure = ask_again(run.disk, run.path / "reports")
+def refresh_report(run: RunFolder, order: str) -> bool:
+    """Have the next read see the report of an order; False if not certain."""
+    sure = refresh_folder(run.disk, run.path / "reports")
     return _below(run.disk, sharded(run.path / "reports", order).parent) and sure
 
 
 def _below(disk: Disk, folder: Path) -> bool:
-    """The same of a folder in one that was asked for; it may not be there."""
-    return not disk.exists(folder) or ask_again(disk, folder)
+    """``refresh_folder`` for a folder in one that is fresh; True if it is not there."""
+    return not disk.exists(folder) or refresh_folder(disk, folder)

@@ -1,7 +1,7 @@
 """HDF5 files that another user may have made: checked before they are read.
 
-HDF5's library opens other files that one names, and allocates what one declares. So of everything
-in it the kind, the place and the size are held against what a blob has before any of it is read:
+HDF5's library opens other files that one names, and allocates what one declares. So the
+kind, the place and the size of everything in it are checked before any of it is read: a blob has
 arrays of numbers that lie in the file itself, in one piece each, and together no larger than it.
 """
 
@@ -18,7 +18,7 @@ _KINDS = "biufc"
 
 
 class NotOurs(ValueError):
-    """The bytes are not HDF5 as a blob is written; says why."""
+    """The bytes are not HDF5 as a blob is written; the message says why."""
 
 
 class Image:
@@ -45,7 +45,7 @@ class Image:
         return text
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Free the memory."""
         self._file.close()
 
     @staticmethod
@@ -85,5 +85,5 @@ class Image:
 
 
 def storable(dtype: np.dtype[Any]) -> bool:
-    """Whether an array of this type can be stored, and read on every machine."""
+    """Check that an array of this type can be stored, and read on every machine."""
     return dtype.kind in _KINDS and dtype != np.longdouble and dtype != np.clongdouble

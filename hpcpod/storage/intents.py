@@ -56,7 +56,7 @@ class Intents:
         raise AssertionError("unreachable")
 
     def record(self, number: int, job: str) -> str:
-        """Say that ``job`` carries out an intent; return the job that does.
+        """Record that ``job`` carries out an intent; return the job that does.
 
         The first one recorded wins, for ever. A job that gets another's name here is a
         duplicate, submitted by a coordinator that didn't see the first: it must exit.

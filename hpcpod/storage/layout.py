@@ -33,7 +33,7 @@ def plain(name: str) -> str:
 
     Raises:
         Corrupt: it can't: it is empty, hidden, too long, or holds a separator. Names of files come
-            out of other files, which somebody else may have written.
+            out of other files, which another user may have written.
     """
     try:
         size = len(name.encode())

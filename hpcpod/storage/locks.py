@@ -1,7 +1,7 @@
 """File locks that save lost races; no promise depends on them.
 
-File locks differ between Lustre, GPFS, BeeGFS and NFS, and some lie. So whoever holds
-nothing may go on all the same: compare-and-swap decides what counts.
+File locks differ between Lustre, GPFS, BeeGFS and NFS, and some lie. So a process without the
+lock may go on all the same: compare-and-swap decides what counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 def file_lock(path: Path, timeout: float) -> Iterator[bool | None]:
     """Hold a lock, waiting at most ``timeout`` seconds for it; whether it is held.
 
-    False says that somebody else holds it, None that this filesystem has no locks. The body
+    False says that another process holds it, None that this filesystem has no locks. The body
     runs in any case: the holder may be a process that is stopped.
     """
     # Imported here: a look at the status of a run takes no lock, and filelock takes 60 ms.
@@ -45,7 +45,7 @@ def file_lock(path: Path, timeout: float) -> Iterator[bool | None]:
         lock.acquire(timeout=timeout, poll_interval=0.02)
         held = True
     except Timeout:
-        _log.info("%s is held by somebody else for over %g s; going on without it", path, timeout)
+        _log.info("%s is held by another process for over %g s; going on without it", path, timeout)
     except (OSError, NotImplementedError) as error:
         _log.debug("%s can't be locked (%s); going on without it", path, error)
         held = None
@@ -58,13 +58,13 @@ def file_lock(path: Path, timeout: float) -> Iterator[bool | None]:
 
 
 def is_held(path: Path) -> bool | None:
-    """Whether somebody holds a file lock; None where that can't be told.
+    """Look whether a process holds a file lock; None if unknown.
 
     Only looks: it makes no file, and needs no right to write one. It shares the lock for an
-    instant, so whoever takes it for good should try for longer than that.
+    instant, so a process that takes it for good should try for longer than that.
     """
     try:
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # somebody's pipe
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # another user's pipe
         descriptor = os.open(path, flags)
     except FileNotFoundError:
         return False
@@ -83,7 +83,7 @@ def is_held(path: Path) -> bool | None:
 
 
 class Lease:
-    """A lock that outlives nobody: taken over when its holder shows no life for ``seconds``.
+    """A lock with a heartbeat: taken over when its holder shows no life for ``seconds``.
 
     The holder shows life by a thread. A contender on the same host takes it over from a
     dead process at once; on another host it must have looked through this same object for
@@ -139,7 +139,7 @@ class Locks:
         return file_lock(self._driver, 1.0)
 
     def driven(self) -> bool | None:
-        """Whether a process runs the slots of this local run; None if unknown."""
+        """Look whether a process runs the slots of this local run; None if unknown."""
         return is_held(self._driver)
 
     def coordinator(self) -> AbstractContextManager[bool]:

@@ -1,8 +1,8 @@
 """The owner of a run: the user whose code it may run, and who submits, retires and cancels.
 
 A run's configuration names code: plugins, folders of modules, lines of shell. In a folder that a
-group shares it is believed where nobody but its owner can have written it, and what it names is
-run by its owner's processes alone. Everybody else looks, and merges what is built in.
+group shares it is believed where only its owner can have written it, and only its owner's
+processes run what it names. Other users look, and merge what is built in.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ CONFIG = "config.json"
 
 @dataclass(frozen=True)
 class Ownership:
-    """Who has written a run's configuration, and whether somebody else could have."""
+    """The owner of a run, and whether another user could have written its configuration."""
 
     path: Path
     """The run folder."""
     uid: int
     """Of the owner."""
     loose: str = ""
-    """What others than the owner may write of what decides which code runs; empty if nothing."""
+    """A path that other users may write and that decides which code runs; empty if none."""
 
     @property
     def mine(self) -> bool:
-        """Whether the run is of the user whose process this is.
+        """True if the run is of the user whose process this is.
 
-        ``squeue --me`` shows nobody else the run's jobs, so nobody else can say which are lost.
+        ``squeue --me`` shows the run's jobs to no other user, so no other can say which are lost.
         """
         return self.uid == os.geteuid()
 
     @property
     def trusted(self) -> bool:
-        """Whether this process may run code that the configuration names."""
+        """True if this process may run code that the configuration names."""
         return self.uid in (os.geteuid(), 0) and not self.loose
 
     @property
@@ -91,7 +91,7 @@ class Ownership:
 
 
 def read_config(path: Path) -> tuple[bytes, Ownership]:
-    """What a run's ``config.json`` holds, and whose it is: of one and the same file.
+    """The content of a run's ``config.json``, and its owner: of one and the same file.
 
     Raises:
         RunNotFound: there is none.
@@ -139,8 +139,8 @@ def _loose(path: Path, folder: os.stat_result, config: os.stat_result) -> str:
 
 
 def _owner(path: Path, uid: int) -> int:
-    """Who the user of a file is. All that this process makes may have another number than its
-    user's: a server that squashes root, or knows nobody by name, shows ``nobody``."""
+    """The user of a file. All that this process makes may have another number than its user's: a
+    server that squashes root, or maps no names, shows the user ``nobody``."""
     if uid == os.geteuid():
         return uid
     made = _made_in(path)
@@ -148,13 +148,13 @@ def _owner(path: Path, uid: int) -> int:
 
 
 def _keeps_modes(path: Path) -> bool:
-    """Whether a mode means anything on this filesystem: some show one and the same for all."""
+    """Check that modes mean anything on this filesystem: some show one and the same for all."""
     made = _made_in(path)
     return made is None or stat.S_IMODE(made.st_mode) & 0o077 == 0
 
 
 def _made_in(path: Path) -> os.stat_result | None:
-    """What a file is that this process makes in a folder, for itself; None if it can't."""
+    """The status of a file that this process makes in a folder, for itself; None if it can't."""
     probe = path / f".tmp-probe-{os.urandom(8).hex()}"
     try:
         descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -22,7 +22,7 @@ class Quarantined:
     """One damaged file."""
 
     name: str
-    """Where it stood in the run folder, with ``+`` for ``/``, and the start of its sha256."""
+    """Its path in the run folder, with ``+`` for ``/``, and the start of its sha256."""
     reason: str
 
 
@@ -37,7 +37,7 @@ class Quarantine:
         self._folder = root / "quarantine"
 
     def sound(self, kind: type[_T], path: Path) -> _T | None:
-        """What a checksummed file holds; None if there is none, or a damaged one, which is moved.
+        """The record in a file; None if there is none, or a damaged one, which is moved here.
 
         Raises:
             StorageError: the filesystem refuses to be read.
@@ -58,12 +58,12 @@ class Quarantine:
         self._keep(path, reason, free=False)
 
     def list(self) -> list[Quarantined]:
-        """What was found damaged so far, by name."""
+        """The damaged files found so far, by name."""
         found = []
         for path in sorted(self._folder.glob("*" + _REASON)):
             try:
                 reason = self._disk.read(path) or b""
-            except Corrupt as error:  # somebody else's, for a jest
+            except Corrupt as error:  # another user may have put anything here
                 reason = str(error).encode()
             found.append(Quarantined(path.name[: -len(_REASON)], reason.decode(errors="replace")))
         return found

@@ -48,7 +48,7 @@ class Reports:
         return report
 
     def exists(self, order: str) -> bool:
-        """Whether an order has a report, sound or damaged."""
+        """Look whether an order has a report, sound or damaged."""
         return self._disk.exists(self._path(order))
 
     def _path(self, order: str) -> Path:

@@ -15,12 +15,12 @@ from hpcpod.storage.layout import plain, sharded
 from hpcpod.storage.reports import Reports
 
 _MOST = 2**53
-"""No number in a record is as large; another user may have written what is reckoned with."""
+"""Limit of the numbers in a record, which another user may have written."""
 
 
 @dataclass(frozen=True)
 class Begun:
-    """Where an order stood when a life of a slot began with it."""
+    """The state of an order when a life of a slot began with it."""
 
     pod: str
     round: int = 0
@@ -35,11 +35,11 @@ class Life:
     the scheduler has started the slot again."""
 
     restarts: int = 0
-    """How often the scheduler has started it again (SLURM_RESTART_COUNT)."""
+    """Times that the scheduler has started it again (SLURM_RESTART_COUNT)."""
     in_vain: int = 0
     """Lives in a row before this one that brought the run no further."""
     progress: bool = False
-    """Whether this one has."""
+    """True if this one has."""
     seconds: float = 0.0
     """Alive, over all lives."""
     gpus: float = 0.0
@@ -49,7 +49,7 @@ class Life:
     began: float = 0.0
     """Unix time at which the first one began, in seconds."""
     orders: Mapping[str, Begun] = field(default_factory=dict)
-    """What this one has begun, by the order's name."""
+    """The orders that this one has begun, by name."""
 
 
 class Restarts:
@@ -64,15 +64,15 @@ class Restarts:
         self._checkpoints = checkpoints
 
     def save(self, slot: str, life: Life) -> None:
-        """Say where a slot's lives stand. May be lost when its machine crashes."""
+        """Record a slot's lives so far. May be lost when its machine crashes."""
         self._disk.replace(self._path(slot), pack(encode(life)), durable=False)
 
     def read(self, slot: str) -> Life | None:
-        """Where a slot's lives stand; None if it had none, or a crash has torn what it said."""
+        """The lives of a slot so far; None if it had none, or a crash has torn the record."""
         return self._read(self._path(slot))
 
     def all(self) -> dict[str, Life]:
-        """Of every slot that the run has had, where its lives stand."""
+        """The lives so far of every slot that the run has had, by slot."""
         found = {}
         for path in sorted(self._folder.glob("*/[!.]*.json")):
             life = self._read(path)
@@ -81,8 +81,11 @@ class Restarts:
         return found
 
     def made_progress(self, life: Life) -> bool:
-        """Whether a report was published in this life, or a checkpoint saved that is further than
-        the one that it began from."""
+        """Look whether a life brought its run further, as its files show it after its death.
+
+        It did if it published a report, or saved a checkpoint with more steps of experience than
+        the one that it began from.
+        """
         return life.progress or any(
             self._reports.exists(order)
             or (

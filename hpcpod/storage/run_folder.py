@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 class RunFolder:
     """One run's folder, for any number of processes on any number of hosts.
 
-    Every file has one writer or is published by compare-and-swap, nothing is changed in
-    place, and whatever a process had finished before it was killed counts. Damaged files
-    are found by their checksums, go into quarantine, and are never trusted.
+    Each kind of file is in a store of its own, such as ``reports``. Every file has one writer or
+    is published by compare-and-swap, and none is changed in place. All that a process had
+    finished before it was killed counts. Damaged files are found by their checksums, go into
+    quarantine, and are never trusted.
 
     ``StorageError`` is what any method raises when the filesystem refuses, ``RunNotFound``
     what a write raises once the folder was deleted: it is never made again.
@@ -49,7 +50,7 @@ class RunFolder:
         self.config = config
         """The resolved configuration of the run, as it was at its creation."""
         self.owner = owner
-        """Whose run it is."""
+        """The owner of the run."""
         self.disk = disk
         disk.root = path
         self.quarantine = Quarantine(disk, path)
@@ -77,7 +78,7 @@ class RunFolder:
         Args:
             path: the folder.
             config: what ``open`` gives as its configuration.
-            disk: the seam to the filesystem.
+            disk: through which all files are read and written.
             board: generation 0 of its board, if it is to have one from the start.
 
         Raises:
@@ -131,7 +132,7 @@ class RunFolder:
 
     @cached_property
     def blobs(self) -> Blobs:
-        """The checkpoints. Loads numpy and h5py on first use, as nothing else here does."""
+        """The blobs that checkpoints name. Unlike other stores, this one loads numpy and h5py."""
         from hpcpod.storage.blobs import Blobs
 
         return Blobs(self.disk, self.path / "blobs", self.quarantine)

@@ -15,9 +15,9 @@ def run_id(folder: Path) -> str:
     """The id of the run at ``folder``, or of the one that would be made there: ten hex digits.
 
     It is a hash of the path at which the run was made, with all links followed. Machines that
-    mount a filesystem elsewhere, or that follow other links to it, agree on it therefore. A copy,
-    told by the folder's number in the filesystem, has an id of its own, whatever becomes of the
-    original: a hash of its own path.
+    mount a filesystem elsewhere, or that follow other links to it, agree on it therefore. A copy is
+    found by its inode. It has an id of its own, a hash of its own path, even if the original is
+    removed.
 
     Raises:
         UserError: this user may not look into the folder.
@@ -33,12 +33,12 @@ def run_id(folder: Path) -> str:
 def _is_copy(here: Path, made: Path, inode: int | None) -> bool:
     try:
         return not made.samefile(here)
-    except OSError:  # it is elsewhere on this machine, or gone, or nobody may look there
+    except OSError:  # it is elsewhere on this machine, or gone, or this user may not look there
         return inode is not None and here.stat().st_ino != inode
 
 
 def _origin(folder: Path) -> tuple[Path | None, int | None]:
-    """Where a run was made, by the path and the folder's number; None where it does not say."""
+    """The path and the inode at which a run was made; None where its configuration has none."""
     try:
         data, _ = read_config(folder)
     except RunNotFound:

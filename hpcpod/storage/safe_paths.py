@@ -1,7 +1,7 @@
 """Safe paths below a run folder: no link is followed, only regular files are read.
 
 Others of a group may write into a shared run folder. A symbolic link in the place of a name would
-have somebody's process copy its own private files into the run, or write and remove them
+have another user's process copy its own private files into the run, or write and remove them
 elsewhere; a pipe would stop it for ever; a file without an end would take all memory. So no
 link is followed, nothing but a regular file is read, and no more of it than can be meant.
 """
@@ -35,7 +35,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _READ_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 _NO_FILE = {errno.ELOOP, errno.ENXIO, errno.EMLINK}
-"""What opening a symbolic link or a socket fails with."""
+"""The errors of opening a symbolic link or a socket."""
 
 
 @contextlib.contextmanager
@@ -73,7 +73,7 @@ def content(root: Path | None, path: Path, most: int = MOST_BYTES) -> bytes | No
 
 
 def content_of(root: Path | None, path: Path, sha256: str) -> bytes | None:
-    """The same, of any length, if it has this checksum.
+    """The whole content under a name, of any length, if it has this checksum.
 
     Raises:
         Corrupt: it has another one, or is no regular file.
@@ -83,7 +83,7 @@ def content_of(root: Path | None, path: Path, sha256: str) -> bytes | None:
 
 
 def status(root: Path | None, path: Path) -> os.stat_result | None:
-    """What ``lstat`` says of a name, asked by name and not of a listing; None if there is none.
+    """The ``lstat`` of a name, asked by name and not of a listing; None if there is none.
 
     Raises:
         OSError: the filesystem refuses.
@@ -178,7 +178,7 @@ def read_open(name: str, folder: int, path: Path, most: int) -> tuple[bytes, os.
 
 
 def _open(name: str | Path, folder: int | None, path: Path) -> int | None:
-    # Without waiting: a pipe has nobody at its other end.
+    # Without waiting: a pipe has no process at its other end.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         return os.open(name, flags | (0 if folder is None else os.O_NOFOLLOW), dir_fd=folder)
@@ -188,13 +188,13 @@ def _open(name: str | Path, folder: int | None, path: Path) -> int | None:
         if error.errno in _NO_FILE:
             raise Corrupt(f"{path} is a symbolic link or a socket, not a file") from error
         if error.errno == errno.EACCES and _withheld(name, folder):
-            raise Corrupt(f"{path} is another user's, who lets nobody read it") from error
+            raise Corrupt(f"{path} is another user's, who lets no other user read it") from error
         raise
 
 
 def _withheld(name: str | Path, folder: int | None) -> bool:
-    """Whether a file is there which its owner, somebody else, keeps from all others. A server that
-    lets nobody in, for the moment, is another matter."""
+    """Look whether another user keeps a file from all others. A server that lets no user in, for
+    the moment, is another matter."""
     if folder is None:
         return False
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -221,7 +221,7 @@ def _whole(descriptor: int, path: Path, most: int | None, sha256: str | None) ->
 
 
 def _parts(descriptor: int, size: int) -> Iterator[bytes]:
-    """What is in a file, to the end that it had when it was opened."""
+    """The content of a file, to the end that it had when it was opened."""
     while size > 0 and (part := os.read(descriptor, min(size, _GRANULE))):
         size -= len(part)
         yield part

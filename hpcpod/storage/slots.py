@@ -20,20 +20,20 @@ LANE = "+"
 """Stands between the name of an array's element and the number of one of its slots."""
 
 _MOST = 2**53
-"""No number that a slot shows is as large; somebody else may have written what is reckoned with."""
+"""Limit of the numbers in a status, which another user may have written."""
 
 _HEARD = 60.0
 """Seconds of silence up to which nothing follows from it, whatever this machine's clock says."""
 
 When = Literal["now", "round"]
-"""When a slot is to retire: at once, with a checkpoint, or after the round in hand."""
+"""The moment at which a slot retires: at once, with a checkpoint, or after the round in hand."""
 
 
 _TEXTS = {"state", "order", "pod", "algorithm", "host", "job"}
 
 
 def _is_status(data: Any, *, beside: bool = True) -> bool:
-    """Whether this is what a slot shows: texts under some names, numbers under the others, and
+    """Check the form of a slot's status: texts under some names, numbers under the others, and
     the same once more for what it scores."""
     return isinstance(data, dict) and all(
         _is_status(value, beside=False) and "order" in value if beside and name == "scoring"
@@ -63,7 +63,7 @@ class Slots:
         self._disk.replace(self._status(slot), pack(status), durable=False)
 
     def all(self) -> dict[str, dict[str, Any]]:
-        """What each slot showed last, with the ``mtime`` of it (Unix time, in seconds)."""
+        """The latest status of each slot, with its ``mtime`` (Unix time, in seconds)."""
         shown = {}
         for path in sorted((self._root / "slots").glob("*.json")):
             try:
@@ -107,7 +107,7 @@ class Slots:
             self._disk.replace(self._marker(slot), data, durable=False)  # thousands, of a tick
 
     def retiring(self, slot: str) -> When | None:
-        """When the element of a slot is to retire; None if nobody asks for it."""
+        """The moment at which the element of a slot is to retire; None if it is to stay."""
         payload = self._quarantine.sound(dict[str, str], self._marker(slot))
         if payload is None:
             return None

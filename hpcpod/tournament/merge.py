@@ -16,7 +16,7 @@ from typing import Any
 from hpcpod.errors import Corrupt, RunNotFound, StorageError
 from hpcpod.records.records import Board, Checkpoint, Confirmed, Document, Entry, Phase, Report
 from hpcpod.storage.board import writer_id
-from hpcpod.storage.freshness import await_report
+from hpcpod.storage.freshness import refresh_report
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.requests import Finals, Stop
 from hpcpod.storage.run_folder import RunFolder
@@ -202,7 +202,7 @@ def pending_reports(
     broken: list[str] = []
     for order in orders(board):
         if order.id in lost:
-            await_report(folder, order.id)
+            refresh_report(folder, order.id)
         try:
             report = folder.reports.read(order.id)
         except Corrupt as error:

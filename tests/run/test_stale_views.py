@@ -17,7 +17,7 @@ from hpcpod.run import requests
 from hpcpod.run import run as results
 from hpcpod.run.run import Run
 from hpcpod.storage.board import writer_id
-from hpcpod.storage.freshness import look_again
+from hpcpod.storage.freshness import refresh_run
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, read_board
@@ -132,7 +132,7 @@ def test_generations_in_a_folder_that_was_missing_are_found(disk: Path, login: P
     assert not run.disk.exists(run.board.path(256))
     for _ in range(256):
         begun_long_ago(folder)
-    assert look_again(run)
+    assert refresh_run(run)
     found = run.board.read()
     assert found is not None and found[0] == 256
 
