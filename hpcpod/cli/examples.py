@@ -14,6 +14,7 @@ Example:
 Examples:
   hpcpod validate configs/cartpole.yaml --set stop.minutes=30
   hpcpod validate --fields | less
+  hpcpod validate --schema > hpcpod.schema.json    for editors: docs/configuration.md
 """,
     "train": """\
 Example:

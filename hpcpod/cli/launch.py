@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod.cli.control import follow_here
-from hpcpod.cli.output import say, say_remarks
+from hpcpod.cli.output import say, say_json, say_remarks
 from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import UserError
@@ -105,6 +105,7 @@ def _write_container(folder: Path, cluster: ClusterConfig) -> None:
 
 def validate(options: Namespace) -> int:
     """``hpcpod validate``: every problem at once, or the resolved configuration."""
+    from hpcpod.config.json_schema import json_schema
     from hpcpod.config.loading import dump_yaml
     from hpcpod.config.manual import field_manual
     from hpcpod.run import preflight
@@ -113,8 +114,13 @@ def validate(options: Namespace) -> int:
     if options.fields:
         say(field_manual())
         return 0
+    if options.schema:
+        say_json(json_schema())
+        return 0
     if options.config is None:
-        raise UserError("validate needs a CONFIG file, or --fields for the manual")
+        raise UserError(
+            "validate needs a CONFIG file, --fields for the manual, or --schema for editors"
+        )
     config = _read(options, options.cluster)
     checked = preflight.check(config, source=options.config, probe=not options.no_probe)
     say(dump_yaml(config).rstrip())

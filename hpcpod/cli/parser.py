@@ -170,6 +170,10 @@ def _add_makers(add: Add) -> None:
     verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
     _placed(verb)
     verb.add_argument("--fields", action="store_true", help="print the manual of every field")
+    verb.add_argument(
+        "--schema", action="store_true",
+        help="print the JSON Schema of a configuration, by which editors complete and check a file",
+    )  # fmt: skip
     verb = add("train", launch.train, "train one agent with no tournament")
     _config(verb)
     verb.add_argument("--env-steps", type=_count, metavar="N", help="environment steps to train")
