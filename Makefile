@@ -4,7 +4,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test system lint types floors tests format clean
+.PHONY: help demo quick test system lint types floors tests format clean
 
 BIN := .venv/bin
 NAME = cartpole-$(shell date +%Y%m%d-%H%M%S)
@@ -16,6 +16,11 @@ help: ## This list
 
 demo: .venv/.demo ## Train CartPole by a tournament on this machine
 	@$(BIN)/hpcpod launch configs/cartpole.yaml --set "name=$(NAME)"
+
+quick: .venv/.test ## The quick tests: no torch, no Slurm, no MPI; seconds
+	@$(BIN)/python -m pytest -q -p tests.support.quick --hypothesis-profile quick \
+	    -n logical --maxprocesses 4 -rfE -m "not (slurm or mpi or gpu or slow or long)" \
+	    --ignore tests/benchmarks $(PYTEST)
 
 test: system lint types floors tests ## Everything: lint, types, floors, tests
 

@@ -92,6 +92,7 @@ def test_no_file_has_more_than_400_lines() -> None:
     assert {path: lines for path, lines in counts.items() if lines > MOST_LINES} == {}
 
 
+@pytest.mark.long
 def test_no_function_has_more_than_60_lines() -> None:
     assert [line for path in SOURCES for line in long_functions(path)] == []
 

@@ -179,6 +179,7 @@ def rows(run: RunFolder) -> tuple[int, list[int]]:
     return number, list(document["rows"].values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damaged", [1, 2, 20, 31, 32, 33, 50, 63, 64, 65, 70])
 @pytest.mark.parametrize("harm", [flip, tear])
 def test_a_damaged_generation_costs_itself_and_its_chain_only(
@@ -284,6 +285,7 @@ def test_compaction_leaves_two_sound_anchors(run: RunFolder) -> None:
     assert rows(RunFolder.open(run.path)) == (100, list(range(64)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hint", [None, b"nonsense", checksummed.pack({"anchor": 9600}), b""])
 def test_the_hint_is_only_a_hint(run: RunFolder, hint: bytes | None) -> None:
     grow(run, 200)

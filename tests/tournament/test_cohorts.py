@@ -134,6 +134,7 @@ def test_a_slow_node_beside_fast_ones_does_not_end_comparisons() -> None:
     assert max(uncompared(board).values()) <= HISTORY
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ratio", [1.5, 2.5, 4.0, 10.0])
 def test_a_fast_node_beside_slow_ones_goes_on_being_compared(ratio: float) -> None:
     game = rules(8)

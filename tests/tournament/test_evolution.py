@@ -109,10 +109,12 @@ def outcome(request: pytest.FixtureRequest) -> dict[str, float]:
     }
 
 
+@pytest.mark.long
 def test_gentle_copies_beat_no_copies(outcome: dict[str, float]) -> None:
     assert outcome["gentle"] > outcome["none"] + 1
 
 
+@pytest.mark.long
 def test_gentle_copies_do_not_fall_into_the_trap(outcome: dict[str, float]) -> None:
     margin = 20 if outcome["cost"] else -5
     assert outcome["gentle"] > outcome["greedy"] + margin

@@ -69,7 +69,7 @@ RUNS = st.builds(
     controls=st.integers(0, 1),
     target=st.sampled_from([None, 40.0, 60.0]),
 )
-every_run = settings(max_examples=40, deadline=None)
+every_run = settings(max_examples=min(40, settings().max_examples), deadline=None)
 
 
 # --- the first board ---------------------------------------------------------------------
@@ -249,6 +249,7 @@ def test_no_order_is_ever_given_out_under_a_name_that_was_answered(run: Run) -> 
         answered |= {r.order for r in merge.reports} | set(merge.lost)
 
 
+@pytest.mark.long
 @every_run
 @given(RUNS)
 def test_boards_stay_small_and_survive_json(run: Run) -> None:

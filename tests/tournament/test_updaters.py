@@ -76,6 +76,7 @@ def test_several_leaders_share_the_level() -> None:
     assert judge(game, panels, "p0001").beaten_by == ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pods", [3, 4, 8, 32])
 def test_of_equal_pods_the_worst_is_beaten_in_one_of_twenty_at_most(pods: int) -> None:
     """Nothing to find: before, it was beaten in 18 % (3 pods), 30, 67 and 98 % of cases."""
