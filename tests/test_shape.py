@@ -75,10 +75,14 @@ def undocumented(path: Path) -> Iterator[str]:
 
 
 def riddles(path: Path) -> Iterator[str]:
-    """A line for a module whose docstring begins with no noun."""
-    first = (ast.get_docstring(tree(path)) or "").partition("\n")[0]
-    if RIDDLE.match(first):
-        yield f"{name(path)}:1: {first}"
+    """A line for each module, or public thing of the package, that begins with no noun."""
+    module = tree(path)
+    things = list(public(module.body)) if path not in SOURCES or path in PUBLIC else []
+    for qualified, node in [("the module", module), *things]:
+        if isinstance(node, (ast.Module, ast.ClassDef, Function)):
+            first = (ast.get_docstring(node) or "").partition("\n")[0]
+            if RIDDLE.match(first):
+                yield f"{name(path)}: {qualified}: {first}"
 
 
 def test_the_files_to_check_are_found() -> None:
@@ -101,7 +105,7 @@ def test_every_public_thing_has_a_docstring() -> None:
     assert [line for path in PUBLIC for line in undocumented(path)] == []
 
 
-def test_the_docstring_of_every_module_begins_with_its_noun() -> None:
+def test_the_docstrings_of_modules_and_public_things_begin_with_their_noun() -> None:
     assert [line for path in SOURCES for line in riddles(path)] == []
 
 
@@ -123,8 +127,8 @@ def test_what_is_wrong_with_a_file_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", ["What is born next.", "By what jobs are told.", "Who it is"])
 def test_a_riddle_is_found(tmp_path: Path, first: str) -> None:
     path = tmp_path / "bad.py"
-    path.write_text(f'"""{first}"""\n')
-    assert list(riddles(path)) == [f"bad.py:1: {first}"]
+    path.write_text(f'"""{first}"""\n\ndef f():\n    """{first}"""\n')
+    assert list(riddles(path)) == [f"bad.py: the module: {first}", f"bad.py: f: {first}"]
 
 
 def test_every_field_of_the_configuration_is_in_the_manual() -> None:

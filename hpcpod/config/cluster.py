@@ -14,7 +14,7 @@ from hpcpod.config.schedule import Times
 
 @dataclass(frozen=True)
 class ResourcesConfig:
-    """What one pod needs."""
+    """The resources of one pod."""
 
     gpus_per_pod: Natural = 0
     """GPUs of a slot, over all its nodes; 0 trains on the CPU."""
@@ -43,7 +43,7 @@ class ResourcesConfig:
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """Where and how slots run."""
+    """The launcher of slots, and its settings."""
 
     launcher: str = "local"
     """``local`` (processes on this machine), ``slurm``, or the path of another launcher."""
@@ -93,7 +93,7 @@ class ClusterConfig:
     says there is room; null: all that are wanted. A small number is polite where a waiting job
     costs others something; it costs a tick until slots start on what falls idle."""
     coordinator: bool = True
-    """Whether the coordinator is a job, with a successor in the queue. Turn it off where compute
+    """True if the coordinator is a job, with a successor in the queue. Turn it off where compute
     nodes may not submit: then ``hpcpod tick`` must be called, by scrontab or on the login node."""
 
     @property

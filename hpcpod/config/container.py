@@ -78,7 +78,7 @@ def _check_mount(mount: str) -> None:
 
 @dataclass(frozen=True)
 class Inside:
-    """What must be the same in the container as outside of it."""
+    """The things that must be the same in the container as outside of it."""
 
     run: str
     """The run folder."""
@@ -89,7 +89,7 @@ class Inside:
     variables: Iterable[str] = ()
     """Environment variables that count, whatever the image sets."""
     gpus: bool = False
-    """Whether the node's GPUs are there."""
+    """True if the node's GPUs are there."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _named(python: str) -> tuple[str, ...]:
 
 
 def module_mounts() -> list[str]:
-    """Where a user's modules may be, as far as a container may have that folder at its own path."""
+    """Folders of a user's modules, as far as a container may have them at their own paths."""
     commands = Path(sys.executable).parent
     folders = (Path(folder) for folder in plugins.module_folders())
     return [

@@ -57,7 +57,7 @@ def hints(cls: Any) -> dict[str, Any]:
 
 
 def is_union(kind: Any) -> bool:
-    """Whether a type is written ``X | Y``."""
+    """True if a type is written ``X | Y``."""
     return typing.get_origin(kind) in (typing.Union, types.UnionType)
 
 

@@ -10,7 +10,7 @@ from hpcpod.errors import UserError
 
 @dataclass(frozen=True)
 class Shape:
-    """What each part of a pod gets."""
+    """The shape of a pod: the share of each of its parts."""
 
     ranks: int
     """Processes that train the pod."""

@@ -104,7 +104,7 @@ def describe(kind: Any) -> str:
 
 
 def is_mapping(kind: Any) -> bool:
-    """Whether a type is written ``Mapping[str, X]`` or ``dict[str, X]``."""
+    """True if a type is written ``Mapping[str, X]`` or ``dict[str, X]``."""
     origin = typing.get_origin(kind)
     return isinstance(origin, type) and issubclass(origin, Mapping)
 

@@ -24,8 +24,8 @@ class Resolved:
     algorithms: Mapping[str, AlgorithmSpace]
 
     def own_code(self) -> list[str]:
-        """What the configuration names that is not built in, as ``env.id: my_pkg.mod:MyEnv``:
-        whoever trains runs it. A word with a colon in it is taken for a path."""
+        """Names in the configuration that are not built in, as ``env.id: my_pkg.mod:MyEnv``: the
+        training process runs them. A word with a colon in it is taken for a path."""
         mapping = to_mapping(self.config)
         sections = {name: mapping[name] for name in ("env", "population", "agents", "pod")}
         named = dict(_paths(sections, ""))
@@ -42,7 +42,7 @@ class Resolved:
         return [named for named in self.own_code() if named.startswith(rules)]
 
     def document(self) -> dict[str, Any]:
-        """What ``config.json`` holds, with the versions that resolved it."""
+        """The content of ``config.json``, with the versions that resolved it."""
         return {
             "config": to_mapping(self.config),
             "algorithms": encode(self.algorithms),

@@ -96,7 +96,7 @@ def plain(data: object) -> object:
 
 
 def advice(data: object, wanted: Sequence[str]) -> str:
-    """What to write instead of a value of the wrong type: a clause, or an empty string."""
+    """The advice on a value of the wrong type: a clause, or an empty string."""
     if isinstance(data, str):
         if "bool" in wanted and data.lower() in ("yes", "no", "on", "off", "true", "false"):
             return f"; write {'true' if data.lower() in ('yes', 'on', 'true') else 'false'}"

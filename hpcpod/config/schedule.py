@@ -26,7 +26,7 @@ class Times:
 
     @classmethod
     def read(cls, text: str) -> Times:
-        """What ``mon-fri 08:00-18:00``, ``sat,sun`` or ``18-8`` says.
+        """The part of the week that ``mon-fri 08:00-18:00``, ``sat,sun`` or ``18-8`` names.
 
         Raises:
             ValueError: it says nothing that is known.
@@ -48,7 +48,7 @@ class Times:
 
 
 def scheduled(schedule: Mapping[str, int], moment: datetime) -> int | None:
-    """What the first entry says that holds at a moment; None if none does."""
+    """The value of the first entry that holds at a moment; None if none does."""
     for times, slots in schedule.items():
         if moment in Times.read(times):
             return slots

@@ -73,7 +73,7 @@ class EnvConfig:
     without a sign of life, which are: an environment made or reset, a step. Then it is taken to
     hang, and is ended with all that it has started."""
     compare_engines: bool = False
-    """Whether scores may be compared that other simulators, or other versions, have computed. If
+    """True if scores may be compared that other simulators, or other versions, have computed. If
     not, the run's first round decides by its engine, and slots where it differs do no work: the
     same seed and actions lead elsewhere in another version, within a second in MuJoCo."""
 
@@ -103,7 +103,7 @@ class EnvConfig:
 
 @dataclass(frozen=True)
 class PodsConfig:
-    """How many pods the population may hold."""
+    """The number of pods that the population may hold."""
 
     min: Count = 2
     """No schedule and no ``hpcpod scale`` leaves fewer pods in training; where there are fewer
@@ -122,7 +122,7 @@ class PodsConfig:
 
 @dataclass(frozen=True)
 class PopulationConfig:
-    """Who trains, who survives and what is born next."""
+    """The population: its algorithms, its selection and its births."""
 
     scheme: Literal["tournament"] = "tournament"
     """``tournament``: every report is judged as it comes, with no barrier."""
@@ -177,7 +177,8 @@ class RoundConfig:
 
 @dataclass(frozen=True)
 class FusionConfig:
-    """How the learners of a pod's ranks become one agent. See docs/fusion.md for when it pays."""
+    """Fusion: the learners of a pod's ranks become one agent. See docs/fusion.md for when it
+    pays."""
 
     scheme: str = "mean"
     """``mean``: the mean of the learners' parameters, weighted by samples. ``nesterov``: the mean
@@ -219,7 +220,7 @@ class PodConfig:
     fusion: FusionConfig = field(default_factory=FusionConfig)
     """Fusion of the ranks' learners."""
     pipeline: bool = False
-    """Whether the next rollout is collected, by a process of its own, while one is learned from.
+    """True if the next rollout is collected, by a process of its own, while one is learned from.
     Off-policy and on-policy, a rollout is then collected with weights that are exactly one
     iteration (the agent's ``horizon`` times ``env.num_envs`` steps) older than those that learn
     from it; PPO and A2C correct for it. It wants two cores: ``resources.cpus_per_pod``."""
@@ -237,7 +238,7 @@ class PodConfig:
     evaluator: str = "panel"
     """What scores a pod at the end of a round: a name or a path."""
     score_beside: bool | None = None
-    """Whether rounds are scored by a process of their own, while training goes on in another: it
+    """True if rounds are scored by a process of their own, while training goes on in another: it
     costs memory for a second simulator (and on a GPU, a second process there). Null: where a slot
     has more cores (``resources.cpus_per_pod``) than a pod has ranks."""
     inherit_transitions: Natural | None = None
@@ -255,7 +256,7 @@ class PodConfig:
 
 @dataclass(frozen=True)
 class StopConfig:
-    """When the run ends: whichever comes first. Each end exports the best policy."""
+    """Limits of the run: the first one ends it. Each end exports the best policy."""
 
     target: float | None = None
     """Mean return to reach; its lower confidence bound on fresh seeds must reach it, and is tried

@@ -19,7 +19,7 @@ from hpcpod.errors import ConfigError
 
 @dataclass(frozen=True)
 class SiteConfig:
-    """What a site's file may hold."""
+    """The sections of a site's file."""
 
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     """Where slots run there."""
@@ -63,7 +63,7 @@ def expanded(path: str | Path) -> Path:
 
 
 def read_site(path: Path) -> SiteConfig:
-    """What a site's file says.
+    """The content of a site's file.
 
     Raises:
         ConfigError: says every problem.

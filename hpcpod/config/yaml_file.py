@@ -71,7 +71,7 @@ class NotYaml(ValueError):
 
 
 def read(path: Path) -> tuple[Any, list[str]]:
-    """What ``parse`` gives for a file's text.
+    """The data of a file's text, as ``parse`` gives it.
 
     Raises:
         ConfigError: it can't be read, or is not YAML.

@@ -19,7 +19,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Part:
-    """What one of a pod's ranks has of its own: rows, environments, random generators."""
+    """One rank's own part of a pod: rows, environments, random generators."""
 
     rank: int
     core: str
@@ -57,9 +57,9 @@ class Checkpoint:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What each rank has of its own."""
+        """The own parts of all ranks."""
         return (Part(self.rank, self.core, self.rows, self.segments), *self.others)
 
     def part(self, rank: int) -> Part | None:
-        """What is that rank's own; None if nothing is."""
+        """The own part of that rank; None if it has none."""
         return next((part for part in self.parts if part.rank == rank), None)

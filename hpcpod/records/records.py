@@ -91,7 +91,7 @@ Order = Birth | Rescore
 
 @dataclass(frozen=True)
 class Report:
-    """What a slot says after an order: it counts once, and only if its attempt is current."""
+    """A slot's answer to an order: it counts once, and only if its attempt is current."""
 
     order: str
     """``Birth.id`` or ``Rescore.id``."""
@@ -130,7 +130,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Owner:
-    """Who holds a claim. The same slot of the same job may re-enter it after a requeue."""
+    """The owner of a claim. The same slot of the same job may re-enter it after a requeue."""
 
     slot: str
     """The slot's name: ``<array job>_<element>`` on Slurm, ``local-<n>`` on this machine."""
@@ -142,7 +142,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Intent:
-    """What is about to be submitted, published before it is: a submission counts once."""
+    """A submission, published before it is made, so that it counts once."""
 
     number: int
     """Its place in the run's order of intents, from 0."""
@@ -171,7 +171,7 @@ class Milestone:
 
 @dataclass(frozen=True)
 class Motion:
-    """How the means of a pod's panels move from round to round, and how sure each is."""
+    """The movement of a pod's panel means from round to round, and the certainty of each."""
 
     steps: int = 0
     """Differences of successive means."""
@@ -184,7 +184,7 @@ class Motion:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a pod did at the end of a round."""
+    """The result of a pod at the end of a round."""
 
     round: int
     returns: tuple[float, ...]
@@ -220,7 +220,7 @@ class PodState:
     mutated: tuple[str, ...] = ()
     """Hyperparameters that differ from the parent's."""
     transfer_exact: bool | None = None
-    """Whether a copied child scored its parent's panel exactly as its parent did."""
+    """True if a copied child scored its parent's panel exactly as its parent did."""
     evidence: str = ""
     """Why it was born: the gate's numbers, in words."""
     fate: Fate = "alive"
@@ -272,7 +272,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the updater says of a report."""
+    """The updater's verdict on a report."""
 
     admit: bool
     """The report's evaluation belongs on the leaderboard."""

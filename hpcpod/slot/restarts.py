@@ -52,7 +52,7 @@ class OwnRestarts:
 
     @property
     def hopeless(self) -> str:
-        """Why this slot gives up, in one sentence; empty if it goes on."""
+        """The reason for which this slot gives up, in one sentence; empty if it goes on."""
         if self._life.in_vain < MOST_IN_VAIN:
             return ""
         return (
