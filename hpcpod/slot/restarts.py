@@ -14,7 +14,7 @@ from hpcpod.records.records import Birth, Order
 from hpcpod.storage.restarts import Begun, Life
 from hpcpod.storage.run_folder import RunFolder
 
-MOST_IN_VAIN = 10
+MOST_WITHOUT_PROGRESS = 10
 """Lives in a row without progress after which a slot gives up: it would be requeued for ever."""
 
 SAVE_SECONDS = 60.0
@@ -53,7 +53,7 @@ class OwnRestarts:
     @property
     def hopeless(self) -> str:
         """The reason for which this slot gives up, in one sentence; empty if it goes on."""
-        if self._life.in_vain < MOST_IN_VAIN:
+        if self._life.in_vain < MOST_WITHOUT_PROGRESS:
             return ""
         return (
             f"{self._life.in_vain} lives of this slot in a row ended before it had reported a round"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcpod.records.records import Birth, Checkpoint, Report
-from hpcpod.slot.restarts import MOST_IN_VAIN, OwnRestarts
+from hpcpod.slot.restarts import MOST_WITHOUT_PROGRESS, OwnRestarts
 from hpcpod.storage.restarts import Life
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import orders
@@ -48,7 +48,7 @@ def test_lives_that_bring_the_run_no_further_are_counted_and_the_last_says_what_
     folder: RunFolder,
 ) -> None:
     reached(folder, 64)
-    for number in range(MOST_IN_VAIN):
+    for number in range(MOST_WITHOUT_PROGRESS):
         life = born(folder)
         assert in_vain(folder) == number
         assert life.hopeless == ""
@@ -120,7 +120,7 @@ def test_a_slot_that_is_stopped_before_every_checkpoint_gives_up_in_the_end(
     # An environment without a state to save: whatever ends a life ends the whole round.
     stateless = {"id": "tests.support.faulty_envs:stateless", "backend": "vector"}
     folder = create(tmp_path, **{**SLOW, "env": stateless})
-    folder.restarts.save("s", Life(in_vain=MOST_IN_VAIN - 2, began=1.7e9))
+    folder.restarts.save("s", Life(in_vain=MOST_WITHOUT_PROGRESS - 2, began=1.7e9))
     for _ in range(2):
         folder.slots.drop("s")  # what a life that was killed has shown last
         slot = SlotProcess(folder)
