@@ -19,7 +19,7 @@ from hpcpod.envs import gymnasium_make
 from hpcpod.envs.gymnasium_make import Env, Wrapper
 from hpcpod.envs.mujoco import tasks
 from hpcpod.envs.processes.env import ProcessVecEnv
-from hpcpod.envs.processes.pool import patience
+from hpcpod.envs.processes.pool import within
 from hpcpod.envs.threads import env_cpus
 from hpcpod.envs.vec_env import random_actions, random_seeds
 from hpcpod.errors import UserError, in_words
@@ -32,7 +32,7 @@ FAST = 0.5e-3
 """Seconds: where a step of the batch takes less, processes lost whenever that was measured."""
 SLOW = 2.0
 """Seconds: processes whose first reset and step would take longer are taken without them."""
-PATIENCE = 60.0
+TRIAL_SECONDS = 60.0
 """Seconds that processes may take to start, beside what making environments takes."""
 
 _log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ def _measured(
     share = math.ceil(num_envs / processes) * (begun + single)
     made: ProcessVecEnv | None = None
     try:
-        with patience(PATIENCE + 10 * share):
+        with within(TRIAL_SECONDS + 10 * share):
             made = ProcessVecEnv(env, num_envs, processes, "gymnasium", device, wrappers, kwargs)
             if share > SLOW:
                 return made, f"{here}, too long to compare"

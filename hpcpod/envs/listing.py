@@ -16,7 +16,7 @@ from hpcpod._process import PYTHON, ending
 from hpcpod.envs.catalog import ATARI, BACKENDS, FAMILIES, GYMNASIUM, Package, is_there
 from hpcpod.errors import UserError
 
-PATIENCE = 120.0
+ASK_SECONDS = 120.0
 """Seconds that gymnasium may take to be imported: from a cold shared filesystem, tens."""
 
 _VERSIONS = ("hpcpod", "torch", GYMNASIUM, "mujoco", "numpy")
@@ -106,10 +106,10 @@ def registered() -> dict[str, list[str]]:
         done = subprocess.run(
             [*PYTHON, "-m", "hpcpod.envs.registry"],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            capture_output=True, text=True, timeout=PATIENCE, check=False,
+            capture_output=True, text=True, timeout=ASK_SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
-        said = f"gymnasium can't be imported: it took longer than {PATIENCE:.0f} s"
+        said = f"gymnasium can't be imported: it took longer than {ASK_SECONDS:.0f} s"
         raise UserError(said) from error
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or [f"it {ending(done.returncode)}"])[-1]

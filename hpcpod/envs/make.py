@@ -35,14 +35,14 @@ def make_env(  # noqa: PLR0913 (what one says of an environment, by name)
         env: a gymnasium id, the path ``"pkg.mod:EnvClass"``, or what returns a gymnasium.Env; for
             backend ``"vector"`` what returns a gymnasium VectorEnv, or its path; or a VectorEnv.
         num_envs: N; a VectorEnv has its own.
-        backend: ``"auto"`` (see ``auto.backend_of``), a name of the group ``hpcpod.envs``, or the
-            path of a class, called as ``backend(env, num_envs, device, wrappers, kwargs)``.
+        backend: ``"auto"`` (see ``autotune.backend_of``), a name of the group ``hpcpod.envs``, or
+            the path of a class, called as ``backend(env, num_envs, device, wrappers, kwargs)``.
         device: where the tensors live.
         wrappers: innermost first, each ``"pkg.mod:Wrapper"`` or ``{"pkg.mod:Wrapper": {...}}``.
         kwargs: of the environment itself.
         processes: that step a part of the environments each, N at most; 1: this one steps all.
             More need an ``env`` that is a text, and plain data as arguments. None: what is faster,
-            as ``auto.in_processes`` finds out.
+            as ``autotune.in_processes`` finds out.
         max_episode_steps: after which an episode is truncated, if it has not ended before. None:
             as the environment has it.
 

@@ -76,7 +76,7 @@ def as_vector(space: gym.Space[Any], values: Any, lead: tuple[int, ...] = ()) ->
 
 
 def as_rows(space: gym.Space[Any], values: Any, lead: tuple[int, ...] = ()) -> Array:
-    """Observations of any space that ``construct.observation_space`` takes, in memory of its own:
+    """Rows of any space that ``gymnasium_make.observation_space`` takes, in memory of their own:
     float32 or uint8 [*lead, *shape], or choices counted from 0, int64 [*lead] or [*lead, k].
 
     Args and errors are those of ``as_vector``.

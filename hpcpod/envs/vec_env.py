@@ -89,7 +89,7 @@ class EnvSpec:
     action_dtype: str = "float32"
     """The dtype of a ``Box``'s actions in the environment itself; a policy's own are float32."""
     structure: Mapping[str, Any] | None = field(default=None, hash=False)
-    """Parts of what the environment itself observes, by ``plain.structure_of``; None: no parts."""
+    """Parts of the environment's own observations, by ``spec_json.structure_of``; None: none."""
 
 
 class Step(NamedTuple):

@@ -110,7 +110,7 @@ class Checkpoints:
         core = self._blobs.put(
             arrays, {**self._meta, **meta, "env_steps": env_steps, "rows": buffer.rows}
         )
-        # Not before: what is put again after a failure is young again, and not swept as dust.
+        # Not before: what is put again after a failure is young again, and is not pruned.
         self._segments = segments
         return Checkpoint(core, env_steps, buffer.rows, tuple(segments), rank)
 

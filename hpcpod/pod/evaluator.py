@@ -13,7 +13,7 @@ from hpcpod.envs.vec_env import EnvSpec, VecEnv, random_seeds
 from hpcpod.errors import EndlessEpisode
 from hpcpod.pod.factory import EnvFactory
 
-_PATIENCE = 16
+_LOOK_STEPS = 16
 """Steps between two questions whether all episodes have ended, on a GPU."""
 
 
@@ -76,17 +76,17 @@ class PanelEvaluator:
         obs = env.reset(random_seeds(*panel, count=episodes))
         device = env.spec.device
         # Whether all have ended is asked of a GPU at times only: it has to stop for the answer.
-        patience = 1 if device == "cpu" else _PATIENCE
+        interval = 1 if device == "cpu" else _LOOK_STEPS
         returns = torch.zeros(episodes, dtype=torch.float64, device=device)
         running = torch.ones(episodes, dtype=torch.bool, device=device)
         longest = max(env.spec.max_episode_steps or 0, self._longest)
-        for t in range(longest + patience):
+        for t in range(longest + interval):
             if should_stop():
                 raise Stopped
             step = env.step(agent.act(obs, explore=False))
             returns += torch.where(running, step.reward.double(), 0.0)
             running &= ~(step.terminated | step.truncated)
-            due = t % patience == 0 or t + 1 == env.spec.max_episode_steps
+            due = t % interval == 0 or t + 1 == env.spec.max_episode_steps
             if due and not bool(running.any()):
                 return tuple(returns.tolist())
             obs = step.obs

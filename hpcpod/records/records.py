@@ -49,7 +49,7 @@ class Birth:
     """The checkpoint is the parent's: this is a copied child's first round."""
     begins: float | None = None
     """Share of the run's budget that is spent when the round begins, in [0, 1], for schedules;
-    None: nothing limits the run. See ``tournament.progress``."""
+    None: nothing limits the run. See ``tournament.budget``."""
     ends: float | None = None
     """What it is expected to be when the round ends."""
 
@@ -262,7 +262,7 @@ class Entry:
     mean: float
     low: float
     """Lower end of the two-sided 95 % confidence interval of the mean, as if it had not been chosen
-    among others: see ``tournament.scores.chosen_interval``."""
+    among others: see ``tournament.statistics.chosen_interval``."""
     high: float
     episodes: int
     checkpoint: Checkpoint
@@ -295,7 +295,7 @@ class Confirmed:
     mean: float
     low: float
     """Confirm: the one-sided lower bound at the level spent; final: of an interval for the true
-    means of all finalists at once, see ``tournament.scores.chosen_interval``."""
+    means of all finalists at once, see ``tournament.statistics.chosen_interval``."""
     high: float
     """By the spread of the sample, which rare good luck would fool: nothing is claimed by it."""
     episodes: int
@@ -333,7 +333,7 @@ class Board:
     """Rounds that pods have finished."""
     next_pod: int = 1
     size: int | None = None
-    """How many pods may be in training at once; null: all. See ``tournament.prospects``."""
+    """How many pods may be in training at once; null: all. See ``tournament.priorities``."""
     attempts: int = 0
     """Checkpoints that the target was tried with so far."""
     confirmations: int = 0

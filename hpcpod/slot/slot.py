@@ -67,7 +67,7 @@ class Slot:
     Where a round is scored beside training, the trainer goes on while the scorer is at work: with
     another order, or *speculatively* with the birth that the board will order if the pod simply
     continues. A round is a function of its birth, so if just that is ordered, the work counts; its
-    part of the run's budget alone may be a guess (``tournament.progress``).
+    part of the run's budget alone may be a guess (``tournament.budget``).
     """
 
     def __init__(self, folder: RunFolder, owner: Owner, stop: StopFlag) -> None:

@@ -46,7 +46,7 @@ class Cohort:
     """Those among whom a pod is compared at one of its rounds.
 
     All are ranked by one half of their panel's episodes; the other half has no part in it, so
-    that a test on it is one (``scores.halves``).
+    that a test on it is one (``statistics.halves``).
     """
 
     algorithm: str

@@ -201,7 +201,7 @@ def test_what_processes_can_not_or_not_faster_is_stepped_here_and_the_log_says_w
     case: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env_id, kwargs, why = STAYING[case]
-    monkeypatch.setattr(autotune, "PATIENCE", 60.0 if case != "never made twice" else 4.0)
+    monkeypatch.setattr(autotune, "TRIAL_SECONDS", 60.0 if case != "never made twice" else 4.0)
     registry = gym.registry.copy()
     if case == "known here alone":
         gym.register("Slowly-v0", lambda **_: Homebound(os.getpid()))

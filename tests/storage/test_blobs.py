@@ -106,11 +106,11 @@ def test_pruning_takes_what_is_old_and_not_needed_only(run: RunFolder) -> None:
     for name in names[:3]:
         os.utime(run.blobs.path(name), (1, 1))
     assert run.blobs.put({"x": np.full(4, 2)}, {}) == names[2], "put again: young again"
-    dust = run.path / "reports" / ".tmp-somebody"
-    dust.write_text("half")
-    os.utime(dust, (1, 1))
+    leftover = run.path / "reports" / ".tmp-somebody"
+    leftover.write_text("half")
+    os.utime(leftover, (1, 1))
     assert run.prune({names[0]}, 3600) == 2
     assert [run.blobs.has(name) for name in names] == [True, False, True, True]
-    assert not dust.exists()
+    assert not leftover.exists()
     assert run.prune(set(), 3600) == 1
     assert time.time() - run.blobs.path(names[3]).stat().st_mtime < 3600

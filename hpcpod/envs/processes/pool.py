@@ -60,7 +60,7 @@ _deadline: ContextVar[float | None] = ContextVar("_deadline", default=None)
 
 
 @contextlib.contextmanager
-def patience(seconds: float) -> Iterator[None]:
+def within(seconds: float) -> Iterator[None]:
     """Limit the time of all that pools do inside, all in all; then their processes are ended, and
     ``EnvFailed`` is raised. Without it they are waited for."""
     before = _deadline.set(time.monotonic() + seconds)

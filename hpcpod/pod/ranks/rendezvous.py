@@ -44,13 +44,13 @@ def meet(rank: Rank, disk: Disk, folder: Path, name: str, seconds: float) -> Sto
     Raises:
         RankLost: rank 0 did not write its address, or does not answer there.
     """
-    path, patience = address_file(folder, name), datetime.timedelta(seconds=seconds)
+    path, timeout = address_file(folder, name), datetime.timedelta(seconds=seconds)
     if rank.number == 0:
         host = own_address(rank, os.environ)
         listening = socket.create_server((host, 0))
         port: int = listening.getsockname()[1]
         store: Store = dist.TCPStore(  # type: ignore[attr-defined]
-            host, port, rank.size, is_master=True, timeout=patience,
+            host, port, rank.size, is_master=True, timeout=timeout,
             wait_for_workers=False, master_listen_fd=listening.detach(),
         )  # fmt: skip
         disk.publish(path, json.dumps({"host": host, "port": port}).encode())
@@ -67,7 +67,7 @@ def meet(rank: Rank, disk: Disk, folder: Path, name: str, seconds: float) -> Sto
     host, port = address["host"], address["port"]
     try:
         joined: Store = dist.TCPStore(  # type: ignore[attr-defined]
-            host, port, rank.size, is_master=False, timeout=patience
+            host, port, rank.size, is_master=False, timeout=timeout
         )
     except RuntimeError as error:
         raise RankLost(f"rank 0 does not answer at {host}:{port}: {error}") from error
