@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import gymnasium
@@ -31,6 +32,7 @@ from hpcpod.launchers.identity import admitted, identity  # noqa: E402
 from hpcpod.records.records import Birth, Checkpoint, Order, Owner, Report, Segment, stable_hash  # noqa: E402
 from hpcpod.run.run import open_run  # noqa: E402
 from hpcpod.storage.run_folder import RunFolder  # noqa: E402
+from hpcpod.storage.slots import SlotStatus  # noqa: E402
 from hpcpod.tournament.claims import take  # noqa: E402
 from hpcpod.tournament.leaderboard import orders  # noqa: E402
 from hpcpod.tournament.merge import merge, read_board  # noqa: E402
@@ -181,9 +183,10 @@ def slot(options: argparse.Namespace) -> int:
 
 
 def show(folder: RunFolder, owner: Owner, order: Order | None) -> None:
-    place = {"job": owner.job, "host": owner.host, "pid": psutil.Process().pid}
-    work = {} if order is None else {"order": order.id, "pod": order.pod, "round": order.round}
-    folder.slots.write(owner.slot, {"state": "training" if order else "idle", **work, **place})
+    shown = SlotStatus("idle", job=owner.job, host=owner.host, pid=psutil.Process().pid)
+    if order is not None:
+        shown = replace(shown, state="training", order=order.id, pod=order.pod, round=order.round)
+    folder.slots.write(owner.slot, shown)
 
 
 def play(seed: int) -> float:

@@ -22,6 +22,7 @@ from hpcpod.records.records import Board, Checkpoint, Evaluation, PodState, deco
 from hpcpod.run.snapshot import see
 from hpcpod.storage.restarts import Life
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.slots import SlotStatus
 
 SHARES = (0.25, 0.5, 0.75)
 """Of a run's time, from the first slot at work to its end, at which a recording keeps a frame."""
@@ -112,7 +113,7 @@ def from_json(data: Mapping[str, Any]) -> Recording:
             path=Path(data["name"]),
             config=config,
             board=decode(Board, frame["board"]),
-            slots=frame["slots"],
+            slots={name: decode(SlotStatus, shown) for name, shown in frame["slots"].items()},
             lives={name: decode(Life, life) for name, life in frame["lives"].items()},
             view=None if frame["jobs"] is None else _view(frame["jobs"]),
             now=frame["now"],

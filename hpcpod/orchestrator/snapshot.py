@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from hpcpod.config.schedule import scheduled
 from hpcpod.config.schema import RunConfig
@@ -25,7 +25,7 @@ from hpcpod.records.records import Board, Intent, Owner
 from hpcpod.storage.requests import Drain, Refusals, Resumed, Scale, SlotRefused
 from hpcpod.storage.restarts import Life
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.storage.slots import element
+from hpcpod.storage.slots import SlotStatus, element
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import read_board
 
@@ -65,7 +65,7 @@ class Snapshot:
     """The reason why a slot could do nothing for the run, if one said so since the last report."""
     leaving: frozenset[str] = frozenset()
     """Slots that have been told to retire."""
-    slots: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    slots: Mapping[str, SlotStatus] = field(default_factory=dict)
     """The slots at work, each with what it showed last."""
     lives: Mapping[str, Life] = field(default_factory=dict)
     """Of every slot that there ever was."""

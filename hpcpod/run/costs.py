@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import PodState
+from hpcpod.storage.slots import OrderStatus
 
 LAST = 4
 """Measured rounds of a pod that count, the newest most."""
@@ -52,7 +52,7 @@ def costs_of(seen: Snapshot) -> dict[str, Cost]:
     Returns:
         By pod; empty while nothing was measured.
     """
-    shown = {part["pod"]: part for part in parts(seen.slots) if "pod" in part}
+    shown = {part.pod: part for slot in seen.slots.values() for part in slot.orders}
     known: dict[str, Cost] = {}
     for pod in seen.board.pods.values():
         found = _measured(pod, shown.get(pod.id), seen.config)
@@ -67,18 +67,15 @@ def costs_of(seen: Snapshot) -> dict[str, Cost]:
     return costs
 
 
-def parts(slots: Mapping[str, Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
-    """The status that slots show of each order in hand: one, or another that is scored beside."""
-    for shown in slots.values():
-        yield shown
-        if isinstance(shown.get("scoring"), dict):
-            yield shown["scoring"]
+def held_orders(seen: Snapshot) -> set[str | None]:
+    """The orders that slots have in hand, by name."""
+    return {part.order for slot in seen.slots.values() for part in slot.orders}
 
 
-def progress(shown: Mapping[str, Any], config: RunConfig) -> float | None:
+def progress(shown: OrderStatus, config: RunConfig) -> float | None:
     """The share of a round's steps that is done, in [0, 1]; None where that is not shown."""
-    steps, number = shown.get("env_steps"), shown.get("round")
-    if steps is None or number is None or shown.get("state") != "training":
+    steps, number = shown.env_steps, shown.round
+    if steps is None or number is None or shown.state != "training":
         return None
     each = config.round.env_steps
     return min(1.0, max(0.0, float(steps - (number - 1) * each) / each))
@@ -89,14 +86,14 @@ def panel_seconds(cost: Cost, episodes: int, config: RunConfig) -> float:
     return cost.evaluate * (episodes + STEP) / (config.round.episodes + STEP)
 
 
-def _measured(pod: PodState, shown: Mapping[str, Any] | None, config: RunConfig) -> Cost | None:
+def _measured(pod: PodState, shown: OrderStatus | None, config: RunConfig) -> Cost | None:
     """The cost by the pod's own rounds and the speed of the one in hand; None without both."""
     rounds = _rounds(pod)
     samples = [(cost, FADING**age) for age, cost in enumerate(reversed(rounds[-LAST:]))]
     # The longest episode decides what a panel takes, and that is chance.
     panels = [(e.evaluate_seconds, FADING**age) for age, e in enumerate(reversed(pod.history))]
     evaluate = _weighted(panels) if panels else None
-    rate = None if shown is None else shown.get("steps_per_second")
+    rate = None if shown is None else shown.steps_per_second
     done = None if shown is None else progress(shown, config)
     if rate and done:
         training = config.round.env_steps / rate

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from hpcpod.launchers.base import Launcher
 from hpcpod.launchers.factory import launcher_here
@@ -28,7 +27,7 @@ from hpcpod.run.snapshot import QUEUE_SECONDS, see
 from hpcpod.run.text import duration, many, since
 from hpcpod.run.wanted import wanted_by
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.storage.slots import element
+from hpcpod.storage.slots import OrderStatus, SlotStatus, element
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.priorities import resting_pods
 
@@ -263,7 +262,7 @@ def _held(seen: Snapshot, order: Order, claim: Claim) -> Iterator[str]:
     shown = seen.slots.get(slot)
     doing = _in_hand(shown, order.id) if shown is not None else None
     if doing is not None:
-        done = "scored" if doing.get("state") == "scoring" else "trained"
+        done = "scored" if doing.state == "scoring" else "trained"
         yield (
             f"{_task(order)} is being {done} by {where} {since(claim.at, seen.now)}"
             f"{_progress(seen, doing)}"
@@ -274,22 +273,17 @@ def _held(seen: Snapshot, order: Order, claim: Claim) -> Iterator[str]:
         yield from _lost(seen, order, claim)
 
 
-def _in_hand(shown: Mapping[str, Any], order: str) -> Mapping[str, Any] | None:
-    """The status that a slot shows of an order which it trains or scores."""
-    beside = shown.get("scoring")
-    for part in (shown, beside if isinstance(beside, dict) else {}):
-        if part.get("order") == order:
-            return part
-    return None
+def _in_hand(shown: SlotStatus, order: str) -> OrderStatus | None:
+    """The status of an order that a slot trains or scores."""
+    return next((part for part in shown.orders if part.order == order), None)
 
 
-def _progress(seen: Snapshot, doing: Mapping[str, Any]) -> str:
-    steps = doing.get("env_steps")
-    if not isinstance(steps, (int, float)) or doing.get("state") == "scoring":
+def _progress(seen: Snapshot, doing: OrderStatus) -> str:
+    if doing.env_steps is None or doing.state == "scoring":
         return ""
-    rate = doing.get("steps_per_second")
-    speed = f", {rate:,.0f} steps/s" if isinstance(rate, (int, float)) else ""
-    return f", at {steps:,.0f} env steps{speed}"
+    rate = doing.steps_per_second
+    speed = f", {rate:,.0f} steps/s" if rate is not None else ""
+    return f", at {doing.env_steps:,.0f} env steps{speed}"
 
 
 def _lost(seen: Snapshot, order: Order, claim: Claim) -> Iterator[str]:
@@ -323,9 +317,9 @@ def _free(seen: Snapshot, order: Order) -> Iterator[str]:
             " training now, and others have better prospects"
         )
         return
-    ahead = next((slot for slot, shown in seen.slots.items() if _is_ahead(shown, order)), None)
-    if ahead is not None:
-        yield f"{_task(order)} has been begun by slot {ahead} already, ahead of its order"
+    begun = [slot for slot, shown in seen.slots.items() if shown.ahead and shown.order == order.id]
+    if begun:
+        yield f"{_task(order)} has been begun by slot {begun[0]} already, ahead of its order"
         return
     yield f"{_task(order)} waits for a slot"
     if seen.drain is not None:
@@ -343,10 +337,6 @@ def _how(life: EndedLife) -> str:
     signal = f" by signal {life.signal}" if life.signal else ""
     node = f" on {life.node}" if life.node else ""
     return f"{life.state}{code}{signal} after {duration(life.seconds)}{node}"
-
-
-def _is_ahead(shown: Mapping[str, Any], order: Order) -> bool:
-    return bool(shown.get("ahead")) and shown.get("order") == order.id
 
 
 def _before(seen: Snapshot, order: Order) -> int:

@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from hpcpod.config.placement import scores_beside
 from hpcpod.launchers.base import THROTTLED
 from hpcpod.orchestrator.snapshot import Snapshot
-from hpcpod.run.costs import Cost, costs_of, mean_cost, panel_seconds, parts, progress
+from hpcpod.run.costs import Cost, costs_of, held_orders, mean_cost, panel_seconds, progress
 from hpcpod.run.round_schedule import Hand, Played, Task, play, together
 from hpcpod.storage.restarts import Life
-from hpcpod.storage.slots import element
+from hpcpod.storage.slots import OrderStatus, element
 
 Limit = Literal["minutes", "env_steps", "rounds", "user"]
 
@@ -153,7 +153,7 @@ class _Outlook:
 
     def _rest_of_finals(self) -> float:
         """Seconds until the finals that have begun are over, at the pace that they have."""
-        board, held = self._board, {part.get("order") for part in parts(self._seen.slots)}
+        board, held = self._board, held_orders(self._seen)
         spent = 0.0 if board.stopped is None else max(0.0, self._seen.clock - board.stopped)
         done = [self._score(score.pod) for score in board.confirmed if score.purpose == "final"]
         orders = board.rescores.values()
@@ -181,7 +181,7 @@ class _Outlook:
         tasks = {task.pod: task for task in self._tasks()}
         hands = [self._hand(name, tasks) for name in self._seen.slots]
         hands += [Hand(seconds) for seconds in self._coming()]
-        held = {part.get("order") for part in parts(self._seen.slots)}
+        held = held_orders(self._seen)
         scores = [self._score(o.pod) for o in board.rescores.values() if o.id not in held]
         rounds = math.inf
         if stop.env_steps is not None:
@@ -210,21 +210,22 @@ class _Outlook:
         jobs = () if self._seen.view is None else self._seen.view.jobs
         left = next((job.left for job in jobs if job.slot in (slot, element(slot))), None)
         ends = math.inf if left is None else left
-        pod, number = str(shown.get("pod")), shown.get("round")
-        if shown.get("order") in {order.id for order in self._board.rescores.values()}:
+        pod, number = str(shown.pod), shown.round
+        if shown.order in {order.id for order in self._board.rescores.values()}:
             return Hand(0.5 * self._score(pod), None, ends)
         task = tasks.get(pod)
         if task is None or number is None or task.round > number:  # reported, or counts no more
             return Hand(ends=ends)
         task.left -= number + 1 - task.round
         task.round = number + 1
-        silent = min(SILENCE, max(0.0, self._seen.clock - shown.get("mtime", self._seen.clock)))
+        since = self._seen.clock if shown.mtime is None else shown.mtime
+        silent = min(SILENCE, max(0.0, self._seen.clock - since))
         return Hand(max(0.0, self._rest(shown, task) - silent), task, ends)
 
-    def _rest(self, shown: Mapping[str, Any], task: Task) -> float:
+    def _rest(self, shown: OrderStatus, task: Task) -> float:
         """Seconds until the round in hand is done, from a slot's last word on."""
         cost, done = self._costs[task.pod], progress(shown, self._config) or 0.0
-        if shown.get("state") == "scoring" or (done == 1.0 and not self._beside):
+        if shown.state == "scoring" or (done == 1.0 and not self._beside):
             return 0.5 * cost.evaluate
         if self._beside:
             return (1.0 - done) * task.seconds

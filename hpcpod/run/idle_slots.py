@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Birth, Order
-from hpcpod.run.costs import parts
+from hpcpod.run.costs import held_orders
 from hpcpod.run.forecast import forecast, last_rounds
 from hpcpod.run.text import listed, many, span
 from hpcpod.tournament.leaderboard import orders
@@ -26,8 +26,8 @@ def idling(seen: Snapshot, wanted: int | None) -> str:
     """
     if not seen.slots or seen.drain is not None or seen.board.phase == "finished":
         return ""
-    idle = sorted(name for name, shown in seen.slots.items() if shown.get("state") == "idle")
-    held = {part.get("order") for part in parts(seen.slots)}
+    idle = sorted(name for name, shown in seen.slots.items() if shown.state == "idle")
+    held = held_orders(seen)
     resting = resting_pods(seen.board)
     found = [o for o in orders(seen.board) if not (isinstance(o, Birth) and o.pod in resting)]
     if not found or any(order.id not in held for order in found):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from hpcpod.errors import StorageError, UserError
 from hpcpod.launchers.base import Cancelled, ClusterView, Launcher
@@ -19,6 +17,7 @@ from hpcpod.records.records import Board
 from hpcpod.storage.freshness import refresh_run
 from hpcpod.storage.requests import Drain, Resumed, SlotRefused
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.slots import SlotStatus
 from hpcpod.tournament.merge import now_of, read_board
 
 DOUBT = (
@@ -127,7 +126,7 @@ def _seen_anew(folder: RunFolder, seen: Snapshot) -> Snapshot:
     return seen if sure or not seen.alone else replace(seen, doubt=DOUBT)
 
 
-def _slots(folder: RunFolder) -> dict[str, dict[str, Any]]:
+def _slots(folder: RunFolder) -> dict[str, SlotStatus]:
     """The slots at work."""
     return {name: shown for name, shown in folder.slots.all().items() if _at_work(shown)}
 
@@ -143,7 +142,7 @@ def _ask(folder: RunFolder, launcher: Launcher | str) -> tuple[ClusterView | Non
         return None, str(error)
 
 
-def _at_work(shown: Mapping[str, Any]) -> bool:
+def _at_work(shown: SlotStatus) -> bool:
     """True if a slot that has shown this still lives, as far as can be seen here."""
-    silence = time.time() - shown["mtime"]
-    return lives(shown.get("host", ""), shown.get("pid", 0), silence)
+    silence = time.time() - (shown.mtime or 0.0)
+    return lives(shown.host or "", shown.pid or 0, silence)

@@ -134,7 +134,10 @@ def status_of(folder: RunFolder, seen: Snapshot) -> Status:
         distance=_distance(board, config.stop.target),
         best=best_of(folder, board),
         slots={
-            name: {**shown, "restarts": seen.lives[name].restarts if name in seen.lives else 0}
+            name: {
+                **shown.document(),
+                "restarts": seen.lives[name].restarts if name in seen.lives else 0,
+            }
             for name, shown in seen.slots.items()
         },
         queue=dict(Counter(job.reason or "no reason yet" for job in pending)),

@@ -8,9 +8,9 @@ import math
 import os
 import select
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from hpcpod._process import REQUEUE, StopFlag
 from hpcpod.config.placement import scores_beside
@@ -25,7 +25,7 @@ from hpcpod.pod.ipc.messages import (
     failed,
     whole,
 )
-from hpcpod.records.records import Birth, Board, Order, Owner, Report, Rescore, encode
+from hpcpod.records.records import Birth, Board, Order, Owner, Report, Rescore
 from hpcpod.slot.executor import Executor
 from hpcpod.slot.restarts import OwnRestarts
 from hpcpod.slot.stop_requests import StopRequests
@@ -33,6 +33,7 @@ from hpcpod.storage.freshness import refresh_requests
 from hpcpod.storage.requests import SlotRefused
 from hpcpod.storage.retry import with_retries
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.slots import OrderStatus, SlotStatus
 from hpcpod.tournament.budget import same_work, speculative, taken_up
 from hpcpod.tournament.claims import take
 from hpcpod.tournament.leaderboard import orders
@@ -346,26 +347,24 @@ class Slot:
         self._restarts.look()
         if now - self._told >= self._pace.tell:
             self._told = now
-            place = {"job": self._owner.job, "host": self._owner.host, "pid": os.getpid()}
             with contextlib.suppress(StorageError):  # a full disk must not end a round for this
-                self._folder.slots.write(self._owner.slot, {**self._status(), **place})
+                self._folder.slots.write(self._owner.slot, self._status())
 
-    def _status(self) -> dict[str, Any]:
+    def _status(self) -> SlotStatus:
+        owner = self._owner
+        idle = SlotStatus("idle", job=owner.job, host=owner.host, pid=os.getpid())
         busy = [each for each in self._executors if each.order is not None]
         if not busy:
-            return {"state": "idle"}
+            return idle
         status, *beside = [self._shown(executor) for executor in busy]
-        if beside:
-            status["scoring"] = beside[0]
-        if busy[0].order == self._speculative:
-            status["ahead"] = True
-        return status
+        ahead = True if busy[0].order == self._speculative else None
+        return replace(idle, **vars(status), scoring=beside[0] if beside else None, ahead=ahead)
 
-    def _shown(self, executor: Executor) -> dict[str, Any]:
+    def _shown(self, executor: Executor) -> OrderStatus:
         order = executor.order
         assert order is not None
         scoring = isinstance(order, Rescore) or executor is self._scorer
-        return {
-            "state": "scoring" if scoring else "training", "order": order.id, "pod": order.pod,
-            "round": order.round, "algorithm": order.algorithm, **encode(executor.progress or {}),
-        }  # fmt: skip
+        shown = OrderStatus(
+            "scoring" if scoring else "training", order.id, order.pod, order.round, order.algorithm
+        )
+        return replace(shown, **vars(executor.progress)) if executor.progress else shown

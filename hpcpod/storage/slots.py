@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from hpcpod.errors import Corrupt, StorageError
+from hpcpod.records.records import decode, encode
 from hpcpod.storage.checksummed import pack, unpack
 from hpcpod.storage.disk import Disk, explained
 from hpcpod.storage.layout import plain
@@ -29,18 +32,78 @@ When = Literal["now", "round"]
 """The moment at which a slot retires: at once, with a checkpoint, or after the round in hand."""
 
 
-_TEXTS = {"state", "order", "pod", "algorithm", "host", "job"}
+@dataclass(frozen=True)
+class OrderStatus:
+    """The status of an order that a slot has in hand; None for what it does not show."""
+
+    state: str | None = None
+    """``training``, ``scoring``; of a slot without an order ``idle``."""
+    order: str | None = None
+    pod: str | None = None
+    round: int | None = None
+    algorithm: str | None = None
+    env_steps: int | None = None
+    """Steps of experience of the agent."""
+    target_steps: int | None = None
+    """Steps at which the round ends."""
+    mean_return: float | None = None
+    """Mean return of the last training episodes; NaN before the first has ended."""
+    steps_per_second: float | None = None
 
 
-def _is_status(data: Any, *, beside: bool = True) -> bool:
-    """Check the form of a slot's status: texts under some names, numbers under the others, and
-    the same once more for what it scores."""
-    return isinstance(data, dict) and all(
-        _is_status(value, beside=False) and "order" in value if beside and name == "scoring"
-        else isinstance(value, str if name in _TEXTS else (int, float))
-        and not (isinstance(value, int) and abs(value) >= _MOST)
+@dataclass(frozen=True)
+class SlotStatus(OrderStatus):
+    """The status of a slot: the order that it trains, or scores, and its process."""
+
+    scoring: OrderStatus | None = None
+    """The order that it scores beside the one that it trains."""
+    ahead: bool | None = None
+    """The order is speculative: the board has not ordered it yet."""
+    job: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    mtime: float | None = None
+    """Unix time at which the slot showed it, in seconds; no part of the file."""
+
+    @property
+    def orders(self) -> tuple[OrderStatus, ...]:
+        """The status of each order in hand: one, or another that is scored beside it."""
+        return (self,) if self.scoring is None else (self, self.scoring)
+
+    def document(self) -> dict[str, Any]:
+        """The status as JSON-able data, without what is not shown."""
+        return _shown(encode(self))
+
+
+_FIELDS = frozenset(field.name for field in fields(SlotStatus))
+
+
+def _shown(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _shown(value) if isinstance(value, dict) else value
         for name, value in data.items()
-    )  # fmt: skip
+        if value is not None
+    }
+
+
+def read_status(data: Any) -> SlotStatus | None:
+    """The status in JSON-able data, which another version or another user may have written.
+
+    Fields that are unknown are passed over; None if a value is none that a slot shows.
+    """
+    if not isinstance(data, dict):
+        return None
+    data = {name: value for name, value in data.items() if name in _FIELDS}
+    if isinstance(beside := data.get("scoring"), dict):
+        data["scoring"] = {name: value for name, value in beside.items() if name in _FIELDS}
+    try:
+        status = decode(SlotStatus, data)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    if status.scoring is not None and status.scoring.order is None:
+        return None
+    values = [value for each in status.orders for value in vars(each).values()]
+    return None if any(type(v) is int and abs(v) >= _MOST for v in values) else status
 
 
 def element(slot: str) -> str:
@@ -58,20 +121,21 @@ class Slots:
         self._quarantine = quarantine
         self._owner = owner
 
-    def write(self, slot: str, status: dict[str, Any]) -> None:
+    def write(self, slot: str, status: SlotStatus) -> None:
         """Show what a slot does. May be lost when its machine crashes."""
-        self._disk.replace(self._status(slot), pack(status), durable=False)
+        self._disk.replace(self._status(slot), pack(status.document()), durable=False)
 
-    def all(self) -> dict[str, dict[str, Any]]:
-        """The latest status of each slot, with its ``mtime`` (Unix time, in seconds)."""
+    def all(self) -> dict[str, SlotStatus]:
+        """The status that each slot showed last."""
         shown = {}
         for path in sorted((self._root / "slots").glob("*.json")):
             try:
                 data = self._disk.read(path)
                 if data is not None:
-                    status = unpack(data, str(path))
-                    if _is_status(status):
-                        shown[plain(path.stem)] = {**status, "mtime": path.lstat().st_mtime}
+                    status = read_status(unpack(data, str(path)))
+                    if status is not None:
+                        mtime = path.lstat().st_mtime
+                        shown[plain(path.stem)] = replace(status, mtime=mtime)
             except (Corrupt, FileNotFoundError):
                 continue
         return shown

@@ -79,7 +79,7 @@ class Shell:
             assert process.poll() is None, self.said(process)
             if not (self.home / "runs" / "small" / "config.json").exists():
                 return False
-            return any("env_steps" in shown for shown in self.run.folder.slots.all().values())
+            return any(each.env_steps for each in self.run.folder.slots.all().values())
 
         wait_for("progress in a round", there)
 

@@ -97,12 +97,11 @@ class Scene:
     def slots(self) -> dict[str, int]:
         """The process ids of the slots that train, by name."""
         shown = self.run.folder.slots.all()
-        return {name: s["pid"] for name, s in shown.items() if s.get("state") == "training"}
+        return {name: s.pid for name, s in shown.items() if s.state == "training" and s.pid}
 
     def pod(self, slot: str) -> str:
         """The pod that a slot trains."""
-        name: str = self.run.folder.slots.all()[slot]["pod"]
-        return name
+        return str(self.run.folder.slots.all()[slot].pod)
 
     def until(self, what: str, true: Callable[[], bool], seconds: float = 180.0) -> None:
         """Wait for something; what was logged is shown if it does not come."""

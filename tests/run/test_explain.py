@@ -19,6 +19,7 @@ from hpcpod.run.explain import why_pod, why_run
 from hpcpod.run.pod_history import Claim
 from hpcpod.storage.requests import Drain
 from hpcpod.tournament.leaderboard import first_board, fold
+from tests.support.slots import statuses
 from tests.tournament.world import by_number, failed, order_of, play_round, rules
 
 GAME = rules(4)
@@ -32,6 +33,7 @@ def seen(board: Board = BEGIN, jobs: Any = (COORDINATOR,), **changes: Any) -> Sn
     config = replace(GAME.config, cluster=ClusterConfig(launcher="slurm", slots=3))
     view = None if jobs is None else ClusterView(tuple(jobs))
     plain = Snapshot(Path("runs/test"), config, board, NOW, NOW, view, bounds=Bounds(3))
+    changes["slots"] = statuses(changes.get("slots", {}))
     return replace(plain, **changes)
 
 

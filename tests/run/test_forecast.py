@@ -24,6 +24,7 @@ from hpcpod.records.records import Birth, Board, Entry, Evaluation, PodState, Re
 from hpcpod.run.forecast import Forecast, forecast, last_rounds, used
 from hpcpod.storage.requests import Drain
 from hpcpod.storage.restarts import Life
+from tests.support.slots import statuses
 
 NOW = 700.0
 NOTICE, AWAY = 2.0, 6.0
@@ -70,7 +71,7 @@ def seen(
     shown = {f"local-0-{n}": training(each) for n, each in enumerate(begun)}
     found = Snapshot(
         Path("run"), replace(whole, **(config or {})), state, NOW, NOW,
-        slots=shown if slots is None else slots,
+        slots=statuses(shown if slots is None else slots),
     )  # fmt: skip
     return replace(found, **changes)
 

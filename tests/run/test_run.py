@@ -23,6 +23,7 @@ from hpcpod.run.run import Run
 from hpcpod.run.tables import queue_line
 from hpcpod.storage.requests import Drain, Resumed
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.slots import SlotStatus
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import read_board
 from tests.launchers.slurm.test_scripts import fake
@@ -70,7 +71,7 @@ def test_a_local_run_that_nobody_drives_is_interrupted_but_not_while_it_starts(
     assert run.status(old(run)).state == "interrupted"
     with run.folder.locks.driver():
         assert run.status(old(run)).state == "waiting"
-    run.folder.slots.write("s", {"host": "elsewhere", "pid": 1, "state": "training"})
+    run.folder.slots.write("s", SlotStatus(host="elsewhere", pid=1, state="training"))
     assert run.status(old(run)).state == "running"
     run.folder.slots.drop("s")
     run.drain()
@@ -103,7 +104,7 @@ def test_watching_and_looking_at_an_interrupted_run_say_how_it_goes_on(
 
 def test_a_slot_on_another_host_is_at_work_while_it_shows_something(tmp_path: Path) -> None:
     run = Run(create(tmp_path))
-    run.folder.slots.write("s", {"host": "elsewhere", "pid": os.getpid(), "state": "idle"})
+    run.folder.slots.write("s", SlotStatus(host="elsewhere", pid=os.getpid(), state="idle"))
     assert set(run.status().slots) == {"s"}
     age(run.folder, "s", 1000)
     assert run.status().slots == {}
@@ -111,7 +112,7 @@ def test_a_slot_on_another_host_is_at_work_while_it_shows_something(tmp_path: Pa
 
 def test_a_slot_whose_process_id_another_process_has_now_is_not_at_work(tmp_path: Path) -> None:
     run = Run(create(tmp_path))
-    run.folder.slots.write("s", {"host": socket.gethostname(), "pid": 1, "state": "training"})
+    run.folder.slots.write("s", SlotStatus(host=socket.gethostname(), pid=1, state="training"))
     age(run.folder, "s", 1000)
     assert run.status(old(run)).state == "interrupted"
 
@@ -122,7 +123,7 @@ def test_the_claims_of_another_driver_s_slots_stand_while_they_show_something(
     folder = create(tmp_path)
     (order,) = orders(read_board(folder))
     folder.claims.take(order.id, Owner("local-9-0", "another", socket.gethostname(), os.getpid()))
-    folder.slots.write("local-9-0", {"state": "training"})
+    folder.slots.write("local-9-0", SlotStatus(state="training"))
     launcher = Empty()
     launcher.places = 0
     for seconds, attempt in ((0, 1), (1000, 2)):
@@ -152,7 +153,7 @@ def test_the_claim_of_a_slot_by_hand_is_given_out_again_once_it_is_silent(tmp_pa
     (order,) = orders(read_board(folder))
     hand = "hand-elsewhere-1"
     folder.claims.take(order.id, Owner(hand, hand, "elsewhere", 1))
-    folder.slots.write(hand, {"state": "training"})
+    folder.slots.write(hand, SlotStatus(state="training"))
     launcher = Empty()
     launcher.places = 0
     Orchestrator(folder, launcher).tick()
@@ -215,7 +216,7 @@ def test_a_run_that_waits_on_a_cluster_says_why_when_asked(
     monkeypatch.setattr(snapshot, "launcher_here", lambda folder: Full())
     assert run.status().queue == {}
     assert run.status(ask_scheduler=True).queue == {"Resources": 1, "Priority": 2}
-    run.folder.slots.write("7_3", {"host": "elsewhere", "pid": 1})
+    run.folder.slots.write("7_3", SlotStatus(host="elsewhere", pid=1))
     status = run.status(ask_scheduler=True)
     assert (status.state, status.queue) == ("running", {"Resources": 1, "Priority": 2})
     assert (status.slots_running, status.slots_pending, status.coordinators) == (1, 3, 1)

@@ -19,6 +19,7 @@ from hpcpod.run.run import Run
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.freshness import refresh_run
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.slots import SlotStatus
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
@@ -84,7 +85,7 @@ def test_a_run_that_has_just_ended_is_not_called_interrupted(
     disk: Path, login: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = begun_long_ago(create(disk))
-    folder.slots.write("s", {"host": "elsewhere", "pid": 1, "state": "training"})
+    folder.slots.write("s", SlotStatus(host="elsewhere", pid=1, state="training"))
     seen = str(login / "small")
     assert main(["status", seen]) == 0
     assert "small: running" in capsys.readouterr().out
@@ -103,7 +104,7 @@ def test_a_slot_that_a_listing_does_not_show_yet_is_at_work(disk: Path, login: P
     folder = begun_long_ago(create(disk))
     run = Run(RunFolder.open(login / "small"))
     assert run.status().state == "interrupted"
-    folder.slots.write("s", {"host": "elsewhere", "pid": 1, "state": "training"})
+    folder.slots.write("s", SlotStatus(host="elsewhere", pid=1, state="training"))
     assert run.folder.slots.all() == {}, "the view is not old"
     assert run.status().state == "running"
 

@@ -56,6 +56,7 @@ class Person:
             "import os, sys; from pathlib import Path; from tests.support.small_runs import create;"
             " from hpcpod.storage.requests import Drain;"
             " from hpcpod.storage.run_folder import RunFolder;"
+            " from hpcpod.storage.slots import SlotStatus;"
             " from hpcpod.records.records import *\n"
         )
         return self.run(self.python, "-c", head + text, *words, cwd=cwd, umask=umask, code=code)

@@ -12,6 +12,7 @@ from pathlib import Path
 from hpcpod.records.records import Checkpoint, Document, Intent, Owner, Report, Segment
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.slots import SlotStatus
 from tests.storage.faults import finish, start
 
 WRITERS = 16
@@ -194,10 +195,10 @@ def test_a_reader_never_sees_half_of_a_file_that_is_replaced(run: RunFolder) -> 
             segments = tuple(Segment(n, n + 1, core) for n in range(steps % 7 * 200))
             mine.checkpoints.save("p1", 1, 0, Checkpoint(core, steps, steps, segments))
             filler = "x" * (steps % 5 * 5000)
-            mine.slots.write("1_1", {"state": "idle", "env_steps": steps, "host": filler})
+            mine.slots.write("1_1", SlotStatus(state="idle", env_steps=steps, host=filler))
 
     run.checkpoints.save("p1", 1, 0, Checkpoint(core, 0))
-    run.slots.write("1_1", {"state": "idle", "env_steps": 0})
+    run.slots.write("1_1", SlotStatus(state="idle", env_steps=0))
     pid = start(save)
     steps = shown = reads = 0
     until = time.monotonic() + 2
@@ -206,8 +207,9 @@ def test_a_reader_never_sees_half_of_a_file_that_is_replaced(run: RunFolder) -> 
         assert found is not None
         assert found.env_steps >= steps
         slots = run.slots.all()
-        assert slots["1_1"]["env_steps"] >= shown
-        steps, shown = found.env_steps, slots["1_1"]["env_steps"]
+        now = slots["1_1"].env_steps
+        assert now is not None and now >= shown
+        steps, shown = found.env_steps, now
         reads += 1
     os.kill(pid, signal.SIGKILL)
     finish(pid)

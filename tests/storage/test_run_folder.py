@@ -24,6 +24,7 @@ from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import plain
 from hpcpod.storage.requests import Drain, Stop
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.slots import SlotStatus
 
 
 def test_any_path_is_a_good_path(weird_path: Path, report: Report, owner: Owner) -> None:
@@ -129,16 +130,16 @@ def test_asking_twice_is_asking_once(run: RunFolder) -> None:
 
 
 def test_slots_show_what_they_do(run: RunFolder) -> None:
-    run.slots.write("12_3", {"state": "training"})
-    run.slots.write("12_3", {"state": "evaluating"})
-    run.slots.write("12_4", {"state": "waiting"})
+    run.slots.write("12_3", SlotStatus(state="training"))
+    run.slots.write("12_3", SlotStatus(state="evaluating"))
+    run.slots.write("12_4", SlotStatus(state="waiting"))
     (run.path / "slots" / "12_5.json").write_bytes(b"torn by a crash")
     shown = run.slots.all()
-    assert {name: status["state"] for name, status in shown.items()} == {
+    assert {name: status.state for name, status in shown.items()} == {
         "12_3": "evaluating",
         "12_4": "waiting",
     }
-    assert shown["12_3"]["mtime"] == (run.path / "slots" / "12_3.json").stat().st_mtime
+    assert shown["12_3"].mtime == (run.path / "slots" / "12_3.json").stat().st_mtime
     run.slots.drop("12_3")
     run.slots.drop("12_3")
     assert list(run.slots.all()) == ["12_4"]
@@ -147,7 +148,7 @@ def test_slots_show_what_they_do(run: RunFolder) -> None:
 
 def test_a_slot_s_silence_is_the_age_of_its_last_word(run: RunFolder) -> None:
     assert run.slots.silence("12_3") == math.inf
-    run.slots.write("12_3", {"state": "training"})
+    run.slots.write("12_3", SlotStatus(state="training"))
     assert abs(run.slots.silence("12_3")) < 60
     long_ago = (run.path / "slots" / "12_3.json").stat().st_mtime - 1000
     os.utime(run.path / "slots" / "12_3.json", (long_ago, long_ago))
@@ -166,7 +167,7 @@ def test_a_run_that_was_deleted_does_not_come_back(
         lambda: run.claims.take(report.order, owner),
         lambda: run.blobs.put({"x": np.ones(3)}, {}),
         lambda: run.checkpoints.save("p1", 1, 0, Checkpoint("ab" * 32, 5)),
-        lambda: run.slots.write("12_3", {}),
+        lambda: run.slots.write("12_3", SlotStatus()),
         lambda: run.requests.publish(Stop()),
         lambda: run.board.publish(0, {"rows": {"a": 1}}, {"rows": {"a": 2}}, "w"),
         lambda: run.disk.replace(run.path / "best.h5", b""),

@@ -18,6 +18,7 @@ from hpcpod.storage.layout import sharded
 from hpcpod.storage.requests import Stop
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.safe_paths import MOST_BYTES
+from hpcpod.storage.slots import OrderStatus, SlotStatus
 
 SECRET = b"my private key"
 
@@ -191,8 +192,8 @@ def test_a_slot_that_shows_something_else_is_not_shown(run: RunFolder) -> None:
     for status in others:
         run.disk.replace(run.path / "slots" / "s.json", pack(status))
         assert run.slots.all() == {}
-    run.slots.write("s", {"state": "training", "env_steps": 3, "scoring": {"order": "o"}})
-    assert run.slots.all()["s"]["env_steps"] == 3
+    run.slots.write("s", SlotStatus(state="training", env_steps=3, scoring=OrderStatus(order="o")))
+    assert run.slots.all()["s"].env_steps == 3
 
 
 def test_the_owner_of_a_claim_has_a_name(run: RunFolder, owner: Owner) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from hpcpod.storage.checksummed import pack
 from hpcpod.storage.layout import sharded
 from hpcpod.storage.restarts import Begun, Life
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.slots import OrderStatus, SlotStatus
 
 LIFE = Life(3, 1, False, 61.5, 0.5, 4, 1.7e9, {"p1-00001-1": Begun("p1", 1, 512)})
 
@@ -69,8 +72,46 @@ def test_numbers_that_no_life_has_are_not_reckoned_with(
     assert run.restarts.all() == {}
 
 
+PLACE: dict[str, Any] = {"job": "7", "host": "node4", "pid": 12}
+TRAINING: dict[str, Any] = {"state": "training", "order": "p1-00002-1", "pod": "p1", "round": 2,
+            "algorithm": "ppo"}  # fmt: skip
+WRITTEN: list[tuple[SlotStatus, str]] = [
+    (SlotStatus("idle", **PLACE), '{"state":"idle","job":"7","host":"node4","pid":12}'),
+    (
+        SlotStatus(
+            **TRAINING, env_steps=3, target_steps=512, mean_return=1.5, steps_per_second=10.0,
+            scoring=OrderStatus("scoring", "p1-00001-1", "p1", 1, "ppo"), ahead=True, **PLACE,
+        ),
+        '{"state":"training","order":"p1-00002-1","pod":"p1","round":2,"algorithm":"ppo",'
+        '"env_steps":3,"target_steps":512,"mean_return":1.5,"steps_per_second":10.0,'
+        '"scoring":{"state":"scoring","order":"p1-00001-1","pod":"p1","round":1,'
+        '"algorithm":"ppo"},"ahead":true,"job":"7","host":"node4","pid":12}',
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "payload"), WRITTEN)
+def test_a_status_is_written_as_before_and_read_as_it_was_shown(
+    run: RunFolder, status: SlotStatus, payload: str
+) -> None:
+    """The bytes are those of version 0.1.0."""
+    run.slots.write("7_3", status)
+    path = run.path / "slots" / "7_3.json"
+    assert path.read_bytes() == pack(json.loads(payload))
+    assert path.read_bytes().endswith(f"{payload}}}\n".encode())
+    assert run.slots.all() == {"7_3": replace(status, mtime=path.stat().st_mtime)}
+
+
+def test_numbers_of_another_version_are_passed_over_in_a_status(run: RunFolder) -> None:
+    shown = {**TRAINING, "watts": 300, "scoring": {"order": "p1-00001-1", "watts": 3.0}}
+    run.disk.replace(run.path / "slots" / "7_3.json", pack(shown))
+    status = run.slots.all()["7_3"]
+    assert (status.order, status.round) == ("p1-00002-1", 2)
+    assert status.scoring == OrderStatus(order="p1-00001-1")
+
+
 def test_a_whole_number_that_is_no_float_is_not_shown(run: RunFolder) -> None:
-    run.slots.write("7_3", {"state": "training", "order": "o-1", "env_steps": 10**400})
+    run.slots.write("7_3", SlotStatus(state="training", order="o-1", env_steps=10**400))
     assert run.slots.all() == {}
 
 
@@ -88,7 +129,7 @@ def test_what_a_slot_scores_has_nothing_that_it_scores_beside(run: RunFolder) ->
     shown: dict[str, object] = {"order": "o-1"}
     for _ in range(400):
         shown = {"order": "o-1", "scoring": shown}
-    run.slots.write("7_3", shown)
+    run.disk.replace(run.path / "slots" / "7_3.json", pack(shown))
     assert run.slots.all() == {}
 
 
@@ -96,7 +137,7 @@ def test_what_a_slot_scores_has_nothing_that_it_scores_beside(run: RunFolder) ->
 def test_a_clock_that_is_hours_wrong_takes_no_slot_for_silent_and_none_for_heard(
     run: RunFolder, hours: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run.slots.write("hand-a", {"state": "idle"})
+    run.slots.write("hand-a", SlotStatus(state="idle"))
     true = time.time
     monkeypatch.setattr(time, "time", lambda: true() + hours * 3600)  # this node's
     assert abs(run.slots.silence("hand-a")) < 60

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.slots import SlotStatus, read_status
 from tests.support.small_runs import wait_for
 
 ROOT = Path(__file__).parents[2]
+
+
+def statuses(shown: Mapping[str, Any]) -> dict[str, SlotStatus]:
+    """Statuses as they are read, from what slots write."""
+    found = {slot: read_status(each) for slot, each in shown.items()}
+    return {slot: each for slot, each in found.items() if each is not None}
 
 
 class SlotProcess:
@@ -45,7 +53,8 @@ class SlotProcess:
 
     def status(self) -> dict[str, Any]:
         """What it shows of itself."""
-        return self.folder.slots.all().get(self.slot, {})
+        shown = self.folder.slots.all().get(self.slot)
+        return {} if shown is None else shown.document()
 
     def child(self) -> psutil.Process:
         """Its training process, once there is one."""
