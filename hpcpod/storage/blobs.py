@@ -20,8 +20,8 @@ from hpcpod.errors import Corrupt, StorageError
 from hpcpod.storage.disk import Disk, explained
 from hpcpod.storage.hdf5 import Image, NotOurs, storable
 from hpcpod.storage.layout import blob_path
-from hpcpod.storage.quarantine import Quarantine
 from hpcpod.storage.safe_paths import content
+from hpcpod.storage.store import Store
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -31,15 +31,10 @@ _DAMAGE = (OSError, ValueError, TypeError, KeyError, RuntimeError, AttributeErro
 """The errors of h5py, numpy and json for bytes that are no blob."""
 
 
-class Blobs:
+class Blobs(Store):
     """A run's blobs. Safe for any number of processes: a name stands for one content for ever,
     so that several processes may write it, again and again, and be killed meanwhile.
     """
-
-    def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine) -> None:
-        self._disk = disk
-        self._folder = folder
-        self._quarantine = quarantine
 
     def put(self, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> str:
         """Store arrays and JSON-able ``meta``; return the sha256 that names them.

@@ -31,6 +31,7 @@ from hpcpod.records.records import Document
 from hpcpod.storage.checksummed import checksum_of, pack, unpack
 from hpcpod.storage.disk import Disk, unique
 from hpcpod.storage.quarantine import Quarantine
+from hpcpod.storage.store import Store
 
 PERIOD = 32
 """Generations from one anchor to the next."""
@@ -67,7 +68,7 @@ class _State:
     """``_BROKEN`` after a damaged generation: no delta fits it."""
 
 
-class BoardFile:
+class BoardFile(Store):
     """The board of one run, for any number of processes on any number of hosts.
 
     Exactly one writer succeeds with each generation, even if others are stopped or killed.
@@ -75,9 +76,7 @@ class BoardFile:
     """
 
     def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine) -> None:
-        self._disk = disk
-        self._folder = folder
-        self._quarantine = quarantine
+        super().__init__(disk, folder, quarantine)
         self._seen: _State | None = None
 
     def read(self) -> tuple[int, Document] | None:

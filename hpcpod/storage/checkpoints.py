@@ -8,9 +8,8 @@ from pathlib import Path
 
 from hpcpod.records.records import Checkpoint, Report, encode
 from hpcpod.storage.checksummed import pack
-from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import blob_path, plain
-from hpcpod.storage.quarantine import Quarantine
+from hpcpod.storage.store import Store
 
 
 @dataclass(frozen=True)
@@ -22,33 +21,27 @@ class _Resume:
     """The whole report but for the panel's returns, if only they are missing."""
 
 
-class Checkpoints:
+class Checkpoints(Store):
     """The checkpoints of a run's unfinished rounds, one writer per attempt at a round.
 
-    Damaged ones go into quarantine, ones whose blobs are gone are passed over.
+    Damaged ones go into quarantine, ones whose blobs are gone are passed over. The folder of this
+    store is the run folder: it looks into ``pods`` and ``blobs``.
     """
-
-    def __init__(self, disk: Disk, root: Path, quarantine: Quarantine) -> None:
-        """``root`` is the run folder."""
-        self._disk = disk
-        self._pods = root / "pods"
-        self._blobs = root / "blobs"
-        self._quarantine = quarantine
 
     def holds(self, checkpoint: Checkpoint) -> bool:
         """Look whether all blobs of a checkpoint are there; their content is not verified."""
-        paths = (blob_path(self._blobs, sha256) for sha256 in checkpoint.blobs())
+        paths = (blob_path(self._folder / "blobs", sha256) for sha256 in checkpoint.blobs())
         return all(self._disk.exists(path) for path in paths)
 
     def save(self, pod: str, round: int, attempt: int, checkpoint: Checkpoint) -> None:
         """Save a checkpoint that a round can go on from; its blobs must be put before."""
-        path = self._folder(pod) / f"{round:05d}-{attempt}.json"
+        path = self._of_pod(pod) / f"{round:05d}-{attempt}.json"
         self._disk.replace(path, pack(encode(_Resume(pod, round, checkpoint))))
 
     def publish_survivor(self, pod: str, round: int, attempt: int, checkpoint: Checkpoint) -> bool:
         """``save`` by a rank that has lost others; False if another survivor was first."""
         name = f"{round:05d}-{attempt}-survivor-{checkpoint.env_steps}.json"
-        path = self._folder(pod) / name
+        path = self._of_pod(pod) / name
         return self._disk.publish(path, pack(encode(_Resume(pod, round, checkpoint))))
 
     def save_trained(self, report: Report) -> None:
@@ -59,7 +52,7 @@ class Checkpoints:
         """
         if report.checkpoint is None:
             raise ValueError(f"{report.order}: a trained round has a checkpoint")
-        path = self._folder(report.pod) / f"{report.round:05d}-{report.attempt}-trained.json"
+        path = self._of_pod(report.pod) / f"{report.round:05d}-{report.attempt}-trained.json"
         resume = _Resume(report.pod, report.round, report.checkpoint, report)
         self._disk.replace(path, pack(encode(resume)))
 
@@ -81,7 +74,7 @@ class Checkpoints:
     def all(self) -> dict[str, list[Checkpoint]]:
         """The checkpoints that unfinished rounds may go on from, by pod."""
         found: dict[str, list[Checkpoint]] = {}
-        for path in sorted(self._pods.glob("*/resume/*.json")):
+        for path in sorted((self._folder / "pods").glob("*/resume/*.json")):
             resume = None if path.name.startswith(".") else self._quarantine.sound(_Resume, path)
             if resume is not None:
                 found.setdefault(resume.pod, []).append(resume.checkpoint)
@@ -100,8 +93,8 @@ class Checkpoints:
             if self.holds(resume.checkpoint):
                 yield resume
 
-    def _folder(self, pod: str) -> Path:
-        return self._pods / plain(pod) / "resume"
+    def _of_pod(self, pod: str) -> Path:
+        return self._folder / "pods" / plain(pod) / "resume"
 
     def _paths(self, pod: str, round: int) -> list[Path]:
-        return sorted(self._folder(pod).glob(f"{round:05d}-*.json"))
+        return sorted(self._of_pod(pod).glob(f"{round:05d}-*.json"))

@@ -6,18 +6,12 @@ from pathlib import Path
 
 from hpcpod.records.records import Owner, encode
 from hpcpod.storage.checksummed import pack
-from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import sharded
-from hpcpod.storage.quarantine import Quarantine
+from hpcpod.storage.store import Store
 
 
-class Claims:
+class Claims(Store):
     """The claims of a run, by order; the first slot that asks has the order for good."""
-
-    def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine) -> None:
-        self._disk = disk
-        self._folder = folder
-        self._quarantine = quarantine
 
     def take(self, order: str, owner: Owner) -> bool:
         """Take an order. True for one owner only, and for it again after a requeue.

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from hpcpod.errors import StorageError
 from hpcpod.storage.checksummed import pack
-from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import plain
-from hpcpod.storage.ownership import Ownership
-from hpcpod.storage.quarantine import Quarantine
+from hpcpod.storage.store import OwnedStore
 
 
-class Engines:
+class Engines(OwnedStore):
     """The engines of a run, by the kind of scores that they compute."""
-
-    def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine, owner: Ownership) -> None:
-        self._disk = disk
-        self._folder = folder
-        self._quarantine = quarantine
-        self._owner = owner
 
     def agree(self, scores: str, engine: str) -> str:
         """The engine of all ``scores`` of a kind, such as ``panel``: that of the first that asked.

@@ -11,9 +11,10 @@ from hpcpod.storage.checksummed import pack, unpack_record
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.ownership import Ownership
 from hpcpod.storage.quarantine import Quarantine
+from hpcpod.storage.store import OwnedStore
 
 
-class Intents:
+class Intents(OwnedStore):
     """The intents of a run, by number, and the job that carries out each of them.
 
     Only the owner's processes may write here: ``publish`` and ``record`` raise ``UserError`` in
@@ -21,10 +22,7 @@ class Intents:
     """
 
     def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine, owner: Ownership) -> None:
-        self._disk = disk
-        self._folder = folder
-        self._quarantine = quarantine
-        self._owner = owner
+        super().__init__(disk, folder, quarantine, owner)
         self._known: list[Intent | None] = []
 
     def publish(self, intent: Intent) -> bool:

@@ -7,18 +7,12 @@ from pathlib import Path
 from hpcpod.errors import Corrupt
 from hpcpod.records.records import Report, encode
 from hpcpod.storage.checksummed import pack, unpack_record
-from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import sharded
-from hpcpod.storage.quarantine import Quarantine
+from hpcpod.storage.store import Store
 
 
-class Reports:
+class Reports(Store):
     """The reports of a run, by order; one writer each."""
-
-    def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine) -> None:
-        self._disk = disk
-        self._folder = folder
-        self._quarantine = quarantine
 
     def publish(self, report: Report) -> bool:
         """Publish a report; False if another report of this order was first.

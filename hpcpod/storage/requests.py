@@ -10,10 +10,8 @@ from typing import Any, ClassVar, TypeVar
 
 from hpcpod.records.records import decode, encode
 from hpcpod.storage.checksummed import pack
-from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import plain
-from hpcpod.storage.ownership import Ownership
-from hpcpod.storage.quarantine import Quarantine
+from hpcpod.storage.store import OwnedStore
 
 
 class Request:
@@ -108,18 +106,12 @@ def readable(kind: type[R], payload: Mapping[str, Any]) -> R:
     return kind(**values)
 
 
-class Requests:
+class Requests(OwnedStore):
     """The requests of a run; each kind stands once, until it is withdrawn.
 
     Only the owner's processes may write here: each method that writes raises ``UserError`` in
     a process of another user.
     """
-
-    def __init__(self, disk: Disk, folder: Path, quarantine: Quarantine, owner: Ownership) -> None:
-        self._disk = disk
-        self._folder = folder
-        self._quarantine = quarantine
-        self._owner = owner
 
     def publish(self, request: Request) -> None:
         """Ask for something; asking again changes nothing."""

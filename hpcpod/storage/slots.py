@@ -13,11 +13,10 @@ from typing import Any, Literal
 from hpcpod.errors import Corrupt, StorageError
 from hpcpod.records.records import decode, encode
 from hpcpod.storage.checksummed import pack, unpack
-from hpcpod.storage.disk import Disk, explained
+from hpcpod.storage.disk import explained
 from hpcpod.storage.layout import plain
 from hpcpod.storage.locks import time_of_disk
-from hpcpod.storage.ownership import Ownership
-from hpcpod.storage.quarantine import Quarantine
+from hpcpod.storage.store import OwnedStore
 
 LANE = "+"
 """Stands between the name of an array's element and the number of one of its slots."""
@@ -111,15 +110,11 @@ def element(slot: str) -> str:
     return slot.partition(LANE)[0]
 
 
-class Slots:
-    """The slots of a run. The status of a slot has the slot as its one writer."""
+class Slots(OwnedStore):
+    """The slots of a run. The status of a slot has the slot as its one writer.
 
-    def __init__(self, disk: Disk, root: Path, quarantine: Quarantine, owner: Ownership) -> None:
-        """``root`` is the run folder."""
-        self._disk = disk
-        self._root = root
-        self._quarantine = quarantine
-        self._owner = owner
+    The folder of this store is the run folder: it looks into ``slots`` and ``control``.
+    """
 
     def write(self, slot: str, status: SlotStatus) -> None:
         """Show what a slot does. May be lost when its machine crashes."""
@@ -128,7 +123,7 @@ class Slots:
     def all(self) -> dict[str, SlotStatus]:
         """The status that each slot showed last."""
         shown = {}
-        for path in sorted((self._root / "slots").glob("*.json")):
+        for path in sorted((self._folder / "slots").glob("*.json")):
             try:
                 data = self._disk.read(path)
                 if data is not None:
@@ -179,10 +174,10 @@ class Slots:
 
     def retirees(self) -> set[str]:
         """The elements that have ever been asked to retire."""
-        return {path.stem for path in (self._root / "control" / "retire").glob("[!.]*.json")}
+        return {path.stem for path in (self._folder / "control" / "retire").glob("[!.]*.json")}
 
     def _status(self, slot: str) -> Path:
-        return self._root / "slots" / (plain(slot) + ".json")
+        return self._folder / "slots" / (plain(slot) + ".json")
 
     def _marker(self, slot: str) -> Path:
-        return self._root / "control" / "retire" / (plain(element(slot)) + ".json")
+        return self._folder / "control" / "retire" / (plain(element(slot)) + ".json")
