@@ -234,6 +234,7 @@ class SlurmLauncher:
         Raises:
             LaunchError: there is no scontrol, or it refused.
         """
+        # 0 would lift the throttle; the plan cancels an array of which none may run.
         self._ask("scontrol", "update", f"JobId={array}", f"ArrayTaskThrottle={limit}")
 
     def release(self, jobs: Sequence[str]) -> None:
@@ -243,6 +244,7 @@ class SlurmLauncher:
         """
         for some in _parts(jobs):
             try:
+                # Slurm has them wait for cred_expire, 120 s by default; a user may shorten that.
                 soon = f"StartTime=now+{RELEASE_SECONDS}"
                 self._ask("scontrol", "update", f"JobId={','.join(some)}", soon)
             except LaunchError as error:

@@ -59,7 +59,7 @@ def ask_queue(ask: Ask, run: str, patience: float | None) -> ClusterView:
 def ask_throttles(ask: Ask, view: ClusterView) -> dict[str, int]:
     """The throttles that hold elements back, by submission; one scontrol for each array.
 
-    squeue does not show them (see ``cluster``), but every element's record has its array's, so
+    squeue does not show them (see module ``squeue``), but every element's record has its array's:
     one element stands for all.
     """
     waiting: dict[str, str] = {}

@@ -158,14 +158,15 @@ class Scripts:
                 options["nodes"] = str(self.shape.nodes)
                 options["ntasks"] = str(self.shape.ranks)
                 options["ntasks-per-node"] = str(self.shape.ranks_per_node)
-                # To the shell, where the slot is; it tells the ranks.
+                # To the shell, where the slot is; it tells the ranks. It can't be in a step:
+                # the first SIGTERM of Slurm to a step ends any srun inside, and its tasks.
                 options["signal"] = f"B:{options['signal']}"
             elif self.config.resources.pods_per_gpu > 1:
                 options["ntasks"] = str(self.config.resources.pods_per_gpu)
         else:
             options["job-name"] = f"{self.config.name}-coordinator-{self.run_id}"
             options["dependency"] = "singleton"  # of one name and user, one runs at a time
-            # A requeued one would wait for two minutes, and its successor for it.
+            # A requeued one would wait for cred_expire (120 s), and by singleton its successor too.
             options["no-requeue"] = ""
             options["output"] = f"{self._logs}/coordinator-%j.log"
         return {**options, **self.site_options(intent)}

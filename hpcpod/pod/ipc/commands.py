@@ -110,6 +110,7 @@ def environment() -> Mapping[str, str]:
     Its environments compute with one thread each, as they do in processes of their own: a sum's
     last bits depend on how many there are. Of torch's threads ``pod.torch_threads`` decides.
     """
+    # For root, as in many containers, Open MPI's mpirun refuses to start without these.
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return {**TUNED, **os.environ, **dict.fromkeys(THREAD_VARIABLES, "1"), **root}
 

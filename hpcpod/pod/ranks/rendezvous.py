@@ -47,6 +47,8 @@ def meet(rank: Rank, disk: Disk, folder: Path, name: str, seconds: float) -> Sto
     path, timeout = address_file(folder, name), datetime.timedelta(seconds=seconds)
     if rank.number == 0:
         host = own_address(rank, os.environ)
+        # Port 0: the kernel picks a free one. One that follows from the job's number collides with
+        # ephemeral ports.
         listening = socket.create_server((host, 0))
         port: int = listening.getsockname()[1]
         store: Store = dist.TCPStore(  # type: ignore[attr-defined]
