@@ -71,7 +71,7 @@ nothing where strangers are busy, and training waits for a score that is a whole
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 ORPHAN_SECONDS = 15.0
-"""How long a rank may go on once its standard input is closed."""
+"""Seconds that a rank may go on once its standard input is closed."""
 
 
 def main() -> int:

@@ -95,8 +95,10 @@ def undrain(folder: RunFolder) -> bool:
 
 
 def _forgive(folder: RunFolder) -> None:
-    """What was submitted before did not fail, should it be gone, and what was refused may be taken
-    now: a person has changed the run."""
+    """Forget failures of before: a person has changed the run.
+
+    Earlier submissions did not fail, should they be gone; refused ones may be taken now.
+    """
     folder.requests.replace(Resumed(folder.intents.count(), time.time()))
     folder.requests.withdraw(Refusals)
 
@@ -203,8 +205,8 @@ def act(folder: RunFolder) -> str:
     """Have a request take effect now, though there may be no coordinator: one tick.
 
     Returns:
-        Why that can't be done here, in one sentence, or an empty string. Then whoever acts for
-        the run does it: the coordinator, or its driver on another machine.
+        Why that can't be done here, in one sentence, or an empty string. Then the
+        coordinator does it, or the driver of the run on another machine.
     """
     if folder.resolved.config.cluster.launcher == "local":
         return ""

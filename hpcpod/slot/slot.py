@@ -57,7 +57,7 @@ class Pace:
     look: float
     """Between two looks into the run folder for a stop request."""
     tell: float
-    """Between two status files, for those who watch."""
+    """Between two status files, which people watch."""
     grace: float
     """Between the command to stop and the kill of a child: less than the scheduler gives."""
 
@@ -209,8 +209,10 @@ class Slot:
             self._next_look, self._told = 0.0, -math.inf
 
     def _save_trained(self) -> None:
-        """What has been trained, and is ordered, is not trained again: the processes are at work
-        already when this is made durable."""
+        """Make a trained, ordered round durable, so that it is not trained again.
+
+        The processes are at work again by now.
+        """
         report, self._unsaved = self._unsaved, None
         if report is None or report.failure_kind:
             return

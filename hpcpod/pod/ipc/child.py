@@ -24,7 +24,7 @@ from hpcpod.pod.ipc.messages import (
 )
 
 CLOSE_SECONDS = 5.0
-"""How long a process that has nothing more to do may take to end."""
+"""Seconds that a process with nothing more to do may take to end."""
 
 
 class ChildDied(Exception):

@@ -26,10 +26,10 @@ it again as pages that must be filled with zeros. Of 1,106 µs of a step of 4,09
 instead of 4.4 ms. 32 MB is the most that the first may be (mallopt(3))."""
 
 TUNED = {**CALM, **KEPT}
-"""What every process that trains or collects is started with, unless the user says otherwise."""
+"""Variables of every process that trains or collects, unless the user sets them otherwise."""
 
 WAIT_SECONDS = 60
-"""What the other ranks have to save themselves when one has ended."""
+"""Seconds that the other ranks have to save their state when one has ended."""
 
 
 def command(run: Path, slot: str, config: RunConfig, meeting: str) -> list[str]:
@@ -89,7 +89,7 @@ def _program(run: Path, slot: str, python: Sequence[str] = PYTHON) -> list[str]:
 
 
 def _in_container(srun: list[str], run: Path, slot: str, config: RunConfig) -> list[str]:
-    """What a job's step is started by, in the run's container if there is one."""
+    """The words that start a job's step, in the run's container if there is one."""
     cluster = config.cluster
     inside = Inside(
         run=str(run),

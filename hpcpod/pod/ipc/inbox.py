@@ -24,7 +24,7 @@ class Inbox:
         self.stop = False
         """The process is to stop: by command, or since the slot's end of the pipe is closed."""
         self.discard = False
-        """What is being done is to be discarded."""
+        """The work in hand is to be discarded."""
 
     def next(self) -> Work | None:
         """Wait for the next piece of work; None when there will be no more."""

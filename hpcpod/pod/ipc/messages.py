@@ -37,7 +37,7 @@ class Work:
     part: Literal["all", "train", "score"] = "all"
     """Of a birth: ``train`` leaves its panel to another process, ``score`` is that panel."""
     checkpoint: Checkpoint | None = None
-    """Where the training of the birth that is to be scored has ended."""
+    """The end of the training of the birth that is to be scored."""
     claimed: bool = True
     """False for a birth that the board has not ordered yet: until a slot has claimed it,
     nothing is saved of it to go on from."""
