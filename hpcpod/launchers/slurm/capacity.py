@@ -22,9 +22,10 @@ NODES_FORMAT = "%N|%P|%c|%m|%f|%G"
 class Node:
     """A node when no job is on it, as far as its partition lends it."""
 
-    cpus: int
+    cpus: float
+    """Cores; inf if unknown."""
     memory: float
-    """Megabytes."""
+    """Megabytes; inf if unknown."""
     gpus: Mapping[str, int]
     """GPUs by their type; ``""``: Slurm knows no type."""
     features: frozenset[str]
@@ -94,7 +95,7 @@ def read_capacity(partitions: str, nodes: str) -> tuple[Partition, ...]:
 def _node(row: Sequence[str], partition: Mapping[str, str]) -> Node:
     _, _, cpus, memory, features, resources = row
     return Node(
-        cpus=int(min(_number(cpus), _limit(partition, "MaxCPUsPerNode"))),
+        cpus=min(_number(cpus), _limit(partition, "MaxCPUsPerNode")),
         memory=min(_number(memory), _limit(partition, "MaxMemPerNode")),
         gpus=gpu_counts(resources),
         features=frozenset(features.replace("(null)", "").split(",")) - {""},

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hpcpod.errors import LaunchError
@@ -220,6 +220,7 @@ def test_what_slots_and_coordinator_share_is_said_once() -> None:
 
 
 @given(st.text(alphabet="PartitionName=TNodesMax |*\n0123456789:-gpu(,)a"), st.text())
+@example(partitions="", nodes="|||")  # cores that are no number
 def test_any_text_is_read(partitions: str, nodes: str) -> None:
     there = read_capacity(f"PartitionName=a {partitions}", f"n|a|{nodes}\n{nodes}|a|1|1||")
     assert isinstance(obstacles(Demand(cpus=64, gpus={"x": 1}), there), list)
