@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpcpod.run.run import open_run
+from tests.docs.pages import ROOT, block
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 
@@ -22,6 +23,21 @@ def launched(name: str, home: Path) -> str:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def form(line: str) -> str:
+    """A line of the demo without what differs from run to run, and without all after a ``;``."""
+    line = re.sub(r"(policy: ).*", r"\1", line).partition(";")[0].strip()
+    line = re.sub(r"\b(ppo|dqn)\b", "algorithm", line)
+    line = re.sub(r"copy of p\d+|control", "origin", line)
+    line = re.sub(r"alive|replaced|winner", "fate", line)
+    return re.sub(r"\s+", " ", re.sub(r"\d+(\.\d+)*(e-\d+)?", "0", line))
+
+
+def forms_of_the_readme() -> set[str]:
+    """The forms of the lines that the README shows of the demo."""
+    lines = block(ROOT / "README.md", "text", "finished: target").splitlines()
+    return {form(line) for line in lines if line != "..."}
 
 
 @pytest.mark.slow
@@ -46,6 +62,7 @@ def test_the_demo_reaches_its_target_by_gated_and_mutated_copies(tmp_path: Path)
     copies = re.findall(r"^ *(p\d+) copy of p\d+ at round", said, re.MULTILINE)
     assert copies == [pod.id for pod in line[1:]] and len(copies) > 0
     assert f"run folder: {run.path}" in said
+    assert forms_of_the_readme() - {form(line) for line in said.splitlines()} == set()
 
 
 @pytest.mark.slow
