@@ -60,8 +60,14 @@ def test_gpus_are_those_that_the_driver_lists(
     assert visible_gpus() == ["0", "1"]
 
 
-def test_there_are_no_more_places_than_gpus_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 cores: machines of tests have fewer than these GPUs' slots, which cores would limit."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
+
+
+@pytest.mark.usefixtures("many_cores")
+def test_there_are_no_more_places_than_gpus_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VISIBLE, "0,1,2,3,4")
 
     def places(gpus: int, slots: int | None = None) -> int:
@@ -111,10 +117,10 @@ def test_every_slot_has_gpus_of_its_own_and_a_dead_one_s_are_given_to_the_next(
     assert devices()["local-1-0"][1] == "7,3"
 
 
+@pytest.mark.usefixtures("many_cores")
 def test_a_slot_that_is_to_leave_has_its_gpus_until_it_is_gone(
-    launcher: LocalLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    launcher: LocalLauncher, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
     (config,) = tmp_path.glob("**/config.json")
     folder = RunFolder.open(config.parent)
     launcher.submit(Intent(0, "t0", "slots", 2))
@@ -132,10 +138,10 @@ def test_a_slot_that_is_to_leave_has_its_gpus_until_it_is_gone(
     assert asked_for() == 1
 
 
+@pytest.mark.usefixtures("many_cores")
 def test_slots_share_a_gpu_once_each_has_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
     monkeypatch.setenv(VISIBLE, "4,GPU-b")
     folder = create(
         tmp_path, resources={"gpus_per_pod": 1, "pods_per_gpu": 2}, population={"pods": {"max": 3}}

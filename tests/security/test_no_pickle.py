@@ -47,10 +47,13 @@ def dangers(source: str) -> Iterator[str]:
                     yield f"{called}({keyword.arg}=True)"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_nothing_is_loaded_that_could_run_code(path: Path) -> None:
-    found = set(dangers(path.read_text(encoding="utf-8")))
-    assert found == ({"pickle"} if str(path.relative_to(ROOT)) in INHERITED else set())
+def test_nothing_is_loaded_that_could_run_code() -> None:
+    found = {
+        str(path.relative_to(ROOT)): dangerous
+        for path in SOURCES
+        if (dangerous := set(dangers(path.read_text(encoding="utf-8"))))
+    }
+    assert found == {path: {"pickle"} for path in INHERITED}
 
 
 @pytest.mark.parametrize(
