@@ -23,12 +23,21 @@ settings.register_profile("hpcpod", deadline=None)
 settings.load_profile("hpcpod")
 
 
+LONGEST = (
+    "slurm/test_run.py", "slurm/test_verbs.py", "chaos/test_chaos.py", "preemption/test_matrix.py",
+    "agents/test_dqn.py", "preemption/test_limits.py", "doctor/test_on_slurm.py", "test_demo.py",
+    "slurm/test_elastic.py", "slurm/test_ranks.py", "docs/test_slurm.py",
+)  # fmt: skip
+"""Files that take more than a minute, the longest first."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that wait for a Slurm or train for long come first: a process that begins one of
+    """Long files come first, the longest of them before the others: a process that begins one of
     them last would go on alone for minutes."""
     marked = (item for item in items if any(map(item.get_closest_marker, ("slurm", "slow"))))
     long = {item.path for item in marked}
-    items.sort(key=lambda item: item.path not in long)
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places) + (item.path not in long)))
 
 
 @pytest.fixture(autouse=True)
