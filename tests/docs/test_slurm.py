@@ -21,7 +21,6 @@ from hpcpod.doctor.judge_nodes import judge
 from hpcpod.errors import EngineDiffers, UserError
 from hpcpod.launchers.identity import admitted
 from hpcpod.orchestrator.backoff import FAILED_STARTS, Backoff
-from hpcpod.pod.finals import agree_on_engine
 from hpcpod.records.records import Owner
 from hpcpod.storage.run_folder import RunFolder
 from tests.docs.pages import blocks, files_of, page
@@ -88,6 +87,8 @@ def test_its_verbs_are_verbs() -> None:
 
 def messages(folder: RunFolder) -> Iterator[str]:
     """What hpcpod says where what the symptoms quote has happened."""
+    from hpcpod.pod.finals import agree_on_engine  # torch, which no other test here needs
+
     yield Backoff(failed_starts=FAILED_STARTS).pause()
     with pytest.raises(UserError) as unknown:
         admitted(folder, "TOKEN", Owner("7_0", "7"))

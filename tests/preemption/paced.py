@@ -22,13 +22,12 @@ class Paced(Slow):
         pause: seconds that a step takes at least.
         more: what CartPole takes.
         """
-        super().__init__(**more)
-        self._notes, self._pause = notes, pause
+        super().__init__(pause, **more)
+        self._notes = notes
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         while (Path(self._notes) / "stuck").exists():  # a simulator that hears nothing
             time.sleep(0.02)
-        time.sleep(self._pause)
         result = super().step(action)
         if "SLURM_JOB_ID" not in os.environ:  # a check of the configuration
             return result

@@ -15,7 +15,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 SMALL = """\
 name: {name}
-env: {{id: CartPole-v1, num_envs: 4}}
+env: {env}
 population: {{pods: {{min: 1, max: {pods}}}, algorithms: {{ppo: 1}}}}
 round: {{env_steps: {steps}, episodes: 8}}
 agents: {{ppo: {{learning_rate: {{log_uniform: [1.0e-5, 1.0e-3]}}, horizon: 32}}}}
@@ -23,6 +23,13 @@ pod: {{checkpoint_seconds: 1}}
 stop: {{rounds: {rounds}, minutes: 10, finalists: 1, confirm_episodes: 8}}
 cluster: {{launcher: slurm, partition: low, minutes: 30, tick_seconds: 1}}
 """
+
+
+CARTPOLE = "{id: CartPole-v1, num_envs: 4}"
+PACED = """\
+{id: "tests.support.faulty_envs:Slow", kwargs: {pause: 0.004}, num_envs: 4, processes: 1,
+  wrappers: ["gymnasium.wrappers:TimeLimit": {max_episode_steps: 200}]}"""
+"""Takes time, and next to none of a processor."""
 
 
 class Shell:
@@ -34,8 +41,16 @@ class Shell:
 
     def small(self, name: str, *, pods: int = 2, steps: int = 2000, rounds: int = 3) -> Path:
         """A configuration file of a small run without a target."""
+        return self._config(name, CARTPOLE, pods, steps, rounds)
+
+    def endless(self, name: str, *, pods: int = 2) -> Path:
+        """A configuration file of a run whose pods are in their first round till it is stopped."""
+        return self._config(name, PACED, pods, 40_000_000, 100)
+
+    def _config(self, name: str, env: str, pods: int, steps: int, rounds: int) -> Path:
         path = self.home / f"{name}.yaml"
-        path.write_text(SMALL.format(name=name, pods=pods, steps=steps, rounds=rounds))
+        text = SMALL.format(name=name, env=env, pods=pods, steps=steps, rounds=rounds)
+        path.write_text(text)
         return path
 
     def hpcpod(self, *words: str, code: int = 0) -> str:

@@ -19,7 +19,7 @@ def shell(slurm_cluster: SlurmCluster, tmp_path: Path) -> Shell:
 
 
 def test_a_cancelled_slot_comes_back_with_a_word_and_fewer_can_be_asked_for(shell: Shell) -> None:
-    config = shell.small("cut", steps=40_000_000, rounds=100)
+    config = shell.endless("cut")
     said = shell.hpcpod("launch", str(config), "--no-probe", "--set", "population.pods.min=2",
                         "--set", "cluster.coordinator=false",
                         "--set", "cluster.slots=9")  # fmt: skip

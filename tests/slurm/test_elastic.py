@@ -67,7 +67,7 @@ def test_what_waits_is_held_back_by_the_throttle_and_let_go_again(shell: Shell) 
         "sbatch", "--parsable", "-p", "high", "-N2", "--exclusive", "-o", "/dev/null",
         "--wrap", "sleep 600",
     ).strip()  # fmt: skip
-    config = shell.small("throttled", steps=20_000, rounds=50)
+    config = shell.endless("throttled")
     # A slot takes a node, but for the coordinator's core: two of four wait.
     shell.hpcpod("launch", str(config), "--set", FOUR, "--set", "resources.cpus_per_pod=15",
                  "--set", "pod.score_beside=false")  # fmt: skip
@@ -94,7 +94,7 @@ def test_what_waits_is_held_back_by_the_throttle_and_let_go_again(shell: Shell) 
 
 
 def test_a_coordinator_that_dies_is_followed_by_the_one_that_waits(shell: Shell) -> None:
-    shell.hpcpod("launch", str(shell.small("succeeded", steps=20_000, rounds=50)))
+    shell.hpcpod("launch", str(shell.endless("succeeded")))
 
     def coordinators(state: str) -> list[str]:
         listing = shell.cluster.run("squeue", "-h", "-t", state, "-o", "%i %j").splitlines()
@@ -122,7 +122,7 @@ def test_large_requests_are_split_and_requeued_slots_do_not_wait(
 ) -> None:
     cluster = start_slurm(Options(extra=("MaxArraySize=3",), requeue_seconds=600))
     shell = Shell(cluster, tmp_path)
-    config = str(shell.small("split", steps=20_000, rounds=50))
+    config = str(shell.endless("split"))
     shown = shell.hpcpod("launch", config, "--dry-run", "--set", FOUR)
     assert re.findall(r"--array=(\S+)", shown) == ["0-2", "0-0"]
     written = shell.hpcpod("render", config, "--set", FOUR, "--set", "name=written")

@@ -49,7 +49,7 @@ def _lose(shell: Shell) -> bool:
 
 
 def launched(shell: Shell, name: str, *, pods: int = 3, slots: int = 1) -> None:
-    config = shell.small(name, pods=pods, steps=40_000_000, rounds=100)
+    config = shell.endless(name, pods=pods)
     shell.hpcpod("launch", str(config), "--set", f"cluster.slots={slots}")
     shell.cluster.wait("a slot in a round", lambda: "env_steps" in first_slot(shell, name), 90)
 

@@ -23,8 +23,16 @@ Fault = Literal["none", "segfault", "kill", "orphan", "hang", "raise", "nan"]
 class Slow(CartPoleEnv):
     """A CartPole of at most 1700 steps a second on any machine, which can save its state."""
 
+    def __init__(self, pause: float = 0.0006, **more: Any) -> None:
+        """Args:
+        pause: seconds that a step takes at least.
+        more: what CartPole takes.
+        """
+        super().__init__(**more)
+        self._pause = pause
+
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        time.sleep(0.0006)
+        time.sleep(self._pause)
         step: Any = super().step
         obs, reward, end, cut, info = step(action)
         return obs, reward, end, cut, info
