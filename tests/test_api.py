@@ -11,7 +11,8 @@ import torch
 
 import hpcpod
 from hpcpod.errors import ConfigError, HpcpodError, RunExists, RunNotFound, UserError
-from hpcpod.run import launch, snapshot
+from hpcpod.orchestrator import snapshot
+from hpcpod.run import launch
 from tests.support.small_runs import wait_for
 
 TINY = {

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from hpcpod.run import snapshot
+from hpcpod.orchestrator import snapshot
 from hpcpod.run.run import Run, open_run
 from tests.support.slots import ROOT
 from tests.support.small_runs import FAULTS, SLOW, mapping, wait_for

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from hpcpod.run import snapshot
+from hpcpod.orchestrator import snapshot
 from tests.launchers.test_local import LONG, Shell
 from tests.launchers.test_local import shell as shell
 from tests.support.slots import ROOT
