@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpcpod import plugins
 from hpcpod.config.arguments import door, numbers
 from hpcpod.config.limits import hints
 from hpcpod.config.loading import from_mapping
@@ -191,7 +192,8 @@ def train_config(
     )
     for remark in (*of_environment(config, look), *told):
         log.warning("%s", remark)
-    from hpcpod.pod import standalone  # not before: the trial may refuse without torch
+    with plugins.needing_torch():  # not before: the trial may refuse without torch
+        from hpcpod.pod import standalone
 
     return standalone.train(
         config,
@@ -252,7 +254,8 @@ def load_policy(
         found, about = given.checkpoint, given.about
     elif pod is not None or keep != "best":
         raise UserError(f"{found} is one policy: pod and keep are of a run")
-    from hpcpod.pod.policy import load_policy_file
+    with plugins.needing_torch():
+        from hpcpod.pod.policy import load_policy_file
 
     return load_policy_file(found, agents=agents, trust=trust, about=about)
 
@@ -300,8 +303,8 @@ def make_env(  # noqa: PLR0913 (the fields of ``env`` in a configuration, by the
         UserError: the environment can't be made.
     """
     if python is None:
-        from hpcpod.envs import make
-
+        with plugins.needing_torch():
+            from hpcpod.envs import make
         given = (numbers(wrappers), numbers(kwargs))
         return make.make_env(
             id, num_envs, backend, str(device), *given, processes, max_episode_steps
@@ -314,6 +317,7 @@ def make_env(  # noqa: PLR0913 (the fields of ``env`` in a configuration, by the
     config, problems = build(EnvConfig, fields)
     if config is None:
         raise ConfigError("make_env", problems)
-    from hpcpod.envs.make import configured
+    with plugins.needing_torch():
+        from hpcpod.envs.make import configured
 
     return configured(config, num_envs, str(device))

@@ -12,12 +12,12 @@ import contextlib
 import difflib
 import importlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from hpcpod.errors import HpcpodError, UnknownPlugin, UnusablePlugin, in_words
+from hpcpod.errors import HpcpodError, UnknownPlugin, UnusablePlugin, UserError, in_words
 
 _LOOKED_IN: list[str] = []
 """Folders that this process was told to find modules in, beside Python's own."""
@@ -137,6 +137,22 @@ def load(path: str) -> Any:
     except AttributeError as error:
         raise UnknownPlugin(f"'{path}': module {module_name} has no '{attribute}'") from error
     return found
+
+
+@contextlib.contextmanager
+def needing_torch() -> Iterator[None]:
+    """Import here what imports torch.
+
+    Raises:
+        UserError: torch, or a library that it loads, can't be imported.
+    """
+    try:
+        yield
+    except (ImportError, OSError) as error:  # a CUDA build without its libraries: OSError
+        raise UserError(
+            f"torch can't be imported by {sys.executable}: {error}; install the build for this"
+            " machine, or call this where training runs"
+        ) from error
 
 
 def load_early(path: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -154,6 +156,25 @@ def test_make_env_takes_what_a_configuration_takes() -> None:
         hpcpod.make_env("CartPole-v1", backend="torch", python=sys.executable)
     with pytest.raises(UserError, match=r"env\.python: there is no program /no/python"):
         hpcpod.make_env("CartPole-v1", python="/no/python")
+
+
+@pytest.mark.parametrize("call", ["load_policy(sys.argv[1])", "make_env('CartPole-v1', 2)"])
+def test_a_torch_that_cannot_be_imported_is_told_in_a_sentence(call: str, tmp_path: Path) -> None:
+    """As on a login node with a CUDA build whose libraries are on compute nodes alone."""
+    broken = "libcudart.so.13: cannot open shared object file"
+    (tmp_path / "torch.py").write_text(f"raise OSError({broken!r})\n")
+    archive = Path(__file__).parent / "data" / "run-0.1.0.tar.gz"
+    shutil.unpack_archive(archive, tmp_path)
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "import hpcpod\nfrom hpcpod.errors import UserError\n"
+        f"try: hpcpod.{call}\nexcept UserError as error: print(error)"
+    )
+    run = tmp_path / "run-0.1.0"
+    told = subprocess.run(
+        [sys.executable, "-c", code, str(run)], capture_output=True, text=True, check=True
+    ).stdout
+    assert told.startswith(f"torch can't be imported by {sys.executable}: {broken}; install")
 
 
 def test_load_policy_says_what_is_missing(tmp_path: Path) -> None:
