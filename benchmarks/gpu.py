@@ -16,7 +16,7 @@ import torch
 
 from hpcpod import plugins
 from hpcpod.agents.base import Agent
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.envs.make import make_env
 from hpcpod.envs.vec_env import Box, EnvSpec, Step
 from hpcpod.pod.learner import Learner

@@ -33,9 +33,9 @@ from hpcpod.records.records import Birth, Checkpoint, Order, Owner, Report, Segm
 from hpcpod.run.run import open_run  # noqa: E402
 from hpcpod.storage.run_folder import RunFolder  # noqa: E402
 from hpcpod.storage.slots import SlotStatus  # noqa: E402
-from hpcpod.tournament.claims import take  # noqa: E402
 from hpcpod.tournament.leaderboard import orders  # noqa: E402
 from hpcpod.tournament.merge import merge, read_board  # noqa: E402
+from hpcpod.tournament.order_choice import take  # noqa: E402
 from hpcpod.tournament.priorities import resting_pods  # noqa: E402
 from hpcpod.tournament.rules import Rules  # noqa: E402
 from tests.support.slurm_cluster import Options, SlurmCluster  # noqa: E402

@@ -22,7 +22,7 @@ import numpy as np
 import overhead
 
 from hpcpod.config.algorithms import resolve_algorithms
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.config.resolved import Resolved
 from hpcpod.records.records import Checkpoint, Document, Json, Owner, Report
 from hpcpod.run.launch import create_run

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from hpcpod import plugins
 from hpcpod.config.arguments import door, numbers
+from hpcpod.config.decoder import build
 from hpcpod.config.limits import hints
-from hpcpod.config.loading import from_mapping
-from hpcpod.config.plain_data import build
+from hpcpod.config.loader import from_mapping
 from hpcpod.config.schema import EnvConfig, PodConfig, RoundConfig, RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.errors import ConfigError, UserError
 from hpcpod.records.records import Keep
+from hpcpod.run.best_policy import kept
 from hpcpod.run.launch import create_run, start
-from hpcpod.run.policy import kept
 from hpcpod.run.preflight import Config, check, read_config, resolve_task, site_for, source_of
 from hpcpod.run.progress_line import progress_line, progress_text
 from hpcpod.run.remarks import of_environment, remarks

@@ -16,7 +16,7 @@ from hpcpod.agents.dqn import DQN
 from hpcpod.agents.ppo import PPO
 from hpcpod.agents.sac import SAC
 from hpcpod.agents.td3 import TD3
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.envs.make import make_env
 from hpcpod.envs.threads import set_env_threads
 from hpcpod.envs.vec_env import VecEnv, random_seeds

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.launchers.base import ClusterView, JobView
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Board, Checkpoint, Evaluation, PodState, decode

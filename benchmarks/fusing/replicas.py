@@ -12,7 +12,7 @@ from typing import Any
 from fusing.counted import Counted
 from hpcpod import plugins
 from hpcpod.agents.base import Agent
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.config.schema import FusionConfig
 from hpcpod.envs.vec_env import random_seeds
 from hpcpod.pod.evaluator import PanelEvaluator, never

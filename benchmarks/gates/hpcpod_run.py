@@ -12,7 +12,7 @@ from typing import Any
 
 from gates.panel import FixedPanel
 from hpcpod.api import train_config
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 
 
 def train(order: dict[str, Any]) -> list[dict[str, float]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod.config.algorithms import resolve_algorithms
-from hpcpod.config.loading import load_file, to_mapping
+from hpcpod.config.loader import load_file, to_mapping
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.envs.vec_env import random_seeds

@@ -20,8 +20,8 @@ from typing import NamedTuple, cast
 from hpcpod.config.schema import StopConfig
 from hpcpod.records.records import Birth, Board, Order, Owner, PodState
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.tournament.claims import take
 from hpcpod.tournament.leaderboard import first_board, fold, orders
+from hpcpod.tournament.order_choice import take
 from hpcpod.tournament.priorities import resting_pods
 from hpcpod.tournament.rules import Rules
 from selection_scenarios.measures import Number, Row, mean

@@ -29,7 +29,7 @@ from hpcpod.orchestrator.plan import (
     Throttle,
     plan,
 )
-from hpcpod.orchestrator.sizing import Bounds
+from hpcpod.orchestrator.slot_count import Bounds
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.orchestrator.tick import SOON_SECONDS
 from hpcpod.records.records import Intent

@@ -51,7 +51,7 @@ def doctor(options: Namespace) -> int:
 
 
 def _config(options: Namespace) -> RunConfig:
-    from hpcpod.config.loading import from_words
+    from hpcpod.config.loader import from_words
     from hpcpod.run.preflight import read_config, site_for
 
     site = site_for(options.site, options.cluster)

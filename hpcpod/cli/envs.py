@@ -15,7 +15,7 @@ from typing import Any
 
 from hpcpod import plugins
 from hpcpod.cli.output import say, say_json
-from hpcpod.config.loading import from_mapping, from_words, load_file
+from hpcpod.config.loader import from_mapping, from_words, load_file
 from hpcpod.config.schema import RunConfig
 from hpcpod.envs.listing import Backend, Family, Listing, list_envs
 from hpcpod.pod.trial import supervisor

@@ -106,7 +106,7 @@ def _write_container(folder: Path, cluster: ClusterConfig) -> None:
 def validate(options: Namespace) -> int:
     """``hpcpod validate``: every problem at once, or the resolved configuration."""
     from hpcpod.config.json_schema import json_schema
-    from hpcpod.config.loading import dump_yaml
+    from hpcpod.config.loader import dump_yaml
     from hpcpod.config.manual import field_manual
     from hpcpod.run import preflight
     from hpcpod.storage.creation import check_creatable

@@ -12,8 +12,8 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
+from hpcpod.config.decoder import INVALID, describe, value_at
 from hpcpod.config.limits import hints
-from hpcpod.config.plain_data import INVALID, describe, value_at
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Choice, Int, Range, Scalar, Value, extremes
 from hpcpod.config.synonyms import meant_elsewhere

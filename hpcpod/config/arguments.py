@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from hpcpod.config.plain_data import value_at
+from hpcpod.config.decoder import value_at
 from hpcpod.config.scalars import plain
 from hpcpod.config.synonyms import meant
 from hpcpod.errors import ConfigError

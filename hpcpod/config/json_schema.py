@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from hpcpod import plugins
+from hpcpod.config.decoder import encode, is_mapping
 from hpcpod.config.limits import Limit, hints, is_union
 from hpcpod.config.manual import field_docs
-from hpcpod.config.plain_data import encode, is_mapping
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import RANGES, Scalar, Value
 from hpcpod.errors import UnusablePlugin

@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import Any
 
 from hpcpod import plugins
+from hpcpod.config.decoder import describe, join
 from hpcpod.config.limits import hints
-from hpcpod.config.plain_data import describe, join
 from hpcpod.config.scalars import show
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import RANGES

@@ -10,8 +10,8 @@ from typing import Any
 
 from hpcpod import plugins
 from hpcpod._version import __version__
-from hpcpod.config.loading import from_mapping, from_plain, to_mapping
-from hpcpod.config.plain_data import encode
+from hpcpod.config.decoder import encode
+from hpcpod.config.loader import from_mapping, from_plain, to_mapping
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod.config.cluster import ClusterConfig, ResourcesConfig
-from hpcpod.config.plain_data import build
+from hpcpod.config.decoder import build
 from hpcpod.config.scalars import Plain
 from hpcpod.config.yaml_file import read
 from hpcpod.errors import ConfigError

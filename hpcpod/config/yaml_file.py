@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from hpcpod.config.plain_data import at, join
+from hpcpod.config.decoder import at, join
 from hpcpod.config.scalars import Plain, Trap
 from hpcpod.errors import ConfigError
 from hpcpod.plugins import suggest

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from hpcpod._version import __version__
-from hpcpod.config.loading import to_mapping
-from hpcpod.config.prelude import prelude
+from hpcpod.config.loader import to_mapping
+from hpcpod.config.script_prelude import prelude
 from hpcpod.doctor.commands import Answer, ask
 from hpcpod.doctor.probes import submit as submitting
 from hpcpod.doctor.probes.node import ORDER, NodeFacts, Order

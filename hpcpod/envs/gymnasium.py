@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hpcpod.envs import gymnasium_make, observations, snapshot
+from hpcpod.envs import episode_state, gymnasium_make, observations
 from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, form_of, tensor
 from hpcpod.envs.gymnasium_make import Env, Wrapper
 from hpcpod.envs.recording import ACTIONS, Recording
@@ -90,7 +90,7 @@ class PreprocessVecEnv:
         """Begin an episode everywhere; see ``VecEnv.reset``."""
         self._seeds = [int(seed) for seed in given_seeds(seeds, len(self._envs)).tolist()]
         self._episodes = [-1] * len(self._envs)
-        saveable = all(snapshot.can_save(env) for env in self._envs)
+        saveable = all(episode_state.can_save(env) for env in self._envs)
         self._recording = None if saveable else Recording(len(self._envs))
         obs = np.empty(self._shape, self._dtype)
         for i in range(len(self._envs)):
@@ -138,9 +138,9 @@ class PreprocessVecEnv:
         """The state from which to go on; None before the first reset, or if an episode is too long.
 
         Of gymnasium's classic control, and of environments that have the two methods of
-        ``snapshot.Saveable``, under no wrapper but the ones that ``gymnasium.make`` adds: physics,
-        random generators and counters. Of all others the seed and the actions of the episode, up
-        to ``recording.MOST_STEPS``.
+        ``episode_state.Saveable``, under no wrapper but the ones that ``gymnasium.make`` adds:
+        physics, random generators and counters. Of all others the seed and the actions of the
+        episode, up to ``recording.MOST_STEPS``.
         """
         if not self._seeds:
             return None
@@ -152,7 +152,7 @@ class PreprocessVecEnv:
             saved.update({f"{i}/{ACTIONS}": torch.from_numpy(a) for i, a in enumerate(episodes)})
             return saved
         for i, env in enumerate(self._envs):
-            saved.update({f"{i}/{name}": value for name, value in snapshot.save(env).items()})
+            saved.update({f"{i}/{name}": value for name, value in episode_state.save(env).items()})
         return saved
 
     def restore(self, state: State) -> Tensor | None:
@@ -175,7 +175,7 @@ class PreprocessVecEnv:
                 for name, value in state.items()
                 if name.startswith(prefix)
             }
-            snapshot.load(env, own)
+            episode_state.load(env, own)
         return None
 
     def _play_again(self, episodes: Sequence[Array]) -> Tensor:

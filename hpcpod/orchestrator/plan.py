@@ -11,7 +11,7 @@ from typing import Literal
 from hpcpod.launchers.base import RELEASE_SECONDS, THROTTLED, JobView
 from hpcpod.launchers.identity import alive
 from hpcpod.launchers.slurm.reasons import explain
-from hpcpod.orchestrator.sizing import Chooser, Fit, fit
+from hpcpod.orchestrator.slot_count import Chooser, Fit, fit
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Intent
 from hpcpod.storage.slots import element

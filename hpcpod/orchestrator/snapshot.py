@@ -20,7 +20,7 @@ from hpcpod.launchers.local import LocalLauncher, places_of
 from hpcpod.launchers.slurm.feasibility import Impossible
 from hpcpod.launchers.slurm.sacct import EndedLife
 from hpcpod.orchestrator.backoff import DELAYS, Backoff, failed_starts
-from hpcpod.orchestrator.sizing import Bounds
+from hpcpod.orchestrator.slot_count import Bounds
 from hpcpod.records.records import Board, Intent, Owner
 from hpcpod.storage.requests import Drain, Refusals, Resumed, Scale, SlotRefused
 from hpcpod.storage.restarts import Life

@@ -33,7 +33,7 @@ from hpcpod.pod.policy import agent_state, policy_meta
 from hpcpod.pod.ranks.communicator import ALONE, Communicator, RankLost
 from hpcpod.pod.ranks.consensus import agree, together
 from hpcpod.pod.ranks.fusion import Fusion
-from hpcpod.pod.ranks.guard import Guard
+from hpcpod.pod.ranks.fusion_guard import Guard
 from hpcpod.pod.replica import Replica
 from hpcpod.pod.round import Round, Watch
 from hpcpod.records.records import Birth, Checkpoint, Order, Report, Rescore, decode, encode

@@ -10,13 +10,13 @@ import torch
 from hpcpod.agents.base import Agent, Buffer, Scheduled
 from hpcpod.config.schema import FusionConfig
 from hpcpod.envs.vec_env import State
+from hpcpod.pod.budget_span import Span
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.pipeline.pipeline import Pipeline, Turns
 from hpcpod.pod.ranks.communicator import Communicator, RankLost
 from hpcpod.pod.ranks.consensus import Agreed, agree
 from hpcpod.pod.ranks.fusion import Fusion
-from hpcpod.pod.ranks.guard import Guard
-from hpcpod.pod.span import Span
+from hpcpod.pod.ranks.fusion_guard import Guard
 
 
 class Replica:

@@ -19,13 +19,13 @@ from hpcpod.config.placement import walk_of
 from hpcpod.config.schema import RunConfig
 from hpcpod.envs.vec_env import State, random_seeds
 from hpcpod.errors import StorageError
+from hpcpod.pod.budget_span import Span
 from hpcpod.pod.checkpoint import Checkpoints
 from hpcpod.pod.evaluator import Stopped, never
 from hpcpod.pod.ipc.messages import Progress
 from hpcpod.pod.ranks.communicator import RankLost
 from hpcpod.pod.ranks.consensus import agree, together
 from hpcpod.pod.replica import Replica
-from hpcpod.pod.span import Span
 from hpcpod.records.records import Birth, Checkpoint, stable_hash
 from hpcpod.storage.run_folder import RunFolder
 

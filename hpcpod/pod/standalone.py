@@ -17,6 +17,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
 from hpcpod.envs.vec_env import State, random_seeds
 from hpcpod.errors import EndlessEpisode
+from hpcpod.pod.budget_span import Span
 from hpcpod.pod.device import device_of
 from hpcpod.pod.evaluator import Evaluator, never
 from hpcpod.pod.factory import env_factory, make_agent
@@ -29,7 +30,6 @@ from hpcpod.pod.ranks.communicator import Communicator
 from hpcpod.pod.ranks.fusion import Fusion
 from hpcpod.pod.ranks.group import join_peers
 from hpcpod.pod.replica import Replica
-from hpcpod.pod.span import Span
 from hpcpod.records.records import Keep, stable_hash
 from hpcpod.storage.disk import check_writable
 

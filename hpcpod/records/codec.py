@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from hpcpod.config.plain_data import Decoder
-from hpcpod.config.plain_data import encode as encode
+from hpcpod.config.decoder import Decoder
+from hpcpod.config.decoder import encode as encode
 
 Json = Any
 T = TypeVar("T")

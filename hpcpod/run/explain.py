@@ -23,9 +23,9 @@ from hpcpod.run.pending_jobs import (
     waiting_words,
 )
 from hpcpod.run.pod_history import Claim, claim_of, require_pod
+from hpcpod.run.slot_target import wanted_by
 from hpcpod.run.snapshot import QUEUE_SECONDS, see
 from hpcpod.run.text import duration, many, since
-from hpcpod.run.wanted import wanted_by
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import OrderStatus, SlotStatus, element
 from hpcpod.tournament.leaderboard import orders

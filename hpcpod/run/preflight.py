@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from hpcpod import plugins
 from hpcpod.config.algorithms import resolve_algorithms
-from hpcpod.config.loading import from_mapping, load_file
+from hpcpod.config.loader import from_mapping, load_file
 from hpcpod.config.placement import ranks_of, shape_of
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig

@@ -16,9 +16,9 @@ from hpcpod.launchers.slurm.feasibility import sentences
 from hpcpod.launchers.slurm.launcher import SlurmLauncher
 from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.run.launch import start_here, submit_missing
+from hpcpod.run.slot_target import target_of
 from hpcpod.run.snapshot import see
 from hpcpod.run.text import many
-from hpcpod.run.wanted import target_of
 from hpcpod.storage.freshness import refresh_run
 from hpcpod.storage.requests import Drain, Refusals, Resumed, Scale, SlotRefused
 from hpcpod.storage.run_folder import RunFolder

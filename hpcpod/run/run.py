@@ -24,10 +24,10 @@ from hpcpod.run.explain import why
 from hpcpod.run.leaderboard import Row, ranking, rows
 from hpcpod.run.pod_history import require_pod
 from hpcpod.run.progress_line import progress_text
+from hpcpod.run.slot_target import SlotTarget, target_of
 from hpcpod.run.snapshot import see
 from hpcpod.run.status import Best, Status, best_of, status_of
 from hpcpod.run.tables import summary
-from hpcpod.run.wanted import Target, target_of
 from hpcpod.storage.disk import check_writable
 from hpcpod.storage.freshness import BELIEVED_SECONDS
 from hpcpod.storage.run_folder import RunFolder
@@ -96,7 +96,7 @@ class Run:
         """
         return status_of(self.folder, see(self.folder, board, ask=ask_scheduler))
 
-    def target(self) -> Target:
+    def target(self) -> SlotTarget:
         """The slots that the run should have at once, by the GPUs that this machine has now."""
         return target_of(self.folder, launcher_here(self.folder))
 

@@ -11,7 +11,7 @@ from hpcpod.launchers.base import Cancelled, ClusterView, Launcher
 from hpcpod.launchers.factory import launcher_here, require_launcher
 from hpcpod.launchers.identity import lives
 from hpcpod.orchestrator.backoff import Backoff
-from hpcpod.orchestrator.sizing import Bounds
+from hpcpod.orchestrator.slot_count import Bounds
 from hpcpod.orchestrator.snapshot import Snapshot, backoff_of, bounds_of, submissions
 from hpcpod.records.records import Board
 from hpcpod.storage.freshness import refresh_run

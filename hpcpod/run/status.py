@@ -1,4 +1,4 @@
-"""The status of a run as data: what ``hpcpod status`` prints."""
+"""The status of a run as data; ``cli/inspect.py`` prints it for ``hpcpod status``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from hpcpod.run.idle_slots import idling
 from hpcpod.run.pending_jobs import cancelled_words
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.confirmation import highest_target
 from hpcpod.tournament.leaderboard import leader
 from hpcpod.tournament.stopping import allowed
-from hpcpod.tournament.target import highest_target
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,9 @@ from hpcpod.storage.retry import with_retries
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import OrderStatus, SlotStatus
 from hpcpod.tournament.budget import same_work, speculative, taken_up
-from hpcpod.tournament.claims import take
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, now_of, read_board
+from hpcpod.tournament.order_choice import take
 from hpcpod.tournament.priorities import resting_pods
 from hpcpod.tournament.rules import Rules
 

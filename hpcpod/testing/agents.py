@@ -18,7 +18,7 @@ from torch import Tensor
 from hpcpod.agents.base import Agent, Metrics, Scheduled
 from hpcpod.agents.fusion import fusion_rules
 from hpcpod.config.algorithms import resolve_algorithms
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.config.manual import field_docs
 from hpcpod.config.space import Scalar
 from hpcpod.envs.make import make_env

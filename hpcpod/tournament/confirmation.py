@@ -1,108 +1,154 @@
-"""Confidence bounds for the target: a lower bound by betting, safe against rare bad episodes.
+"""Attempts at the target: the choice of a checkpoint, and its confirmation on fresh seeds.
 
-Student's bound trusts the spread of the sample. Where one episode in a hundred fails, sixty-four
-often hold none, their spread is too small, and the bound lies above the true mean in half of all
-samples. Here each episode multiplies a wealth that begins at 1 by
-
-    1 - c + c (x - w) / (m - w)
-
-with x its return, w the worst return that an episode may have, m the claimed mean and c in
-(0, 1) the stake. If the true mean is m or less the wealth can't be expected to grow, whatever
-the distribution above w, so it ever reaches 1 / level with a probability of at most ``level``
-(Ville's inequality; Waudby-Smith and Ramdas 2024, J. R. Stat. Soc. B 86). "Ever" lets sets of
-fresh episodes be pooled until they decide. The stake must be chosen before the episodes that it
-is for: the panel chooses the one of the whole attempt.
+One checkpoint is tried at a time, by as many sets of ``stop.confirm_episodes`` fresh episodes as
+it takes to decide, pooled (``confirmation``). The k-th that is tried spends the error level
+alpha / (k (k + 1)), all of them together no more than alpha.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 
-Returns = Sequence[float]
+from hpcpod.config.schema import RunConfig, StopConfig
+from hpcpod.records.records import Board, Confirmed, Evaluation, PodState, Rescore
+from hpcpod.tournament.confidence_bound import (
+    MOST_EPISODES,
+    best_stake,
+    episodes_needed,
+    log_wealth,
+    lower_bound,
+    worst_case,
+)
+from hpcpod.tournament.settle import rank
+from hpcpod.tournament.statistics import mean, spent
 
-MOST_EPISODES = 1024
-"""Fresh episodes that one checkpoint's attempt may take."""
-_STAKES = tuple(k / 20 for k in range(1, 20))
-_STEPS = 60
-"""Halvings in the search for a bound."""
+Returns = tuple[float, ...]
+
+_HALVINGS = 30
+"""In the search for a target."""
 
 
-def worst_case(seen: float, target: float, returns: Returns = ()) -> float:
-    """The worst return that an episode of a policy near the target is taken to have.
+def attempt_target(board: Board, config: RunConfig) -> Board:
+    """Open an attempt if a checkpoint promises to pass one and none is open.
 
-    That is the lowest that the run has ever seen, and at least as far below the target as the
-    target is from 0, and as the best of these returns is above it: a run that has not seen its
-    policies fail yet does not know how they will.
-
-    Args:
-        seen: the lowest return of any episode of the run.
-        target: the mean to be shown.
-        returns: further episodes.
+    Each makes the next ones harder, so none is spent on a checkpoint that would rather fail:
+    with fresh episodes like its panel's the target must be shown within ``MOST_EPISODES``.
     """
-    apart = max([abs(target), *(abs(value - target) for value in returns)])
-    return min([seen, target - apart, *returns])
+    stop = config.stop
+    if stop.target is None or board.rescores:
+        return board
+    level = spent(stop.alpha, board.attempts + 1)
+    tried = {score.checkpoint for score in board.confirmed if score.purpose == "confirm"}
+    found = [
+        (needed, pod, evaluation)
+        for pod, evaluation in _candidates(board, stop.target)
+        if evaluation.checkpoint not in tried
+        and (needed := needed_by(board, evaluation, level, stop.target)) <= MOST_EPISODES
+    ]
+    if not found:
+        return board
+    _, pod, evaluation = min(found, key=lambda each: (each[0], each[1].id, -each[2].round))
+    worst = worst_case(_seen(board, evaluation), stop.target, evaluation.returns)
+    number = max(board.confirmations, board.attempts) + 1
+    rescore = Rescore(
+        "confirm", number, pod.id, 1, pod.algorithm, pod.hyperparameters,
+        evaluation.checkpoint, evaluation.round, level,
+        best_stake(evaluation.returns, stop.target, worst),
+    )  # fmt: skip
+    return replace(
+        board,
+        attempts=board.attempts + 1,
+        confirmations=number,
+        rescores={pod.id: rescore},
+    )
 
 
-def log_wealth(returns: Returns, target: float, worst: float, stake: float) -> float:
-    """The logarithm of what the bet against a mean of ``target`` or less has come to.
-
-    Args:
-        returns: in any order, none below ``worst``.
-        target: m, above ``worst``.
-        worst: w.
-        stake: c, in (0, 1).
-    """
-    scale = target - worst
-    return math.fsum(math.log1p(stake * ((value - worst) / scale - 1.0)) for value in returns)
+def needed_by(board: Board, evaluation: Evaluation, level: float, target: float) -> float:
+    """Fresh episodes that an attempt would take if all were like the panel's."""
+    worst = worst_case(_seen(board, evaluation), target, evaluation.returns)
+    return episodes_needed(evaluation.returns, level, target, worst)
 
 
-def best_stake(returns: Returns, target: float, worst: float) -> float:
-    """The stake by which these returns would have won most, of 0.05, 0.10 and so on to 0.95."""
-    return max(_STAKES, key=lambda stake: log_wealth(returns, target, worst, stake))
+def highest_target(board: Board, stop: StopConfig) -> float | None:
+    """The highest target that the best panel could show, where it can't show the one it reaches.
 
-
-def lower_bound(returns: Returns, level: float, worst: float, stake: float) -> float:
-    """The bound that the true mean is below with a probability of ``level`` at most.
-
-    Args:
-        returns: fresh ones, none below ``worst``.
-        level: of error, in (0, 1).
-        worst: see ``worst_case``.
-        stake: chosen before them.
+    Returns are never far above a target at their ceiling: no number of them shows that their mean
+    is not below it.
 
     Returns:
-        ``worst`` where they show nothing.
+        None while an attempt is open or possible, or where nothing reaches the target.
     """
-    needed, low, high = math.log(1.0 / level), worst, math.fsum(returns) / len(returns)
-    for _ in range(_STEPS):
-        middle = low + (high - low) / 2
-        if not low < middle < high:
-            break
-        if log_wealth(returns, middle, worst, stake) >= needed:
-            low = middle
-        else:
-            high = middle
+    if stop.target is None or board.rescores:
+        return None
+    level = spent(stop.alpha, board.attempts + 1)
+    found = [evaluation for _, evaluation in _candidates(board, stop.target)]
+    if not found or any(
+        needed_by(board, each, level, stop.target) <= MOST_EPISODES for each in found
+    ):
+        return None
+    best = max(found, key=lambda each: mean(each.returns))
+    low, high = min(best.returns) - 1.0, stop.target
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        enough = needed_by(board, best, level, middle) <= MOST_EPISODES
+        low, high = (middle, high) if enough else (low, middle)
     return low
 
 
-def episodes_needed(
-    like: Returns, level: float, target: float, worst: float, won: float = 0.0
-) -> float:
-    """Fresh episodes after which the target would be shown if all were like these.
+def shown(
+    order: Rescore, returns: Returns, worst: float | None, stop: StopConfig
+) -> tuple[float, bool]:
+    """The lower bound of an attempt's true mean, and whether it reaches the target.
 
     Args:
-        like: returns to go by.
-        level: of error.
-        target: the mean to be shown.
-        worst: see ``worst_case``.
-        won: the logarithm of the wealth so far.
-
-    Returns:
-        Infinity if such episodes would never show it.
+        order: its last.
+        returns: of all its fresh episodes so far.
+        worst: the lowest return that the run has seen.
+        stop: has a target.
     """
-    growth = log_wealth(like, target, worst, best_stake(like, target, worst)) / len(like)
-    missing = math.log(1.0 / level) - won
-    if missing <= 0:
-        return 0.0
-    return missing / growth if growth > 0 else math.inf
+    least, level, stake = _bet(order, returns, worst, stop)
+    assert stop.target is not None
+    if log_wealth(returns, stop.target, least, stake) >= math.log(1.0 / level):
+        return max(stop.target, lower_bound(returns, level, least, stake)), True
+    return lower_bound(returns, level, least, stake), False
+
+
+def goes_on(
+    order: Rescore, score: Confirmed, returns: Returns, worst: float | None, stop: StopConfig
+) -> bool:
+    """True if an attempt that has not passed is worth another set of fresh episodes."""
+    if order.purpose != "confirm" or stop.target is None or score.passed or not returns:
+        return False
+    least, level, stake = _bet(order, returns, worst, stop)
+    won = log_wealth(returns, stop.target, least, stake)
+    needed = episodes_needed(returns, level, stop.target, least, won)
+    return len(returns) + needed <= MOST_EPISODES
+
+
+def _bet(
+    order: Rescore, returns: Returns, worst: float | None, stop: StopConfig
+) -> tuple[float, float, float]:
+    """The worst case, the error level and the stake of an attempt."""
+    assert stop.target is not None
+    seen = min(returns) if worst is None else worst
+    level = order.level or spent(stop.alpha, order.number)
+    return worst_case(seen, stop.target, returns), level, order.stake or 0.5
+
+
+def _seen(board: Board, evaluation: Evaluation) -> float:
+    return min(evaluation.returns) if board.worst is None else board.worst
+
+
+def _candidates(board: Board, target: float) -> Iterator[tuple[PodState, Evaluation]]:
+    """Evaluations that reach the target by the panel's mean and by the estimate: the best of pods
+    that are on the leaderboard, and the last of the living."""
+    listed = {entry.pod for entry in board.entries}
+    for _, pod in sorted(board.pods.items()):
+        alive = pod.fate == "alive"
+        last = pod.history[-1:] if alive else ()
+        best = (pod.best,) if pod.best is not None and (alive or pod.id in listed) else ()
+        for evaluation in {each.round: each for each in (*last, *best)}.values():
+            if min(rank(evaluation)[0], mean(evaluation.returns)) >= target:
+                yield pod, evaluation

@@ -1,4 +1,4 @@
-"""Generators: propose the next pod."""
+"""Generators: decide which pod a copy replaces, and propose the next pod."""
 
 from __future__ import annotations
 

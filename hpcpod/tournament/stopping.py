@@ -28,9 +28,9 @@ from hpcpod.records.records import (
     Report,
     Rescore,
 )
+from hpcpod.tournament.confirmation import attempt_target, goes_on, shown
 from hpcpod.tournament.settle import failure, lowest, strike
 from hpcpod.tournament.statistics import chosen_interval, interval, mean
-from hpcpod.tournament.target import attempt_target, goes_on, shown
 
 FINALS_FIRST = "finals first"
 """For ``fold``'s ``stop``: a user ends the run, once its finalists are scored on fresh seeds."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from evolution import Run, config_of, orders, parse, render
 
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 
 
 def runs(way: str, *scores: float) -> list[Run]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hpcpod.config.algorithms import resolve_algorithms
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.config.space import AlgorithmSpace, Choice, LogUniform
 from hpcpod.errors import ConfigError
 

@@ -17,7 +17,7 @@ import yaml
 from hpcpod.cli.parser import main
 from hpcpod.config.algorithms import resolve_algorithms
 from hpcpod.config.limits import hints
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import ConfigError
 from hpcpod.plugins import known, resolve

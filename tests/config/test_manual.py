@@ -54,7 +54,7 @@ def test_a_field_without_a_docstring_has_an_empty_one() -> None:
 
 def test_the_configuration_loads_no_torch() -> None:
     code = (
-        "import sys, hpcpod.config.loading, hpcpod.config.manual, hpcpod.config.algorithms;"
+        "import sys, hpcpod.config.loader, hpcpod.config.manual, hpcpod.config.algorithms;"
         "print([m for m in ('torch', 'numpy', 'gymnasium', 'mpi4py') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcpod.config.cluster import ClusterConfig
-from hpcpod.config.loading import dump_yaml, from_mapping, to_mapping
+from hpcpod.config.loader import dump_yaml, from_mapping, to_mapping
 from hpcpod.config.schema import (
     EnvConfig,
     PodsConfig,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpcpod.cli.parser import main
-from hpcpod.config.loading import load_file
+from hpcpod.config.loader import load_file
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.site import read_site
 from hpcpod.errors import ConfigError, UserError

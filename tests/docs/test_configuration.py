@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from tests.docs.pages import blocks, page, said
 
 PAGE = page("configuration.md")

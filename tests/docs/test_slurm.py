@@ -14,7 +14,7 @@ import pytest
 
 from hpcpod.cli.parser import parser
 from hpcpod.config.cluster import ClusterConfig
-from hpcpod.config.loading import from_mapping, load_file
+from hpcpod.config.loader import from_mapping, load_file
 from hpcpod.config.manual import field_manual
 from hpcpod.config.site import read_site
 from hpcpod.doctor.judge_nodes import judge

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import hpcpod
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.doctor import judge_nodes
 from hpcpod.doctor.finding import Finding
 from hpcpod.doctor.probe_job import JobFacts

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.doctor.probe_job import ProbeJob, nodes_here
 from hpcpod.errors import UserError
 from hpcpod.launchers.slurm.launcher import SlurmLauncher

@@ -16,7 +16,7 @@ import gymnasium as gym
 import pytest
 import torch
 
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs import autotune
 from hpcpod.envs.gymnasium import PreprocessVecEnv

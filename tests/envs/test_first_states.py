@@ -14,7 +14,7 @@ from hpcpod.envs import seeding
 
 pytest.importorskip("mujoco", reason="pip install 'hpcpod[mujoco]'")
 
-from hpcpod.envs.mujoco.draws import GeneratorDraws, SeededDraws
+from hpcpod.envs.mujoco.initial_states import GeneratorDraws, SeededDraws
 from hpcpod.envs.mujoco.tasks import TASKS, choose
 from hpcpod.envs.mujoco.warp_env import on_device
 

@@ -11,7 +11,7 @@ import torch
 
 from hpcpod.api import train_config
 from hpcpod.cli.parser import main
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.envs.make import make_env
 from hpcpod.envs.suspect_values import Strange, component
 from hpcpod.envs.vec_env import Bound, Box, Discrete, EnvSpec, MultiDiscrete, Space, Step

@@ -20,7 +20,7 @@ from hpcpod.orchestrator.plan import (
     Throttle,
     plan,
 )
-from hpcpod.orchestrator.sizing import Bounds
+from hpcpod.orchestrator.slot_count import Bounds
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Birth, Board, Checkpoint, Evaluation, Intent, Owner, PodState
 from hpcpod.storage.requests import Drain

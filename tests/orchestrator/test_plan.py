@@ -19,7 +19,7 @@ from hpcpod.orchestrator.plan import (
     Submit,
     Throttle,
 )
-from hpcpod.orchestrator.sizing import Bounds
+from hpcpod.orchestrator.slot_count import Bounds
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Intent, Owner
 from tests.orchestrator.situations import (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hpcpod.orchestrator.backoff import Backoff, Refusals
 from hpcpod.orchestrator.plan import Cancel, Merge, Pause, Retire, Submit, Throttle
-from hpcpod.orchestrator.sizing import Bounds
+from hpcpod.orchestrator.slot_count import Bounds
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.priorities import protected

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from hpcpod.api import train_config
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.envs.threads import env_threads
 from hpcpod.pod.numerics import numerics
 from tests.agents.test_agent_contract import own_spec

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hpcpod.agents.base import Agent, Buffer, Metrics
 from hpcpod.agents.rollout import RolloutBuffer
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.envs.vec_env import EnvSpec, State
 from hpcpod.errors import UserError
 from hpcpod.pod.__main__ import prepare

@@ -12,7 +12,7 @@ from hpcpod.config.schema import ClusterConfig
 from hpcpod.launchers.base import Cancelled, ClusterView, JobView
 from hpcpod.launchers.slurm.sacct import EndedLife
 from hpcpod.orchestrator.backoff import Backoff, Refusals
-from hpcpod.orchestrator.sizing import Bounds
+from hpcpod.orchestrator.slot_count import Bounds
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Board, Order, Owner, Rescore
 from hpcpod.run.explain import why_pod, why_run

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hpcpod.cli.parser import main
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.config.space import AlgorithmSpace, Value
 from hpcpod.run.preflight import check
 from hpcpod.run.remarks import remarks

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.run.preflight import check
 from tests.run.test_remarks import LONGER, lone, ppo, remarks_on
 from tests.support.small_runs import AGENTS, mapping

@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium as gym
 import pytest
 
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.envs.make import configured, make_env, reference
 from hpcpod.envs.vec_env import VecEnv
 from hpcpod.errors import EngineDiffers

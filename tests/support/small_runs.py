@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.run.launch import create_run
 from hpcpod.run.preflight import resolve
 from hpcpod.storage.run_folder import RunFolder

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from hpcpod.records.records import Board, Owner, Rescore
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.tournament.claims import take
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.leaderboard import first_board, fold, orders
+from hpcpod.tournament.order_choice import take
 from hpcpod.tournament.priorities import by_priority, protected, resting_pods
 from hpcpod.tournament.rules import Rules
 from tests.tournament.world import by_number, flat, order_of, play_round, report, rules

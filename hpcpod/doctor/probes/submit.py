@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.doctor.commands import ask
 from hpcpod.doctor.probes.peers import staying
 from hpcpod.launchers.slurm.launcher import environment

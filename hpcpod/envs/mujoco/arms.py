@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hpcpod.envs.mujoco.draws import Draws
+from hpcpod.envs.mujoco.initial_states import Draws
 from hpcpod.envs.mujoco.task import Fields, Task, body
 
 

@@ -12,7 +12,7 @@ from gymnasium.utils import seeding
 from torch import Tensor
 
 from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, tensor
-from hpcpod.envs.mujoco.draws import GeneratorDraws
+from hpcpod.envs.mujoco.initial_states import GeneratorDraws
 from hpcpod.envs.mujoco.task import Task
 from hpcpod.envs.mujoco.tasks import choose
 from hpcpod.envs.threads import env_threads

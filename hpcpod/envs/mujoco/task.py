@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hpcpod import plugins
-from hpcpod.envs.mujoco.draws import Draws
+from hpcpod.envs.mujoco.initial_states import Draws
 from hpcpod.errors import UserError
 
 Fields = Mapping[str, Any]

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpcpod import plugins
 from hpcpod.envs import gymnasium_make, simulator_warnings
-from hpcpod.envs.mujoco import arms, balance, runners
+from hpcpod.envs.mujoco import arms, balance, locomotion
 from hpcpod.envs.mujoco.task import Task, defaults, options
 from hpcpod.envs.vec_env import Box, EnvSpec
 from hpcpod.errors import UnusableWrapper, UserError
@@ -20,16 +20,16 @@ from hpcpod.errors import UnusableWrapper, UserError
 TASKS: dict[str, type[Task]] = {
     kind.id(): kind
     for kind in (
-        runners.Ant,
-        runners.HalfCheetah,
-        runners.Hopper,
-        runners.Humanoid,
+        locomotion.Ant,
+        locomotion.HalfCheetah,
+        locomotion.Hopper,
+        locomotion.Humanoid,
         balance.InvertedDoublePendulum,
         balance.InvertedPendulum,
         arms.Pusher,
         arms.Reacher,
-        runners.Swimmer,
-        runners.Walker2d,
+        locomotion.Swimmer,
+        locomotion.Walker2d,
     )
 }
 """The tasks that are written for a batch, by gymnasium's ids."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hpcpod.envs.arrays import check_finite
-from hpcpod.envs.mujoco.draws import SeededDraws
+from hpcpod.envs.mujoco.initial_states import SeededDraws
 from hpcpod.envs.mujoco.tasks import WARP_ROOM, Choice, choose, whole_number
 from hpcpod.envs.vec_env import (
     State,

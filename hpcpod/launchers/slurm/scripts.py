@@ -11,8 +11,8 @@ from pathlib import Path
 from hpcpod._version import __version__
 from hpcpod.config.container import Inside, Runner
 from hpcpod.config.placement import Shape
-from hpcpod.config.prelude import SCRATCH, exported, prelude
 from hpcpod.config.schema import RunConfig
+from hpcpod.config.script_prelude import SCRATCH, exported, prelude
 from hpcpod.errors import LaunchError, UserError
 from hpcpod.launchers.slurm.squeue import Mark
 from hpcpod.launchers.slurm.templates import load, render

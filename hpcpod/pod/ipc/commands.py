@@ -10,8 +10,8 @@ from pathlib import Path
 from hpcpod._process import PYTHON, THREAD_VARIABLES
 from hpcpod.config.container import Inside, Runner, module_mounts
 from hpcpod.config.placement import Shape, shape_of
-from hpcpod.config.prelude import SCRATCH, exported, prelude
 from hpcpod.config.schema import RunConfig
+from hpcpod.config.script_prelude import SCRATCH, exported, prelude
 from hpcpod.errors import LaunchError
 
 CALM = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}

@@ -27,9 +27,9 @@ from hpcpod.agents.state import prefixed, under
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.envs.vec_env import EnvSpec, State, VecEnv
+from hpcpod.pod.budget_span import Span
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.pipeline.client import Client
-from hpcpod.pod.span import Span
 from hpcpod.pod.worker import Worker
 from hpcpod.records.records import stable_hash
 

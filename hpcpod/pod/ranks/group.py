@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 from hpcpod._version import __version__
-from hpcpod.config.loading import to_mapping
+from hpcpod.config.loader import to_mapping
 from hpcpod.config.placement import ranks_of
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import LaunchError

@@ -20,7 +20,7 @@ from typing import Any
 
 from hpcpod import plugins
 from hpcpod._process import die_with_parent, end_group_with
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import ConfigError, HpcpodError

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from typing import IO, Any
 
 from hpcpod._process import PYTHON, ending
-from hpcpod.config.loading import to_mapping
+from hpcpod.config.loader import to_mapping
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar

@@ -17,7 +17,7 @@ import psutil
 import pytest
 import torch
 
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.make import make_env
 from hpcpod.envs.processes.env import ProcessVecEnv

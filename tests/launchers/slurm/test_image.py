@@ -16,7 +16,7 @@ import pytest
 
 from hpcpod.cli.parser import main
 from hpcpod.config.container import ContainerConfig, Inside, Runner
-from hpcpod.config.prelude import exported
+from hpcpod.config.script_prelude import exported
 from hpcpod.errors import UserError
 from hpcpod.launchers.slurm.image import write_container_files, write_wheel
 from hpcpod.launchers.slurm.launcher import SlurmLauncher

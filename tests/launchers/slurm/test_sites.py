@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.config.loading import load_file
+from hpcpod.config.loader import load_file
 from hpcpod.config.schema import RunConfig
 from hpcpod.launchers.slurm.launcher import SlurmLauncher
 from hpcpod.launchers.slurm.scripts import Scripts

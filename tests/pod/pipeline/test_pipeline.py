@@ -21,7 +21,7 @@ import torch
 from hpcpod.agents.base import Agent, Metrics
 from hpcpod.agents.fusion import Rule
 from hpcpod.agents.ppo import PPO
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.config.schema import RunConfig
 from hpcpod.envs.make import make_env
 from hpcpod.envs.vec_env import State, random_seeds
@@ -280,7 +280,7 @@ def test_an_iteration_ends_although_the_scheduler_signals_every_process(tmp_path
 
 ORPHAN = """
 import json, sys, time
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.pod.pipeline.client import Client
 client = Client(from_mapping(json.loads(sys.argv[1])))
 client.ask("begin", "ppo", {})

@@ -20,8 +20,8 @@ from hpcpod.pod.__main__ import _goes_on, _kind
 from hpcpod.pod.ranks.communicator import Communicator, RankLost
 from hpcpod.pod.ranks.consensus import together
 from hpcpod.pod.ranks.fusion import Mean, Nesterov
+from hpcpod.pod.ranks.fusion_guard import Guard
 from hpcpod.pod.ranks.group import _own_gpu_each
-from hpcpod.pod.ranks.guard import Guard
 from tests.agents.training import row, spec
 
 

@@ -9,7 +9,7 @@ import pytest
 import hpcpod
 from hpcpod.api import train_config
 from hpcpod.cli.parser import main
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.errors import EndlessEpisode
 from hpcpod.records.records import Keep
 from hpcpod.run.preflight import check

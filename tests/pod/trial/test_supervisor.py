@@ -12,7 +12,7 @@ import pytest
 
 import hpcpod
 from hpcpod.cli.parser import main
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.errors import ConfigError
 from hpcpod.pod.trial import supervisor
 from hpcpod.run.preflight import check

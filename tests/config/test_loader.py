@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hpcpod.config.loading import dump_yaml, from_mapping, from_words, load_file
+from hpcpod.config.loader import dump_yaml, from_mapping, from_words, load_file
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import Choice, LogUniform
 from hpcpod.errors import ConfigError

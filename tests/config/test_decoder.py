@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpcpod.config.loading import from_mapping, from_plain, to_mapping
-from hpcpod.config.plain_data import build, encode
+from hpcpod.config.decoder import build, encode
+from hpcpod.config.loader import from_mapping, from_plain, to_mapping
 from hpcpod.config.schema import (
     EnvConfig,
     PodConfig,

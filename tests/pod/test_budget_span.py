@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from hpcpod.config.algorithms import resolve_algorithms
-from hpcpod.config.loading import from_mapping
+from hpcpod.config.loader import from_mapping
 from hpcpod.config.schema import RunConfig
 from hpcpod.pod.__main__ import prepare
+from hpcpod.pod.budget_span import Span
 from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.round import Watch
-from hpcpod.pod.span import Span
 from hpcpod.pod.standalone import train as train_alone
 from hpcpod.run.launch import create_run
 from hpcpod.run.preflight import resolve

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpcpod.config.plain_data import build, encode, join, value_at
+from hpcpod.config.decoder import build, encode, join, value_at
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.site import over_site
 from hpcpod.config.space import RANGES

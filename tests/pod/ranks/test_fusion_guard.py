@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpcpod.pod.ranks.guard import chosen, worse
+from hpcpod.pod.ranks.fusion_guard import chosen, worse
 from tests.pod.ranks.gang import Gang
 
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.launchers.base import Launcher
-from hpcpod.orchestrator.sizing import Bounds
+from hpcpod.orchestrator.slot_count import Bounds
 from hpcpod.orchestrator.snapshot import bounds_of
 from hpcpod.storage.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
-class Target:
+class SlotTarget:
     """Slots wanted at once: the answer of ``Run.target``."""
 
     slots: int | None
@@ -23,12 +23,12 @@ class Target:
     """Most that may be asked for."""
 
 
-def target_of(folder: RunFolder, launcher: Launcher | str) -> Target:
+def target_of(folder: RunFolder, launcher: Launcher | str) -> SlotTarget:
     """The slots that a run should have, for those who act for it."""
     if isinstance(launcher, str):
-        return Target(None, launcher)
+        return SlotTarget(None, launcher)
     bounds = bounds_of(folder, launcher)
-    return Target(bounds.target, wanted_by(folder.resolved.config, bounds), bounds.most)
+    return SlotTarget(bounds.target, wanted_by(folder.resolved.config, bounds), bounds.most)
 
 
 def wanted_by(config: RunConfig, bounds: Bounds) -> str:

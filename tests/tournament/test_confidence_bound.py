@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from hpcpod.tournament.confirmation import (
+from hpcpod.tournament.confidence_bound import (
     best_stake,
     episodes_needed,
     log_wealth,

@@ -1,4 +1,4 @@
-"""Claims: a slot takes an order."""
+"""The order that a slot takes: its choice, and its claim."""
 
 from __future__ import annotations
 
