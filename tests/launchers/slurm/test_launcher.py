@@ -275,13 +275,13 @@ def test_a_site_s_sbatch_may_say_more_than_the_job(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = shutil.which("sbatch")
-    script = f"#!/bin/sh\necho 'You have 3 jobs; job 99 ended lately'\nexec {real} \"$@\"\n"
+    script = f"#!/bin/sh\necho 'You have 3 jobs; job 987654 ended lately'\nexec {real} \"$@\"\n"
     (tmp_path / "sbatch").write_text(script)
     (tmp_path / "sbatch").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     launcher = bench.launcher(partition="low")
     job = launcher.submit(SLOTS)
-    assert {view.submission for view in launcher.observe().jobs} == {job} != {"99"}
+    assert {view.submission for view in launcher.observe().jobs} == {job} != {"987654"}
     launcher.cancel([job])
 
 
