@@ -197,7 +197,7 @@ def observe(folder: RunFolder, launcher: Launcher) -> Snapshot:
         view=view,
         bounds=bounds_of(folder, launcher, view.room),
         drain=folder.requests.read(Drain),
-        refused=(folder.requests.read(SlotRefused) or SlotRefused()).reason,
+        refused=folder.requests.read_or_default(SlotRefused).reason,
         leaving=frozenset(folder.slots.retirees()),
         claims=claims,
         silence={slot: folder.slots.silence(slot) for slot in strangers},
@@ -269,7 +269,7 @@ def backoff_of(
 ) -> Backoff:
     """Failures of late, of intents that were read before the scheduler was asked."""
     here = folder.resolved.config.cluster.launcher == "local"
-    resumed = (folder.requests.read(Resumed) or Resumed()).intents
+    resumed = folder.requests.read_or_default(Resumed).intents
     made = [
         intent
         for intent in intents
@@ -301,9 +301,9 @@ def _fruitful(folder: RunFolder, made: Sequence[Intent], submitted: Mapping[int,
 
 def scale_of(folder: RunFolder) -> int | None:
     """The number of slots that the user has asked for; None if none."""
-    return (folder.requests.read(Scale) or Scale()).slots
+    return folder.requests.read_or_default(Scale).slots
 
 
 def refusals_of(folder: RunFolder) -> Refusals:
     """Submissions that the scheduler has refused since it last took one."""
-    return folder.requests.read(Refusals) or Refusals()
+    return folder.requests.read_or_default(Refusals)

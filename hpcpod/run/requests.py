@@ -62,7 +62,7 @@ def pause(folder: RunFolder) -> None:
         UserError: the run is finished, or another user's.
     """
     require_going(folder, "pause")
-    asked = folder.requests.read(Drain) or Drain()
+    asked = folder.requests.read_or_default(Drain)
     folder.requests.replace(Drain(now=True, reason=asked.reason or ""))
 
 

@@ -70,7 +70,7 @@ def see(
         bounds=bounds,
         unbounded=unbounded,
         drain=folder.requests.read(Drain),
-        refused=(folder.requests.read(SlotRefused) or SlotRefused()).reason,
+        refused=folder.requests.read_or_default(SlotRefused).reason,
         slots=_slots(folder),
         lives=folder.restarts.all(),
         intents=intents,
@@ -102,7 +102,7 @@ def _cancelled(folder: RunFolder, view: ClusterView | None) -> tuple[tuple[Cance
     scaled the run: then its own coordinator cancels what is too much."""
     if view is None or not view.cancelled:
         return ()
-    since = (folder.requests.read(Resumed) or Resumed()).time
+    since = folder.requests.read_or_default(Resumed).time
     made = [intent for intent in folder.intents.all() if intent.kind == "slots"]
     ours = {folder.intents.submission(intent.number) for intent in made}
     last = max((intent.time for intent in made), default=0.0)

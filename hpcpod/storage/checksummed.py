@@ -15,6 +15,9 @@ from hpcpod.errors import Corrupt
 from hpcpod.records.records import Checkpoint, Report, decode
 from hpcpod.storage.layout import blob_name, plain
 
+MOST = 2**53
+"""Limit of the numbers in a slot's files, which another user may have written."""
+
 Json = Any
 _T = TypeVar("_T")
 

@@ -131,6 +131,10 @@ class Requests(OwnedStore):
         payload = self._quarantine.sound(dict[str, Any], self._path(kind))
         return None if payload is None else readable(kind, payload)
 
+    def read_or_default(self, kind: type[R]) -> R:
+        """The request of a kind; one of defaults if it does not stand."""
+        return self.read(kind) or kind()
+
     def withdraw(self, kind: type[Request]) -> None:
         """Take a request back, if it stands."""
         self._owner.require_mine()

@@ -9,13 +9,10 @@ from pathlib import Path
 from hpcpod.errors import Corrupt
 from hpcpod.records.records import encode
 from hpcpod.storage.checkpoints import Checkpoints
-from hpcpod.storage.checksummed import pack, unpack_record
+from hpcpod.storage.checksummed import MOST, pack, unpack_record
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import plain, sharded
 from hpcpod.storage.reports import Reports
-
-_MOST = 2**53
-"""Limit of the numbers in a record, which another user may have written."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ class Restarts:
         except Corrupt:
             return None
         numbers = () if life is None else (life.seconds, life.gpus, life.cpus)
-        return life if all(0 <= number < _MOST for number in numbers) else None
+        return life if all(0 <= number < MOST for number in numbers) else None
 
     def _path(self, slot: str) -> Path:
         return sharded(self._folder, slot, ".json")

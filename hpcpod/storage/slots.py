@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from hpcpod.errors import Corrupt, StorageError
 from hpcpod.records.records import decode, encode
-from hpcpod.storage.checksummed import pack, unpack
+from hpcpod.storage.checksummed import MOST, pack, unpack
 from hpcpod.storage.disk import explained
 from hpcpod.storage.layout import plain
 from hpcpod.storage.locks import time_of_disk
@@ -20,9 +20,6 @@ from hpcpod.storage.store import OwnedStore
 
 LANE = "+"
 """Stands between the name of an array's element and the number of one of its slots."""
-
-_MOST = 2**53
-"""Limit of the numbers in a status, which another user may have written."""
 
 _HEARD = 60.0
 """Seconds of silence up to which nothing follows from it, whatever this machine's clock says."""
@@ -102,7 +99,7 @@ def read_status(data: Any) -> SlotStatus | None:
     if status.scoring is not None and status.scoring.order is None:
         return None
     values = [value for each in status.orders for value in vars(each).values()]
-    return None if any(type(v) is int and abs(v) >= _MOST for v in values) else status
+    return None if any(type(v) is int and abs(v) >= MOST for v in values) else status
 
 
 def element(slot: str) -> str:
