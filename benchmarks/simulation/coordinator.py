@@ -106,7 +106,7 @@ class Coordinator:
         return min(started, default=math.inf) + self._wanted.limit - self._loop.now
 
     def observe(self) -> Snapshot:
-        """What ``orchestrator.snapshot.observe`` would return now.
+        """The Snapshot that ``orchestrator.snapshot.observe`` would return now.
 
         Raises:
             LaunchError: the scheduler did not answer.

@@ -333,7 +333,7 @@ class Board:
     """Rounds that pods have finished."""
     next_pod: int = 1
     size: int | None = None
-    """How many pods may be in training at once; null: all. See ``tournament.priorities``."""
+    """Most pods in training at once; null: all. See ``tournament.priorities``."""
     attempts: int = 0
     """Checkpoints that the target was tried with so far."""
     confirmations: int = 0

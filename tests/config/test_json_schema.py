@@ -41,7 +41,7 @@ RANGES: list[Any] = [
 
 
 def problems(config: Mapping[str, Any], *, agents: bool = False) -> list[str]:
-    """What the loader says, and with ``agents`` what they say of their hyperparameters."""
+    """Problems by the loader, and with ``agents`` those of their hyperparameters."""
     try:
         loaded = from_mapping(config)
         if agents:
@@ -52,7 +52,7 @@ def problems(config: Mapping[str, Any], *, agents: bool = False) -> list[str]:
 
 
 def fits(config: Mapping[str, Any]) -> bool:
-    """Whether the independent validator takes a configuration."""
+    """True if the independent validator takes a configuration."""
     return bool(VALIDATOR.is_valid(config))
 
 
@@ -80,7 +80,7 @@ def changed(path: tuple[str, ...], value: Any) -> dict[str, Any]:
 
 
 def at_field(problem: str, path: tuple[str, ...]) -> bool:
-    """Whether a problem is one of this field's value: rules of several are their section's."""
+    """True if a problem is one of this field's value: rules of several are their section's."""
     return re.match(rf"{re.escape('.'.join(path))}[:.\[]", problem) is not None
 
 

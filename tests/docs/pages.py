@@ -53,7 +53,7 @@ def said(home: Path, *words: str) -> str:
 
 
 def run_script(code: str, home: Path) -> str:
-    """What a program prints that is run as a file in a folder, and must succeed."""
+    """The output of a program that is run as a file in a folder, and must succeed."""
     path = home / "script.py"
     path.write_text(code, encoding="utf-8")
     done = subprocess.run(

@@ -86,7 +86,7 @@ def test_its_verbs_are_verbs() -> None:
 
 
 def messages(folder: RunFolder) -> Iterator[str]:
-    """What hpcpod says where what the symptoms quote has happened."""
+    """The messages of hpcpod where the quoted symptoms have happened."""
     from hpcpod.pod.finals import agree_on_engine  # torch, which no other test here needs
 
     yield Backoff(failed_starts=FAILED_STARTS).pause()

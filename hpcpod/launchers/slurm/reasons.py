@@ -19,7 +19,7 @@ class Explanation:
     meaning: str
     """What it means: a clause without a full stop."""
     advice: str
-    """What the user can do; empty if there is nothing, or it is unknown."""
+    """Advice to the user; empty if there is none."""
     hopeless: bool
     """The job won't start until a user or an administrator has done something about it."""
 
