@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.live import Live as RichLive
 
 PLAIN_SECONDS = 10.0
-"""Between two headlines where there is no terminal."""
+"""Pause between two headlines where there is no terminal."""
 
 
 @contextlib.contextmanager

@@ -22,9 +22,9 @@ from hpcpod.storage.slots import OrderStatus, element
 Limit = Literal["minutes", "env_steps", "rounds", "user"]
 
 START_SECONDS = 15.0
-"""From a slot's start to its work: what it imports."""
+"""Time from a slot's start to its work: what it imports."""
 GAP_SECONDS = (5.0, 30.0, 120.0)
-"""From a slot's time limit to its work, while no requeue has been seen: least, likely, most."""
+"""Pause from a slot's time limit to its work, before the first requeue: least, likely, most."""
 FRESH = 0.3
 """Doubt of a score on fresh seeds, beside its pod's: there are more episodes, in a batch of their
 own, maybe by another engine."""
@@ -43,7 +43,7 @@ class Forecast:
     limit: Limit
     """Its name in the configuration; ``user`` once a person ends the run."""
     seconds: float
-    """From now to the end of the run, the finals included, as far as can be told."""
+    """Time left to the end of the run, the final evaluation included; an estimate."""
     low: float
     """Seconds after which the run may well have ended: the lower end of a range that holds what
     happens in most runs, narrow once rounds were measured."""

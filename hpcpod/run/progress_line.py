@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from hpcpod.pod.ipc.messages import Progress
 
 PLAIN_SECONDS = 10.0
-"""Between two texts where there is no terminal."""
+"""Pause between two texts where there is no terminal."""
 
 CELL_SECONDS = 0.25
-"""Between two texts in a notebook."""
+"""Pause between two texts in a notebook."""
 
 Show = Callable[[str], None]
 

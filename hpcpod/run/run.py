@@ -40,7 +40,7 @@ ENDED: tuple[RunState, ...] = ("finished", "paused", "interrupted")
 """States in which nothing more happens by itself."""
 
 SCHEDULER_SECONDS = 60.0
-"""Between two questions to the scheduler, from those who wait."""
+"""Pause between two questions to the scheduler, by a process that waits for a run."""
 
 MOST_NAMES = 5
 """Runs that a message names."""
