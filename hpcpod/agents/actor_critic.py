@@ -42,7 +42,7 @@ class ActorCriticConfig(RateConfig):
     gamma: float = field(default=0.99, metadata={"near_one": True})
     """Discount factor, in [0, 1]."""
     tau: float = 0.005
-    """How far the target networks move each time, in (0, 1]."""
+    """Share of the way that the target networks move to the online ones each time, in (0, 1]."""
     buffer_size: int = 1_000_000
     """Transitions that the replay buffer holds, over all environments."""
     batch_size: int = 256
@@ -95,7 +95,7 @@ class ActorCritic(ABC, Generic[C]):
     """
 
     name: ClassVar[str]
-    """What its messages call it."""
+    """Its name in messages."""
 
     followed: ClassVar[tuple[str, ...]] = ("critics",)
     """Modules that have target networks."""

@@ -12,7 +12,7 @@ from hpcpod.envs.vec_env import EnvSpec, State, Step
 from hpcpod.errors import Diverged
 
 Metrics = Mapping[str, float]
-"""What an update tells: names of the field (``policy_loss``), finite numbers."""
+"""Diagnostics of an update: finite numbers by names of the field (``policy_loss``)."""
 
 
 def check_finite(agent: str, updates: int, metrics: Metrics) -> None:

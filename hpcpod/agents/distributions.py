@@ -19,8 +19,8 @@ from hpcpod.agents.noise import Noise
 from hpcpod.envs.vec_env import Box, Discrete, MultiDiscrete, Space
 
 SlopesBy = Callable[[Tensor, float], Slopes]
-"""From a loss's derivatives by log-probabilities, float32 [B], and by each entropy, to those by the
-outputs, which come first, and by free parameters.
+"""The map from a loss's derivatives by log-probabilities, float32 [B], and by each entropy, to
+those by the outputs, which come first, and by free parameters.
 
 ``head.with_slopes(outputs, action)`` is ``evaluate`` with these in closed form as its third.
 """

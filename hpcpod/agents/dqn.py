@@ -68,7 +68,7 @@ class DQNConfig(RateConfig):
     target_interval: int = 250
     """Gradient updates between two updates of the target network."""
     tau: float = 1.0
-    """How far the target network moves towards the online one, in (0, 1]; 1 copies it."""
+    """Share of the way that the target network moves to the online one, in (0, 1]; 1 copies it."""
     epsilon_start: float = field(default=1.0, metadata={"initial": True})
     """Share of random actions at the first step of a pod that begins from scratch."""
     epsilon_end: float = 0.05
@@ -90,7 +90,7 @@ class DQNConfig(RateConfig):
     """Draw transitions in proportion to their errors to this power, in [0, 1]; 0: all alike.
     The errors of a group of updates count from the next group on."""
     priority_beta: float = 0.4
-    """How much of the bias of such drawing importance weights correct at first, in [0, 1]."""
+    """Share of the bias of such drawing that importance weights correct at first, in [0, 1]."""
     priority_beta_steps: int = 0
     """Environment steps of experience in which that rises to 1, linearly; 0: the run's budget (see
     ``anneal``)."""

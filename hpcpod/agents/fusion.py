@@ -15,7 +15,7 @@ from hpcpod.envs.vec_env import State
 from hpcpod.errors import UnusablePlugin
 
 Rule = Literal["mean", "max", "sum", "moments", "local"]
-"""What becomes of one tensor of all replicas:
+"""Rule by which one tensor of all replicas becomes one:
 
 - ``mean``: its mean. Weights, both moments of Adam, target networks; temperatures and standard
   deviations, of which the logarithm is what is kept.

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 Slopes = list[tuple[Tensor, Tensor]]
-"""What a loss depends on, each with the loss's derivative by it."""
+"""Tensors that a loss depends on, each with the loss's derivative by it."""
 
 
 def mlp(
@@ -172,7 +172,7 @@ class Activation(NamedTuple):
     function: Callable[[Tensor], Tensor]
     """May write into what it is given."""
     slope: Callable[[Tensor, Tensor], Tensor]
-    """From ∂loss/∂y and y, the function's value, to ∂loss/∂x."""
+    """The map from ∂loss/∂y and y, the function's value, to ∂loss/∂x."""
 
 
 TANH = Activation(tanh, torch.ops.aten.tanh_backward)

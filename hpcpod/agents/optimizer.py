@@ -76,7 +76,7 @@ class Adam:
         self._rate = torch.tensor(learning_rate, device=device) if self._on_gpu else learning_rate
         self._eps = eps
         self.exchange: Callable[[Tensor], None] | None = None
-        """What changes each gradient in place before it is clipped: other replicas' may come in."""
+        """Change of each gradient in place before it is clipped: other replicas' may come in."""
         self._step = torch.zeros((), device=device)
 
     @property

@@ -45,7 +45,7 @@ class PPO:
 
     Config: ClassVar[type[PPOConfig]] = PPOConfig
     name: ClassVar[str] = "ppo"
-    """What its messages call it."""
+    """Its name in messages."""
 
     def __init__(self, spec: EnvSpec, config: PPOConfig, seed: int, device: str = "cpu") -> None:
         """Make fresh weights from ``seed``."""

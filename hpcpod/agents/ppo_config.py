@@ -62,7 +62,7 @@ class PPOConfig(RateConfig):
     layers: int = field(default=2, metadata={"structural": True})
     """Hidden layers of the policy, and as many of the critic."""
     activation: Literal["tanh", "relu"] = field(default="tanh", metadata={"structural": True})
-    """What stands after each hidden layer."""
+    """Function after each hidden layer."""
     h_term: float = 0.0
     """Weight of the Hamiltonian term (``agents/h_term.py``); its papers take 0.125. 0: none."""
     h_steps: int = 4

@@ -26,7 +26,7 @@ class SACConfig(ActorCriticConfig):
     temperature: float = 0.0
     """Weight of the policy's entropy beside the reward; 0 learns it."""
     temperature_init: float = field(default=1.0, metadata={"initial": True})
-    """Where a learned temperature begins."""
+    """First value of a learned temperature."""
     target_entropy: float = -1.0
     """Entropy that a learned temperature steers to, in nats for each number of an action."""
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from hpcpod.envs.vec_env import State, Step
 
 Row = tuple[Tensor, Tensor, Step]
-"""What was observed, what was done, what came of it."""
+"""Observation, action, and the step that followed."""
 
 FLAGS = ("terminated", "truncated", "valid")
 """The columns of a segment that are bool [T, N]."""

@@ -34,7 +34,7 @@ class TD3Config(ActorCriticConfig):
     target_noise: float = 0.2
     """Standard deviation of the noise on the target policy's actions; 0: no smoothing."""
     target_noise_clip: float = 0.5
-    """That noise is cut to this size."""
+    """Greatest size of that noise: it is cut to this."""
     policy_delay: int = 2
     """Updates of the critics for each one of the policy and of the target networks."""
     h_term: float = 0.0

@@ -15,7 +15,7 @@ from hpcpod.storage.retry import sleep
 from hpcpod.storage.run_folder import RunFolder
 
 GLANCE_SECONDS = 1.0
-"""Between two glances at what people ask of a run."""
+"""Pause between two glances at what people ask of a run."""
 
 log = logging.getLogger(__name__)
 

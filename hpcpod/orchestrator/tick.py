@@ -38,7 +38,7 @@ SOON_SECONDS = 300.0
 """While a slot has less time left than this, the coordinator's pauses do not grow."""
 
 PRUNE_SECONDS = 600.0
-"""Between two removals of checkpoints that no reader needs any more."""
+"""Pause between two removals of checkpoints that no reader needs any more."""
 
 LEFTOVER_SECONDS = 2 * sum(PAUSES)
 """Age of what is removed: no report names a checkpoint yet while its slot waits for the disk."""

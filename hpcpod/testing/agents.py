@@ -56,7 +56,7 @@ class AgentContract:
     num_envs: ClassVar[int] = 4
     """Environments in the batch."""
     device: ClassVar[str] = "cpu"
-    """Where agent and environments live."""
+    """Device of agent and environments."""
     bounded: ClassVar[bool] = False
     """True if the agent promises continuous actions in [-1, 1] while it explores, too."""
 

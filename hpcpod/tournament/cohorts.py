@@ -56,7 +56,7 @@ class Cohort:
     """Slot-seconds at which pods of other algorithms are compared: the median of those of the same
     algorithm, so that no pod pays for a slow node."""
     standings: Mapping[str, Standing]
-    """By pod: the living."""
+    """Evaluations with which the living stand in it, by pod."""
     best: tuple[str, ...]
     """The best 30 %, at least one, best first: who may be copied."""
     worst: frozenset[str]

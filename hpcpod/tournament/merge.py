@@ -27,7 +27,7 @@ from hpcpod.tournament.stopping import allowed
 log = logging.getLogger(__name__)
 
 LOCK_SECONDS = 10.0
-"""How long a merge waits for its turn before it goes on without: the lock only saves work."""
+"""Wait of a merge for its turn before it goes on without: the lock only saves work."""
 
 _ASKED_LATER: dict[Phase, tuple[type[Stop | Finals], ...]] = {
     "running": (Finals, Stop), "finals": (Stop,), "finished": (),

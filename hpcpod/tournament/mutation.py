@@ -23,11 +23,11 @@ from hpcpod.config.space import (
 from hpcpod.records.records import Hyperparameters
 
 RESAMPLE = 0.1
-"""How often a mutation draws a new value from the whole range instead of moving the old one."""
+"""Share of mutations that draw a new value from the whole range instead of moving the old one."""
 FACTOR = (1.1, 1.5)
-"""What a mutation multiplies or divides a value by, where its logarithm is what counts."""
+"""Limits of the factor by which a value moves, where its logarithm is what counts."""
 WIDTH = (0.10, 0.25)
-"""How far a mutation moves a value, as a share of its range, where the value itself counts."""
+"""Limits of the move, as a share of the range, where the value itself counts."""
 
 
 def sample(space: AlgorithmSpace, rng: Random) -> dict[str, Scalar]:
