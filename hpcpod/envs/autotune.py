@@ -27,7 +27,7 @@ from hpcpod.errors import UserError, in_words
 STEPS = 32
 """Steps that are measured at most."""
 SECONDS = 0.25
-"""To measure either way of stepping for, at most; or a single step, if that takes longer."""
+"""Time that either way of stepping is measured for, at most; one step, if that takes longer."""
 FAST = 0.5e-3
 """Seconds: where a step of the batch takes less, processes lost whenever that was measured."""
 SLOW = 2.0

@@ -32,11 +32,11 @@ class Facts:
     """Facts of a backend."""
 
     package: Package
-    """What it imports."""
+    """Modules that it imports, and their requirement."""
     steps: str
-    """What it steps, in words."""
+    """Environments that it steps, in words."""
     device: str
-    """Where it does so, in words."""
+    """Threads or device that step them, in words."""
     ids: tuple[str, ...] = ()
     """Every id that it steps; none if they can't be told in advance."""
 
@@ -91,7 +91,7 @@ BACKENDS: Mapping[str, Facts] = {
         "the simulator's GPU",
     ),
 }  # fmt: skip
-"""By the path that the entry point has."""
+"""Facts of each backend, by the path that the entry point has."""
 
 FAMILIES: Mapping[str, Package] = {
     "classic_control": Package(),
@@ -103,7 +103,7 @@ FAMILIES: Mapping[str, Package] = {
     "tabular": Package(("jax", "flax"), "gymnasium[jax]"),
     "atari": Package(("ale_py",), "gymnasium[atari]"),
 }
-"""What gymnasium's own families need, by their folder in it; the last one is a package apart."""
+"""Packages that gymnasium's own families need, by their folder in it; atari is a package apart."""
 
 ATARI = "ale_py:ALE/<Game>-v5, such as ale_py:ALE/Pong-v5"
 """Atari's ids, which gymnasium knows once their package is imported: that is before the colon."""

@@ -43,7 +43,7 @@ class Dynamics(ABC):
     action: ClassVar[Box | Discrete]
     """As the policy sees it."""
     action_bounds: ClassVar[tuple[float, float] | None] = None
-    """What [-1, 1] stands for; None for discrete actions."""
+    """Low and high that [-1, 1] stands for; None for discrete actions."""
     time_limit: ClassVar[int]
     """Steps after which an episode is truncated."""
     draws: ClassVar[int]

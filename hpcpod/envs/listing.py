@@ -27,11 +27,11 @@ class Family:
     """Environments that need the same packages."""
 
     name: str
-    """Such as ``classic_control``, or the package that registered them."""
+    """Folder in gymnasium, such as ``classic_control``, or the package that registered them."""
     ids: tuple[str, ...]
-    """What gymnasium knows of them."""
+    """Ids that gymnasium has registered."""
     note: str
-    """How they are called where gymnasium does not know them yet."""
+    """Form of their ids where gymnasium has not registered them yet."""
     missing: tuple[str, ...]
     """Modules that they need and that are not installed."""
     install: str | None
@@ -51,19 +51,19 @@ class Backend:
     usable: bool
     """True if all that it imports can be found."""
     why_not: str | None
-    """Why it is not usable."""
+    """Reason that it is not usable; None if it is."""
     install: str | None
     """The line that would make it usable."""
     versions: Mapping[str, str]
-    """Of what it imports."""
+    """Versions of the modules that it imports."""
     steps: str
-    """What it steps, in words."""
+    """Environments that it steps, in words."""
     device: str
-    """Where it does so, in words."""
+    """Threads or device that step them, in words."""
     ids: tuple[str, ...]
     """Every id that it steps; none if they can't be told in advance."""
     families: tuple[Family, ...]
-    """Of backend gymnasium, what is registered."""
+    """Registered families of backend gymnasium; none for others."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,13 @@ class Listing:
     """All of it, and what it would run on."""
 
     versions: Mapping[str, str | None]
-    """Of Python and of the packages that matter; None: not installed."""
+    """Versions of Python and of the packages that matter; None: not installed."""
     cpu_threads: int
     """CPU threads that this process may use: on a cluster, the allocation's."""
     gpus: tuple[str, ...]
     """The GPUs that it may use, by the names that CUDA_VISIBLE_DEVICES takes."""
     backends: tuple[Backend, ...]
-    """By name."""
+    """Entry points, sorted by name."""
 
 
 def list_envs() -> Listing:

@@ -18,9 +18,9 @@ from hpcpod.envs.arrays import Array
 MOST_STEPS = 10_000
 """Steps of an episode that are played again at most."""
 MOST_BYTES = 128 * 2**20
-"""What the actions of a batch may take; with more, fewer steps are kept."""
+"""Memory that the actions of a batch may take; with more, fewer steps are kept."""
 ACTIONS = "actions"
-"""What they are called in a saved state: environment i has ``i/actions``, [T, *action]."""
+"""Name of the actions in a saved state: environment i has ``i/actions``, [T, *action]."""
 _TIDY = 64
 """Steps between two looks for actions that are of no episode any more."""
 

@@ -57,7 +57,7 @@ TOYS: dict[str, type[Dynamics]] = {
 """Tasks for tests. gymnasium does not know them."""
 
 DYNAMICS = CLASSIC | TOYS
-"""What there is."""
+"""All tasks of backend torch, by id."""
 
 
 class Batch(NamedTuple):

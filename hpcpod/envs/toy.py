@@ -17,7 +17,7 @@ from hpcpod.envs.vec_env import Box, Discrete
 from hpcpod.errors import UserError
 
 _WORDS = 2.0**24
-"""What a uniform number is a multiple of one over: times this, it is a whole one."""
+"""Number of values that ``seeding.uniforms`` draws from: times this, each is a whole number."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class Discrete:
 
     n: int
     start: int = 0
-    """What the environment itself calls choice 0: adapters add it to actions and subtract it
+    """Number of choice 0 in the environment itself: adapters add it to actions and subtract it
     from observations."""
 
 
@@ -72,13 +72,13 @@ class EnvSpec:
     num_envs: int
     """Environments in the batch: N."""
     device: str
-    """Where the batch's tensors live, such as ``cpu`` or ``cuda:0``."""
+    """Device of the batch's tensors, such as ``cpu`` or ``cuda:0``."""
     max_episode_steps: int | None
     """Steps after which an episode is truncated, if the environment says so."""
     engine: str
-    """What simulates, with versions: ``gymnasium 1.2.0, mujoco 3.3.0``."""
+    """Simulators with versions: ``gymnasium 1.2.0, mujoco 3.3.0``."""
     action_bounds: tuple[Bound, Bound] | None = None
-    """What [-1, 1] stands for in the environment itself: low and high; None if not a ``Box``."""
+    """Low and high that [-1, 1] stands for in the environment itself; None if not a ``Box``."""
     seeded: bool = True
     """True if the seeds of ``reset`` decide the episodes. Simulators that draw from one generator
     for the whole batch, or are seeded once, can't say so: their panels differ from time to time."""
@@ -96,7 +96,7 @@ class Step(NamedTuple):
     """The result of one step of N environments. The caller owns the tensors."""
 
     obs: Tensor
-    """What the policy acts on next, [N, *observation]: a reset observation after an episode."""
+    """Observation to act on next, [N, *observation]: a reset observation after an episode."""
     reward: Tensor
     """float32 [N]."""
     terminated: Tensor

@@ -185,7 +185,7 @@ class WarpVecEnv:
         return first
 
     def _sound(self, obs: Tensor, reward: Tensor) -> Tensor:
-        """Which rows are finite, bool [N]; counts the others, and those that lost contacts."""
+        """Rows that are finite, bool [N]; counts the others, and those that lost contacts."""
         if self._looks:
             check_finite(self.spec.id, "observation", obs.numpy())
             check_finite(self.spec.id, "reward", reward.numpy())

@@ -23,7 +23,7 @@ from hpcpod.envs.mujoco.task import Fields
 _log = logging.getLogger(__name__)
 
 _STATE = ("qpos", "qvel", "qacc_warmstart")
-"""What decides how a simulation of these models goes on: no activations, no mocap bodies."""
+"""Fields that decide how a simulation of these models goes on: no activations, no mocap bodies."""
 
 _DROPPED = mjw.OverflowType.ALL & ~(mjw.OverflowType.ITERATIONS | mjw.OverflowType.LS_ITERATIONS)
 """Overflows that drop a contact or a constraint. A solver at its limit only stops, as in C."""

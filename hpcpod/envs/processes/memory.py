@@ -70,7 +70,7 @@ class SharedArrays:
         }
         places = {n: [starts[n], list(shape), dtype.str] for n, (shape, dtype) in forms.items()}
         self.places: dict[str, Any] = {"bytes": end, "arrays": places}
-        """Where all of them lie: bytes of the file, and by name its begin, shape and dtype."""
+        """Layout of the file: its bytes, and by name each array's begin, shape and dtype."""
         self.seeds: Array = arrays["seeds"]
         """int64 [N], what ``reset`` begins with."""
         self.action: Array = arrays["action"]

@@ -33,16 +33,16 @@ from hpcpod.errors import (
 )
 
 ASK_SECONDS = 0.2
-"""Between two looks whether everybody is still alive, while the work is not done."""
+"""Time between two checks that all processes live, while the work is not done."""
 
 LOOK_SECONDS = 200e-6
-"""How long the owner looks out for the end of a command before it sleeps."""
+"""Time that the owner polls for the end of a command before it sleeps."""
 
 SLEEP_COMMANDS = 20
-"""For how many commands it sleeps at once after one that took longer than that."""
+"""Commands for which it sleeps at once, after one that took longer than that."""
 
 CLOSE_SECONDS = 2.0
-"""How long environments may take to close."""
+"""Time that environments may take to close."""
 
 OURS = (*PYTHON, "-u", "-m", "hpcpod.envs.processes")
 """The program of a process of this Python."""
@@ -112,7 +112,7 @@ class Pool:
         """
         self._program = program
         self.size = len(requests)
-        """How many processes there are, or were."""
+        """Number of processes, also once they are ended."""
         self._name = name
         self._owner = os.getpid()
         self._gone: str | None = None

@@ -19,7 +19,7 @@ from hpcpod.envs.vec_env import Step, VecEnv
 from hpcpod.errors import HpcpodError, UserError, in_words
 
 _ANYTHING = (Exception, SystemExit)
-"""What an environment may raise: whatever it likes."""
+"""Errors of environments: they may raise whatever they like."""
 
 
 def serve(request: Mapping[str, Any], wire: int, go: int, done: int, memory: int) -> None:
