@@ -44,7 +44,7 @@ class Asked:
     launcher: str | None
     """``local``: Slurm is not asked. None: it is, if it is here; else it has to be."""
     runs: Path
-    """Where runs are to lie."""
+    """Folder for runs, which need not exist yet."""
     here: bool
     """No job: only what can be told from this machine."""
     patience: float

@@ -15,14 +15,14 @@ class Finding:
     """One row of what the doctor prints."""
 
     group: str
-    """Where it was looked: ``run folder``, ``two nodes``, ``scheduler``, ``compute node``..."""
+    """Place of the probe: ``run folder``, ``two nodes``, ``scheduler``, ``compute node``..."""
     probe: str
-    """What was tried, in a word or two."""
+    """Subject, in a word or two: ``locks (flock)``."""
     verdict: Verdict
     found: str
-    """What there is, in one clause."""
+    """Facts, in one clause."""
     then: str
-    """What hpcpod does about it, or what the reader is to do; empty: nothing."""
+    """Consequence for a run, or advice to the reader; empty: none."""
 
 
 def hinders(findings: Iterable[Finding]) -> bool:

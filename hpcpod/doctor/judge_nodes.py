@@ -33,9 +33,9 @@ class Asked:
     gpus: int
     """Of a slot, on one node."""
     kinds: tuple[str, ...]
-    """What ``srun --mpi=`` was tried with."""
+    """Values of ``srun --mpi=`` that were tried."""
     refused: str
-    """Why sbatch does not take a slot's script on the machine that submits; empty if it does."""
+    """Refusal of a slot's script by sbatch on the machine that submits; empty if it takes it."""
 
 
 def judge(

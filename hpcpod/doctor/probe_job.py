@@ -36,7 +36,7 @@ from hpcpod.storage.disk import Disk, Scheme
 MINUTES = 10
 """The job's time limit; it takes one or two where all is well."""
 TELL_SECONDS = 10.0
-"""Between two lines about what is waited for."""
+"""Seconds between two lines about the wait."""
 
 _TEMPLATE = "doctor.sbatch"
 _END_SECONDS = 20.0
@@ -67,7 +67,7 @@ class JobFacts:
     nodes: int
     """On which it ran, or was to run."""
     one_only: str = ""
-    """Why it was not given two."""
+    """Reason for which Slurm gave it one node, not two; empty if it was not tried with one."""
     pairs: tuple[PairFacts, ...] = ()
     seen: tuple[NodeFacts, ...] = ()
     ranks: tuple[RankFacts, ...] = ()
@@ -85,9 +85,9 @@ class ProbeJob:
     home: Path
     """A folder of its own, beside the runs."""
     scheme: Scheme | None
-    """How a run would publish names there; None if it can't."""
+    """Way in which a run would publish names there; None if it can't."""
     kinds: tuple[str, ...]
-    """To be tried as ``srun --mpi=``; none where mpi4py is not installed."""
+    """Values of ``srun --mpi=`` to try; none where mpi4py is not installed."""
     patience: float
     """Seconds for it to start."""
     tell: Tell

@@ -13,7 +13,7 @@ from hpcpod.launchers.slurm.squeue import own_words
 
 GROUP = "scheduler"
 ASK_SECONDS = 30.0
-"""For an answer of a Slurm command."""
+"""Wait for an answer of a Slurm command."""
 SHORT_KILL = 10.0
 """Seconds between SIGTERM and SIGKILL that a large checkpoint may need more than."""
 
@@ -48,13 +48,13 @@ class SchedulerFacts:
     """Facts from Slurm's commands."""
 
     error: str
-    """Why they tell nothing; else empty, and the rest is true."""
+    """Failure of ``scontrol show config``; else empty, and the rest is true."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of ``scontrol show config``, those that matter."""
     partition: Mapping[str, str] = field(default_factory=dict)
     """Of ``scontrol show partition``, that of the run, or the default one; empty: none is."""
     mpi: tuple[str, ...] = ()
-    """What ``srun --mpi=list`` names."""
+    """Kinds of MPI that ``srun --mpi=list`` names."""
     pyxis: bool = False
     """srun has ``--container-image``."""
     accounts: tuple[Mapping[str, str], ...] | None = None

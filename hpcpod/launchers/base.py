@@ -113,7 +113,7 @@ class Limits:
     requeue_seconds: float | None = None
     """Seconds that a requeued job waits before it may start again."""
     kill_seconds: float | None = None
-    """From SIGTERM to SIGKILL."""
+    """Seconds from SIGTERM to SIGKILL."""
     min_job_age: float | None = None
     """Seconds for which the scheduler still knows a job that has ended."""
 

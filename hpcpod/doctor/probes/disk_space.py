@@ -66,9 +66,9 @@ class SpaceFacts:
     quota: Quota | None
     """None if unknown."""
     quota_error: str = ""
-    """Why a command that tells of quotas did not."""
+    """Failure of the command that lists quotas; empty if there is none."""
     error: str = ""
-    """Why nothing is known."""
+    """Failure that leaves all else unknown; else empty."""
 
 
 def mount_of(mountinfo: str, path: str) -> Mount | None:

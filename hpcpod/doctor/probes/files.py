@@ -43,9 +43,9 @@ class FileFacts:
     folder: str
     """The folder in which it was tried: the runs' own, or the nearest above it that exists."""
     error: str
-    """Why nothing could be tried; else empty, and the rest is true."""
+    """Failure that let nothing be tried; else empty, and the rest is true."""
     scheme: Scheme | None = None
-    """How a run would publish names; None if it can't."""
+    """Way in which a run would publish names; None if it can't."""
     scheme_error: str = ""
     replaced: bool = False
     """A file that is renamed onto another takes its place."""
@@ -54,7 +54,7 @@ class FileFacts:
     sync_seconds: float = 0.0
     """Of a small synced file with its name: the median."""
     locks: dict[str, str] | None = None
-    """By kind, between two processes of this machine; see ``locks.summary``."""
+    """Worth of each kind of lock between two processes of this machine; see ``locks.summary``."""
     ahead: float = 0.0
     """Seconds by which its times are ahead of this machine's clock."""
 

@@ -42,7 +42,7 @@ class Torch:
     """The result of importing torch."""
 
     error: str
-    """Why it can't be imported; else empty."""
+    """Failure of the import; else empty."""
     seconds: float
     version: str = ""
     cuda: str = ""
@@ -66,7 +66,7 @@ class MachineFacts:
     """Facts of one machine, seen by a process that was started as a slot is."""
 
     node: str
-    """What Slurm calls it, else its host name."""
+    """Slurm's name of it, else its host name."""
     boot: str
     """Differs between any two running kernels; empty if it can't be told."""
     python: str

@@ -15,7 +15,7 @@ from hpcpod.records.codec import decode, encode
 from hpcpod.storage.disk import Scheme
 
 ORDER = "order.json"
-"""What the tasks are to do."""
+"""File with the tasks' ``Order``."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Order:
     """The doctor's order to the tasks."""
 
     scheme: Scheme | None
-    """How a run would publish names; None if it can't."""
+    """Way in which a run would publish names; None if it can't."""
     seconds: float = HEAR_SECONDS
-    """To wait for each word of the other task's."""
+    """Wait for each word of the other task's."""
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ from hpcpod.errors import HpcpodError
 from hpcpod.storage.disk import Disk, Scheme, explain
 
 HEAR_SECONDS = 60.0
-"""How long to wait for what the other says. Names on NFS may stay unseen for half a minute."""
+"""Wait for a word of the other task's. Names on NFS may stay unseen for half a minute."""
 START_SECONDS = 60.0
 """The same for its first word: the other may start much later."""
 NAMES = 20
-"""That both publish, as two coordinators would publish a board."""
+"""Names that both publish, as two coordinators would publish a board."""
 REPLACED = 50
 """Times that a file is replaced while the other reads it."""
 
@@ -44,7 +44,7 @@ class PairFacts:
     node: str
     boot: str
     error: str = ""
-    """Why the exchange ended early; else empty."""
+    """Failure that ended the exchange early; else empty."""
     ahead: float = 0.0
     """Seconds by which the other's clock is ahead of this one's. Task 0 alone measures it."""
     ahead_error: float = 0.0
@@ -52,12 +52,12 @@ class PairFacts:
     seen_after: float = 0.0
     """Seconds after which a new name, asked for before it was there, was known to be seen."""
     locks: tuple[tuple[str, str], ...] = ()
-    """By kind, what this task was told when it took the lock: task 0 holds it first, task 1
-    tries while it is held, and then again (``kind again``)."""
+    """Answer to this task, by the kind of lock: task 0 holds it first, task 1 tries while it is
+    held, and then again (``kind again``)."""
     won: tuple[str, ...] = ()
     """The names that this task has published, of those that both tried."""
     read: tuple[str, ...] = ()
-    """What it reads under each name then."""
+    """Content that it reads under each name then."""
     torn: int = 0
     """Reads of a file that was being replaced, and was missing or neither old nor new."""
     reads: int = 0

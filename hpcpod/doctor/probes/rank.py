@@ -23,7 +23,7 @@ class RankFacts:
     """Facts that one of the ranks has seen."""
 
     kind: str
-    """What ``srun --mpi=`` got."""
+    """Value of ``srun --mpi=``."""
     size: int
     """Ranks that it says there are."""
     total: int

@@ -34,7 +34,7 @@ class SubmitFacts:
     """The answer of sbatch."""
 
     refused: str
-    """Why it does not take a slot's script; empty if it does."""
+    """Refusal of a slot's script, in sbatch's own words; empty if it takes it."""
 
 
 def main(folder: Path) -> None:

@@ -16,7 +16,7 @@ from hpcpod.errors import UserError
 from hpcpod.launchers.slurm.templates import load, render, template_folder
 
 FILES = ("Dockerfile", "hpcpod.def", "README.md")
-"""What is filled in, of ``slurm_templates/containers/``."""
+"""Templates in ``slurm_templates/containers/``."""
 
 _BEGINNING = (1980, 1, 1, 0, 0, 0)
 """The time that every file of a wheel has: the same hpcpod gives the same bytes."""

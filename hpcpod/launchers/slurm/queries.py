@@ -17,7 +17,7 @@ from hpcpod.launchers.slurm.squeue import (
 )
 
 HINT_SECONDS = 10.0
-"""How long is waited for what a tick can do without."""
+"""Wait for an answer that a tick can do without."""
 
 MOST_ARRAYS = 20
 """Arrays whose throttles are looked up at a tick; it is one question for each."""

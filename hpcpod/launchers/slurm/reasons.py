@@ -17,7 +17,7 @@ class Explanation:
     reason: str
     """Slurm's own word, with what it says beside it."""
     meaning: str
-    """What it means: a clause without a full stop."""
+    """Meaning of it: a clause without a full stop."""
     advice: str
     """Advice to the user; empty if there is none."""
     hopeless: bool

@@ -11,7 +11,7 @@ from hpcpod.launchers.slurm.queries import Ask
 
 HISTORY_FORMAT = "JobID,State,ExitCode,ElapsedRaw,End,NodeList"
 HISTORY_SECONDS = 20.0
-"""How long is waited for the accounting's database."""
+"""Wait for the accounting's database."""
 
 _JOB = re.compile(r"[0-9]{1,18}(?:_[0-9]{1,18})?")
 _WHOLE = re.compile(r"[0-9]{1,15}")
@@ -25,17 +25,17 @@ class EndedLife:
     job: str
     """The job's, or the element's, id."""
     state: str
-    """How it ended, in Slurm's word: ``PREEMPTED``, ``NODE_FAIL``, ``REQUEUED``."""
+    """End, in Slurm's word: ``PREEMPTED``, ``NODE_FAIL``, ``REQUEUED``."""
     exit_code: int
-    """What the batch script returned."""
+    """Exit code of the batch script."""
     signal: int
     """The signal that ended it, or 0."""
     seconds: float
-    """How long it ran."""
+    """Seconds that it ran."""
     ended: float
-    """When, as Unix time."""
+    """Unix time of its end."""
     node: str
-    """Where, as Slurm writes it."""
+    """Nodes, as Slurm writes them."""
 
 
 def ask_history(ask: Ask, jobs: Sequence[str]) -> tuple[EndedLife, ...] | None:

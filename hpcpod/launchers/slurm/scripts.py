@@ -57,9 +57,9 @@ class Scripts:
     python: str
     """The Python that runs slots and coordinator, as shell words."""
     run_id: str
-    """What marks the run's jobs."""
+    """Id of the run, in the mark of its jobs."""
     shape: Shape
-    """How a pod lies on the nodes of this cluster."""
+    """Shape of a pod on the nodes of this cluster."""
     modules: tuple[str, ...] = ()
     """Folders in which the run looks for modules, for a container's mounts."""
 
