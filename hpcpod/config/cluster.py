@@ -59,7 +59,7 @@ class ClusterConfig:
     coordinator_partition: str | None = None
     """Partition of the coordinator, which needs one core and no GPU; null: that of the slots."""
     gpu_option: Literal["gpus-per-node", "gres"] = "gpus-per-node"
-    """How sbatch is asked for GPUs: some sites want ``--gres=gpu:1``."""
+    """The sbatch option that asks for GPUs: some sites want ``--gres=gpu:1``."""
     minutes: Count = 240
     """Time limit of a slot and of the coordinator, in minutes; they requeue themselves before."""
     template: str = "default"

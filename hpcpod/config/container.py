@@ -27,7 +27,7 @@ class ContainerConfig:
     runtime: Literal["pyxis", "apptainer"] | None = None
     """``pyxis`` (Enroot; srun has ``--container-image`` then), ``apptainer``, or null: none."""
     image: str | None = None
-    """What the runtime takes, with hpcpod in it (``hpcpod render --container``): an absolute path,
+    """The image, with hpcpod in it (``hpcpod render --container``): an absolute path,
     ``/images/hpcpod.sqsh`` or ``/images/hpcpod.sif``, or a registry's, which each node would fetch:
     ``nvcr.io#team/hpcpod:1`` for pyxis, ``docker://...`` for apptainer."""
     mounts: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class ContainerConfig:
     """The image that ``hpcpod render --container`` builds upon; it has the site's torch, which
     stays."""
     packages: tuple[str, ...] = ()
-    """What pip installs in it beside hpcpod and what that needs: ``[mujoco]``."""
+    """Packages that pip installs in it beside hpcpod and its dependencies: ``[mujoco]``."""
 
     def __post_init__(self) -> None:
         if self.runtime is not None:
@@ -99,7 +99,7 @@ class Runner:
     srun: tuple[str, ...]
     """Options of srun."""
     prefix: tuple[str, ...]
-    """What srun runs."""
+    """The command that srun runs, up to Python."""
     python: tuple[str, ...]
     """Python, as it is called in the container."""
 

@@ -27,9 +27,9 @@ class Plain:
     text: str
     """As written."""
     value: bool | int | float | str
-    """What the writer most likely means."""
+    """The value that the writer most likely means."""
     trap: Trap = ""
-    """Why readers of YAML disagree about it; empty if they don't."""
+    """The reason why readers of YAML disagree about it; empty if they don't."""
     lenient: bool = False
     """It comes from the command line: take it as what is expected."""
 

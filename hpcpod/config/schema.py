@@ -35,7 +35,7 @@ class EnvConfig:
     num_envs: Crowd = 8
     """Environments that one rank of a pod steps as one batch."""
     backend: str = "auto"
-    """Which batched environment to use: ``auto``, ``gymnasium``, ``mujoco`` (its v5 tasks on all
+    """The batched environment to use: ``auto``, ``gymnasium``, ``mujoco`` (its v5 tasks on all
     threads), ``warp`` (the same tasks by MuJoCo Warp on the agent's GPU, in float32), ``torch``
     (classic control in thousands, on the agent's device), ``vector`` (a gymnasium VectorEnv, which
     the path in ``id`` returns) or the path of another. ``auto`` is ``mujoco`` for its tasks,
@@ -69,9 +69,9 @@ class EnvConfig:
     environments, which have the interface of gymnasium or gym: for simulators that need an old
     Python, or packages that contradict these. It needs numpy, not hpcpod. Null: this one."""
     trial_seconds: Positive = 120.0
-    """Before a run the environment is tried, in a process of its own. Seconds that this may go on
-    without a sign of life, which are: an environment made or reset, a step. Then it is taken to
-    hang, and is ended with all that it has started."""
+    """Seconds without a sign of life in the environment's trial, before a run, in a process of its
+    own. Signs are: an environment made or reset, a step. Then it is taken to hang, and is ended
+    with all that it has started."""
     compare_engines: bool = False
     """True if scores may be compared that other simulators, or other versions, have computed. If
     not, the run's first round decides by its engine, and slots where it differs do no work: the
@@ -131,12 +131,13 @@ class PopulationConfig:
     algorithms: Mapping[str, Positive] = field(default_factory=lambda: {"ppo": 1.0})
     """Algorithms and their share of the population: ``{ppo: 1, dqn: 1}``."""
     updater: str = "paired_gate"
-    """What the leaderboard keeps, and when a copy is justified: a name or a path. ``paired_gate``:
-    a pod is tested only if it is among the worst eighth, rounded up, by one half of its panel, and
-    gives way only if a leader is better by a test on the other half. Where all are equal, a test
-    finds a difference in about 5 % of cases (benchmarks/RESULTS.md); a run makes many tests."""
+    """The rule for what the leaderboard keeps and when a copy is justified: a name or a path.
+    ``paired_gate``: a pod is tested only if it is among the worst eighth, rounded up, by one half
+    of its panel, and gives way only if a leader is better by a test on the other half. Where all
+    are equal, a test finds a difference in about 5 % of cases (benchmarks/RESULTS.md); a run makes
+    many tests."""
     generator: str = "gentle_truncation"
-    """What is born next: a name or a path."""
+    """The rule that proposes the next pod: a name or a path."""
     capacity: Count = 16
     """Rows that the leaderboard keeps; the best is never evicted."""
     warmup_rounds: Natural = 1
@@ -193,7 +194,7 @@ class FusionConfig:
     than it on the other half (Student's test at 5 %), that member goes on instead. It takes at
     least 4 episodes to find that. 0: never."""
     backend: Literal["auto", "gloo", "nccl", "mpi"] = "auto"
-    """What carries tensors between ranks. ``auto``: ``nccl`` on GPUs where torch has it, else
+    """The carrier of tensors between ranks. ``auto``: ``nccl`` on GPUs where torch has it, else
     ``gloo``. ``mpi`` needs mpi4py, and carries a GPU's tensors through the host's memory if its
     MPI does not know GPUs; when one of its ranks dies, MPI ends them all. Between processes of one
     machine without GPUs it is much the faster (docs/fusion.md)."""
@@ -214,9 +215,9 @@ class PodConfig:
     """Processes that train one pod, each with its own environments, buffer and learner; null: one
     for each GPU, or one."""
     worker: str = "batched"
-    """What steps the environments and fills the buffer: a name or a path."""
+    """The part that steps the environments and fills the buffer: a name or a path."""
     learner: str = "update"
-    """What turns the buffer into better parameters: a name or a path."""
+    """The part that turns the buffer into better parameters: a name or a path."""
     fusion: FusionConfig = field(default_factory=FusionConfig)
     """Fusion of the ranks' learners."""
     pipeline: bool = False
@@ -236,7 +237,7 @@ class PodConfig:
     also on GPUs, by torch's autocast, which pays for wide networks on processors that multiply it;
     weights, their moments and losses stay float32."""
     evaluator: str = "panel"
-    """What scores a pod at the end of a round: a name or a path."""
+    """The part that scores a pod at the end of a round: a name or a path."""
     score_beside: bool | None = None
     """True if rounds are scored by a process of their own, while training goes on in another: it
     costs memory for a second simulator (and on a GPU, a second process there). Null: where a slot
@@ -308,11 +309,11 @@ class RunConfig:
     pod: PodConfig = field(default_factory=PodConfig)
     """Inside a pod."""
     stop: StopConfig = field(default_factory=StopConfig)
-    """When the run ends: a tournament needs a target or one of the three limits."""
+    """The end of the run: a tournament needs a target or one of the three limits."""
     resources: ResourcesConfig = field(default_factory=ResourcesConfig)
-    """What a pod needs."""
+    """The needs of a pod."""
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
-    """Where slots run."""
+    """The place where slots run."""
 
     def __post_init__(self) -> None:
         allowed = all(c.isalnum() or c in "._-+ " for c in self.name)

@@ -17,7 +17,8 @@ _CACHES = {
     "TRITON_CACHE_DIR": "triton",
     "WARP_CACHE_PATH": "warp",
 }
-"""What compiles for a GPU keeps it below the home folder, a network disk that all slots share."""
+"""Compilers for GPUs: their caches are else below the home folder, a network disk that all slots
+share."""
 
 
 def prelude(cluster: ClusterConfig, nodes: int = 1) -> list[str]:

@@ -22,9 +22,9 @@ class SiteConfig:
     """The sections of a site's file."""
 
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
-    """Where slots run there."""
+    """The place where slots run there."""
     resources: ResourcesConfig = field(default_factory=ResourcesConfig)
-    """What a pod gets there."""
+    """The resources of a pod there."""
 
 
 def over_site(

@@ -58,7 +58,7 @@ class Choice:
     """``{choice: [a, b, ...]}``: at least two different values."""
 
     values: tuple[Scalar, ...]
-    """What may be chosen; neighbours in the list are neighbours for a mutation."""
+    """The values to choose from; neighbours in the list are neighbours for a mutation."""
 
     def __post_init__(self) -> None:
         if any(isinstance(v, float) and not math.isfinite(v) for v in self.values):
@@ -107,7 +107,7 @@ class AlgorithmSpace:
     """
 
     agent: str
-    """What ``plugins.resolve("agents", ...)`` is asked for."""
+    """The name or the path for ``plugins.resolve("agents", ...)``."""
     values: Mapping[str, Value]
     """Every hyperparameter: the value or the range of the configuration, else the default."""
     defaults: Mapping[str, Scalar]

@@ -87,7 +87,7 @@ _ELSEWHERE: Mapping[str, str] = {
     "episodes": "round.episodes",
     "torch_threads": "pod.torch_threads",
 }
-"""Where else a configuration says what others call a hyperparameter."""
+"""The other places in a configuration for what other libraries call a hyperparameter."""
 
 
 def meant(word: str, names: Sequence[str]) -> str:

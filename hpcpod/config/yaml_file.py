@@ -33,7 +33,7 @@ _PLAIN: list[tuple[str, Trap, Callable[[str], bool | int | float]]] = [
     (r"\.(?:nan|NaN|NAN)", "", lambda _: float("nan")),
     (r"[-+]?[0-9]+(?::[0-5]?[0-9])+(?:\.[0-9]*)?", "sexagesimal", lambda text: _base60(text)),
 ]
-"""What a word without quotes may be: a pattern, why readers of YAML disagree, its value."""
+"""Words without quotes: a pattern, why readers of YAML disagree about it, its value."""
 
 _PATTERNS = [(re.compile(rf"(?:{pattern})\Z"), trap, read) for pattern, trap, read in _PLAIN]
 _LONGEST = 1000

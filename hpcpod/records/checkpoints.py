@@ -47,9 +47,9 @@ class Checkpoint:
     segments: tuple[Segment, ...] = ()
     """The live rows of the replay buffer, oldest first; a child refers to its parent's."""
     rank: int = 0
-    """Which rank of the pod has these rows, and wrote the core."""
+    """The pod's rank that has these rows, and wrote the core."""
     others: tuple[Part, ...] = ()
-    """What the other ranks of the pod have of their own."""
+    """The own parts of the pod's other ranks."""
 
     def blobs(self) -> tuple[str, ...]:
         """The sha256 of every blob that this checkpoint needs."""

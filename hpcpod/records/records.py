@@ -44,14 +44,14 @@ class Birth:
     hyperparameters: Hyperparameters
     seed: int
     checkpoint: Checkpoint | None = None
-    """Where to start from: the pod's own last, or its parent's; None is from scratch."""
+    """The start: the pod's own last one, or its parent's; None is from scratch."""
     inherited: bool = False
     """The checkpoint is the parent's: this is a copied child's first round."""
     begins: float | None = None
     """Share of the run's budget that is spent when the round begins, in [0, 1], for schedules;
     None: nothing limits the run. See ``tournament.budget``."""
     ends: float | None = None
-    """What it is expected to be when the round ends."""
+    """The same share as expected when the round ends."""
 
     @property
     def id(self) -> str:
@@ -65,7 +65,7 @@ class Rescore:
 
     purpose: Literal["confirm", "final"]
     number: int
-    """Which set of fresh seeds: the k-th attempt at the target, or 0 for the finals."""
+    """The number of the set of fresh seeds: the k-th attempt at the target, or 0 for the finals."""
     pod: str
     attempt: int
     algorithm: str
@@ -135,7 +135,7 @@ class Owner:
     slot: str
     """The slot's name: ``<array job>_<element>`` on Slurm, ``local-<n>`` on this machine."""
     job: str
-    """What a requeue keeps: the Slurm job, or the local launcher's token."""
+    """The identity that a requeue keeps: the Slurm job, or the local launcher's token."""
     host: str = ""
     pid: int = 0
 
@@ -214,7 +214,7 @@ class PodState:
     parent_round: int = 0
     """The parent's round whose checkpoint was copied."""
     parent_returns: tuple[float, ...] = ()
-    """What the parent scored then, kept until the child's first report is checked against it."""
+    """The parent's returns then, kept until the child's first report is checked against it."""
     replaces: str | None = None
     """The pod whose place it took."""
     mutated: tuple[str, ...] = ()
@@ -222,7 +222,7 @@ class PodState:
     transfer_exact: bool | None = None
     """True if a copied child scored its parent's panel exactly as its parent did."""
     evidence: str = ""
-    """Why it was born: the gate's numbers, in words."""
+    """The reason for its birth: the gate's numbers, in words."""
     fate: Fate = "alive"
     fate_reason: str = ""
     birth: Birth | None = None
@@ -234,7 +234,7 @@ class PodState:
     failure: str = ""
     """The last of these, and why: ``round 1, attempt 2 on local-0-0 failed: ...``; else empty."""
     raised: str = ""
-    """What all of these raised, but for numbers in it; empty if they were not one exception."""
+    """The one exception that all of these raised, but for numbers in it; empty if there is none."""
     trained_steps: int = 0
     """Environment steps trained under this name."""
     history: tuple[Evaluation, ...] = ()
@@ -297,7 +297,7 @@ class Confirmed:
     """Confirm: the one-sided lower bound at the level spent; final: of an interval for the true
     means of all finalists at once, see ``tournament.statistics.chosen_interval``."""
     high: float
-    """By the spread of the sample, which rare good luck would fool: nothing is claimed by it."""
+    """The upper end by the spread: rare good luck would fool it, and nothing is claimed by it."""
     episodes: int
     """Of all the attempt's sets of fresh seeds; 0 if it could not be scored: then the score stands
     for nothing."""
