@@ -95,7 +95,7 @@ def cases(recording: Recording) -> list[Case]:
 def one_mean(seen: Snapshot) -> float | None:
     """Seconds to the end if all rounds took as long as those so far did on average."""
     board, stop = seen.board, seen.config.stop
-    slot_seconds, at_work = used(seen.lives).slot_seconds, len(seen.slots)
+    slot_seconds, at_work = used(seen.restarts).slot_seconds, len(seen.slots)
     found = []
     if stop.minutes is not None and board.began is not None:
         found.append(board.began + 60 * stop.minutes - seen.now)

@@ -20,7 +20,7 @@ from hpcpod.launchers.base import ClusterView, JobView
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Board, Checkpoint, Evaluation, PodState, decode
 from hpcpod.run.snapshot import see
-from hpcpod.storage.restarts import Life
+from hpcpod.storage.restarts import RestartRecord
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import SlotStatus
 
@@ -114,7 +114,7 @@ def from_json(data: Mapping[str, Any]) -> Recording:
             config=config,
             board=decode(Board, frame["board"]),
             slots={name: decode(SlotStatus, shown) for name, shown in frame["slots"].items()},
-            lives={name: decode(Life, life) for name, life in frame["lives"].items()},
+            restarts={name: decode(RestartRecord, each) for name, each in frame["lives"].items()},
             view=None if frame["jobs"] is None else _view(frame["jobs"]),
             now=frame["now"],
             clock=frame["now"],
@@ -135,7 +135,7 @@ def _frame(seen: Snapshot) -> dict[str, Any]:
         "now": round(seen.now, 2),
         "board": _plain(seen.board),
         "slots": _plain(seen.slots),
-        "lives": {name: _plain(replace(life, orders={})) for name, life in seen.lives.items()},
+        "lives": {name: _plain(replace(each, orders={})) for name, each in seen.restarts.items()},
         "jobs": None if seen.view is None else [_plain(job) for job in seen.view.jobs],
     }
 

@@ -48,7 +48,7 @@ def encode(record: Any) -> Any:
             [word] = [word for word, cls in RANGES.items() if type(record) is cls]
             ends = record.values if isinstance(record, Choice) else (record.low, record.high)
             return {word: list(ends)}
-        return {name: encode(getattr(record, name)) for name in fields}
+        return {key: encode(getattr(record, name)) for key, name in fields.items()}
     if isinstance(record, Mapping):
         return {key: encode(value) for key, value in record.items()}
     if isinstance(record, (tuple, list)):
@@ -110,11 +110,14 @@ def is_mapping(kind: Any) -> bool:
 
 
 @cache
-def _names(cls: Any) -> tuple[str, ...] | None:
-    """The names of a record's fields; None if the type is no record."""
+def _names(cls: Any) -> Mapping[str, str] | None:
+    """The names of a record's fields by their JSON keys; None if the type is no record.
+
+    They differ where ``key`` in a field's metadata has the name of an earlier version.
+    """
     if not dataclasses.is_dataclass(cls):
         return None
-    return tuple(field.name for field in dataclasses.fields(cls))
+    return {field.metadata.get("key", field.name): field.name for field in dataclasses.fields(cls)}
 
 
 class Decoder:
@@ -151,9 +154,11 @@ class Decoder:
         return (lambda data: data) if self._exact else self._anything
 
     def _record(self, cls: Any) -> Decode:
-        fields, absent = dataclasses.fields(cls), dataclasses.MISSING
-        decoders = {field.name: self.of(hints(cls)[field.name]) for field in fields}
-        needed = [f.name for f in fields if f.default is f.default_factory is absent]
+        names, absent = _names(cls) or {}, dataclasses.MISSING
+        decoders = {key: self.of(hints(cls)[name]) for key, name in names.items()}
+        needed = [
+            f.name for f in dataclasses.fields(cls) if f.default is f.default_factory is absent
+        ]
         known = ", ".join(decoders)
 
         def unknown(key: str) -> tuple[str, str]:
@@ -170,13 +175,13 @@ class Decoder:
             given = [(name, read, data[name]) for name, read in decoders.items() if name in data]
             values = _each(given, problems)
             try:
-                return cls(**values)
+                return cls(**{names[key]: value for key, value in values.items()})
             except ValueError as error:
                 raise Refused(("", str(error))) from error
 
         def decode(data: Any) -> Any:
             try:  # without a word: a board has a hundred thousand values
-                return cls(**{name: decoders[name](value) for name, value in data.items()})
+                return cls(**{names[key]: decoders[key](value) for key, value in data.items()})
             except Exception:
                 return explained(data)
 

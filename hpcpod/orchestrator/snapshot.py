@@ -23,7 +23,7 @@ from hpcpod.orchestrator.backoff import DELAYS, Backoff, failed_starts
 from hpcpod.orchestrator.slot_count import Bounds
 from hpcpod.records.records import Board, Intent, Owner
 from hpcpod.storage.requests import Drain, Refusals, Resumed, Scale, SlotRefused
-from hpcpod.storage.restarts import Life
+from hpcpod.storage.restarts import RestartRecord
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import SlotStatus, element
 from hpcpod.tournament.leaderboard import orders
@@ -67,8 +67,8 @@ class Snapshot:
     """Slots that have been told to retire."""
     slots: Mapping[str, SlotStatus] = field(default_factory=dict)
     """The slots at work, each with what it showed last."""
-    lives: Mapping[str, Life] = field(default_factory=dict)
-    """Of every slot that there ever was."""
+    restarts: Mapping[str, RestartRecord] = field(default_factory=dict)
+    """Records of every slot that there ever was."""
     claims: Mapping[str, Owner] = field(default_factory=dict)
     """Owners of open orders, read *before* the scheduler was asked."""
     silence: Mapping[str, float] = field(default_factory=dict)
@@ -293,8 +293,8 @@ def _fruitful(folder: RunFolder, made: Sequence[Intent], submitted: Mapping[int,
     """Submissions of which a slot has brought the run further, whatever became of it."""
     names = {
         slot.rpartition("_")[0] or slot.rpartition("-")[0] or slot
-        for slot, life in folder.restarts.all().items()
-        if life.in_vain < life.restarts or folder.restarts.made_progress(life)
+        for slot, record in folder.restarts.all().items()
+        if record.without_progress < record.restarts or folder.restarts.made_progress(record)
     }
     return {i.number for i in made if names & {submitted[i.number], f"local-{i.number}"}}
 

@@ -16,7 +16,7 @@ from hpcpod.launchers.base import THROTTLED
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.run.costs import Cost, costs_of, held_orders, mean_cost, panel_seconds, progress
 from hpcpod.run.round_schedule import Hand, Played, Task, play, together
-from hpcpod.storage.restarts import Life
+from hpcpod.storage.restarts import RestartRecord
 from hpcpod.storage.slots import OrderStatus, element
 
 Limit = Literal["minutes", "env_steps", "rounds", "user"]
@@ -62,16 +62,16 @@ class Used:
     """Jobs of slots that the scheduler has started again."""
 
 
-def used(lives: Mapping[str, Life]) -> Used:
-    """Add up the lives of a run's slots; several in one job were requeued with it, once."""
+def used(records: Mapping[str, RestartRecord]) -> Used:
+    """Add up the usage of a run's slots; several in one job were requeued with it, once."""
     restarts: dict[str, int] = {}
-    for slot, life in lives.items():
+    for slot, record in records.items():
         job = element(slot)
-        restarts[job] = max(restarts.get(job, 0), life.restarts)
+        restarts[job] = max(restarts.get(job, 0), record.restarts)
     return Used(
-        slot_seconds=sum(life.seconds for life in lives.values()),
-        gpu_hours=sum(life.gpus * life.seconds for life in lives.values()) / 3600,
-        core_hours=sum(life.cpus * life.seconds for life in lives.values()) / 3600,
+        slot_seconds=sum(record.seconds for record in records.values()),
+        gpu_hours=sum(each.gpus * each.seconds for each in records.values()) / 3600,
+        core_hours=sum(each.cpus * each.seconds for each in records.values()) / 3600,
         requeues=sum(restarts.values()),
     )
 
@@ -274,8 +274,8 @@ class _Outlook:
 
     def _gap(self) -> float:
         """Seconds from a slot's time limit to its work: as long as its requeues took so far."""
-        again = [life for life in self._seen.lives.values() if life.restarts]
+        again = [each for each in self._seen.restarts.values() if each.restarts]
         if not again:
             return GAP_SECONDS[1 + self._way]
-        away = sum(max(0.0, self._seen.now - life.began - life.seconds) for life in again)
-        return away / sum(life.restarts for life in again) * (0.5, 1.0, 2.0)[1 + self._way]
+        away = sum(max(0.0, self._seen.now - each.began - each.seconds) for each in again)
+        return away / sum(each.restarts for each in again) * (0.5, 1.0, 2.0)[1 + self._way]

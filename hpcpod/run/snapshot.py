@@ -72,7 +72,7 @@ def see(
         drain=folder.requests.read(Drain),
         refused=folder.requests.read_or_default(SlotRefused).reason,
         slots=_slots(folder),
-        lives=folder.restarts.all(),
+        restarts=folder.restarts.all(),
         intents=intents,
         numbered=numbered,
         submitted=submitted,

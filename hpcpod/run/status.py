@@ -121,7 +121,7 @@ def status_of(folder: RunFolder, seen: Snapshot) -> Status:
     board, config, asked = seen.board, seen.config, seen.view is not None
     end = board.stopped if board.stopped is not None else seen.clock
     began = board.began if board.began is not None else end
-    used_up = used(seen.lives)
+    used_up = used(seen.restarts)
     pending = seen.waiting
     ended = seen.state in ("finished", "paused", "draining")
     return Status(
@@ -136,7 +136,7 @@ def status_of(folder: RunFolder, seen: Snapshot) -> Status:
         slots={
             name: {
                 **shown.document(),
-                "restarts": seen.lives[name].restarts if name in seen.lives else 0,
+                "restarts": seen.restarts[name].restarts if name in seen.restarts else 0,
             }
             for name, shown in seen.slots.items()
         },

@@ -11,26 +11,26 @@ from hpcpod.config.placement import shape_of
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import StorageError
 from hpcpod.records.records import Birth, Order
-from hpcpod.storage.restarts import Begun, Life
+from hpcpod.storage.restarts import Begun, RestartRecord
 from hpcpod.storage.run_folder import RunFolder
 
 MOST_WITHOUT_PROGRESS = 10
-"""Lives in a row without progress after which a slot gives up: it would be requeued for ever."""
+"""Starts in a row without progress after which a slot gives up, else requeued for ever."""
 
 SAVE_SECONDS = 60.0
-"""Between two times at which a life that goes on is saved: what a SIGKILL hides of its seconds."""
+"""Interval between two saves of the record: what a SIGKILL hides of the slot's run time."""
 
 
 class OwnRestarts:
-    """The lives of one slot: a restart begins the next, and this process is the last.
+    """The restarts of one slot, of which this process is the last.
 
-    A life makes progress when a report of it is published, or a checkpoint is saved that is further
-    than the one it began from. The next life finds in the run folder what one that was killed has
-    come to.
+    A slot makes progress when it publishes a report, or saves a checkpoint that is further than the
+    one it began from. After a restart it finds in the run folder what the process before, which may
+    have been killed, has come to.
     """
 
     def __init__(self, folder: RunFolder, slot: str, config: RunConfig) -> None:
-        """Begin a life.
+        """Record this start.
 
         Raises:
             StorageError: the filesystem refuses to be read.
@@ -38,12 +38,12 @@ class OwnRestarts:
         self._folder = folder
         self._slot = slot
         self._began = self._saved = time.monotonic()
-        last = folder.restarts.read(slot) or Life(began=time.time(), progress=True)
+        last = folder.restarts.read(slot) or RestartRecord(began=time.time(), progress=True)
         resources = config.resources
         self._before = last.seconds
-        self._life = Life(
+        self._record = RestartRecord(
             restarts=int(os.environ.get("SLURM_RESTART_COUNT") or 0),
-            in_vain=self._in_vain(last),
+            without_progress=self._without_progress(last),
             gpus=resources.gpus_per_pod / resources.pods_per_gpu,
             cpus=shape_of(config).cpus,
             began=last.began,
@@ -53,10 +53,11 @@ class OwnRestarts:
     @property
     def hopeless(self) -> str:
         """The reason for which this slot gives up, in one sentence; empty if it goes on."""
-        if self._life.in_vain < MOST_WITHOUT_PROGRESS:
+        starts = self._record.without_progress
+        if starts < MOST_WITHOUT_PROGRESS:
             return ""
         return (
-            f"{self._life.in_vain} lives of this slot in a row ended before it had reported a round"
+            f"{starts} lives of this slot in a row ended before it had reported a round"
             " or saved a later checkpoint: it gives up; give its jobs more time (cluster.minutes),"
             " make rounds shorter (round.env_steps) or checkpoints more frequent"
             " (pod.checkpoint_seconds)"
@@ -64,19 +65,19 @@ class OwnRestarts:
 
     def begin(self, order: Order) -> None:
         """An order goes into work."""
-        if self._life.progress:
+        if self._record.progress:
             return
         begun = Begun(order.pod)
         if isinstance(order, Birth):
             steps = self._folder.checkpoints.steps(order.pod, order.round)
             begun = Begun(order.pod, order.round, steps)
-        self._life = replace(self._life, orders={**self._life.orders, order.id: begun})
+        self._record = replace(self._record, orders={**self._record.orders, order.id: begun})
         self.save()
 
     def progress(self) -> None:
         """A report was published."""
-        if not self._life.progress:
-            self._life = replace(self._life, progress=True)
+        if not self._record.progress:
+            self._record = replace(self._record, progress=True)
             self.save()
 
     def look(self) -> None:
@@ -89,10 +90,10 @@ class OwnRestarts:
         self._saved = time.monotonic()
         seconds = self._before + self._saved - self._began
         with contextlib.suppress(StorageError):  # no round is ended for this
-            self._folder.restarts.save(self._slot, replace(self._life, seconds=seconds))
+            self._folder.restarts.save(self._slot, replace(self._record, seconds=seconds))
 
-    def _in_vain(self, last: Life) -> int:
-        """Lives in a row that made no progress. One that found nothing to do does not count."""
+    def _without_progress(self, last: RestartRecord) -> int:
+        """Starts in a row without progress. One that found nothing to do does not count."""
         if self._folder.restarts.made_progress(last):
             return 0
-        return last.in_vain + 1 if last.orders else last.in_vain
+        return last.without_progress + bool(last.orders)

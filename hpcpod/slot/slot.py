@@ -281,7 +281,7 @@ class Slot:
             if order is None:
                 break
             found = True
-            if self._folder.reports.exists(order.id):  # an earlier life ended before its merge
+            if self._folder.reports.exists(order.id):  # it was killed before its merge
                 with_retries(partial(merge, self._folder, self._rules), self._requests.leaving)
                 return None
             if board.began is None:

@@ -17,7 +17,7 @@ from hpcpod.storage.reports import Reports
 
 @dataclass(frozen=True)
 class Begun:
-    """The state of an order when a life of a slot began with it."""
+    """The state of an order when a slot began with it, after its last restart."""
 
     pod: str
     round: int = 0
@@ -27,30 +27,29 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class Life:
-    """A slot's lives so far. One ends when its process does, in whatever way; the next begins when
-    the scheduler has started the slot again."""
+class RestartRecord:
+    """The starts of a slot so far: the first one, and one after each restart by the scheduler."""
 
     restarts: int = 0
     """Times that the scheduler has started it again (SLURM_RESTART_COUNT)."""
-    in_vain: int = 0
-    """Lives in a row before this one that brought the run no further."""
+    without_progress: int = field(default=0, metadata={"key": "in_vain"})
+    """Starts in a row before the last one that brought the run no further."""
     progress: bool = False
-    """True if this one has."""
+    """True if the last one has."""
     seconds: float = 0.0
-    """Alive, over all lives."""
+    """Run time of the slot's processes, over all starts."""
     gpus: float = 0.0
     """GPUs that it has; a part of one, if slots share it."""
     cpus: int = 1
     """Cores that it has."""
     began: float = 0.0
-    """Unix time at which the first one began, in seconds."""
+    """Unix time of the first start, in seconds."""
     orders: Mapping[str, Begun] = field(default_factory=dict)
-    """The orders that this one has begun, by name."""
+    """Orders begun since the last start, by name."""
 
 
 class Restarts:
-    """The lives of a run's slots; each slot is the one writer of its own."""
+    """The restarts of a run's slots; each slot is the one writer of its own record."""
 
     def __init__(
         self, disk: Disk, folder: Path, reports: Reports, checkpoints: Checkpoints
@@ -60,48 +59,48 @@ class Restarts:
         self._reports = reports
         self._checkpoints = checkpoints
 
-    def save(self, slot: str, life: Life) -> None:
-        """Record a slot's lives so far. May be lost when its machine crashes."""
-        self._disk.replace(self._path(slot), pack(encode(life)), durable=False)
+    def save(self, slot: str, record: RestartRecord) -> None:
+        """Write a slot's record. May be lost when its machine crashes."""
+        self._disk.replace(self._path(slot), pack(encode(record)), durable=False)
 
-    def read(self, slot: str) -> Life | None:
-        """The lives of a slot so far; None if it had none, or a crash has torn the record."""
+    def read(self, slot: str) -> RestartRecord | None:
+        """The record of a slot; None if it was never started, or a crash has torn the record."""
         return self._read(self._path(slot))
 
-    def all(self) -> dict[str, Life]:
-        """The lives so far of every slot that the run has had, by slot."""
+    def all(self) -> dict[str, RestartRecord]:
+        """The record of every slot that the run has had, by slot."""
         found = {}
         for path in sorted(self._folder.glob("*/[!.]*.json")):
-            life = self._read(path)
-            if life is not None:
-                found[path.stem] = life
+            record = self._read(path)
+            if record is not None:
+                found[path.stem] = record
         return found
 
-    def made_progress(self, life: Life) -> bool:
-        """Look whether a life brought its run further, as its files show it after its death.
+    def made_progress(self, record: RestartRecord) -> bool:
+        """True if the slot has brought its run further since its last start, by the run's files.
 
         It did if it published a report, or saved a checkpoint with more steps of experience than
-        the one that it began from.
+        the one that it began from. A slot that was killed could not say so itself.
         """
-        return life.progress or any(
+        return record.progress or any(
             self._reports.exists(order)
             or (
                 begun.round > 0
                 and self._checkpoints.steps(begun.pod, begun.round) > begun.env_steps
             )
-            for order, begun in life.orders.items()
+            for order, begun in record.orders.items()
         )
 
-    def _read(self, path: Path) -> Life | None:
+    def _read(self, path: Path) -> RestartRecord | None:
         try:
             data = self._disk.read(path)
-            life = None if data is None else unpack_record(Life, data, path)
-            for order, begun in life.orders.items() if life else ():
+            record = None if data is None else unpack_record(RestartRecord, data, path)
+            for order, begun in record.orders.items() if record else ():
                 plain(order), plain(begun.pod)
         except Corrupt:
             return None
-        numbers = () if life is None else (life.seconds, life.gpus, life.cpus)
-        return life if all(0 <= number < MOST for number in numbers) else None
+        numbers = () if record is None else (record.seconds, record.gpus, record.cpus)
+        return record if all(0 <= number < MOST for number in numbers) else None
 
     def _path(self, slot: str) -> Path:
         return sharded(self._folder, slot, ".json")

@@ -24,7 +24,7 @@ from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.round import Watch
 from hpcpod.records.records import Intent
 from hpcpod.storage.requests import Drain, Scale
-from hpcpod.storage.restarts import Life, Restarts
+from hpcpod.storage.restarts import RestartRecord, Restarts
 from hpcpod.storage.run_folder import RunFolder
 from tests.pod.rounds import first_birth, onward, train
 from tests.support.slots import ROOT
@@ -179,11 +179,11 @@ def test_slots_that_have_ended_are_not_looked_into_once_a_report_has_come_since(
     folder, launcher = create(tmp_path), SleepingLauncher(queue, 1)
     looked: list[Restarts] = []
 
-    def lives(self: Restarts) -> dict[str, Life]:
+    def records(self: Restarts) -> dict[str, RestartRecord]:
         looked.append(self)
         return {}
 
-    monkeypatch.setattr(Restarts, "all", lives)
+    monkeypatch.setattr(Restarts, "all", records)
     for number, reports in enumerate((7, 0)):  # of none that are on the board
         folder.intents.publish(Intent(number, f"t{number}", "slots", reports=reports))
         folder.intents.record(number, f"ended{number}")

@@ -52,13 +52,13 @@ def limited(scene: Scene, meanwhile: Callable[[Scene, dict[str, int]], None]) ->
     for slot in slots:
         scene.until_trained(slot, 1)
         assert scene.restarts(slot) == 1
-        life = scene.run.folder.restarts.read(slot)
-        assert life is not None and life.restarts == 1
+        record = scene.run.folder.restarts.read(slot)
+        assert record is not None and record.restarts == 1
         if meanwhile is late:
             assert scene.went_on(pods[slot]) <= len(scene.steps(slot, 0))
             continue
         assert len(scene.steps(slot, 0)) == scene.went_on(pods[slot]) > 0
-        assert life.in_vain == 0
+        assert record.without_progress == 0
 
     def succeeded() -> bool:
         return len(scene.coordinators("R")) == 1 and scene.coordinators("R") != first

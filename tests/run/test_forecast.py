@@ -23,7 +23,7 @@ from hpcpod.records.checkpoints import Checkpoint
 from hpcpod.records.records import Birth, Board, Entry, Evaluation, PodState, Rescore
 from hpcpod.run.forecast import Forecast, forecast, last_rounds, used
 from hpcpod.storage.requests import Drain
-from hpcpod.storage.restarts import Life
+from hpcpod.storage.restarts import RestartRecord
 from tests.support.slots import statuses
 
 NOW = 700.0
@@ -194,10 +194,13 @@ def test_a_slot_at_its_time_limit_is_away_for_as_long_as_its_requeues_took() -> 
     job = JobView("7_0", "7_0", "slots", "running", "t", left=150.0)
     run = seen(
         StopConfig(rounds=4), only, slots={"7_0": training(only)}, config=config,
-        view=ClusterView((job,)), lives={"7_0": Life(restarts=2, began=NOW - 500, seconds=420.0)},
+        view=ClusterView((job,)),
+        restarts={"7_0": RestartRecord(restarts=2, began=NOW - 500, seconds=420.0)},
     )  # fmt: skip
     assert seconds(run) == pytest.approx(300 + 40 + AWAY)
-    assert seconds(replace(run, lives={})) > 300 + AWAY, "one that was not measured is allowed for"
+    assert seconds(replace(run, restarts={})) > 300 + AWAY, (
+        "one that was not measured is allowed for"
+    )
     far = replace(job, left=10_000.0)
     assert seconds(replace(run, view=ClusterView((far,)))) == pytest.approx(300 + AWAY)
 
@@ -252,12 +255,12 @@ def test_a_run_of_any_length_is_played_in_little_time() -> None:
 
 
 def test_what_slots_had_adds_up_and_those_of_one_job_were_requeued_once() -> None:
-    lives = {
-        "7_0+0": Life(restarts=2, seconds=3600, gpus=0.5, cpus=2),
-        "7_0+1": Life(restarts=1, seconds=3600, gpus=0.5, cpus=2),
-        "7_1": Life(restarts=1, seconds=1800, gpus=1, cpus=4),
+    records = {
+        "7_0+0": RestartRecord(restarts=2, seconds=3600, gpus=0.5, cpus=2),
+        "7_0+1": RestartRecord(restarts=1, seconds=3600, gpus=0.5, cpus=2),
+        "7_1": RestartRecord(restarts=1, seconds=1800, gpus=1, cpus=4),
     }
-    all_of_it = used(lives)
+    all_of_it = used(records)
     assert all_of_it.requeues == 3
     assert all_of_it.slot_seconds == 9000
     assert all_of_it.gpu_hours == pytest.approx(1.5)

@@ -1,4 +1,4 @@
-"""Files of slots in a run folder: requests to retire, and the lives that each has had."""
+"""Files of slots in a run folder: requests to retire, and the record of their restarts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pytest
 from hpcpod.records.records import encode
 from hpcpod.storage.checksummed import pack
 from hpcpod.storage.layout import sharded
-from hpcpod.storage.restarts import Begun, Life
+from hpcpod.storage.restarts import Begun, RestartRecord
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import OrderStatus, SlotStatus
 
-LIFE = Life(3, 1, False, 61.5, 0.5, 4, 1.7e9, {"p1-00001-1": Begun("p1", 1, 512)})
+RECORD = RestartRecord(3, 1, False, 61.5, 0.5, 4, 1.7e9, {"p1-00001-1": Begun("p1", 1, 512)})
 
 
 def test_whoever_is_asked_to_retire_knows_when_and_asking_again_only_hastens_it(
@@ -47,15 +47,17 @@ def test_a_damaged_marker_asks_for_nothing_and_is_set_aside(run: RunFolder) -> N
     assert "control+retire+7_3.json" in run.quarantine.list()[0].name
 
 
-def test_lives_are_kept_by_slot_and_a_torn_one_is_passed_over(run: RunFolder) -> None:
+def test_restarts_are_recorded_by_slot_and_a_torn_one_is_passed_over(run: RunFolder) -> None:
     assert run.restarts.read("7_3") is None
     assert run.restarts.all() == {}
-    run.restarts.save("7_3", Life())
-    run.restarts.save("7_3", LIFE)
-    run.restarts.save("7_4+1", replace(LIFE, gpus=8.0))
-    assert run.restarts.read("7_3") == LIFE
-    assert run.restarts.all() == {"7_3": LIFE, "7_4+1": replace(LIFE, gpus=8.0)}
+    run.restarts.save("7_3", RestartRecord())
+    run.restarts.save("7_3", RECORD)
+    run.restarts.save("7_4+1", replace(RECORD, gpus=8.0))
+    assert run.restarts.read("7_3") == RECORD
+    assert run.restarts.all() == {"7_3": RECORD, "7_4+1": replace(RECORD, gpus=8.0)}
     (path,) = (run.path / "lives").glob("*/7_3.json")
+    written = b'{"restarts":3,"in_vain":1,"progress":false,"seconds":61.5,"gpus":0.5,"cpus":4,'
+    assert written in path.read_bytes(), "the keys are those of version 0.1.0"
     path.write_bytes(b"")  # the machine has crashed
     assert run.restarts.read("7_3") is None
     assert list(run.restarts.all()) == ["7_4+1"]
@@ -64,11 +66,11 @@ def test_lives_are_kept_by_slot_and_a_torn_one_is_passed_over(run: RunFolder) ->
 
 @pytest.mark.parametrize("number", [math.inf, math.nan, -1.0, 1e300])
 @pytest.mark.parametrize("name", ["seconds", "gpus"])
-def test_numbers_that_no_life_has_are_not_reckoned_with(
+def test_numbers_that_no_record_has_are_not_reckoned_with(
     run: RunFolder, name: str, number: float
 ) -> None:
     path = sharded(run.path / "lives", "7_3", ".json")
-    run.disk.replace(path, pack({**encode(LIFE), name: number}))
+    run.disk.replace(path, pack({**encode(RECORD), name: number}))
     assert run.restarts.all() == {}
 
 
@@ -115,11 +117,11 @@ def test_a_whole_number_that_is_no_float_is_not_shown(run: RunFolder) -> None:
     assert run.slots.all() == {}
 
 
-def test_names_that_a_life_gives_lead_nowhere(run: RunFolder) -> None:
-    """They become files' names when it is asked what the life has brought."""
+def test_names_that_a_record_gives_lead_nowhere(run: RunFolder) -> None:
+    """They become files' names when it is asked what the slot has brought."""
     path = sharded(run.path / "lives", "7_3", ".json")
     for order, pod in (("../p1-1", "p1"), ("", "p1"), ("\ud800", "p1"), ("p1-1", "a/b")):
-        run.disk.replace(path, pack(encode(replace(LIFE, orders={order: Begun(pod, 1)}))))
+        run.disk.replace(path, pack(encode(replace(RECORD, orders={order: Begun(pod, 1)}))))
         assert run.restarts.read("7_3") is None
         assert run.restarts.all() == {}
 
