@@ -62,7 +62,7 @@ LONGEST_REASON = 400
 """Letters of a failure's reason on the board: two engines that differ, and what to do."""
 
 BEAT_SECONDS = 1.0
-"""Between two signs of life while there is no progress to tell, as in an evaluation."""
+"""Interval between two heartbeats while there is no progress, as in an evaluation."""
 
 NICE = 5
 """Niceness of a scorer: a quarter of a core that its trainer wants, too. With more, it would get

@@ -63,7 +63,7 @@ class Round:
         self.env_steps = 0
         """Experience of the agent, in environment steps."""
         self.trained = 0
-        """Of these, trained in this round."""
+        """Steps of these that were trained in this round."""
         self.inherited: tuple[float, ...] = ()
         """Returns of the parent's panel; of a copied child alone."""
         self.train_seconds = 0.0

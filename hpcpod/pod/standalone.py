@@ -55,7 +55,7 @@ class Training:
     """Of the point that was kept."""
     curve: tuple[Point, ...]
     kept: Point
-    """Where the policy stood: of several points that saw the same return, the last one."""
+    """Point of the policy: of several points that saw the same return, the last one."""
     returns: tuple[float, ...]
     """Undiscounted returns of the policy, without exploring: ``stop.confirm_episodes`` episodes, or
     a few more, of seeds that did not choose it; of the last point's panel if that was kept

@@ -14,7 +14,7 @@ from hpcpod.envs.suspect_values import Strange
 from hpcpod.envs.vec_env import EnvSpec, State, Step, VecEnv
 
 LOOK_SECONDS = 1.0
-"""Between two looks at the numbers of a step."""
+"""Interval between two looks at the numbers of a step."""
 
 log = logging.getLogger(__name__)
 

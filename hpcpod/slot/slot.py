@@ -47,7 +47,7 @@ IDLE_SECONDS = (0.1, 5.0)
 """Shortest and longest pause between two looks at a board that has nothing to claim."""
 
 GLANCE_SECONDS = 0.1
-"""Between two glances at the stop flag while processes work: a grace period may be short."""
+"""Interval of looks at the stop flag while processes work: a grace period may be short."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class Pace:
     """The pace at which a slot looks up from its work, in seconds."""
 
     look: float
-    """Between two looks into the run folder for a stop request."""
+    """Interval of looks into the run folder for a stop request."""
     tell: float
-    """Between two status files, which people watch."""
+    """Interval of status files, which people watch."""
     grace: float
-    """Between the command to stop and the kill of a child: less than the scheduler gives."""
+    """Time from the command to stop to the kill of a child: less than the scheduler gives."""
 
 
 class Slot:

@@ -10,7 +10,7 @@ from hpcpod.pod.ipc.messages import Work, parse_order
 
 _GRANULE = 1 << 16
 _GLANCE_SECONDS = 0.02
-"""Between two looks for a new line: an environment's step may take microseconds."""
+"""Interval between two looks for a new line: an environment's step may take microseconds."""
 
 
 class Inbox:

@@ -22,7 +22,7 @@ from hpcpod.pod.ipc.commands import TUNED
 from hpcpod.pod.pipeline.channel import Channel
 
 CLOSE_SECONDS = 5.0
-"""How long a process that has nothing more to do may take to end."""
+"""Time that a process with nothing more to do may take to end."""
 
 
 class ActorDied(Exception):

@@ -73,7 +73,7 @@ class Pipeline:
         self._rules: Mapping[str, Rule] = {}
         self._seed: int | None = None
         self.span: Span | None = None
-        """What tells the actor how far the run has come."""
+        """Span of the budget that the actor's schedules follow."""
         self.mean_return = float("nan")
         """Mean return of the last training episodes; NaN before the first has ended."""
 

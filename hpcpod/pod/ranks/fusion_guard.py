@@ -17,7 +17,7 @@ from hpcpod.pod.ranks.fusion import Fusion
 log = logging.getLogger(__name__)
 
 _LEVEL = 0.05
-"""How often a fusion that is as good as the best member is thrown away, if none is better."""
+"""Rate at which a fusion that is as good as the best member is thrown away, if none is better."""
 
 
 class Guard:

@@ -38,15 +38,15 @@ class Meeting:
     disk: Disk
     """Of the run folder."""
     folder: Path
-    """Where rank 0 writes its address."""
+    """Folder in which rank 0 writes its address."""
     name: str
-    """Of this meeting, new each time that the ranks are started."""
+    """Name of this meeting, new each time that the ranks are started."""
     size: int
     """Ranks that the slot has asked for."""
     seconds: float
-    """After which a rank that does not come, or answer, is taken for lost."""
+    """Timeout after which a rank that does not come, or answer, is taken for lost."""
     agreed: Mapping[str, str]
-    """What must be the same on all ranks, by a name that a message can use."""
+    """Facts that must be the same on all ranks, by a name that a message can use."""
 
 
 def join_run(rank: Rank, folder: RunFolder, config: RunConfig, meeting: str) -> Communicator:

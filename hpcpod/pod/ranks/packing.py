@@ -46,7 +46,7 @@ class Packing:
         own = sum(t.numel() for t in self._own(state))
         device = next((state[name].device for name in self.mean), torch.device("cpu"))
         self.vector = torch.zeros(sum(sizes) + 1 + size * own, device=device)
-        """What is exchanged, float32; written by ``pack``."""
+        """Vector that is exchanged, float32; written by ``pack``."""
         *self._means, self._weight, places = self.vector.split_with_sizes([*sizes, 1, size * own])
         self._places = places.view(size, own)
 

@@ -45,7 +45,7 @@ class About:
     spec: Mapping[str, Any]
     """Its ``EnvSpec`` as plain data; each space says its ``kind``."""
     backend: str
-    """What steps it: never ``auto``, but what that came to."""
+    """Backend that steps it: never ``auto``, but what that came to."""
     saves_state: bool
     """True if its whole state can be saved, and a round go on in the middle."""
     threads: int
@@ -81,7 +81,7 @@ class Speed:
     processes: int
     """Processes that stepped it."""
     make_seconds: float
-    """What it took to make and reset the batch; of one not measured, an estimate."""
+    """Time to make and reset the batch; of one not measured, an estimate."""
 
 
 def try_env(

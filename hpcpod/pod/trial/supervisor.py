@@ -30,9 +30,9 @@ from hpcpod.pod.trial.fit import Look
 from hpcpod.records.codec import decode
 
 LOOK_SECONDS = 1.0
-"""Between two looks at the clock while nothing is told."""
+"""Interval between two looks at the clock while no reply comes."""
 QUIET_SECONDS = 10.0
-"""Between two words to the user on what is being done."""
+"""Interval between two messages to the user on what is being done."""
 DUMP_SECONDS = 1.0
 """Seconds that a process which hangs has to write its stack."""
 LAST_LINES = 6
