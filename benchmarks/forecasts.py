@@ -84,7 +84,7 @@ def read(path: Path) -> list[Recording]:
 def cases(recording: Recording) -> list[Case]:
     return [
         Case(
-            forecast(seen, seen.config.cluster.slots),
+            forecast(seen),
             one_mean(seen),
             recording.ended - seen.now,
         )

@@ -113,6 +113,7 @@ def from_json(data: Mapping[str, Any]) -> Recording:
             path=Path(data["name"]),
             config=config,
             board=decode(Board, frame["board"]),
+            places=config.cluster.slots,
             slots={name: decode(SlotStatus, shown) for name, shown in frame["slots"].items()},
             restarts={name: decode(RestartRecord, each) for name, each in frame["lives"].items()},
             view=None if frame["jobs"] is None else _view(frame["jobs"]),

@@ -13,7 +13,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from hpcpod.config.schema import EnvConfig, RunConfig
+from hpcpod.config.schema import (
+    ClusterConfig,
+    EnvConfig,
+    PodsConfig,
+    PopulationConfig,
+    RunConfig,
+)
 from hpcpod.errors import LaunchError
 from hpcpod.launchers.base import Limits
 from hpcpod.orchestrator.backoff import QUIET, Backoff, Refusals, failed_starts
@@ -29,7 +35,6 @@ from hpcpod.orchestrator.plan import (
     Throttle,
     plan,
 )
-from hpcpod.orchestrator.slot_count import Bounds
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.orchestrator.tick import SOON_SECONDS
 from hpcpod.records.records import Intent
@@ -55,6 +60,15 @@ class Wanted:
     """``cluster.waiting``."""
     by_day: int | None = None
     """``cluster.schedule``: slots wanted from Monday to Friday, 8:00 to 18:00; None: ``most``."""
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration; no coordinator is a job here."""
+        return RunConfig(
+            "simulated", EnvConfig("none"),
+            cluster=ClusterConfig(launcher="slurm", coordinator=False, waiting=self.waiting),
+            population=PopulationConfig(pods=PodsConfig(self.least, self.most)),
+        )  # fmt: skip
 
     def scheduled(self, second: float) -> int | None:
         """What the schedule asks for at a second."""
@@ -121,17 +135,11 @@ class Coordinator:
         limits = Limits(max_array_size=self._scheduler.site.max_array_size)
         return Snapshot(
             path=Path("simulated"),
-            config=RunConfig("simulated", EnvConfig("none")),
+            config=wanted.config,
             board=board,
-            view=replace(cluster, limits=limits),
-            bounds=Bounds(
-                places=wanted.most,
-                most=wanted.most,
-                pods=(wanted.least, wanted.most),
-                scheduled=wanted.scheduled(self._loop.now),
-                waiting=wanted.waiting,
-                room=self._room(),
-            ),
+            view=replace(cluster, limits=limits, room=self._room()),
+            places=wanted.most,
+            scheduled=wanted.scheduled(self._loop.now),
             claims=claims,
             intents=tuple(self._intents),
             submitted=dict(self._submitted),

@@ -32,7 +32,7 @@ def situations(slots: int) -> Iterator[tuple[str, Snapshot]]:
         "a third gone",
         replace(found, view=replace(found.cluster, jobs=jobs[: 2 * len(jobs) // 3])),
     )
-    yield "half to go", replace(found, bounds=replace(found.bounds, scale=slots // 2))
+    yield "half to go", replace(found, scale=slots // 2)
 
 
 def seconds(observed: Snapshot) -> float:

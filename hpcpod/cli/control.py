@@ -93,9 +93,9 @@ def scale(options: Namespace) -> int:
     if word is None:
         now = run.status(ask_scheduler=True)
         wanted = (
-            f"how many slots are wanted can't be told here ({before.why})"
-            if before.slots is None
-            else f"{before.slots} slots at once, {before.why}"
+            f"how many slots are wanted can't be told here ({before.wanted_by})"
+            if before.wanted is None
+            else f"{before.wanted} slots at once, {before.wanted_by}"
         )
         say(f"{run.name}: {wanted}; {slots_words(now)}")
         return 0
@@ -106,8 +106,8 @@ def scale(options: Namespace) -> int:
         )
     now = run.scale(None if word == AUTO else int(word))
     after = run.target()
-    was = "unknown" if before.slots is None else before.slots
-    say(f"{run.name}: slots at once were {was}, will be {after.slots} ({after.why})")
+    was = "unknown" if before.wanted is None else before.wanted
+    say(f"{run.name}: slots at once were {was}, will be {after.wanted} ({after.wanted_by})")
     if now.state in ("paused", "draining", "interrupted"):
         say(f"it is {now.state}; go on with: hpcpod resume {run.word}")
     return 0

@@ -35,7 +35,7 @@ def launch(options: Namespace) -> int:
     folder = launching.create_run(checked.resolved, _runs(options))
     run = Run(folder)
     if config.cluster.launcher == "local":
-        if run.target().slots != (config.cluster.slots or run.target().slots):
+        if config.cluster.slots not in (None, run.target().wanted):
             _say_slots(run)
         return follow_here(run)
     jobs = launching.start(folder, config)
@@ -53,7 +53,7 @@ def launch(options: Namespace) -> int:
 
 def _say_slots(run: Run) -> None:
     target = run.target()
-    say(f"slots: {target.slots} at once, {target.why}")
+    say(f"slots: {target.wanted} at once, {target.wanted_by}")
 
 
 def _say_how_to_follow(run: Run) -> None:

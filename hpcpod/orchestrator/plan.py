@@ -15,8 +15,6 @@ from hpcpod.orchestrator.slot_count import Chooser, Fit, fit
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Intent
 from hpcpod.storage.slots import element
-from hpcpod.tournament.leaderboard import orders
-from hpcpod.tournament.priorities import resting_pods
 
 COORDINATORS = 30
 """Coordinators submitted within ``COORDINATOR_SECONDS``, after which no more are for a while."""
@@ -155,16 +153,13 @@ def _given_up(observed: Snapshot) -> tuple[str, ...]:
 
 def _wanted(observed: Snapshot) -> tuple[int | None, int]:
     """A new size of the population, if it changes, and the slots that it can use."""
-    bounds, board = observed.bounds, observed.board
-    all_pods = bounds.pods[1]
-    population = bounds.population
+    board, population = observed.board, observed.population
+    all_pods = observed.config.population.pods.max
     changes = population != (all_pods if board.size is None else board.size)
     if changes:
         board = replace(board, size=population if population < all_pods else None)
-    resting = resting_pods(board)
-    open_orders = len(orders(board)) - len(resting)
-    useful = -(-open_orders // bounds.lanes)
-    return (population if changes else None), min(bounds.target, useful)
+    useful = replace(observed, board=board).useful
+    return (population if changes else None), min(observed.target, useful)
 
 
 def _resize(observed: Snapshot, fitting: Fit, wanted: int) -> Iterator[Action]:
@@ -215,20 +210,23 @@ def _submissions(
 
 def _backed_off(observed: Snapshot, slots: list[JobView], missing: int) -> int:
     """The number of missing slots that may be asked for now."""
-    backoff, bounds = observed.backoff, observed.bounds
+    backoff, may_wait = observed.backoff, observed.config.cluster.waiting
     if missing <= 0 or backoff.pause() or backoff.wait(observed.now) > 0:
         return 0
     begun = {job.submission for job in slots if job.state == "running" or job.requeued}
     queued = [job for job in slots if job.submission not in begun]
     targets = {intent.token: intent.target for intent in observed.intents}
     # A backlog of one: while what was asked for last waits for room, more would wait with it.
-    if any(targets.get(job.token, 0) >= bounds.target for job in queued):
+    if any(targets.get(job.token, 0) >= observed.target for job in queued):
         return 0
-    if bounds.waiting is None:
+    if observed.local:
+        # A slot that leaves has its GPU until it is gone: the next one got none, and saw all.
+        may_wait = 0
+    elif may_wait is None:
         return missing
     waiting = sum(job.state == "pending" for job in slots)
-    floor = bounds.unasked - len(slots)
-    return min(missing, max(floor, bounds.waiting + (bounds.room or 0) - waiting, 0))
+    floor = observed.unasked - len(slots)
+    return min(missing, max(floor, may_wait + (observed.cluster.room or 0) - waiting, 0))
 
 
 def _pause(observed: Snapshot, slots: list[JobView], missing: int) -> list[Action]:
@@ -264,7 +262,7 @@ def _coordinator(observed: Snapshot, new: NewIntent) -> Iterator[Action]:
 def _new_intents(observed: Snapshot, token: Callable[[], str]) -> NewIntent:
     readable = max((i.number + 1 for i in observed.intents), default=0)
     numbers = itertools.count(max(observed.numbered, readable))
-    reports, now, target = observed.board.reports, observed.now, observed.bounds.target
+    reports, now, target = observed.board.reports, observed.now, observed.target
 
     def new(kind: Literal["slots", "coordinator"], count: int) -> Intent:
         return Intent(next(numbers), token(), kind, count, reports, now, target)

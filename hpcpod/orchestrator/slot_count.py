@@ -1,4 +1,4 @@
-"""The number of slots that a run should have now, and those that should go: pure functions."""
+"""The slots that should come, and those that should go: pure functions."""
 
 from __future__ import annotations
 
@@ -11,49 +11,6 @@ from hpcpod.launchers.base import THROTTLED, ClusterView, JobView
 from hpcpod.records.records import Board, Owner
 from hpcpod.storage.slots import element
 from hpcpod.tournament.priorities import by_priority, protected
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Bounds of the number of slots, by the configuration, the launcher and the user.
-
-    A slot of the scheduler is one array element; ``lanes`` pods share it.
-    """
-
-    places: int
-    """Slots wanted at once, if neither a user nor a schedule asks for another number."""
-    most: int = 1_000_000
-    """No schedule and no user asks for more: as many as ``pods.max`` has work for."""
-    pods: tuple[int, int] = (1, 1_000_000)
-    """``pods.min`` and ``pods.max``."""
-    lanes: int = 1
-    scale: int | None = None
-    """Slots that the user has asked for by ``hpcpod scale``; None if none."""
-    scheduled: int | None = None
-    """Slots that ``cluster.schedule`` asks for now; None if it has no say."""
-    waiting: int | None = None
-    """``cluster.waiting``: slots that may wait in the queue, beside those that would fit now."""
-    room: int | None = None
-    """Slots that the scheduler could start now, as far as sinfo tells; None: unknown."""
-
-    @property
-    def target(self) -> int:
-        """Slots wanted at once: the user's word, else the schedule's, else ``places``."""
-        asked = self.scale if self.scale is not None else self.scheduled
-        return min(self.places if asked is None else max(asked, 1), self.most)
-
-    @property
-    def unasked(self) -> int:
-        """Slots that may wait whatever ``cluster.waiting`` says: ``pods.min`` in training."""
-        return min(-(-self.pods[0] // self.lanes), self.places, self.target)
-
-    @property
-    def population(self) -> int:
-        """Pods in training at once: as many for each slot as the configuration has."""
-        fewest, most = self.pods
-        if self.target >= self.places:
-            return most
-        return min(max(math.ceil(most * self.target / self.places), fewest), most)
 
 
 @dataclass(frozen=True)

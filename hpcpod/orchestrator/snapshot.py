@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,6 @@ from hpcpod.launchers.local import LocalLauncher, places_of
 from hpcpod.launchers.slurm.feasibility import Impossible
 from hpcpod.launchers.slurm.sacct import EndedLife
 from hpcpod.orchestrator.backoff import DELAYS, Backoff, failed_starts
-from hpcpod.orchestrator.slot_count import Bounds
 from hpcpod.records.records import Board, Intent, Owner
 from hpcpod.storage.requests import Drain, Refusals, Resumed, Scale, SlotRefused
 from hpcpod.storage.restarts import RestartRecord
@@ -28,6 +28,7 @@ from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import SlotStatus, element
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import read_board
+from hpcpod.tournament.priorities import resting_pods
 
 RunState = Literal["running", "finals", "draining", "paused", "waiting", "interrupted", "finished"]
 
@@ -55,10 +56,15 @@ class Snapshot:
     """The run's jobs by the scheduler; None if it was not asked, or can't be."""
     unknown: str = ""
     """The reason why the scheduler could not be asked, in one sentence."""
-    bounds: Bounds = field(default_factory=lambda: Bounds(0))
-    """The number of slots that there should be."""
-    unbounded: str = ""
-    """The reason why that number is unknown here, in a clause; empty if it is known."""
+    places: int | None = None
+    """Slots wanted at once, if neither a user nor a schedule asks for another number; None if
+    unknown here."""
+    fits: int | None = None
+    """Slots that the machine of a local run has room for; None on a cluster, or if unknown."""
+    scale: int | None = None
+    """Slots that the user has asked for by ``hpcpod scale``; None if none."""
+    scheduled: int | None = None
+    """Slots that ``cluster.schedule`` asks for now; None if it has no say."""
     drain: Drain | None = None
     """The request to pause, if there is one."""
     refused: str = ""
@@ -114,9 +120,66 @@ class Snapshot:
         return self.drain is not None
 
     @property
+    def lanes(self) -> int:
+        """Pods that share an element of an array, and its GPU."""
+        return 1 if self.local else self.config.resources.pods_per_gpu
+
+    @property
+    def most(self) -> int:
+        """Slots beyond which no schedule and no user may ask: as many as ``pods.max`` has work for,
+        and no more than a machine has room for."""
+        work = -(-self.config.population.pods.max // self.lanes)
+        return work if self.fits is None else self.fits
+
+    @property
+    def target(self) -> int:
+        """Slots wanted at once: the user's word, else the schedule's, else ``places``."""
+        asked = self.scale if self.scale is not None else self.scheduled
+        return min((self.places or 0) if asked is None else max(asked, 1), self.most)
+
+    @property
     def wanted(self) -> int | None:
-        """Slots wanted at once; None where that can't be told."""
-        return None if self.unbounded else self.bounds.target
+        """Slots wanted at once; None if unknown."""
+        return None if self.places is None else self.target
+
+    @property
+    def wanted_by(self) -> str:
+        """The source of that number, in a clause; or the reason why it is unknown."""
+        if self.places is None:
+            return self.unknown
+        if self.scale is not None:
+            return "a person asked for as many (`hpcpod scale`)"
+        if self.scheduled is not None:
+            return "cluster.schedule says so for this hour"
+        if self.target == self.config.cluster.slots:
+            return "cluster.slots says so"
+        if self.local and self.target < self.config.population.pods.max:
+            return "as many fit on this machine"
+        return "as many as population.pods.max has work for"
+
+    @property
+    def unasked(self) -> int:
+        """Slots that may wait whatever ``cluster.waiting`` says: ``pods.min`` in training."""
+        fewest = -(-self.config.population.pods.min // self.lanes)
+        return min(fewest, self.places or 0, self.target)
+
+    @property
+    def population(self) -> int:
+        """Pods in training at once: as many for each slot as the configuration has."""
+        pods, places = self.config.population.pods, self.places or 0
+        if self.target >= places:
+            return pods.max
+        return min(max(math.ceil(pods.max * self.target / places), pods.min), pods.max)
+
+    @property
+    def open_orders(self) -> int:
+        """Orders that a slot may have: all but those of pods that rest."""
+        return len(orders(self.board)) - len(resting_pods(self.board))
+
+    @property
+    def useful(self) -> int:
+        """Slots that the open orders need."""
+        return -(-self.open_orders // self.lanes)
 
     @property
     def cluster(self) -> ClusterView:
@@ -188,14 +251,11 @@ def observe(folder: RunFolder, launcher: Launcher) -> Snapshot:
     numbered, intents, submitted = submissions(folder)
     view = launcher.observe()
     now = time.time()
-    return Snapshot(
-        path=folder.path,
-        config=folder.resolved.config,
-        board=board,
+    return replace(
+        counted(folder, board, launcher),
         now=now,
         clock=now,
         view=view,
-        bounds=bounds_of(folder, launcher, view.room),
         drain=folder.requests.read(Drain),
         refused=folder.requests.read_or_default(SlotRefused).reason,
         leaving=frozenset(folder.slots.retirees()),
@@ -216,36 +276,31 @@ def submissions(folder: RunFolder) -> tuple[int, tuple[Intent, ...], dict[int, s
     return numbered, intents, {number: job for number, job in found.items() if job is not None}
 
 
-def bounds_of(folder: RunFolder, launcher: Launcher | None, room: int | None = None) -> Bounds:
-    """The number of slots by the configuration, the launcher and the user.
+def counted(folder: RunFolder, board: Board, launcher: Launcher | None) -> Snapshot:
+    """A snapshot of nothing but the board and the number of slots that there should be.
 
     Args:
         folder: the run's.
+        board: its board.
         launcher: of the run; None for a look at a local run, which counts no GPUs.
-        room: see ``ClusterView.room``.
 
     Raises:
         LaunchError: without a launcher, no process has begun to run slots on GPUs yet.
     """
-    config = folder.resolved.config
-    # A machine has no more than it has, and what is to leave has its part until it is gone.
-    here: int | None = None
+    config, fits = folder.resolved.config, None
     if launcher is None:
-        places, here = places_of(config, _gpus_counted(folder))
+        places, fits = places_of(config, _gpus_counted(folder))
     else:
         places = launcher.places
-        here = launcher.most if isinstance(launcher, LocalLauncher) else None
-    pods, local = config.population.pods, config.cluster.launcher == "local"
-    lanes = 1 if local else config.resources.pods_per_gpu
-    return Bounds(
+        fits = launcher.most if isinstance(launcher, LocalLauncher) else None
+    return Snapshot(
+        path=folder.path,
+        config=config,
+        board=board,
         places=places,
-        most=(here or places) if local else -(-pods.max // lanes),
-        pods=(pods.min, pods.max),
-        lanes=lanes,
-        scale=scale_of(folder),
+        fits=fits,
+        scale=folder.requests.read_or_default(Scale).slots,
         scheduled=scheduled(config.cluster.schedule, datetime.now().astimezone()),
-        waiting=config.cluster.waiting if here is None else 0,
-        room=room,
     )
 
 
@@ -297,11 +352,6 @@ def _fruitful(folder: RunFolder, made: Sequence[Intent], submitted: Mapping[int,
         if record.without_progress < record.restarts or folder.restarts.made_progress(record)
     }
     return {i.number for i in made if names & {submitted[i.number], f"local-{i.number}"}}
-
-
-def scale_of(folder: RunFolder) -> int | None:
-    """The number of slots that the user has asked for; None if none."""
-    return folder.requests.read_or_default(Scale).slots
 
 
 def refusals_of(folder: RunFolder) -> Refusals:

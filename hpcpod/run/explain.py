@@ -23,7 +23,6 @@ from hpcpod.run.pending_jobs import (
     waiting_words,
 )
 from hpcpod.run.pod_history import Claim, claim_of, require_pod
-from hpcpod.run.slot_target import wanted_by
 from hpcpod.run.snapshot import QUEUE_SECONDS, see
 from hpcpod.run.text import duration, many, since
 from hpcpod.storage.run_folder import RunFolder
@@ -128,13 +127,12 @@ def _slots(seen: Snapshot) -> Iterator[str]:
         return
     wanted = ""
     if seen.wanted is not None:
-        wanted = f", {seen.wanted} wanted: {wanted_by(seen.config, seen.bounds)}"
+        wanted = f", {seen.wanted} wanted: {seen.wanted_by}"
     yield f"{many(seen.running, 'slot')} at work{wanted}"
-    open_orders = len(orders(seen.board)) - len(resting_pods(seen.board))
-    if waits := idling(seen, seen.wanted):
+    if waits := idling(seen):
         yield waits
-    elif seen.wanted is not None and open_orders < seen.wanted:
-        yield f"{many(open_orders, 'order')} open now: more slots would find nothing to do"
+    elif seen.wanted is not None and seen.open_orders < seen.wanted:
+        yield f"{many(seen.open_orders, 'order')} open now: more slots would find nothing to do"
     yield from waiting_words(seen.waiting, seen.now, seen.impossible)
     if cancelled := cancelled_words(seen):
         yield cancelled

@@ -76,54 +76,43 @@ def used(records: Mapping[str, RestartRecord]) -> Used:
     )
 
 
-def forecast(seen: Snapshot, wanted: int | None = None) -> Forecast | None:
+def forecast(seen: Snapshot) -> Forecast | None:
     """The time at which the first of the limits ends the run, if its target does not.
-
-    Args:
-        seen: the run as it is now.
-        wanted: slots at once; None where that can't be told.
 
     Returns:
         None if no limit can be told: there is none, or nothing was measured yet.
     """
     if seen.board.phase == "finished":
         return None
-    low, likely, high = (outlook.end() for outlook in _outlooks(seen, wanted))
+    low, likely, high = (outlook.end() for outlook in _outlooks(seen))
     if low is None or likely is None or high is None:
         return None
     (limit, seconds), least, most = likely, low[1], high[1]
     return Forecast(limit, seconds, min(least, seconds), max(most, seconds))
 
 
-def last_rounds(seen: Snapshot, wanted: int | None = None) -> dict[str, tuple[float, float]]:
+def last_rounds(seen: Snapshot) -> dict[str, tuple[float, float]]:
     """In how many seconds each pod that is in training has trained its last round: at the earliest,
     and at the latest. Empty without ``stop.rounds``, or where that can't be told."""
     if seen.config.stop.rounds is None or seen.board.phase != "running":
         return {}
-    low, _, high = (outlook.played() for outlook in _outlooks(seen, wanted))
+    low, _, high = (outlook.played() for outlook in _outlooks(seen))
     if low is None or high is None:
         return {}
     return {pod: (low.pods[pod], end) for pod, end in high.pods.items() if pod in low.pods}
 
 
-def _outlooks(seen: Snapshot, wanted: int | None) -> tuple[_Outlook, _Outlook, _Outlook]:
+def _outlooks(seen: Snapshot) -> tuple[_Outlook, _Outlook, _Outlook]:
     costs = costs_of(seen)
-    return (
-        _Outlook(seen, wanted, costs, -1),
-        _Outlook(seen, wanted, costs, 0),
-        _Outlook(seen, wanted, costs, 1),
-    )
+    return _Outlook(seen, costs, -1), _Outlook(seen, costs, 0), _Outlook(seen, costs, 1)
 
 
 class _Outlook:
     """A run's future if all goes well (``way`` -1), as expected (0) or badly (1)."""
 
-    def __init__(
-        self, seen: Snapshot, wanted: int | None, costs: Mapping[str, Cost], way: int
-    ) -> None:
+    def __init__(self, seen: Snapshot, costs: Mapping[str, Cost], way: int) -> None:
         self._seen, self._board, self._config = seen, seen.board, seen.config
-        self._wanted, self._way = wanted, way
-        self._local = seen.config.cluster.launcher == "local"
+        self._way, self._local = way, seen.local
         self._beside = scores_beside(seen.config)
         self._costs = {pod: self._scaled(cost) for pod, cost in costs.items()}
         scored = [cost for cost in self._costs.values() if cost.scored]
@@ -207,7 +196,7 @@ class _Outlook:
     def _hand(self, slot: str, tasks: Mapping[str, Task]) -> Hand:
         """A slot with the rest of what it has in hand; its task counts from the round after."""
         shown = self._seen.slots[slot]
-        jobs = () if self._seen.view is None else self._seen.view.jobs
+        jobs = self._seen.cluster.jobs
         left = next((job.left for job in jobs if job.slot in (slot, element(slot))), None)
         ends = math.inf if left is None else left
         pod, number = str(shown.pod), shown.round
@@ -249,9 +238,10 @@ class _Outlook:
         pods = [entry.pod for entry in board.entries[:count]]
         pods += [""] * (count - len(pods))
         free = [0.0] * len(self._seen.slots)
-        if self._wanted is not None and self._way < 1:  # who had nothing to do has left
+        wanted = self._seen.wanted
+        if wanted is not None and self._way < 1:  # who had nothing to do has left
             again = START_SECONDS + (self._config.cluster.tick_interval if self._way == 0 else 0.0)
-            free += [again] * (min(self._wanted, count) - len(free))
+            free += [again] * (min(wanted, count) - len(free))
         heed = NOTICE_SECONDS[self._local]
         factor = math.exp(self._way * FRESH)
         return heed + factor * together([self._score(pod) for pod in pods], free or [0.0])
@@ -260,9 +250,9 @@ class _Outlook:
         """Seconds until each slot that is in the queue, or starts, is at work. A slot whose start
         is unknown comes at once if all goes well, and else never."""
         at_work = {element(slot) for slot in self._seen.slots}
-        if self._local and self._wanted is not None and self._seen.driven:
-            yield from [START_SECONDS] * (self._wanted - len(at_work))
-        for job in () if self._seen.view is None else self._seen.view.jobs:
+        if self._local and self._seen.driven:
+            yield from [START_SECONDS] * ((self._seen.wanted or 0) - len(at_work))
+        for job in self._seen.cluster.jobs:
             if job.kind != "slots" or job.slot in at_work or job.reason == THROTTLED:
                 continue
             if job.state == "running" or self._way < 0:

@@ -13,13 +13,9 @@ from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.priorities import resting_pods
 
 
-def idling(seen: Snapshot, wanted: int | None) -> str:
+def idling(seen: Snapshot) -> str:
     """The reason why slots have no order, or why there are fewer slots than wanted, and for how
     long, where other slots have all that is left to do in hand.
-
-    Args:
-        seen: the run as it is now.
-        wanted: slots at once.
 
     Returns:
         One sentence; empty if it is not so.
@@ -32,21 +28,21 @@ def idling(seen: Snapshot, wanted: int | None) -> str:
     found = [o for o in orders(seen.board) if not (isinstance(o, Birth) and o.pod in resting)]
     if not found or any(order.id not in held for order in found):
         return ""
-    awaited = _awaited(seen, found, wanted)
+    awaited = _awaited(seen, found)
     if idle:
         one = len(idle) == 1
         who = f"slot {idle[0]} has" if one else f"slots {listed(idle)} have"
         return f"{who} no order: {'it waits' if one else 'they wait'} for {awaited}"
-    if wanted is not None and seen.running < wanted:
+    if seen.running < (seen.wanted or 0):
         return f"more slots would find nothing to do: all that is left is {awaited}"
     return ""
 
 
-def _awaited(seen: Snapshot, found: Sequence[Order], wanted: int | None) -> str:
+def _awaited(seen: Snapshot, found: Sequence[Order]) -> str:
     """The work that other slots have in hand, and when it ends."""
     pods = sorted({order.pod for order in found})
     if seen.board.phase == "finals":
-        ends = forecast(seen, wanted)
+        ends = forecast(seen)
         when = f"; they end in {span(ends.low, ends.high)}" if ends is not None else ""
         return f"the final {'scores' if len(pods) > 1 else 'score'} of {listed(pods)}{when}"
     births = [order for order in found if isinstance(order, Birth)]
@@ -55,7 +51,7 @@ def _awaited(seen: Snapshot, found: Sequence[Order], wanted: int | None) -> str:
         return f"{many(len(found), 'order')} of {listed(pods)} that others have in hand"
     left = max(rounds - birth.round + 1 for birth in births)
     what = "last round" if left == 1 else f"last {left} rounds"
-    ends_of = [end for pod, end in last_rounds(seen, wanted).items() if pod in pods]
+    ends_of = [end for pod, end in last_rounds(seen).items() if pod in pods]
     when = ""
     if ends_of:
         low, high = max(end[0] for end in ends_of), max(end[1] for end in ends_of)

@@ -11,8 +11,6 @@ from hpcpod.launchers.slurm.reasons import explain
 from hpcpod.orchestrator.backoff import QUIET
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.run.text import duration, many
-from hpcpod.tournament.leaderboard import orders
-from hpcpod.tournament.priorities import resting_pods
 
 _OTHERS = (THROTTLED, "Dependency", "BeginTime")
 """Reasons that end by themselves, and come before Slurm looks for nodes."""
@@ -51,9 +49,7 @@ def cancelled_words(seen: Snapshot) -> str:
     wanted, run = seen.wanted, seen.word
     if seen.state not in ("running", "waiting") or wanted is None:
         return ""
-    lanes = seen.config.resources.pods_per_gpu
-    useful = -(-(len(orders(seen.board)) - len(resting_pods(seen.board))) // lanes)
-    missing = min(wanted, useful) - seen.running - len(seen.waiting)
+    missing = min(wanted, seen.useful) - seen.running - len(seen.waiting)
     gone = [slot for slot, replaced in seen.cancelled if not replaced]
     if gone and missing > 0:
         plural = len(gone) != 1

@@ -16,8 +16,7 @@ from hpcpod.launchers.slurm.feasibility import sentences
 from hpcpod.launchers.slurm.launcher import SlurmLauncher
 from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.run.launch import start_here, submit_missing
-from hpcpod.run.slot_target import target_of
-from hpcpod.run.snapshot import see
+from hpcpod.run.snapshot import counted_here, see
 from hpcpod.run.text import many
 from hpcpod.storage.freshness import refresh_run
 from hpcpod.storage.requests import Drain, Refusals, Resumed, Scale, SlotRefused
@@ -42,14 +41,14 @@ def scale(folder: RunFolder, slots: int | None) -> None:
         folder.requests.withdraw(Scale)
         _forgive(folder)
         return
-    target = target_of(folder, launcher_here(folder))
-    if not 1 <= slots <= target.most:
-        here = ", and what fits on this machine" if config.cluster.launcher == "local" else ""
+    now = counted_here(folder, read_board(folder), launcher_here(folder))
+    if not 1 <= slots <= now.most:
+        here = ", and what fits on this machine" if now.local else ""
         raise UserError(
-            f"{config.name} can't have {many(slots, 'slot')} at once, only 1 to {target.most}: as"
+            f"{config.name} can't have {many(slots, 'slot')} at once, only 1 to {now.most}: as"
             f" many as population.pods.max has work for{here}"
         )
-    if slots > (target.slots or 0):
+    if slots > (now.wanted or 0):
         _require_possible(folder)
     folder.requests.replace(Scale(index(slots)))
     _forgive(folder)

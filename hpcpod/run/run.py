@@ -17,15 +17,14 @@ from hpcpod.config.arguments import door
 from hpcpod.config.space import Range
 from hpcpod.errors import HpcpodError, RunNotFound, StorageError, UserError
 from hpcpod.launchers.factory import launcher_here
-from hpcpod.orchestrator.snapshot import RunState
+from hpcpod.orchestrator.snapshot import RunState, Snapshot
 from hpcpod.records.records import Board, PodState
 from hpcpod.run import requests
 from hpcpod.run.explain import why
 from hpcpod.run.leaderboard import Row, ranking, rows
 from hpcpod.run.pod_history import require_pod
 from hpcpod.run.progress_line import progress_text
-from hpcpod.run.slot_target import SlotTarget, target_of
-from hpcpod.run.snapshot import see
+from hpcpod.run.snapshot import counted_here, see
 from hpcpod.run.status import Best, Status, best_of, status_of
 from hpcpod.run.tables import summary
 from hpcpod.storage.disk import check_writable
@@ -96,9 +95,10 @@ class Run:
         """
         return status_of(self.folder, see(self.folder, board, ask=ask_scheduler))
 
-    def target(self) -> SlotTarget:
-        """The slots that the run should have at once, by the GPUs that this machine has now."""
-        return target_of(self.folder, launcher_here(self.folder))
+    def target(self) -> Snapshot:
+        """The slots that the run should have at once, ``wanted`` of a snapshot without the rest, by
+        the GPUs that this machine has now."""
+        return counted_here(self.folder, self.board(), launcher_here(self.folder))
 
     @door(pod=str | None)
     def why(self, pod: str | None = None) -> list[str]:

@@ -11,8 +11,7 @@ from hpcpod.launchers.base import Cancelled, ClusterView, Launcher
 from hpcpod.launchers.factory import launcher_here, require_launcher
 from hpcpod.launchers.identity import lives
 from hpcpod.orchestrator.backoff import Backoff
-from hpcpod.orchestrator.slot_count import Bounds
-from hpcpod.orchestrator.snapshot import Snapshot, backoff_of, bounds_of, submissions
+from hpcpod.orchestrator.snapshot import Snapshot, backoff_of, counted, submissions
 from hpcpod.records.records import Board
 from hpcpod.storage.freshness import refresh_run
 from hpcpod.storage.requests import Drain, Resumed, SlotRefused
@@ -42,8 +41,7 @@ def see(
         ask: ask the scheduler, too, if the run has one and has not finished: once.
         failures: read its submissions, too, and their failures.
     """
-    config = folder.resolved.config
-    here = config.cluster.launcher == "local"
+    here = folder.resolved.config.cluster.launcher == "local"
     # Before the board is read: a run that ends meanwhile has ended there.
     driven = not here or folder.locks.driven() is not False
     board = board or read_board(folder)
@@ -55,20 +53,15 @@ def see(
     backoff = Backoff()
     if failures and view is not None:
         backoff = backoff_of(folder, board, view, intents, submitted)
-    bounds, unbounded = _bounds(folder, launcher)
     now = clock = time.time()
     with contextlib.suppress(StorageError):  # read-only: this machine's clock has to do
         clock = now_of(folder, board)
-    seen = Snapshot(
-        path=folder.path,
-        config=config,
-        board=board,
+    seen = replace(
+        counted_here(folder, board, launcher),
         now=now,
         clock=clock,
         view=view,
         unknown=unknown,
-        bounds=bounds,
-        unbounded=unbounded,
         drain=folder.requests.read(Drain),
         refused=folder.requests.read_or_default(SlotRefused).reason,
         slots=_slots(folder),
@@ -86,15 +79,16 @@ def see(
     return _seen_anew(folder, seen)
 
 
-def _bounds(folder: RunFolder, launcher: Launcher | str | None) -> tuple[Bounds, str]:
-    """The number of wanted slots; or any, and why it can't be told."""
+def counted_here(folder: RunFolder, board: Board, launcher: Launcher | str | None) -> Snapshot:
+    """As ``counted``; if the number of slots is unknown here, ``unknown`` has the reason."""
     try:
-        if isinstance(launcher, str):
-            return Bounds(0), launcher
-        require_launcher(folder)
-        return bounds_of(folder, launcher), ""
+        if not isinstance(launcher, str):
+            require_launcher(folder)
+            return counted(folder, board, launcher)
+        why = launcher
     except UserError as error:
-        return Bounds(0), str(error)
+        why = str(error)
+    return Snapshot(folder.path, folder.resolved.config, board, unknown=why)
 
 
 def _cancelled(folder: RunFolder, view: ClusterView | None) -> tuple[tuple[Cancelled, bool], ...]:

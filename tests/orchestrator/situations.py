@@ -7,7 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hpcpod.config.schema import ClusterConfig, EnvConfig, RunConfig
+from hpcpod.config.schema import (
+    ClusterConfig,
+    EnvConfig,
+    PodsConfig,
+    PopulationConfig,
+    ResourcesConfig,
+    RunConfig,
+)
 from hpcpod.launchers.base import ClusterView, JobView, Limits
 from hpcpod.orchestrator.plan import (
     Action,
@@ -20,7 +27,6 @@ from hpcpod.orchestrator.plan import (
     Throttle,
     plan,
 )
-from hpcpod.orchestrator.slot_count import Bounds
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Birth, Board, Checkpoint, Evaluation, Intent, Owner, PodState
 from hpcpod.storage.requests import Drain
@@ -64,9 +70,15 @@ def intent(number: int, count: int = 1, reports: int = 0, **fields: Any) -> Inte
     return replace(Intent(number, f"t{number}", "slots", count, reports, target=3), **fields)
 
 
-def coordinating() -> RunConfig:
-    """The configuration of a run whose coordinator is a job."""
-    return RunConfig("run", EnvConfig("Task-v0"), cluster=ClusterConfig(launcher="slurm"))
+def configured(pods: tuple[int, int] = (1, 4), lanes: int = 1, **cluster: Any) -> RunConfig:
+    """The configuration of a run on a cluster, with so many pods, of which ``lanes`` share a slot's
+    array element."""
+    return RunConfig(
+        "run", EnvConfig("Task-v0"),
+        cluster=ClusterConfig(launcher="slurm", **cluster),
+        population=PopulationConfig(pods=PodsConfig(*pods)),
+        resources=ResourcesConfig(gpus_per_pod=1, pods_per_gpu=lanes),
+    )  # fmt: skip
 
 
 def observed(
@@ -74,8 +86,11 @@ def observed(
     intents: Sequence[Intent] = (),
     submitted: Sequence[int] = (),
     on: Board | None = None,
-    bounds: Bounds | None = None,
     *,
+    pods: tuple[int, int] = (1, 4),
+    lanes: int = 1,
+    waiting: int | None = None,
+    room: int | None = None,
     coordinated: bool = False,
     draining: bool = False,
     largest: int | None = None,
@@ -84,11 +99,11 @@ def observed(
     """A situation with three places and four pods."""
     whole = Snapshot(
         path=Path("run"),
-        config=coordinating() if coordinated else RunConfig("run", EnvConfig("Task-v0")),
+        config=configured(pods, lanes, waiting=waiting, coordinator=coordinated),
         board=on or board(),
-        view=ClusterView(tuple(jobs), limits=Limits(max_array_size=largest)),
+        view=ClusterView(tuple(jobs), room=room, limits=Limits(max_array_size=largest)),
         drain=Drain() if draining else None,
-        bounds=bounds or Bounds(places=3, pods=(1, 4)),
+        places=3,
         intents=tuple(intents),
         submitted={number: f"job{number}" for number in submitted},
     )
@@ -132,7 +147,7 @@ def carried_out(what: Snapshot, actions: Sequence[Action]) -> Snapshot:
             else:
                 jobs.append(coordinator(made.number, "pending"))
         elif isinstance(action, Merge) and action.size is not None:
-            most = what.bounds.pods[1]
+            most = what.config.population.pods.max
             size = action.size if action.size < most else None
             what = replace(what, board=replace(what.board, size=size))
     view = replace(what.cluster, jobs=tuple(jobs), throttles=throttles)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -19,13 +20,12 @@ from hpcpod.orchestrator.plan import (
     Submit,
     Throttle,
 )
-from hpcpod.orchestrator.slot_count import Bounds
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Intent, Owner
 from tests.orchestrator.situations import (
     board,
     carried_out,
-    coordinating,
+    configured,
     coordinator,
     intent,
     job,
@@ -50,9 +50,9 @@ def test_no_more_slots_are_submitted_than_there_are_orders() -> None:
 
 
 def test_slots_that_share_a_gpu_need_fewer_elements() -> None:
-    bounds = Bounds(places=3, pods=(1, 5), lanes=2)
-    assert planned(observed(on=board(5), bounds=bounds))[0] == new(0, 3)
-    assert planned(observed(on=board(3), bounds=bounds))[0] == new(0, 2)
+    for pods, slots in ((5, 3), (3, 2)):
+        what = observed(on=board(pods), pods=(1, 5), lanes=2)
+        assert planned(what)[0] == new(0, slots)
 
 
 def test_with_every_place_taken_nothing_is_submitted() -> None:
@@ -66,8 +66,7 @@ def test_the_number_of_an_intent_that_is_damaged_is_not_taken_again() -> None:
 
 
 def test_more_than_an_array_holds_is_split() -> None:
-    bounds = Bounds(places=7, pods=(1, 9))
-    actions = planned(observed(on=board(9), bounds=bounds, largest=3))
+    actions = planned(observed(on=board(9), places=7, pods=(1, 9), largest=3))
     assert actions == [new(0, 3, 0, 7), new(1, 3, 0, 7), new(2, 1, 0, 7), Merge()]
 
 
@@ -83,8 +82,7 @@ def test_an_unrecorded_intent_that_is_not_in_the_queue_is_submitted_itself() -> 
 
 
 def test_an_announced_intent_that_no_array_can_hold_is_passed_over() -> None:
-    bounds = Bounds(places=3, pods=(1, 4))
-    what = observed([], [intent(0, 3)], bounds=bounds, largest=2)
+    what = observed([], [intent(0, 3)], largest=2)
     assert planned(what) == [new(1, 2), new(2, 1), Merge()]
 
 
@@ -142,10 +140,9 @@ SIX = [job(0, index) for index in range(6)]
 
 def six(scale: int) -> Snapshot:
     """Six slots on six pods, of which p5 scores best; ``scale`` of them are wanted."""
-    bounds = Bounds(places=6, most=6, pods=(2, 6), scale=scale)
     on = board(6, scores=[0.0, 3.0, 1.0, 2.0, 4.0, 5.0])
     claims = {f"p{pod}-00002-1": Owner(slot.slot, "job0") for pod, slot in enumerate(SIX)}
-    return observed(SIX, [intent(0, 6)], [0], on, bounds, claims=claims)
+    return observed(SIX, [intent(0, 6)], [0], on, places=6, pods=(2, 6), scale=scale, claims=claims)
 
 
 def test_fewer_slots_retire_those_with_the_worst_prospects_and_their_pods_rest() -> None:
@@ -164,9 +161,10 @@ def test_a_slot_without_work_goes_first() -> None:
 def test_controls_go_last_and_after_their_round() -> None:
     what = six(1)
     pods = {n: replace(pod, control=n in ("p0", "p3")) for n, pod in what.board.pods.items()}
-    bounds = replace(what.bounds, pods=(1, 6))
     at_once, later, merge = planned(
-        replace(what, board=replace(what.board, pods=pods), bounds=bounds)
+        replace(
+            what, board=replace(what.board, pods=pods), config=configured((1, 6), coordinator=False)
+        )
     )
     why = "no more than 1 are wanted now"
     assert at_once == Retire(("job0_2", "job0_1", "job0_4", "job0_5"), True, why)  # worst first
@@ -181,14 +179,14 @@ def test_waiting_slots_are_held_back_by_the_throttle_of_their_array() -> None:
     assert planned(what)[0] == Throttle("job0", 3)
     held = replace(what, view=ClusterView(tuple(jobs), {"job0": 3}))
     assert [a for a in planned(held) if not isinstance(a, Merge)] == []
-    more = replace(held, bounds=replace(held.bounds, scale=6))
+    more = replace(held, scale=6)
     assert planned(more)[0] == Throttle("job0", 0)
 
 
 def test_a_throttle_that_could_not_be_told_is_lifted_all_the_same() -> None:
     """Only so many arrays are asked for theirs at a tick, and an answer may fail."""
     slots = [job(0), job(0, 1, "pending", reason="JobArrayTaskLimit")]
-    what = observed(slots, [intent(0, 2)], [0], bounds=Bounds(places=2, pods=(1, 4)))
+    what = observed(slots, [intent(0, 2)], [0], places=2)
     assert Throttle("job0", 0) in planned(what)
     waiting = [replace(view, reason="Resources" if view.reason else "") for view in slots]
     free = replace(what, view=ClusterView(tuple(waiting)))
@@ -210,7 +208,7 @@ def test_of_two_arrays_that_wait_the_older_one_stays() -> None:
 def test_who_has_been_told_to_leave_is_not_told_again_and_does_not_count() -> None:
     what = replace(six(4), leaving=frozenset({"job0_0", "job0_2"}))
     assert not [a for a in planned(what) if isinstance(a, Retire)]
-    grown = replace(what, bounds=replace(what.bounds, scale=6))
+    grown = replace(what, scale=6)
     assert planned(grown)[0] == new(1, 2, target=6)
 
 
@@ -261,19 +259,18 @@ def test_a_backlog_of_one() -> None:
     assert planned(begun) == [Merge()]
     requeued = job(0, 0, "pending", restarts=1)
     assert planned(observed([requeued], [intent(0, 1)], [0]))[0] == new(1, 2)
-    more = Bounds(places=3, pods=(1, 4), scale=4)  # than were wanted when it was submitted
-    assert planned(replace(waits, bounds=more))[0] == new(1, 3, target=4)
+    more = replace(waits, scale=4)  # than were wanted when it was submitted
+    assert planned(more)[0] == new(1, 3, target=4)
 
 
 def test_slots_that_may_not_wait_are_asked_for_as_there_is_room() -> None:
-    bounds = Bounds(places=8, pods=(2, 9), waiting=1, room=3)
-    on = board(9)
-    assert planned(observed(on=on, bounds=bounds))[0] == new(0, 4, target=8)
-    assert planned(observed(on=on, bounds=replace(bounds, room=None)))[0] == new(0, 2, target=8)
+    polite = partial(observed, on=board(9), places=8, pods=(2, 9), waiting=1)
+    assert planned(polite(room=3))[0] == new(0, 4, target=8)
+    assert planned(polite(room=None))[0] == new(0, 2, target=8)
     running = [job(0, i) for i in range(4)]
-    at_work = observed(running, [intent(0, 4)], [0], on, replace(bounds, room=0))
+    at_work = polite(running, [intent(0, 4)], [0], room=0)
     assert planned(at_work)[0] == new(1, 1, target=8)
-    one_waits = observed([*running, job(0, 4, "pending")], [intent(0, 5)], [0], on, bounds)
+    one_waits = polite([*running, job(0, 4, "pending")], [intent(0, 5)], [0], room=3)
     assert planned(one_waits)[0] == new(1, 3, target=8)
 
 
@@ -285,8 +282,8 @@ def test_slots_that_may_not_wait_are_asked_for_as_there_is_room() -> None:
 def test_how_many_slots_and_pods(
     scale: int | None, plan: int | None, target: int, population: int
 ) -> None:
-    bounds = Bounds(places=6, most=12, pods=(2, 12), scale=scale, scheduled=plan)
-    assert (bounds.target, bounds.population) == (target, population)
+    what = observed(places=6, pods=(2, 12), scale=scale, scheduled=plan)
+    assert (what.target, what.population) == (target, population)
 
 
 # --- coordinators --------------------------------------------------------------------------
@@ -295,7 +292,7 @@ def test_how_many_slots_and_pods(
 def test_a_running_coordinator_has_a_successor() -> None:
     full = [job(0, i) for i in range(3)]
     alone = observed([*full, coordinator(1)], [intent(0, 3), intent(1, kind="coordinator")], [0, 1])
-    alone, uncoordinated = replace(alone, config=coordinating()), alone
+    alone, uncoordinated = replace(alone, config=configured()), alone
     submit = planned(alone)[0]
     assert isinstance(submit, Submit)
     assert (submit.intent.kind, submit.intent.number) == ("coordinator", 2)

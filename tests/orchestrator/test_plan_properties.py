@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from hpcpod.orchestrator.backoff import Backoff, Refusals
 from hpcpod.orchestrator.plan import Cancel, Merge, Pause, Retire, Submit, Throttle
-from hpcpod.orchestrator.slot_count import Bounds
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.priorities import protected
@@ -51,14 +50,12 @@ def situations(draw: st.DrawFn) -> Snapshot:
     )  # fmt: skip
     running = [view for view in jobs if view.state == "running"]
     claimed = draw(st.permutations(range(pods)))[: len(running)]
-    bounds = Bounds(
-        places=draw(st.integers(1, 5)), most=6, pods=(draw(st.integers(1, 2)), 6),
-        scale=draw(st.none() | st.integers(1, 6)), scheduled=draw(st.none() | st.integers(1, 6)),
-        waiting=draw(st.none() | st.integers(0, 3)), room=draw(st.none() | st.integers(0, 3)),
-    )  # fmt: skip
     throttled = draw(st.dictionaries(st.sampled_from(["job0", "job1", "late"]), st.integers(1, 3)))
     what = observed(
-        jobs, intents, submitted, on, bounds,
+        jobs, intents, submitted, on,
+        places=draw(st.integers(1, 5)), pods=(draw(st.integers(1, 2)), 6),
+        scale=draw(st.none() | st.integers(1, 6)), scheduled=draw(st.none() | st.integers(1, 6)),
+        waiting=draw(st.none() | st.integers(0, 3)), room=draw(st.none() | st.integers(0, 3)),
         claims=owned(claimed, running[: len(claimed)]),
         draining=draw(st.booleans()), largest=draw(st.none() | st.integers(1, 3)),
         leaving=frozenset(draw(st.sets(st.sampled_from([v.slot for v in jobs]))) if jobs else ()),
@@ -79,7 +76,7 @@ def test_a_plan_never_asks_for_more_slots_than_are_wanted(what: Snapshot) -> Non
     cancelled = {name for action in actions if isinstance(action, Cancel) for name in action.jobs}
     stay = [v for v in what.cluster.jobs if v.job not in cancelled and v.slot not in what.leaving]
     if submits:
-        wanted = min(what.bounds.target, len(orders(what.board)))
+        wanted = min(what.target, len(orders(what.board)))
         assert len(stay) + sum(i.count for i in submits) <= wanted
         assert not what.backoff.pause() and what.backoff.wait(what.now) == 0
         assert all(i.count <= (what.largest or i.count) for i in submits if i.token == "new")
@@ -114,4 +111,4 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_do(what: Snapshot) -> Non
     assert left == []
     if not (after.draining or what.backoff.pause() or what.backoff.wait(what.now) or what.leaving):
         running = [v for v in after.cluster.jobs if v.kind == "slots" and v.state == "running"]
-        assert len(running) <= max(after.bounds.target, 0)
+        assert len(running) <= max(after.target, 0)

@@ -12,7 +12,6 @@ from hpcpod.config.schema import ClusterConfig
 from hpcpod.launchers.base import Cancelled, ClusterView, JobView
 from hpcpod.launchers.slurm.sacct import EndedLife
 from hpcpod.orchestrator.backoff import Backoff, Refusals
-from hpcpod.orchestrator.slot_count import Bounds
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Board, Order, Owner, Rescore
 from hpcpod.run.explain import why_pod, why_run
@@ -32,7 +31,7 @@ COORDINATOR = JobView("8", "8", "coordinator", "running", "c")
 def seen(board: Board = BEGIN, jobs: Any = (COORDINATOR,), **changes: Any) -> Snapshot:
     config = replace(GAME.config, cluster=ClusterConfig(launcher="slurm", slots=3))
     view = None if jobs is None else ClusterView(tuple(jobs))
-    plain = Snapshot(Path("runs/test"), config, board, NOW, NOW, view, bounds=Bounds(3))
+    plain = Snapshot(Path("runs/test"), config, board, NOW, NOW, view, places=3)
     changes["slots"] = statuses(changes.get("slots", {}))
     return replace(plain, **changes)
 

@@ -77,7 +77,7 @@ def seen(
 
 
 def seconds(of: Snapshot, wanted: int | None = None) -> float:
-    told = forecast(of, wanted)
+    told = forecast(replace(of, places=wanted))
     assert told is not None
     assert told.low <= told.seconds <= told.high
     return told.seconds

@@ -32,33 +32,33 @@ def late(rounds: int = 4, **slots: Any) -> Snapshot:
 
 
 def test_a_slot_without_an_order_waits_for_the_last_round_of_a_slow_pod() -> None:
-    said = idling(late(b=IDLE), 2)
+    said = idling(replace(late(b=IDLE), places=2))
     assert re.fullmatch(
         r"slot b has no order: it waits for the last round of p2, which ends in 1 to 2 min;"
         r" then come the finals",
         said,
     )
-    several = idling(late(rounds=6, b=IDLE, c=IDLE), 3)
+    several = idling(replace(late(rounds=6, b=IDLE, c=IDLE), places=3))
     assert (
         "slots b and c have no order: they wait for the last 3 rounds of p2, which end" in several
     )
 
 
 def test_slots_that_were_handed_back_are_explained_too() -> None:
-    said = idling(late(), 3)
+    said = idling(replace(late(), places=3))
     assert said.startswith(
         "more slots would find nothing to do: all that is left is the last round"
     )
-    assert idling(late(), 1) == ""
-    assert idling(late(), None) == ""
+    assert idling(replace(late(), places=1)) == ""
+    assert idling(replace(late(), places=None)) == ""
 
 
 def test_nothing_is_said_while_there_is_an_order_to_take() -> None:
     free = pod("p3", 10, 3)
     run = seen(StopConfig(rounds=4), SLOW, free, slots={"a": training(SLOW), "b": IDLE})
-    assert idling(run, 2) == ""
-    assert idling(late(), 1) == ""
-    assert idling(replace(late(b=IDLE), drain=Drain()), 2) == ""
+    assert idling(replace(run, places=2)) == ""
+    assert idling(replace(late(), places=1)) == ""
+    assert idling(replace(late(b=IDLE), drain=Drain(), places=2)) == ""
 
 
 def test_finals_in_other_hands_are_waited_for() -> None:
@@ -70,7 +70,7 @@ def test_finals_in_other_hands_are_waited_for() -> None:
         run.board, phase="finals", stop_reason="rounds", rescores={"p2": order}, stopped=NOW,
         pods={name: replace(p, birth=None) for name, p in run.board.pods.items()},
     )  # fmt: skip
-    said = idling(replace(run, board=board), 2)
+    said = idling(replace(run, board=board, places=2))
     assert said.startswith("slot b has no order: it waits for the final score of p2; ")
 
 

@@ -109,7 +109,7 @@ def test_slots_of_gpus_are_wanted_as_the_process_that_counted_them_has_said(
     folder = create(tmp_path, resources={"gpus_per_pod": 2}, population=pods)
     run = Run(folder)
     assert run.status().slots_wanted is None
-    assert run.target().slots == 3
+    assert run.target().wanted == 3
     folder.intents.publish(Intent(0, "t0", "slots", 3, target=3))
     assert run.status().slots_wanted == 3
     assert "3 wanted: as many fit on this machine" in " ".join(run.why())

@@ -47,7 +47,7 @@ def test_scaling_says_what_was_and_will_be(run: Run, capsys: pytest.CaptureFixtu
     assert "small: slots at once were 5, will be 3 (a person asked for as many" in said
     assert main(["scale", "4"]) == 0  # of the only run there is
     assert "were 3, will be 4" in capsys.readouterr().out
-    assert open_run("small").target().slots == 4
+    assert open_run("small").target().wanted == 4
     assert main(["scale", "small", "auto"]) == 0
     assert "were 4, will be 5" in capsys.readouterr().out
 
@@ -87,7 +87,7 @@ def test_slots_are_not_pods_so_one_is_enough_for_any_number_of_them(
     assert run.folder.resolved.config.population.pods.min == 2
     assert main(["scale", "small", "1"]) == 0
     assert "small: slots at once were 5, will be 1" in capsys.readouterr().out
-    assert run.target().slots == 1
+    assert run.target().wanted == 1
 
 
 @pytest.mark.usefixtures("nowhere")
@@ -126,7 +126,7 @@ def test_a_finished_run_is_not_steered(
 
 def test_where_fewer_slots_fit_than_pods_min_there_are_as_few(tmp_path: Path) -> None:
     pods: dict[str, Any] = {"population": {"pods": {"min": 4, "max": 4}}}
-    assert Run(create(tmp_path, cluster={"slots": 1}, **pods)).target().slots == 1
+    assert Run(create(tmp_path, cluster={"slots": 1}, **pods)).target().wanted == 1
 
 
 def test_a_run_here_is_paused_scaled_and_gone_on_with_from_python(tmp_path: Path) -> None:
