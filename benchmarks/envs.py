@@ -83,7 +83,8 @@ def ways(env_id: str, n: int, threads: int) -> Iterator[tuple[str, Way]]:
     """Every way to step n of these, by the name of its column."""
     kwargs = endless(env_id)
     if env_id in TASKS:
-        env = MujocoVecEnv(env_id, n, kwargs=kwargs, threads=threads)
+        set_env_threads(threads)
+        env = MujocoVecEnv(env_id, n, kwargs=kwargs)
         work = Work.of(env, kwargs, count=64)
         yield "mujoco", ours(work, env)
         yield "raw", raw.raw(work, env, threads)

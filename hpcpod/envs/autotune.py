@@ -10,13 +10,14 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import closing
 
 import torch
 
 from hpcpod.envs import gymnasium_make
-from hpcpod.envs.gymnasium_make import Env, Wrapper
+from hpcpod.envs.backend import Wanted
+from hpcpod.envs.gymnasium_make import Env
 from hpcpod.envs.mujoco import tasks
 from hpcpod.envs.processes.env import ProcessVecEnv
 from hpcpod.envs.processes.pool import within
@@ -38,30 +39,20 @@ TRIAL_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
-def backend_of(
-    env: object, backend: str, wrappers: Sequence[Wrapper], kwargs: Mapping[str, object]
-) -> str:
+def backend_of(wanted: Wanted) -> str:
     """The backend that a word stands for: itself, unless that is ``auto``.
 
     ``auto`` is ``mujoco`` for gymnasium's MuJoCo tasks, without wrappers and with arguments that it
     knows, else ``gymnasium``. What is installed does not count: where MuJoCo is missing, neither
     backend has these tasks.
     """
-    if backend != "auto":
-        return backend
-    if isinstance(env, str) and not wrappers and tasks.knows(env, kwargs):
-        return "mujoco"
-    return "gymnasium"
+    if wanted.backend != "auto":
+        return wanted.backend
+    by_mujoco = isinstance(wanted.env, str) and tasks.knows(wanted.env, wanted.kwargs)
+    return "mujoco" if by_mujoco and not wanted.wrappers else "gymnasium"
 
 
-def in_processes(
-    env: object,
-    num_envs: int,
-    backend: str,
-    device: str,
-    wrappers: Sequence[Wrapper],
-    kwargs: Mapping[str, object],
-) -> ProcessVecEnv | None:
+def in_processes(wanted: Wanted) -> ProcessVecEnv | None:
     """The batch stepped by processes, if they were measured to be faster; the log has the numbers.
 
     One environment is made, stepped at random and closed again. If N of them would take ``FAST`` or
@@ -82,8 +73,9 @@ def in_processes(
     Raises:
         UserError: the environment can't be made at all.
     """
+    env, num_envs = wanted.env, wanted.num_envs
     processes = min(env_cpus(), num_envs)
-    if num_envs < 2 or backend != "gymnasium":
+    if num_envs < 2 or wanted.backend != "gymnasium":
         return None
     made: ProcessVecEnv | None = None
     if not isinstance(env, str):
@@ -91,24 +83,17 @@ def in_processes(
     elif processes < 2:
         why = "its share of resources.cpus_per_pod is one"
     else:
-        made, why = _measured(env, num_envs, processes, device, wrappers, kwargs)
+        made, why = _measured(wanted, processes)
     where = "this process" if made is None else f"{processes} processes"
     _log.info("%s: %d environments in %s: %s", gymnasium_make.name_of(env), num_envs, where, why)
     return made
 
 
-def _measured(
-    env: str,
-    num_envs: int,
-    processes: int,
-    device: str,
-    wrappers: Sequence[Wrapper],
-    kwargs: Mapping[str, object],
-) -> tuple[ProcessVecEnv | None, str]:
+def _measured(wanted: Wanted, processes: int) -> tuple[ProcessVecEnv | None, str]:
     """The processes, if they win, and the reason in words."""
     began = time.perf_counter()
     try:
-        (one,) = gymnasium_make.build(env, 1, wrappers, kwargs)
+        (one,) = gymnasium_make.build(wanted.env, 1, wanted.wrappers, wanted.kwargs)
         with closing(one):
             one.reset(seed=0)
             begun = time.perf_counter() - began
@@ -117,15 +102,15 @@ def _measured(
         raise
     except (Exception, SystemExit) as error:  # an environment may raise whatever it likes
         return None, f"it was not measured, for it raised {in_words(error)}"
-    alone = num_envs * single
+    alone = wanted.num_envs * single
     here = f"a step of all takes {_words(alone)} here"
     if alone < FAST:
         return None, here
-    share = math.ceil(num_envs / processes) * (begun + single)
+    share = math.ceil(wanted.num_envs / processes) * (begun + single)
     made: ProcessVecEnv | None = None
     try:
         with within(TRIAL_SECONDS + 10 * share):
-            made = ProcessVecEnv(env, num_envs, processes, "gymnasium", device, wrappers, kwargs)
+            made = ProcessVecEnv(wanted, processes)
             if share > SLOW:
                 return made, f"{here}, too long to compare"
             together = _pace_of_all(made)

@@ -6,7 +6,7 @@ import ctypes
 import importlib
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
@@ -18,10 +18,12 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from hpcpod import plugins
 from hpcpod.envs import gymnasium_make
+from hpcpod.envs.backend import Wanted
 from hpcpod.envs.catalog import pip_line
 from hpcpod.envs.threads import env_threads
+from hpcpod.envs.vec_env import EnvSpec
 from hpcpod.envs.vector import GymnasiumVectorEnv, takes_seeds
-from hpcpod.errors import UnusableWrapper, UserError, in_words
+from hpcpod.errors import UserError, in_words
 
 _OURS = (
     "num_envs",
@@ -44,6 +46,9 @@ class EnvPoolVecEnv(GymnasiumVectorEnv):
     later ones go on with its generator, in a batch of any size. It resets as gymnasium's
     ``NEXT_STEP`` does, so the row after an end is not ``valid``. The state can't be saved.
 
+    The environment is a name of ``envpool.list_all_envs()``, such as ``"Ant-v5"``; its arguments
+    are the task's configuration in EnvPool, such as ``max_episode_steps``.
+
     Tasks, their limits and their spaces are those of gymnasium's ids; three things are not:
 
     - The random numbers: a seed is another episode than gymnasium's.
@@ -52,37 +57,15 @@ class EnvPoolVecEnv(GymnasiumVectorEnv):
     - An episode that terminates in the very step in which its time is up is only truncated.
     """
 
-    def __init__(
-        self,
-        env: str | Callable[..., object],
-        num_envs: int = 1,
-        device: str = "cpu",
-        wrappers: Sequence[object] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> None:
-        """Make the environments.
+    no_wrappers = (
+        "{env} can't have wrappers (env.wrappers) on the backend envpool, which makes no single"
+        " environments; use the backend gymnasium"
+    )
 
-        Args:
-            env: a name of ``envpool.list_all_envs()``, such as ``"Ant-v5"`` or ``"Pong-v5"``.
-            num_envs: N.
-            device: where the tensors that it gives live; the simulation is on the CPU.
-            wrappers: none: there are no single environments to put them around.
-            kwargs: the task's configuration in EnvPool, such as ``max_episode_steps``.
-
-        Raises:
-            UserError: EnvPool is not installed, has no such task, or can't make it.
-            UnsupportedSpace: it has a space that agents can't use.
-            UnusableWrapper: there is a wrapper.
-        """
-        task = _task(env)
-        if wrappers:
-            raise UnusableWrapper(
-                f"{task} can't have wrappers (env.wrappers) on the backend envpool, which makes no"
-                " single environments; use the backend gymnasium"
-            )
-        pool = Pool(task, num_envs, kwargs or {})
-        super().__init__(pool, num_envs, device)
-        self.spec = replace(self.spec, engine=f"{_engine(pool.task)}, {self.spec.engine}")
+    def _make(self, wanted: Wanted) -> EnvSpec:
+        pool = Pool(_task(wanted.env), wanted.num_envs, wanted.kwargs)
+        spec = super()._make(replace(wanted, env=pool, kwargs={}))
+        return replace(spec, engine=f"{_engine(pool.task)}, {spec.engine}")
 
     def _takes_seeds(self, name: str) -> bool:
         assert isinstance(self._venv, Pool)
@@ -154,7 +137,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _task(env: str | Callable[..., object]) -> str:
+def _task(env: object) -> str:
     names = _envpool().list_all_envs()
     if isinstance(env, str) and env in names:
         return env

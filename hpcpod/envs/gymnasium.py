@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,12 @@ from torch import Tensor
 
 from hpcpod.envs import episode_state, gymnasium_make, observations
 from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, form_of, tensor
-from hpcpod.envs.gymnasium_make import Env, Wrapper
+from hpcpod.envs.backend import Backend, Wanted
 from hpcpod.envs.recording import ACTIONS, Recording
-from hpcpod.envs.spec_json import structure_of
 from hpcpod.envs.vec_env import (
     EnvSpec,
     State,
     Step,
-    check_action_shape,
-    check_batch,
     check_state_size,
     episode_seed,
     given_seeds,
@@ -27,7 +24,7 @@ from hpcpod.envs.vec_env import (
 from hpcpod.errors import UserError
 
 
-class PreprocessVecEnv:
+class PreprocessVecEnv(Backend):
     """N gymnasium environments in a row, resetting themselves in the step that ends an episode.
 
     A plain loop: gymnasium's SyncVectorEnv was a quarter slower on 16 CartPoles (148k against
@@ -38,57 +35,30 @@ class PreprocessVecEnv:
     and rescaled to the environment's bounds.
     """
 
-    def __init__(
-        self,
-        env: str | Callable[..., Env],
-        num_envs: int = 1,
-        device: str = "cpu",
-        wrappers: Sequence[Wrapper] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> None:
-        """Make the environments.
-
-        Args:
-            env: a gymnasium id, the path ``"pkg.mod:EnvClass"``, or what returns a gymnasium.Env.
-            num_envs: N.
-            device: where the tensors that it gives live; the simulation is on the CPU.
-            wrappers: gymnasium wrappers, innermost first, each ``"pkg.mod:Wrapper"`` or
-                ``{"pkg.mod:Wrapper": {argument: value}}``.
-            kwargs: of the environment itself.
-
-        Raises:
-            UserError: the environment can't be made, or nothing can live on the device.
-            UnsupportedSpace: it has a space that agents can't use.
-        """
-        check_batch(num_envs, device)
-        self._envs = gymnasium_make.build(env, num_envs, wrappers, kwargs or {})
+    def _make(self, wanted: Wanted) -> EnvSpec:
+        env, count = wanted.env, wanted.num_envs
+        self._envs = gymnasium_make.build(env, count, wanted.wrappers, wanted.kwargs)
         first, name = self._envs[0], gymnasium_make.name_of(env)
-        self.spec = EnvSpec(
-            id=name,
-            observation=gymnasium_make.observation_space(name, first.observation_space),
-            action=gymnasium_make.action_space(name, first.action_space),
-            num_envs=num_envs,
-            device=device,
+        space = first.observation_space
+        spec = gymnasium_make.spec_of(
+            name, space, first.action_space, wanted,
             max_episode_steps=gymnasium_make.time_limit_of(first),
             engine=gymnasium_make.engine_of(first),
-            action_bounds=gymnasium_make.action_bounds(first.action_space),
-            action_dtype=gymnasium_make.action_dtype(first.action_space),
-            structure=structure_of(first.observation_space),
-        )
+        )  # fmt: skip
         self._to_env = action_map(first.action_space)
-        shape, self._dtype = form_of(self.spec.observation)
-        self._shape = (num_envs, *shape)
-        space = first.observation_space
+        shape, self._dtype = form_of(spec.observation)
+        self._shape = (count, *shape)
         self._structure = space if observations.is_structured(space) else None
         start = np.asarray(getattr(space, "start", 0))
         self._start = start if start.any() else None
         self._seeds: list[int] = []
         self._episodes: list[int] = []
         self._recording: Recording | None = None
+        return spec
 
     def reset(self, seeds: Tensor | None = None) -> Tensor:
         """Begin an episode everywhere; see ``VecEnv.reset``."""
-        self._seeds = [int(seed) for seed in given_seeds(seeds, len(self._envs)).tolist()]
+        self._seeds = given_seeds(seeds, len(self._envs)).tolist()
         self._episodes = [-1] * len(self._envs)
         saveable = all(episode_state.can_save(env) for env in self._envs)
         self._recording = None if saveable else Recording(len(self._envs))
@@ -100,9 +70,7 @@ class PreprocessVecEnv:
 
     def step(self, action: Tensor) -> Step:
         """Step every environment; see ``VecEnv.step``."""
-        if not self._seeds:
-            raise RuntimeError("call reset() before step()")
-        check_action_shape(action, self.spec)
+        self._check_step(self._seeds, action)
         n = len(self._envs)
         actions = self._to_env(action.detach().cpu().numpy())
         if self._recording is not None:
@@ -162,8 +130,7 @@ class PreprocessVecEnv:
         the next one begins.
         """
         check_state_size(state, self.spec)
-        self._seeds = [int(seed) for seed in state["seeds"].tolist()]
-        self._episodes = [int(k) for k in state["episodes"].tolist()]
+        self._seeds, self._episodes = state["seeds"].tolist(), state["episodes"].tolist()
         if f"0/{ACTIONS}" in state:
             n = len(self._envs)
             return self._play_again([state[f"{i}/{ACTIONS}"].cpu().numpy() for i in range(n)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import reduce
 from typing import Any
 
 import gymnasium as gym
@@ -13,8 +14,10 @@ from gymnasium.envs.registration import load_env_creator
 
 from hpcpod import plugins
 from hpcpod.envs import observations
+from hpcpod.envs.backend import Wanted
 from hpcpod.envs.simulator_warnings import models_of, one_line, told_once
-from hpcpod.envs.vec_env import Bound, Box, Discrete, MultiDiscrete, Space
+from hpcpod.envs.spec_json import structure_of
+from hpcpod.envs.vec_env import Bound, Box, Discrete, EnvSpec, MultiDiscrete, Space
 from hpcpod.errors import UnknownPlugin, UnsupportedSpace, UnusableWrapper, UserError, in_words
 
 Env = gym.Env[Any, Any]
@@ -46,7 +49,7 @@ def build(
     with refusals(name):
         import_before(source)
         with models_of(name):
-            return [_build_one(source, wrappers, kwargs) for _ in range(count)]
+            return [reduce(_wrap, wrappers, _make(source, kwargs)) for _ in range(count)]
 
 
 def import_before(source: object) -> None:
@@ -193,27 +196,29 @@ def action_space(name: str, space: gym.Space[Any]) -> Space:
     )
 
 
-def action_bounds(space: gym.Space[Any]) -> tuple[Bound, Bound] | None:
-    """Low and high of a continuous action, as the environment takes it."""
-    if not isinstance(space, gym.spaces.Box):
-        return None
-    return _bound(space.low), _bound(space.high)
+def spec_of(
+    name: str, observed: gym.Space[Any], acted: gym.Space[Any], wanted: Wanted, **more: Any
+) -> EnvSpec:
+    """The spec of the batch that is wanted, from the spaces of one environment.
 
+    Args:
+        name: the environment's.
+        observed: its observation space.
+        acted: its action space.
+        wanted: the batch.
+        more: further fields of the spec.
 
-def action_dtype(space: gym.Space[Any]) -> str:
-    """Name of a continuous action's dtype, as the environment takes it."""
-    return str(space.dtype) if isinstance(space, gym.spaces.Box) else "float32"
-
-
-def _build_one(
-    source: str | Callable[..., Env],
-    wrappers: Sequence[Wrapper],
-    kwargs: Mapping[str, object],
-) -> Env:
-    env = _make(source, kwargs)
-    for wrapper in wrappers:
-        env = _wrap(env, wrapper)
-    return env
+    Raises:
+        UnsupportedSpace: agents can't use one of them.
+    """
+    more = {"structure": structure_of(observed)} | more
+    if isinstance(acted, gym.spaces.Box):
+        more |= {"action_bounds": (_bound(acted.low), _bound(acted.high))}
+        more |= {"action_dtype": str(acted.dtype)}
+    return EnvSpec(
+        name, observation_space(name, observed), action_space(name, acted), wanted.num_envs,
+        wanted.device, **more,
+    )  # fmt: skip
 
 
 def _make(source: str | Callable[..., Env], kwargs: Mapping[str, object]) -> Env:

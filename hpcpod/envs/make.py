@@ -11,6 +11,7 @@ from gymnasium.vector import VectorEnv
 from hpcpod import plugins
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs import autotune, gymnasium_make, time_limit, torch_envs
+from hpcpod.envs.backend import Wanted
 from hpcpod.envs.gymnasium_make import Wrapper
 from hpcpod.envs.mujoco.tasks import WARP_ROOM
 from hpcpod.envs.processes.env import ProcessVecEnv
@@ -60,17 +61,19 @@ def make_env(  # noqa: PLR0913 (what one says of an environment, by name)
     if isinstance(env, VectorEnv):
         num_envs = env.num_envs if num_envs == 1 else num_envs
         backend = "vector" if backend == "auto" else backend
-    given = kwargs or {}
-    backend = autotune.backend_of(env, backend, wrappers, given)
+    wanted = Wanted(env, num_envs, device, wrappers, kwargs or {}, backend)
+    wanted = replace(wanted, backend=autotune.backend_of(wanted))
     if max_episode_steps is not None:
-        wrappers, given = time_limit.limited(env, backend, wrappers, given, max_episode_steps)
+        wanted = time_limit.limited(wanted, max_episode_steps)
     if processes is None:
-        several = autotune.in_processes(env, num_envs, backend, device, wrappers, given)
+        several = autotune.in_processes(wanted)
         if several is not None:
             return several
     elif processes != 1:
-        return ProcessVecEnv(env, num_envs, processes, backend, device, wrappers, given)
-    made: VecEnv = plugins.make(VecEnv, "envs", backend, env, num_envs, device, wrappers, given)
+        return ProcessVecEnv(wanted, processes)
+    made: VecEnv = plugins.make(
+        VecEnv, "envs", wanted.backend, env, num_envs, device, wanted.wrappers, wanted.kwargs
+    )
     return made
 
 
@@ -97,7 +100,8 @@ def backend_of(env: EnvConfig) -> str:
     """The backend of ``configured``: never ``auto``, but what that comes to."""
     if env.python is not None:
         return "gymnasium" if env.backend == "auto" else env.backend
-    return autotune.backend_of(env.id, env.backend, env.wrappers, env.kwargs)
+    wrappers, kwargs = env.wrappers, env.kwargs
+    return autotune.backend_of(Wanted(env.id, 1, "cpu", wrappers, kwargs, env.backend))
 
 
 def processes_of(env: VecEnv) -> int:

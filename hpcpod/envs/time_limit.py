@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import gymnasium as gym
 
-from hpcpod.envs.gymnasium_make import Wrapper
+from hpcpod.envs.backend import Wanted
 from hpcpod.envs.mujoco.tasks import TASKS
 from hpcpod.envs.torch_envs import DYNAMICS
 from hpcpod.errors import UserError
@@ -14,22 +15,13 @@ from hpcpod.errors import UserError
 _TIME_LIMIT = "gymnasium.wrappers:TimeLimit"
 
 
-def limited(
-    env: object,
-    backend: str,
-    wrappers: Sequence[Wrapper],
-    kwargs: Mapping[str, object],
-    steps: int,
-) -> tuple[Sequence[Wrapper], Mapping[str, object]]:
-    """Wrappers and arguments by which an episode is truncated after some steps at the latest.
+def limited(wanted: Wanted, steps: int) -> Wanted:
+    """The batch that is wanted, with episodes truncated after some steps at the latest.
 
     A limit of the environment's own that comes before stays.
 
     Args:
-        env: what ``make_env`` is given, as the others.
-        backend: its name, not ``auto``.
-        wrappers: of gymnasium, innermost first.
-        kwargs: of the environment.
+        wanted: of a backend that is not ``auto``.
         steps: of an episode at most, at least 1.
 
     Raises:
@@ -37,14 +29,15 @@ def limited(
     """
     if steps < 1:
         raise UserError(f"max_episode_steps must be at least 1, got {steps}")
-    if backend == "gymnasium":
-        return [*wrappers, {_TIME_LIMIT: {"max_episode_steps": steps}}], kwargs
-    own = _OWN.get(backend)
+    limit = {"max_episode_steps": steps}
+    if wanted.backend == "gymnasium":
+        return replace(wanted, wrappers=[*wanted.wrappers, {_TIME_LIMIT: limit}])
+    own = _OWN.get(wanted.backend)
     if own is None:
-        raise refused(backend)
-    has = kwargs.get("max_episode_steps", own(env))
+        raise refused(wanted.backend)
+    has = wanted.kwargs.get("max_episode_steps", own(wanted.env))
     shorter = isinstance(has, int) and has < steps  # what is no number is refused where it is read
-    return wrappers, kwargs if shorter else {**kwargs, "max_episode_steps": steps}
+    return wanted if shorter else replace(wanted, kwargs={**wanted.kwargs, **limit})
 
 
 def refused(backend: str) -> UserError:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from hpcpod.envs import seeding
+from hpcpod.envs.backend import Backend, Wanted
 from hpcpod.envs.classic_control import (
     Acrobot,
     CartPole,
@@ -31,13 +32,11 @@ from hpcpod.envs.vec_env import (
     EnvSpec,
     State,
     Step,
-    check_action_shape,
-    check_batch,
     check_state_size,
     episode_seeds,
     given_seeds,
 )
-from hpcpod.errors import Diverged, UnusableWrapper, UserError
+from hpcpod.errors import Diverged, UserError
 from hpcpod.plugins import suggest
 
 CLASSIC: dict[str, type[Dynamics]] = {
@@ -131,57 +130,38 @@ def _move(
     return move, elapsed, cut & ~move.terminated
 
 
-class TorchVecEnv:
+class TorchVecEnv(Backend):
     """N environments that are tensors, resetting themselves in the step that ends an episode.
+
+    The environment is one of ``DYNAMICS``; its arguments are ``max_episode_steps``, and the fields
+    of the dynamics.
 
     On the CPU, an action, observation or reward that is not finite raises ``Diverged``. On another
     device that would mean to wait for it at every step: there a NaN goes on into the
     observation, the reward and the agent's losses, whose check meets it.
     """
 
-    def __init__(
-        self,
-        env: str | Callable[..., object],
-        num_envs: int = 1,
-        device: str = "cpu",
-        wrappers: Sequence[object] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> None:
-        """Make the environments.
+    no_wrappers = (
+        "wrappers are put around gymnasium's environments, which backend torch does not have; leave"
+        " out env.wrappers, or use backend gymnasium"
+    )
 
-        Args:
-            env: one of ``DYNAMICS``.
-            num_envs: N.
-            device: where everything is computed.
-            wrappers: none: they are gymnasium's.
-            kwargs: ``max_episode_steps``, and the fields of the dynamics.
-
-        Raises:
-            UserError: there is no such environment, it has no such arguments, or nothing can
-                live on the device.
-            UnusableWrapper: there is a wrapper.
-        """
-        check_batch(num_envs, device)
-        check_known(env)
-        kind = DYNAMICS[str(env)]
-        if wrappers:
-            raise UnusableWrapper(
-                "wrappers are put around gymnasium's environments, which backend torch does not"
-                " have; leave out env.wrappers, or use backend gymnasium"
-            )
-        self._dynamics, self._time_limit = _configured(str(env), kind, kwargs or {})
-        self.spec = EnvSpec(
-            id=str(env),
+    def _make(self, wanted: Wanted) -> EnvSpec:
+        check_known(wanted.env)
+        kind, device = DYNAMICS[wanted.env], wanted.device
+        self._dynamics, self._time_limit = _configured(wanted.env, kind, wanted.kwargs)
+        self._on_cpu = torch.device(device).type == "cpu"
+        self._batch: Batch | None = None
+        return EnvSpec(
+            id=wanted.env,
             observation=self._dynamics.observation,
             action=kind.action,
-            num_envs=num_envs,
+            num_envs=wanted.num_envs,
             device=device,
             max_episode_steps=self._time_limit,
             engine=f"hpcpod torch {torch.__version__}",
             action_bounds=kind.action_bounds,
         )
-        self._on_cpu = torch.device(device).type == "cpu"
-        self._batch: Batch | None = None
 
     def reset(self, seeds: Tensor | None = None) -> Tensor:
         """Begin an episode everywhere; see ``VecEnv.reset``."""
@@ -198,9 +178,8 @@ class TorchVecEnv:
             Diverged: on the CPU, an action, an observation or a reward is not finite.
             ValueError: the actions have another shape, or (on the CPU) there is no such choice.
         """
-        if self._batch is None:
-            raise RuntimeError("call reset() before step()")
-        check_action_shape(action, self.spec)
+        self._check_step(self._batch, action)
+        assert self._batch is not None
         if not self._on_cpu:
             self._batch, step = transition(self._dynamics, self._time_limit, self._batch, action)
             return step
@@ -221,9 +200,6 @@ class TorchVecEnv:
         check_state_size(state, self.spec)
         device = self.spec.device
         self._batch = Batch(*(state[name].to(device, copy=True) for name in Batch._fields))
-
-    def close(self) -> None:
-        """Nothing is held."""
 
     def _check_action(self, action: Tensor) -> None:
         if isinstance(self.spec.action, Discrete):

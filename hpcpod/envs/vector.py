@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -16,25 +16,26 @@ from torch import Tensor
 from hpcpod import plugins
 from hpcpod.envs import gymnasium_make, observations, simulator_warnings
 from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, tensor
-from hpcpod.envs.spec_json import structure_of
+from hpcpod.envs.backend import Backend, Wanted
 from hpcpod.envs.vec_env import (
     EnvSpec,
-    State,
     Step,
-    check_action_shape,
-    check_batch,
     episode_seed,
     given_seeds,
     random_seeds,
 )
-from hpcpod.errors import EnvFailed, UnknownPlugin, UnusableWrapper, UserError, in_words
+from hpcpod.errors import EnvFailed, UnknownPlugin, UserError, in_words
 
 Vector = VectorEnv[Any, Any, Any]
 Factory = Callable[..., Vector]
 
 
-class GymnasiumVectorEnv:
+class GymnasiumVectorEnv(Backend):
     """N environments that a ``gymnasium.vector.VectorEnv`` steps, whatever simulates them.
+
+    The environment is what is called as ``env(num_envs=N, **kwargs)`` and returns a VectorEnv, or
+    its path ``"pkg.mod:factory"``; a gymnasium id, for ``gymnasium.make_vec``; or a VectorEnv of N
+    environments, which is this one's from now on, to close too.
 
     How it resets is read from its ``metadata["autoreset_mode"]``:
 
@@ -56,47 +57,21 @@ class GymnasiumVectorEnv:
     ``reset``, destroys the final observation before it is read; ``check_env`` says so.
     """
 
-    spec: EnvSpec
+    no_wrappers = (
+        "wrappers are put around single environments, which backend vector never sees; leave out"
+        " env.wrappers and wrap them where the VectorEnv is made"
+    )
 
-    def __init__(
-        self,
-        env: str | Factory | Vector,
-        num_envs: int = 1,
-        device: str = "cpu",
-        wrappers: Sequence[object] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> None:
-        """Make the environments, or take those that exist.
-
-        Args:
-            env: what is called as ``env(num_envs=N, **kwargs)`` and returns a VectorEnv, or its
-                path ``"pkg.mod:factory"``; a gymnasium id, for ``gymnasium.make_vec``; or a
-                VectorEnv of N environments, which is this one's from now on, to close too.
-            num_envs: N.
-            device: where the tensors that it gives live.
-            wrappers: none: they are of single environments.
-            kwargs: of the factory.
-
-        Raises:
-            UserError: it can't be made or will not do, or nothing can live on the device.
-            UnsupportedSpace: it has a space that agents can't use.
-            UnusableWrapper: there is a wrapper.
-        """
-        check_batch(num_envs, device)
-        if wrappers:
-            raise UnusableWrapper(
-                "wrappers are put around single environments, which backend vector never sees;"
-                " leave out env.wrappers and wrap them where the VectorEnv is made"
-            )
-        name = _name_of(env)
+    def _make(self, wanted: Wanted) -> EnvSpec:
+        name = _name_of(wanted.env)
         with gymnasium_make.refusals(name):
-            self._venv = _made(env, num_envs, kwargs or {})
+            self._venv = _made(wanted.env, wanted.num_envs, wanted.kwargs)
         self._broken = False
         self._seeds: list[int] = []
         try:
-            self._take(name, num_envs, device)
+            return self._take(name, wanted)
         except BaseException:
-            if self._venv is not env:
+            if self._venv is not wanted.env:
                 self.close()
             raise
 
@@ -107,7 +82,7 @@ class GymnasiumVectorEnv:
 
     def reset(self, seeds: Tensor | None = None) -> Tensor:
         """Begin an episode everywhere; see ``VecEnv.reset`` and, for later episodes, above."""
-        self._seeds = [int(seed) for seed in given_seeds(seeds, self.spec.num_envs).tolist()]
+        self._seeds = given_seeds(seeds, self.spec.num_envs).tolist()
         self._episodes = np.zeros(self.spec.num_envs, np.int64)
         self._ended = np.zeros(self.spec.num_envs, np.bool_)
         obs = self._begin(seed=self._seeds if self.spec.seeded else self._seeds[0])
@@ -120,9 +95,7 @@ class GymnasiumVectorEnv:
             EnvFailed: a process of the VectorEnv is gone.
             UserError: it does not keep gymnasium's API.
         """
-        if not self._seeds:
-            raise RuntimeError("call reset() before step()")
-        check_action_shape(action, self.spec)
+        self._check_step(self._seeds, action)
         actions = self._to_env(action.detach().cpu().numpy())
         with self._at_work():
             answer = self._venv.step(actions)
@@ -144,14 +117,6 @@ class GymnasiumVectorEnv:
         check_finite(self.spec.id, "observation", obs)
         return as_step(self.spec.device, obs, reward, terminated, truncated, next_obs, valid)
 
-    def state(self) -> State | None:
-        """None: gymnasium's VectorEnvs can't be saved."""
-        return None
-
-    def restore(self, state: State) -> None:
-        """There is no state to go on from."""
-        raise ValueError(f"{self.spec.id} gives no state to go on from")
-
     def close(self) -> None:
         """Close the VectorEnv; its processes are killed if a call of theirs did not come back."""
         inner = self._venv.unwrapped
@@ -164,8 +129,8 @@ class GymnasiumVectorEnv:
             process.join()
         inner.closed = True
 
-    def _take(self, name: str, num_envs: int, device: str) -> None:
-        venv = self._venv
+    def _take(self, name: str, wanted: Wanted) -> EnvSpec:
+        venv, num_envs = self._venv, wanted.num_envs
         if venv.num_envs != num_envs:
             raise UserError(
                 f"{name} gave {venv.num_envs} environments, but {num_envs} are needed; let it make"
@@ -175,19 +140,12 @@ class GymnasiumVectorEnv:
         self._space, self._mode = space, _mode_of(name, venv)
         self._to_env = action_map(venv.single_action_space)
         first = _first_of(venv)
-        self.spec = EnvSpec(
-            id=name,
-            observation=gymnasium_make.observation_space(name, space),
-            action=gymnasium_make.action_space(name, venv.single_action_space),
-            num_envs=num_envs,
-            device=device,
+        return gymnasium_make.spec_of(
+            name, space, venv.single_action_space, wanted,
             max_episode_steps=_time_limit_of(venv, first),
             engine=gymnasium_make.engine_of(first),
-            action_bounds=gymnasium_make.action_bounds(venv.single_action_space),
-            action_dtype=gymnasium_make.action_dtype(venv.single_action_space),
-            structure=structure_of(space),
             seeded=self._takes_seeds(name),
-        )
+        )  # fmt: skip
 
     def _takes_seeds(self, name: str) -> bool:
         try:

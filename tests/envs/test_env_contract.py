@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from hpcpod.config.schema import EnvConfig
+from hpcpod.envs.backend import Wanted
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.isaac_lab import IsaacLabVecEnv
 from hpcpod.envs.make import make_env
@@ -209,7 +210,7 @@ def test_a_class_without_an_environment_says_what_it_lacks() -> None:
         IsaacLabVecEnv,
         MujocoVecEnv,
         PreprocessVecEnv,
-        partial(ProcessVecEnv, processes=1),
+        lambda env, num_envs: ProcessVecEnv(Wanted(env, num_envs), 1),
         lambda env, num_envs: RemoteVecEnv(EnvConfig(env, python=sys.executable), num_envs),
         TorchVecEnv,
     ],

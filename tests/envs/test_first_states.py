@@ -11,6 +11,7 @@ import torch
 from gymnasium.utils import seeding as gymnasium_seeding
 
 from hpcpod.envs import seeding
+from hpcpod.envs.backend import Wanted
 
 pytest.importorskip("mujoco", reason="pip install 'hpcpod[mujoco]'")
 
@@ -23,7 +24,7 @@ N = 3000
 
 def beginnings(env_id: str) -> tuple[Any, torch.Tensor]:
     """qpos and qvel of N episodes, [N, nq + nv]: by generators, and by seeds."""
-    chosen = choose("mujoco", env_id, (), {})
+    chosen = choose("mujoco", Wanted(env_id, 1))
     model = chosen.model
     task = chosen.kind(model=model)
     rngs = (gymnasium_seeding.np_random(seed)[0] for seed in range(N))

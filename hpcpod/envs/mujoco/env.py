@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,84 +11,62 @@ from gymnasium.utils import seeding
 from torch import Tensor
 
 from hpcpod.envs.arrays import Array, action_map, as_step, check_finite, tensor
+from hpcpod.envs.backend import Backend, Wanted
 from hpcpod.envs.mujoco.initial_states import GeneratorDraws
-from hpcpod.envs.mujoco.task import Task
-from hpcpod.envs.mujoco.tasks import choose
+from hpcpod.envs.mujoco.tasks import WRAPPERS_REFUSED, choose
 from hpcpod.envs.threads import env_threads
 from hpcpod.envs.vec_env import (
+    EnvSpec,
     State,
     Step,
-    check_action_shape,
-    check_batch,
     check_state_size,
     episode_seed,
     given_seeds,
 )
 
-if TYPE_CHECKING:
-    from hpcpod.envs.mujoco.simulations import Simulations
 
-
-class MujocoVecEnv:
+class MujocoVecEnv(Backend):
     """N environments of one of gymnasium's v5 tasks, each episode the one that gymnasium plays.
+
+    The environment is one of ``TASKS``; its arguments are the weights and ranges of gymnasium's
+    environment, by their names there, and ``max_episode_steps``. ``env_threads()`` threads step it.
 
     Observations are those of gymnasium's environment on the same seed and actions, bit by bit
     once they are float32, and rewards are equal to 1e-6, as long as both use the same version
     of MuJoCo; so are the actions' rescaling and the time limit those of ``PreprocessVecEnv``.
     """
 
-    def __init__(
-        self,
-        env: str | Callable[..., object],
-        num_envs: int = 1,
-        device: str = "cpu",
-        wrappers: Sequence[object] = (),
-        kwargs: Mapping[str, object] | None = None,
-        threads: int | None = None,
-    ) -> None:
-        """Make the simulations and their threads.
+    no_wrappers = WRAPPERS_REFUSED.replace("{backend}", "mujoco")
 
-        Args:
-            env: one of ``TASKS``.
-            num_envs: N.
-            device: where the tensors that it gives live; the simulation is on the CPU.
-            wrappers: none: there is no gymnasium environment to put them around.
-            kwargs: the weights and ranges of gymnasium's environment, by their names there, and
-                ``max_episode_steps``.
-            threads: that simulate, at most N of them. None: ``env_threads()`` when this is made,
-                which a pod sets to ``resources.cpus_per_pod``.
-
-        Raises:
-            UserError: there is no such task, it has no such argument, MuJoCo is not installed,
-                or nothing can live on the device.
-            UnusableWrapper: there are wrappers.
-        """
-        check_batch(num_envs, device)
-        chosen = choose("mujoco", env, wrappers, kwargs or {})
+    def _make(self, wanted: Wanted) -> EnvSpec:
+        num_envs, chosen = wanted.num_envs, choose("mujoco", wanted)
         self._limit = chosen.time_limit
-        self._task = chosen.kind(model=chosen.model, **chosen.options)
-        self._simulations = _simulations(self._task, num_envs, threads or env_threads())
-        observations = self._task.observation(self._simulations.fields([0]))
-        engine = f"mujoco {version('mujoco')}, gymnasium {version('gymnasium')}"
-        self.spec = chosen.spec(observations.shape[1:], num_envs, device, engine)
+        task = self._task = chosen.kind(model=chosen.model, **chosen.options)
+        # MuJoCo is imported here, once ``choose`` has found it installed.
+        from hpcpod.envs.mujoco.simulations import Simulations
+
+        self._simulations = Simulations(
+            task.model, num_envs, task.frame_skip, task.reads, task.contact_forces, env_threads()
+        )
+        observations = task.observation(self._simulations.fields([0]))
         self._to_env = action_map(chosen.actions)
         self._seeds: list[int] = []
         self._episodes = np.zeros(num_envs, np.int64)
         self._elapsed = np.zeros(num_envs, np.int64)
         self._places = np.zeros(num_envs)
+        engine = f"mujoco {version('mujoco')}, gymnasium {version('gymnasium')}"
+        return chosen.spec(observations.shape[1:], wanted, engine)
 
     def reset(self, seeds: Tensor | None = None) -> Tensor:
         """Begin an episode everywhere; see ``VecEnv.reset``."""
         n = self.spec.num_envs
-        self._seeds = [int(seed) for seed in given_seeds(seeds, n).tolist()]
+        self._seeds = given_seeds(seeds, n).tolist()
         self._episodes[:] = -1
         return tensor(self._begin(range(n)), self.spec.device)
 
     def step(self, action: Tensor) -> Step:
         """Step every environment; see ``VecEnv.step``."""
-        if not self._seeds:
-            raise RuntimeError("call reset() before step()")
-        check_action_shape(action, self.spec)
+        self._check_step(self._seeds, action)
         task = self._task
         scaled = self._to_env(action.detach().cpu().numpy())
         fields = self._simulations.step(scaled)
@@ -123,7 +100,7 @@ class MujocoVecEnv:
     def restore(self, state: State) -> None:
         """Go on from a ``state()`` of an environment made with the same arguments."""
         check_state_size(state, self.spec)
-        self._seeds = [int(seed) for seed in state["seeds"].tolist()]
+        self._seeds = state["seeds"].tolist()
         self._episodes[:] = state["episodes"].cpu().numpy()
         self._elapsed[:] = state["elapsed"].cpu().numpy()
         self._places[:] = state["places"].cpu().numpy()
@@ -145,9 +122,3 @@ class MujocoVecEnv:
         first: Array = self._task.observation(fields).astype(np.float32)
         check_finite(self.spec.id, "observation", first)
         return first
-
-
-def _simulations(task: Task, count: int, threads: int) -> Simulations:
-    from hpcpod.envs.mujoco.simulations import Simulations
-
-    return Simulations(task.model, count, task.frame_skip, task.reads, task.contact_forces, threads)

@@ -114,19 +114,18 @@ def options(
         kind: the task.
         given: what was given.
         backend: its name, for the message.
-        own: the backend's own arguments, which are not among those given; for the message.
+        own: further arguments, of the backend itself: whole numbers of at least 1.
 
     Raises:
         UserError: the task has no such option, or the value will not do.
     """
-    usual = defaults(kind)
+    usual = defaults(kind) | dict.fromkeys(own, 1)
     for name in given:
         if name not in usual:
             raise UserError(
                 f"{kind.id()} has no argument '{name}' (env.kwargs) on the backend {backend}"
-                f"{plugins.suggest(name, [*usual, *own], 0.8)}; it has"
-                f" {', '.join([*usual, *own])}, and the backend gymnasium has all that"
-                " gymnasium has"
+                f"{plugins.suggest(name, [*usual], 0.8)}; it has {', '.join(usual)}, and"
+                " the backend gymnasium has all that gymnasium has"
             )
     return {name: _checked(kind, name, usual[name], value) for name, value in given.items()}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,11 @@ import numpy as np
 
 from hpcpod import plugins
 from hpcpod.envs import gymnasium_make, simulator_warnings
+from hpcpod.envs.backend import Wanted
 from hpcpod.envs.mujoco import arms, balance, locomotion
 from hpcpod.envs.mujoco.task import Task, defaults, options
-from hpcpod.envs.vec_env import Box, EnvSpec
-from hpcpod.errors import UnusableWrapper, UserError
+from hpcpod.envs.vec_env import EnvSpec
+from hpcpod.errors import UserError
 
 TASKS: dict[str, type[Task]] = {
     kind.id(): kind
@@ -37,6 +38,11 @@ TASKS: dict[str, type[Task]] = {
 WARP_ROOM = {"nconmax": "contacts", "njmax": "constraints"}
 """MuJoCo Warp's names for what it must be given room for, and ours."""
 
+WRAPPERS_REFUSED = (
+    "{env} can't have wrappers (env.wrappers) on the backend {backend}, which makes no gymnasium"
+    " environment; use the backend gymnasium"
+)
+"""Refusal of both backends that step these tasks."""
 
 _MODELS = Path(gym.__file__).parent / "envs" / "mujoco" / "assets"
 
@@ -52,6 +58,8 @@ class Choice:
     """Keyword arguments of ``kind``."""
     time_limit: int
     """Steps of an episode at most."""
+    own: Mapping[str, int]
+    """Arguments of the backend, not of the task."""
 
     @property
     def actions(self) -> gym.spaces.Box:
@@ -59,58 +67,39 @@ class Choice:
         low, high = self.model.actuator_ctrlrange.astype(np.float32).T
         return gym.spaces.Box(low, high)
 
-    def spec(self, observation: tuple[int, ...], num_envs: int, device: str, by: str) -> EnvSpec:
-        """The spec of N environments stepped ``by`` some engine, in words."""
-        return EnvSpec(
-            id=self.kind.id(),
-            observation=Box(observation, -np.inf, np.inf),
-            action=gymnasium_make.action_space(self.kind.id(), self.actions),
-            num_envs=num_envs,
-            device=device,
-            max_episode_steps=self.time_limit,
-            engine=by,
-            action_bounds=gymnasium_make.action_bounds(self.actions),
+    def spec(self, observation: tuple[int, ...], wanted: Wanted, by: str) -> EnvSpec:
+        """The spec of the batch that is wanted, stepped ``by`` some engine, in words."""
+        observed = gym.spaces.Box(-np.inf, np.inf, observation)
+        limit = {"max_episode_steps": self.time_limit}
+        return gymnasium_make.spec_of(
+            self.kind.id(), observed, self.actions, wanted, engine=by, **limit
         )
 
 
-def choose(
-    backend: str,
-    env: str | Callable[..., object],
-    wrappers: Sequence[object],
-    kwargs: Mapping[str, object],
-    own: Sequence[str] = (),
-) -> Choice:
+def choose(backend: str, wanted: Wanted, own: Sequence[str] = ()) -> Choice:
     """The task that is asked for, its model loaded.
 
     Args:
         backend: the name of the one that is asked, for the messages.
-        env: one of ``TASKS``.
-        wrappers: none: there is no gymnasium environment to put them around.
-        kwargs: the weights and ranges of gymnasium's environment, by their names there, and
-            ``max_episode_steps``.
-        own: names of arguments that the backend has taken out of ``kwargs``, for the messages.
+        wanted: the batch.
+        own: the backend's own arguments, each a whole number of at least 1.
 
     Raises:
         UserError: there is no such task, it has no such argument, or MuJoCo is not installed.
-        UnusableWrapper: there are wrappers.
     """
+    env = wanted.env
     if not isinstance(env, str) or env not in TASKS:
         name = env if isinstance(env, str) else repr(env)
         raise UserError(
             f"the backend {backend} has no {name}{plugins.suggest(name, list(TASKS), 0.8)}; it has"
             f" {', '.join(TASKS)}; for any other use the backend gymnasium"
         )
-    kind = TASKS[env]
-    if wrappers:
-        raise UnusableWrapper(
-            f"{kind.id()} can't have wrappers (env.wrappers) on the backend {backend}, which"
-            " makes no gymnasium environment; use the backend gymnasium"
-        )
-    given = dict(kwargs)
-    limit = given.pop("max_episode_steps", gym.spec(env).max_episode_steps)
-    time_limit = whole_number(env, "max_episode_steps", limit)
-    chosen = options(kind, given, backend, ("max_episode_steps", *own))
-    return Choice(kind, _load(kind), chosen, time_limit)
+    usual = {"max_episode_steps": gym.spec(env).max_episode_steps}
+    counts = ("max_episode_steps", *own)
+    given = options(TASKS[env], usual | dict(wanted.kwargs), backend, counts)
+    apart = {name: given.pop(name) for name in counts if name in given}
+    limit = apart.pop("max_episode_steps")
+    return Choice(TASKS[env], _load(TASKS[env]), given, limit, apart)
 
 
 def knows(env: str, kwargs: Mapping[str, object]) -> bool:
@@ -122,19 +111,6 @@ def knows(env: str, kwargs: Mapping[str, object]) -> bool:
     if env not in TASKS or kwargs.get("max_episode_steps", 1) in (-1, None):
         return False
     return {"max_episode_steps", *defaults(TASKS[env])}.issuperset(kwargs)
-
-
-def whole_number(env: str, name: str, value: object) -> int:
-    """An argument of ``env.kwargs`` that counts something.
-
-    Raises:
-        UserError: it is no whole number of at least 1.
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UserError(
-            f"{env}: env.kwargs.{name} must be a whole number of at least 1, got {value!r}"
-        )
-    return value
 
 
 def _load(kind: type[Task]) -> Any:

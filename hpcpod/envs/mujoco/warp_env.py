@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,13 +11,13 @@ import torch
 from torch import Tensor
 
 from hpcpod.envs.arrays import check_finite
+from hpcpod.envs.backend import Backend, Wanted
 from hpcpod.envs.mujoco.initial_states import SeededDraws
-from hpcpod.envs.mujoco.tasks import WARP_ROOM, Choice, choose, whole_number
+from hpcpod.envs.mujoco.tasks import WARP_ROOM, WRAPPERS_REFUSED, Choice, choose
 from hpcpod.envs.vec_env import (
+    EnvSpec,
     State,
     Step,
-    check_action_shape,
-    check_batch,
     check_state_size,
     episode_seeds,
     given_seeds,
@@ -43,14 +42,18 @@ class Faults(NamedTuple):
     """Steps that lost a contact or a constraint for want of room."""
 
 
-class WarpVecEnv:
+class WarpVecEnv(Backend):
     """N environments of one of gymnasium's v5 tasks, simulated in float32 on the agent's device.
 
-    The tasks are those of ``MujocoVecEnv``. A step from the same state is gymnasium's to the
-    tolerances that ``tests/envs/mujoco/test_warp.py`` states, but two things differ. A capsule that
-    meets the floor at more than 60 degrees has another direction of friction in MuJoCo Warp: an
-    Ant on steep legs is another one within a few steps. And Humanoid, which MuJoCo solves by PGS,
-    is solved by Newton. Episodes begin as gymnasium's do in distribution, by numbers of their own.
+    The tasks and their arguments are those of ``MujocoVecEnv``, and how much room an environment
+    has: ``nconmax`` contacts, on average over the batch, and ``njmax`` rows of constraints. The
+    first time on a node the kernels are compiled, in minutes.
+
+    A step from the same state is gymnasium's to the tolerances that
+    ``tests/envs/mujoco/test_warp.py`` states, but two things differ. A capsule that meets the floor
+    at more than 60 degrees has another direction of friction in MuJoCo Warp: an Ant on steep legs
+    is another one within a few steps. And Humanoid, which MuJoCo solves by PGS, is solved by
+    Newton. Episodes begin as gymnasium's do in distribution, by numbers of their own.
 
     Shapes are static and no step waits for a GPU. So a row that is not finite is no error there:
     it becomes terminated with reward 0 and an observation of zeros, begins anew and is counted
@@ -62,44 +65,14 @@ class WarpVecEnv:
     as fast there.
     """
 
-    def __init__(
-        self,
-        env: str | Callable[..., object],
-        num_envs: int = 1,
-        device: str = "cpu",
-        wrappers: Sequence[object] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> None:
-        """Make the simulations; the first time on a node their kernels are compiled, in minutes.
+    no_wrappers = WRAPPERS_REFUSED.replace("{backend}", "warp")
 
-        Args:
-            env: one of ``TASKS``.
-            num_envs: N.
-            device: where everything is computed, ``cpu`` or a CUDA device.
-            wrappers: none: there is no gymnasium environment to put them around.
-            kwargs: the weights and ranges of gymnasium's environment, by their names there,
-                ``max_episode_steps``, and how much room an environment has: ``nconmax`` contacts,
-                on average over the batch, and ``njmax`` rows of constraints.
-
-        Raises:
-            UserError: there is no such task, it has no such argument, MuJoCo Warp is not
-                installed, or nothing can live on the device.
-            UnusableWrapper: there are wrappers.
-        """
-        check_batch(num_envs, device)
-        given = dict(kwargs or {})
-        room = {
-            ours: whole_number(str(env), name, given.pop(name))
-            for name, ours in WARP_ROOM.items()
-            if name in given
-        }
-        chosen = choose("warp", env, wrappers, given, tuple(WARP_ROOM))
-        self._simulations = _simulations(chosen, num_envs, device, room)
+    def _make(self, wanted: Wanted) -> EnvSpec:
+        num_envs, device = wanted.num_envs, wanted.device
+        chosen = choose("warp", wanted, tuple(WARP_ROOM))
+        self._simulations = _simulations(chosen, num_envs, device)
         model = on_device(chosen.model, device)
         self._task = chosen.kind(model=model, xp=torch, **chosen.options)
-        observation = self._task.observation(self._simulations.fields)
-        engine = _engine(chosen, self._simulations)
-        self.spec = chosen.spec(tuple(observation.shape[1:]), num_envs, device, engine)
         self._low, self._high = torch.tensor(chosen.model.actuator_ctrlrange.T).float().to(device)
         self._same = (self._low == -1.0) & (self._high == 1.0)
         """Numbers of an action that go to the simulator as they are: see ``arrays.rescaled``."""
@@ -110,6 +83,9 @@ class WarpVecEnv:
         self._places = torch.zeros(num_envs, device=device)
         self._faults = torch.zeros(2, dtype=torch.int64, device=device)
         self._steps, self._said = 0, Faults(0, 0)
+        observation = self._task.observation(self._simulations.fields)
+        engine = _engine(chosen, self._simulations)
+        return chosen.spec(tuple(observation.shape[1:]), wanted, engine)
 
     @property
     def faults(self) -> Faults:
@@ -127,9 +103,7 @@ class WarpVecEnv:
     @torch.no_grad()
     def step(self, action: Tensor) -> Step:
         """Step every environment; see ``VecEnv.step``."""
-        if self._seeds is None:
-            raise RuntimeError("call reset() before step()")
-        check_action_shape(action, self.spec)
+        self._check_step(self._seeds is not None, action)
         if self._looks:
             check_finite(self.spec.id, "action", action.detach().numpy())
         task = self._task
@@ -169,9 +143,6 @@ class WarpVecEnv:
             for name in ("seeds", "episodes", "elapsed", "places")
         )
         self._simulations.load(state)
-
-    def close(self) -> None:
-        """Nothing is held beyond this object's own memory."""
 
     def _begin(self, rows: Tensor) -> Tensor:
         """Begin the next episode of some rows, bool [N]; observations, of which theirs count."""
@@ -216,9 +187,7 @@ class WarpVecEnv:
             )
 
 
-def _simulations(
-    chosen: Choice, num_envs: int, device: str, room: Mapping[str, int]
-) -> WarpSimulations:
+def _simulations(chosen: Choice, num_envs: int, device: str) -> WarpSimulations:
     try:
         from hpcpod.envs.mujoco.warp_simulations import WarpSimulations
     except ImportError as error:
@@ -228,6 +197,7 @@ def _simulations(
         ) from error
     kind = chosen.kind
     frame_skip = chosen.options.get("frame_skip", kind.frame_skip)
+    room = {ours: chosen.own.get(name) for name, ours in WARP_ROOM.items()}
     return WarpSimulations(chosen.model, num_envs, frame_skip, kind.reads, device, **room)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import tempfile
@@ -28,68 +29,41 @@ def nameless_file() -> int:
         return os.dup(file.fileno())
 
 
-class SharedArrays:
-    """Arrays of the whole batch that N environments read and write in a step.
+def shared_arrays(
+    file: int, spec: EnvSpec, processes: int, action: Form | None = None
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Map the file, which is made large enough, as the arrays of the whole batch.
 
-    Each process uses the rows of its own environments. Who reads and who writes is decided by the
-    handshake: between two steps all is the batch's, in a step all is the processes'.
+    Each process uses the rows of its own environments. The handshake decides which side reads and
+    writes: between two steps all is the batch's, in a step all is the processes'.
+
+    Args:
+        file: descriptor, of a ``nameless_file``.
+        spec: of the whole batch.
+        processes: how many there are.
+        action: of one environment, if it is not the policy's.
+
+    Returns:
+        By name, the fields of a ``Step``; ``seeds`` [N], with which ``reset`` begins; ``action``
+        [N, *action]; ``failed`` [processes], true if an error comes on the process's wire. And the
+        layout of the file: its bytes, and by name each array's begin, shape and dtype.
     """
-
-    def __init__(
-        self, file: int, spec: EnvSpec, processes: int, action: Form | None = None
-    ) -> None:
-        """Map the file, which is made large enough.
-
-        Args:
-            file: descriptor, of a ``nameless_file``.
-            spec: of the whole batch.
-            processes: how many there are.
-            action: of one environment, if it is not the policy's.
-        """
-        n = spec.num_envs
-        forms = {
-            "seeds": ((n,), np.dtype(np.int64)),
-            "action": _batch(action or form_of(spec.action), n),
-            "obs": _batch(form_of(spec.observation), n),
-            "next_obs": _batch(form_of(spec.observation), n),
-            "reward": ((n,), np.dtype(np.float32)),
-            "terminated": ((n,), np.dtype(np.bool_)),
-            "truncated": ((n,), np.dtype(np.bool_)),
-            "valid": ((n,), np.dtype(np.bool_)),
-            "failed": ((processes,), np.dtype(np.bool_)),
-        }
-        starts, end = {}, 0
-        for name, (shape, dtype) in forms.items():
-            starts[name] = end
-            end += -(-int(np.prod(shape)) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
-        os.ftruncate(file, end)
-        memory = mmap.mmap(file, end)
-        arrays: dict[str, Any] = {
-            name: np.ndarray(shape, dtype, memory, starts[name])
-            for name, (shape, dtype) in forms.items()
-        }
-        places = {n: [starts[n], list(shape), dtype.str] for n, (shape, dtype) in forms.items()}
-        self.places: dict[str, Any] = {"bytes": end, "arrays": places}
-        """Layout of the file: its bytes, and by name each array's begin, shape and dtype."""
-        self.seeds: Array = arrays["seeds"]
-        """int64 [N], what ``reset`` begins with."""
-        self.action: Array = arrays["action"]
-        """[N, *action]."""
-        self.obs: Array = arrays["obs"]
-        """[N, *observation]."""
-        self.next_obs: Array = arrays["next_obs"]
-        """[N, *observation]."""
-        self.reward: Array = arrays["reward"]
-        """float32 [N]."""
-        self.terminated: Array = arrays["terminated"]
-        """bool [N]."""
-        self.truncated: Array = arrays["truncated"]
-        """bool [N]."""
-        self.valid: Array = arrays["valid"]
-        """bool [N]."""
-        self.failed: Array = arrays["failed"]
-        """bool [processes]: whether an error comes on the process's wire."""
-
-
-def _batch(form: Form, count: int) -> Form:
-    return (count, *form[0]), form[1]
+    n = spec.num_envs
+    batch = {"seeds": ((), np.dtype(np.int64)), "action": action or form_of(spec.action)}
+    batch |= dict.fromkeys(("obs", "next_obs"), form_of(spec.observation))
+    batch |= {"reward": ((), np.dtype(np.float32))}
+    batch |= dict.fromkeys(("terminated", "truncated", "valid"), ((), np.dtype(np.bool_)))
+    forms = {name: ((n, *shape), dtype) for name, (shape, dtype) in batch.items()}
+    forms["failed"] = (processes,), np.dtype(np.bool_)
+    starts, end = {}, 0
+    for name, (shape, dtype) in forms.items():
+        starts[name] = end
+        end += -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+    os.ftruncate(file, end)
+    memory = mmap.mmap(file, end)
+    arrays: dict[str, Array] = {
+        name: np.ndarray(shape, dtype, memory, starts[name])
+        for name, (shape, dtype) in forms.items()
+    }
+    places = {n: [starts[n], list(shape), dtype.str] for n, (shape, dtype) in forms.items()}
+    return arrays, {"bytes": end, "arrays": places}

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcpod._process import PYTHON, THREAD_VARIABLES, ending
-from hpcpod.envs.arrays import Form
-from hpcpod.envs.processes.memory import SharedArrays, nameless_file
+from hpcpod.envs.arrays import Array, Form
+from hpcpod.envs.processes.memory import nameless_file, shared_arrays
 from hpcpod.envs.processes.wire import Command, Wire
 from hpcpod.envs.spec_json import spec_to_plain
 from hpcpod.envs.vec_env import EnvSpec, State
@@ -123,7 +123,7 @@ class Pool:
         self._cores_suffice = self.size < len(os.sched_getaffinity(0))
         self._sleeps = 0  # commands for which the owner does not look out
         self._workers: list[_Worker] = []
-        self._arrays: SharedArrays | None = None
+        self._failed: Array | None = None
         try:
             for request in requests:
                 self._workers.append(self._start(request))
@@ -143,19 +143,20 @@ class Pool:
             self._raise_failure([reply for reply, _ in answers])  # here: then all are ended
         return [reply["spec"] for reply, _ in answers]
 
-    def share(self, spec: EnvSpec, action: Form | None = None) -> SharedArrays:
+    def share(self, spec: EnvSpec, action: Form | None = None) -> dict[str, Array]:
         """The arrays of the whole batch, which the processes know from now on.
 
         Args:
             spec: of the batch.
             action: of one environment's actions, if they are not the policy's.
         """
-        self._arrays = SharedArrays(self._file, spec, len(self._workers), action)
+        arrays, places = shared_arrays(self._file, spec, len(self._workers), action)
         about = {"spec": spec_to_plain(spec), "processes": len(self._workers)}
         with self._undisturbed():
             for worker in self._workers:
-                worker.wire.send({**about, **self._arrays.places})
-        return self._arrays
+                worker.wire.send({**about, **places})
+        self._failed = arrays["failed"]
+        return arrays
 
     def work(self, command: Command) -> None:
         """Have all step or reset, and come back when all are done.
@@ -167,7 +168,7 @@ class Pool:
         """
         failures: list[dict[str, Any]] = []
         with self._undisturbed():
-            assert self._arrays is not None
+            assert self._failed is not None
             for worker in self._workers:
                 os.eventfd_write(worker.go, command)
             left, began = len(self._workers), time.perf_counter()
@@ -178,9 +179,8 @@ class Pool:
                     self._still_there()
             soon = time.perf_counter() < began + LOOK_SECONDS
             self._sleeps = max(0, self._sleeps - 1) if soon else SLEEP_COMMANDS
-            if self._arrays.failed.any():
-                failed = self._arrays.failed.tolist()
-                for worker, has in zip(self._workers, failed, strict=True):
+            if self._failed.any():
+                for worker, has in zip(self._workers, self._failed.tolist(), strict=True):
                     failures.append(worker.wire.receive()[0] if has else {})
         self._raise_failure(failures)
 
@@ -304,7 +304,7 @@ class Pool:
             os.close(worker.go)
         os.close(self._done)
         os.close(self._file)
-        self._workers, self._arrays = [], None  # a cycle of references would keep the memory
+        self._workers, self._failed = [], None  # a cycle of references would keep the memory
 
     def _let_environments_close(self) -> None:
         for worker in self._workers:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from torch import Tensor
 
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs import gymnasium_make, time_limit
-from hpcpod.envs.arrays import action_map, as_step, check_finite, tensor
+from hpcpod.envs.arrays import Array, action_map, as_step, check_finite
+from hpcpod.envs.backend import Wanted
 from hpcpod.envs.processes import foreign
+from hpcpod.envs.processes.env import Pooled
 from hpcpod.envs.processes.pool import Pool, shared_out
-from hpcpod.envs.processes.wire import Command, plain
-from hpcpod.envs.vec_env import EnvSpec, State, Step, check_action_shape, check_batch, given_seeds
+from hpcpod.envs.processes.wire import plain
+from hpcpod.envs.vec_env import State, Step, check_batch
 from hpcpod.errors import UnsupportedSpace, UserError
 
 
-class RemoteVecEnv:
+class RemoteVecEnv(Pooled):
     """N environments of another Python's, in one of its processes or in several.
 
     Only numpy and the simulator must be installed there. The environment may have gymnasium's
@@ -57,23 +57,13 @@ class RemoteVecEnv:
         }  # fmt: skip
         requests = shared_out(request, num_envs, processes)
         # -E: PYTHONPATH and the like are meant for this Python.
-        self._pool = Pool(env, requests, (python, "-E", "-u", str(Path(foreign.__file__))))
-        self._end = weakref.finalize(self, self._pool.close)
+        super().__init__(Pool(env, requests, (python, "-E", "-u", str(Path(foreign.__file__)))))
         told = self._pool.specs()[0]
         try:
             observed, acted = _space(env, told["observation"]), _space(env, told["action"])
-            self.spec = EnvSpec(
-                id=env,
-                observation=gymnasium_make.observation_space(env, observed),
-                action=gymnasium_make.action_space(env, acted),
-                num_envs=num_envs,
-                device=device,
-                max_episode_steps=told["max_episode_steps"],
-                engine=told["engine"],
-                seeded=told["seeded"],
-                action_bounds=gymnasium_make.action_bounds(acted),
-                action_dtype=gymnasium_make.action_dtype(acted),
-            )
+            facts = {name: told[name] for name in ("max_episode_steps", "engine", "seeded")}
+            wanted = Wanted(env, num_envs, device)
+            self.spec = gymnasium_make.spec_of(env, observed, acted, wanted, **facts)
         except UserError:
             self.close()
             raise
@@ -82,46 +72,31 @@ class RemoteVecEnv:
         self._to_env = action_map(acted)
         assert acted.shape is not None and acted.dtype is not None
         self._arrays = self._pool.share(self.spec, (acted.shape, np.dtype(acted.dtype)))
-        self._begun = False
 
-    @property
-    def processes(self) -> int:
-        """The number of processes that step it."""
-        return self._pool.size
-
-    def reset(self, seeds: Tensor | None = None) -> Tensor:
-        """Begin an episode everywhere; see ``VecEnv.reset``."""
-        self._arrays.seeds[:] = given_seeds(seeds, self.spec.num_envs).cpu().numpy()
-        self._pool.work(Command.RESET)
-        self._begun = True
-        obs = self._arrays.obs.copy()
+    def _observed(self) -> Array:
+        obs = super()._observed()
         if self._start is not None:
             obs -= self._start
         check_finite(self.spec.id, "observation", obs)
-        return tensor(obs, self.spec.device)
+        return obs
 
-    def step(self, action: Tensor) -> Step:
-        """Step every environment; see ``VecEnv.step``."""
-        if not self._begun:
-            raise RuntimeError("call reset() before step()")
-        check_action_shape(action, self.spec)
-        arrays = self._arrays
-        arrays.action[:] = self._to_env(action.detach().cpu().numpy())
-        self._pool.work(Command.STEP)
+    def _give(self, action: Array) -> None:
+        self._arrays["action"][:] = self._to_env(action)
+
+    def _taken(self) -> Step:
         # One row of two is written only where an episode ends: of the rest the successor is obs.
-        obs, reward = arrays.obs.copy(), arrays.reward.copy()
-        next_obs, rows = obs.copy(), np.flatnonzero(arrays.terminated | arrays.truncated)
-        next_obs[rows] = arrays.next_obs[rows]
+        obs, reward, terminated, truncated, last, valid = (
+            self._arrays[name].copy() for name in Step._fields
+        )
+        next_obs, rows = obs.copy(), np.flatnonzero(terminated | truncated)
+        next_obs[rows] = last[rows]
         if self._start is not None:
             obs -= self._start
             next_obs -= self._start
         check_finite(self.spec.id, "observation", next_obs)
         check_finite(self.spec.id, "reward", reward)
         check_finite(self.spec.id, "observation", obs, rows)
-        return as_step(
-            self.spec.device, obs, reward, arrays.terminated.copy(), arrays.truncated.copy(),
-            next_obs, arrays.valid.copy(),
-        )  # fmt: skip
+        return as_step(self.spec.device, obs, reward, terminated, truncated, next_obs, valid)
 
     def state(self) -> State | None:
         """None: what another Python holds can't be saved."""
@@ -130,10 +105,6 @@ class RemoteVecEnv:
     def restore(self, state: State) -> None:
         """There is no ``state`` to go on from."""
         raise ValueError(f"{self.spec.id} is stepped by another Python, and has no state")
-
-    def close(self) -> None:
-        """Close the environments and end the processes, also if they hang."""
-        self._end()
 
 
 def check_python(python: str | None) -> str:

@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
+from hpcpod.envs.arrays import Array
 from hpcpod.envs.make import make_env
-from hpcpod.envs.processes.memory import SharedArrays
+from hpcpod.envs.processes.memory import shared_arrays
 from hpcpod.envs.processes.wire import Command, Wire
 from hpcpod.envs.spec_json import spec_from_plain, spec_to_plain
 from hpcpod.envs.vec_env import Step, VecEnv
@@ -44,7 +45,7 @@ def serve(request: Mapping[str, Any], wire: int, go: int, done: int, memory: int
             return
         said.send({"spec": spec_to_plain(env.spec)})
         whole, _ = said.receive()
-        shared = SharedArrays(memory, spec_from_plain(whole["spec"]), whole["processes"])
+        shared, _ = shared_arrays(memory, spec_from_plain(whole["spec"]), whole["processes"])
         worker = Worker(request, env, said, shared)
         while (command := _next(go)) != Command.CLOSE:
             worker.execute(command, done)
@@ -81,14 +82,14 @@ class Worker:
     """The environments of this process and its rows of the shared arrays."""
 
     def __init__(
-        self, request: Mapping[str, Any], env: VecEnv, wire: Wire, shared: SharedArrays
+        self, request: Mapping[str, Any], env: VecEnv, wire: Wire, shared: dict[str, Array]
     ) -> None:
         self._env, self._wire = env, wire
         rows, place = slice(request["start"], request["stop"]), request["place"]
-        self._failed = shared.failed[place : place + 1]
-        self._seeds, self._action = shared.seeds[rows], shared.action[rows]
-        self._step_arrays = [getattr(shared, name)[rows] for name in Step._fields]
-        self._obs = shared.obs[rows]
+        self._failed = shared["failed"][place : place + 1]
+        self._seeds, self._action = shared["seeds"][rows], shared["action"][rows]
+        self._step_arrays = [shared[name][rows] for name in Step._fields]
+        self._obs = shared["obs"][rows]
 
     def execute(self, command: int, done: int) -> None:
         """Do as told and say so."""

@@ -22,7 +22,7 @@ import torch
 
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.make import make_env
-from hpcpod.envs.threads import env_threads, set_env_threads
+from hpcpod.envs.threads import env_threads, given_threads, set_env_threads
 from hpcpod.envs.vec_env import Step, check_env, episode_seed, random_seeds, tensor_form
 from hpcpod.errors import Diverged, UnusableWrapper, UserError
 
@@ -39,7 +39,12 @@ Options = Mapping[str, object]
 def made(
     env_id: str, num_envs: int = 1, threads: int = 1, kwargs: Options | None = None
 ) -> Iterator[MujocoVecEnv]:
-    env = MujocoVecEnv(env_id, num_envs, kwargs=kwargs, threads=threads)
+    before = given_threads()
+    set_env_threads(threads)
+    try:
+        env = MujocoVecEnv(env_id, num_envs, kwargs=kwargs)
+    finally:
+        set_env_threads(before)
     yield env
     env.close()
 
@@ -262,7 +267,12 @@ def test_threads_are_the_process_s_and_end_with_the_environment() -> None:
 
 
 def test_no_thread_outlives_an_environment_that_is_dropped() -> None:
-    env = MujocoVecEnv("HalfCheetah-v5", 24, threads=2)
+    before = given_threads()
+    set_env_threads(2)
+    try:
+        env = MujocoVecEnv("HalfCheetah-v5", 24)
+    finally:
+        set_env_threads(before)
     env.reset()
     for action in some_actions(env, 20):
         env.step(action)
@@ -282,7 +292,9 @@ def test_an_interpreter_ends_although_an_environment_is_open(tmp_path: Path) -> 
     script = (
         "import torch\n"
         "from hpcpod.envs.mujoco.env import MujocoVecEnv\n"
-        "env = MujocoVecEnv('HalfCheetah-v5', 20, threads=2)\n"
+        "from hpcpod.envs.threads import set_env_threads\n"
+        "set_env_threads(2)\n"
+        "env = MujocoVecEnv('HalfCheetah-v5', 20)\n"
         "env.reset()\n"
         "for _ in range(20): env.step(torch.zeros(20, 6))\n"
     )
