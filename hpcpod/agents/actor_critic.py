@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, TypeVar
@@ -13,22 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from hpcpod.agents import checks, h_term, networks, offpolicy
-from hpcpod.agents.base import Buffer, Metrics, check_finite
-from hpcpod.agents.cuda_graphs import Captured, Outputs, recorder_for
+from hpcpod.agents.base import Buffer, Metrics
 from hpcpod.agents.noise import Noise
-from hpcpod.agents.observations import Observations
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer
-from hpcpod.agents.schedules import Clock, RateConfig
-from hpcpod.agents.state import (
-    check_names,
-    generator_on,
-    load_generator,
-    load_module,
-    module_state,
-    prefixed,
-    under,
-)
+from hpcpod.agents.schedules import RateConfig
 from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, State
 from hpcpod.errors import UnsupportedSpace
 
@@ -88,14 +76,15 @@ class ActorCriticConfig(RateConfig):
 C = TypeVar("C", bound=ActorCriticConfig)
 
 
-class ActorCritic(ABC, Generic[C]):
+class ActorCritic(offpolicy.OffPolicyAgent, Generic[C]):
     """A policy and critics for continuous actions, which learn from a replay buffer.
 
     The encoder of images is the critics', the policy reads it.
     """
 
-    name: ClassVar[str]
-    """Its name in messages."""
+    _added_later = ("own_steps", "noise")
+    _config: C
+    _noise: Noise
 
     followed: ClassVar[tuple[str, ...]] = ("critics",)
     """Modules that have target networks."""
@@ -123,15 +112,8 @@ class ActorCritic(ABC, Generic[C]):
         Raises:
             UnsupportedSpace: the actions are not continuous.
         """
-        self._config, self._spec, self._device = config, spec, device
         self._action = continuous(self.name, spec)
-        self._observations = Observations(spec, config.normalize_obs, device)
-        self._generator = generator_on(device, seed)
-        self._recorder = recorder_for(self._generator)
-        self._captured_act = {
-            True: Captured(self._explore, self._recorder),
-            False: Captured(self._best, self._recorder),
-        }
+        super().__init__(spec, config, seed, device)
         numbers, inputs = math.prod(self._action.shape), self._observations.width
         self._noise = Noise(spec.num_envs, numbers, config.noise_memory, self._generator)
         hidden, weights = [config.hidden] * config.layers, torch.Generator().manual_seed(seed)
@@ -150,33 +132,16 @@ class ActorCritic(ABC, Generic[C]):
             offpolicy.Follower(target, self._optimizers[name], config.tau)
             for name, target in self._targets.items()
         ]
-        self._clock = Clock()
-        self._env_steps = 0
+        for name, module in self._trained.items():
+            self._parts[f"network/{name}"] = module
+            self._parts[f"optimizer/{name}"] = self._optimizers[name]
+        self._parts |= {f"target/{name}": module for name, module in self._targets.items()}
+        self._parts["normalizer"] = self._observations
         self._own_steps = 0
-        self._updates = 0
-        self._owed = 0.0
-
-    @property
-    def horizon(self) -> int:
-        """Rows to collect between two updates."""
-        return self._config.horizon
-
-    @property
-    def learning_rate(self) -> float:
-        """Step size of every Adam now."""
-        return self._clock.rate(self._config, self._env_steps)
-
-    def proceed(self, progress: float) -> None:
-        """Learn how far the run has come; see ``Scheduled``."""
-        self._clock.progress = progress
 
     def make_buffer(self) -> ReplayBuffer:
         """A ring of ``buffer_size`` transitions."""
         return ReplayBuffer(self._spec, self._config.buffer_size, self._device)
-
-    def optimizers(self) -> list[Adam]:
-        """Those that it steps: gradients may be exchanged there."""
-        return list(self._optimizers.values())
 
     def act(self, obs: Tensor, *, explore: bool) -> Tensor:
         """Choose actions: float32 [N, *action]; at first uniformly. See ``Agent.act``."""
@@ -187,77 +152,31 @@ class ActorCritic(ABC, Generic[C]):
                 if self._own_steps <= self._config.learning_starts:
                     shape = (len(obs), *self._action.shape)
                     return self._noise.draw_uniform(torch.empty(shape, device=obs.device))
-            return self._captured_act[explore]({"obs": obs})[0]
+        return super().act(obs, explore=explore)
 
     def update(self, buffer: Buffer) -> Metrics:
-        """Sample and descend, once there is enough to sample.
-
-        Raises:
-            Diverged: a loss is not finite.
-        """
-        config, seen, num_envs = self._config, self._observations, self._spec.num_envs
-        ring = offpolicy.replay(self.name, buffer)
+        """Sample and descend, once there is enough to sample; see ``OffPolicyAgent.update``."""
         # Of this rank alone; and in a pipeline the actor has counted them.
-        self._own_steps = ring.rows * num_envs
-        offpolicy.learn_statistics(ring, seen, config.horizon)
-        if not offpolicy.has_enough(ring, config.learning_starts, num_envs):
-            return {}
-        self._owed += config.updates_per_step * config.horizon * num_envs
-        count = int(self._owed)
-        self._owed -= count
-        if count == 0:
-            return {}
-        for optimizer in self._optimizers.values():
-            optimizer.learning_rate = self.learning_rate
-        size, draw = config.batch_size, self._generator
-        batches = offpolicy.batches(ring, seen, count, size, config.gamma, draw)
-        runs = offpolicy.runs(ring, seen, size, config.h_steps, draw)
-        metrics = self._learn(count, batches, runs)
-        self._updates += count
-        check_finite(self.name, self._updates, metrics)
-        return metrics
+        self._own_steps = buffer.rows * self._spec.num_envs
+        return super().update(buffer)
+
+    def _draws(
+        self, ring: ReplayBuffer, count: int
+    ) -> tuple[Iterator[State], Iterator[State | None]]:
+        """Batches for ``count`` updates, and runs for the Hamiltonian term."""
+        config, seen, draw = self._config, self._observations, self._generator
+        batches = offpolicy.batches(ring, seen, count, config.batch_size, config.gamma, draw)
+        return batches, offpolicy.runs(ring, seen, config.batch_size, config.h_steps, draw)
 
     def state(self) -> State:
         """Weights, target networks, optimizers, statistics, random stream and counters."""
-        state: State = {}
-        for name, module in self._trained.items():
-            state |= prefixed(f"network/{name}", module_state(module))
-            state |= prefixed(f"optimizer/{name}", self._optimizers[name].state())
-        for name, module in self._targets.items():
-            state |= prefixed(f"target/{name}", module_state(module))
-        return {
-            **state,
-            **prefixed("normalizer", self._observations.state()),
-            **self._noise.state(),
-            "rng": self._generator.get_state(),
-            "env_steps": torch.tensor(self._env_steps),
-            "own_steps": torch.tensor(self._own_steps),
-            "updates": torch.tensor(self._updates),
-            "updates_owed": torch.tensor(self._owed, dtype=torch.float64),
-        }
+        return {**super().state(), "own_steps": torch.tensor(self._own_steps)}
 
     def load(self, state: State) -> None:
         """Take over a ``state()``; see ``Agent.load``."""
-        optional, sized = ("own_steps", "noise"), ("rng", "noise")
-        check_names(self.state(), state, f"{self.name} agent", optional, sized)
-        for name, module in self._trained.items():
-            load_module(module, under(f"network/{name}", state))
-            self._optimizers[name].load(under(f"optimizer/{name}", state))
-        for name, module in self._targets.items():
-            load_module(module, under(f"target/{name}", state))
-        self._observations.load(under("normalizer", state))
-        load_generator(self._generator, state["rng"])
-        self._noise.load(state)
-        self._env_steps = int(state["env_steps"])
+        super().load(state)
         # Older versions counted those of all ranks, and no others.
         self._own_steps = int(state.get("own_steps", state["env_steps"]))
-        self._updates = int(state["updates"])
-        self._owed = float(state["updates_owed"])
-
-    def reseed(self, seed: int) -> None:
-        """Restart the random numbers; weights stay."""
-        self._generator.manual_seed(seed)
-        self._noise.begin()
 
     def _outputs(self, obs: Tensor) -> Tensor:
         """Of the policy's network, for raw observations."""
@@ -278,18 +197,6 @@ class ActorCritic(ABC, Generic[C]):
     def _follow(self) -> None:
         for follower in self._followers:
             follower.move()
-
-    @abstractmethod
-    def _explore(self, inputs: State) -> Outputs:
-        """Actions for ``obs``, drawn."""
-
-    @abstractmethod
-    def _best(self, inputs: State) -> Outputs:
-        """Actions for ``obs``, the same each time."""
-
-    @abstractmethod
-    def _learn(self, count: int, batches: Iterator[State], runs: Iterator[State | None]) -> Metrics:
-        """Update ``count`` times, with ``offpolicy.batches`` and ``offpolicy.runs``."""
 
 
 def continuous(algorithm: str, spec: EnvSpec) -> Box:

@@ -16,21 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hpcpod.agents import checks, networks, offpolicy
-from hpcpod.agents.base import Buffer, Metrics, check_finite
-from hpcpod.agents.cuda_graphs import Captured, Outputs, recorder_for
-from hpcpod.agents.observations import Observations
+from hpcpod.agents.base import Buffer, Metrics
+from hpcpod.agents.cuda_graphs import Captured, Outputs
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer
-from hpcpod.agents.schedules import Clock, RateConfig
-from hpcpod.agents.state import (
-    check_names,
-    generator_on,
-    load_generator,
-    load_module,
-    module_state,
-    prefixed,
-    under,
-)
+from hpcpod.agents.schedules import RateConfig
 from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, State
 from hpcpod.errors import UnsupportedSpace
 
@@ -121,10 +111,13 @@ class DQNConfig(RateConfig):
             checks.at_least(name, getattr(self, name), 0)
 
 
-class DQN:
+class DQN(offpolicy.OffPolicyAgent):
     """DQN for discrete actions."""
 
     Config: ClassVar[type[DQNConfig]] = DQNConfig
+    name = "dqn"
+    _added_later = ("updates_owed", "begun")
+    _config: DQNConfig
 
     def __init__(self, spec: EnvSpec, config: DQNConfig, seed: int, device: str = "cpu") -> None:
         """Make fresh weights from ``seed``; raises ``UnsupportedSpace``."""
@@ -134,37 +127,20 @@ class DQN:
                 f"dqn acts in discrete spaces only, but {spec.id} has a {kind} action space;"
                 f" use ppo"
             )
-        self._config = config
-        self._spec = spec
-        self._device = device
+        super().__init__(spec, config, seed, device)
         self._actions = spec.action.n
-        generator = torch.Generator().manual_seed(seed)
-        self._observations = Observations(spec, config.normalize_obs, device)
-        self._network = self._make_network(generator)
+        self._network = self._make_network(torch.Generator().manual_seed(seed))
         self._target = copy.deepcopy(self._network)
         self._optimizer = Adam(self._network, config.learning_rate)
         self._follower = offpolicy.Follower(self._target, self._optimizer, config.tau)
-        self._generator = generator_on(device, seed)
-        recorder = recorder_for(self._generator)
-        self._captured_descend = Captured(self._descend, recorder)
-        self._captured_act = {
-            True: Captured(self._explore, recorder), False: Captured(self._best, recorder)
-        }  # fmt: skip
-        self._clock = Clock()
+        self._parts = {
+            "network": self._network,
+            "target": self._target,
+            "optimizer": self._optimizer,
+            "normalizer": self._observations,
+        }
+        self._captured_descend = Captured(self._descend, self._recorder)
         self._begun = 0.0
-        self._env_steps = 0
-        self._updates = 0
-        self._owed = 0.0
-
-    @property
-    def horizon(self) -> int:
-        """Rows to collect between two updates."""
-        return self._config.horizon
-
-    @property
-    def learning_rate(self) -> float:
-        """Step size of Adam now."""
-        return self._clock.rate(self._config, self._env_steps)
 
     @property
     def epsilon(self) -> float:
@@ -185,16 +161,12 @@ class DQN:
         """Learn how far the run has come; see ``Scheduled``."""
         if self._env_steps == 0:
             self._begun = progress
-        self._clock.progress = progress
+        super().proceed(progress)
 
     def make_buffer(self) -> ReplayBuffer:
         """A ring of ``buffer_size`` transitions."""
         config = self._config
         return ReplayBuffer(self._spec, config.buffer_size, self._device, config.priority_exponent)
-
-    def optimizers(self) -> list[Adam]:
-        """Those that it steps: gradients may be exchanged there."""
-        return [self._optimizer]
 
     def act(self, obs: Tensor, *, explore: bool) -> Tensor:
         """Choose actions: int64 [N]. See ``Agent.act``."""
@@ -206,65 +178,32 @@ class DQN:
             return self._captured_act[explore](inputs)[0]
 
     def update(self, buffer: Buffer) -> Metrics:
-        """Sample and descend, once there is enough to sample.
+        """Sample and descend, once there is enough to sample; see ``OffPolicyAgent.update``."""
+        return {**super().update(buffer), "epsilon": self.epsilon}
 
-        Raises:
-            Diverged: a loss is not finite.
-        """
-        ring = offpolicy.replay("dqn", buffer)
-        offpolicy.learn_statistics(ring, self._observations, self._config.horizon)
-        if not offpolicy.has_enough(ring, self._config.learning_starts, self._spec.num_envs):
-            return {"epsilon": self.epsilon}
-        count = self._due()
-        if count == 0:
-            return {"epsilon": self.epsilon}
-        self._optimizer.learning_rate = self.learning_rate
+    def _learn(self, ring: ReplayBuffer, count: int) -> Metrics:
         records: list[Tensor] = []
-        interval, last = self._config.target_interval, self._updates + count
+        interval, done, last = self._config.target_interval, self._updates, self._updates + count
         most = offpolicy.batches_at_once(self._config.batch_size, self._observations)
-        while self._updates < last:
+        while done < last:
             # Nothing but the online network moves until the target network does, so the
             # sampling and the target values of all those updates are one pass each.
-            count = min(interval - self._updates % interval, last - self._updates, most)
+            count = min(interval - done % interval, last - done, most)
             records += self._descend_many(ring, count)
-            self._updates += count
-            if self._updates % interval == 0:
+            done += count
+            if done % interval == 0:
                 self._follower.move()
         means = torch.stack(records).mean(0).tolist()
-        metrics = dict(zip(("loss", "q_mean"), means, strict=True))
-        check_finite("dqn", self._updates, metrics)
-        return {**metrics, "epsilon": self.epsilon}
+        return dict(zip(("loss", "q_mean"), means, strict=True))
 
     def state(self) -> State:
         """Weights, target network, optimizer, random stream and counters."""
-        return {
-            **prefixed("network", module_state(self._network)),
-            **prefixed("target", module_state(self._target)),
-            **prefixed("optimizer", self._optimizer.state()),
-            **prefixed("normalizer", self._observations.state()),
-            "rng": self._generator.get_state(),
-            "env_steps": torch.tensor(self._env_steps),
-            "updates": torch.tensor(self._updates),
-            "updates_owed": torch.tensor(self._owed, dtype=torch.float64),
-            "begun": torch.tensor(self._begun, dtype=torch.float64),
-        }
+        return {**super().state(), "begun": torch.tensor(self._begun, dtype=torch.float64)}
 
     def load(self, state: State) -> None:
         """Take over a ``state()``; see ``Agent.load``."""
-        check_names(self.state(), state, "dqn agent", optional=("updates_owed", "begun"))
-        load_module(self._network, under("network", state))
-        load_module(self._target, under("target", state))
-        self._optimizer.load(under("optimizer", state))
-        self._observations.load(under("normalizer", state))
-        load_generator(self._generator, state["rng"])
-        self._env_steps = int(state["env_steps"])
-        self._updates = int(state["updates"])
-        self._owed = float(state.get("updates_owed", 0.0))
+        super().load(state)
         self._begun = float(state.get("begun", 0.0))
-
-    def reseed(self, seed: int) -> None:
-        """Restart the random numbers; weights stay."""
-        self._generator.manual_seed(seed)
 
     def _best(self, inputs: State) -> Outputs:
         return (self._network(self._observations(inputs["obs"])).argmax(dim=-1),)
@@ -287,14 +226,7 @@ class DQN:
         return (head if seen.image is None else nn.Sequential(encoder, head)).to(self._device)
 
     def _due(self) -> int:
-        """Updates that the last ``horizon`` rows are worth; what is left of one is owed."""
-        config = self._config
-        if config.updates_per_iteration:
-            return config.updates_per_iteration
-        self._owed += config.updates_per_step * config.horizon * self._spec.num_envs
-        count = int(self._owed)
-        self._owed -= count
-        return count
+        return self._config.updates_per_iteration or super()._due()
 
     def _descend_many(self, buffer: ReplayBuffer, count: int) -> list[Tensor]:
         config, size = self._config, self._config.batch_size

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hpcpod.agents import h_term, networks
-from hpcpod.agents.base import Buffer
+from hpcpod.agents.base import Buffer, Metrics, check_finite
+from hpcpod.agents.gradient_agent import GradientAgent
 from hpcpod.agents.observations import Observations
 from hpcpod.agents.optimizer import Adam, flatten
 from hpcpod.agents.replay import ReplayBuffer
-from hpcpod.envs.vec_env import State
+from hpcpod.envs.vec_env import EnvSpec, State
 
 _GATHERED = 16_384
 """Transitions that are gathered at once at most: 64 batches of 256."""
@@ -22,11 +25,58 @@ MOST_CRITICS = 64
 """Critics of one agent."""
 
 
-def replay(algorithm: str, buffer: Buffer) -> ReplayBuffer:
-    """The same buffer, if transitions can be sampled from it; else raises TypeError."""
-    if not isinstance(buffer, ReplayBuffer):
-        raise TypeError(f"{algorithm} learns from a ReplayBuffer, got a {type(buffer).__name__}")
-    return buffer
+class OffPolicyAgent(GradientAgent):
+    """An agent that learns from a replay buffer, in as many updates as its new rows are worth."""
+
+    def __init__(self, spec: EnvSpec, config: Any, seed: int, device: str) -> None:
+        """Keep the arguments; make no weights."""
+        super().__init__(spec, config, seed, device)
+        self._owed = 0.0
+
+    def update(self, buffer: Buffer) -> Metrics:
+        """Sample and descend, once there is enough to sample.
+
+        Raises:
+            Diverged: a loss is not finite.
+        """
+        if not isinstance(buffer, ReplayBuffer):
+            kind = type(buffer).__name__
+            raise TypeError(f"{self.name} learns from a ReplayBuffer, got a {kind}")
+        config = self._config
+        learn_statistics(buffer, self._observations, config.horizon)
+        if not has_enough(buffer, config.learning_starts, self._spec.num_envs):
+            return {}
+        count = self._due()
+        if count == 0:
+            return {}
+        for optimizer in self.optimizers():
+            optimizer.learning_rate = self.learning_rate
+        metrics = self._learn(buffer, count)
+        self._updates += count
+        check_finite(self.name, self._updates, metrics)
+        return metrics
+
+    def state(self) -> State:
+        """Weights, target networks, optimizers, statistics, random stream and counters."""
+        owed = torch.tensor(self._owed, dtype=torch.float64)
+        return {**super().state(), "updates_owed": owed}
+
+    def load(self, state: State) -> None:
+        """Take over a ``state()``; see ``Agent.load``."""
+        super().load(state)
+        self._owed = float(state.get("updates_owed", 0.0))
+
+    def _due(self) -> int:
+        """Updates that the last ``horizon`` rows are worth; what is left of one is owed."""
+        config = self._config
+        self._owed += config.updates_per_step * config.horizon * self._spec.num_envs
+        count = int(self._owed)
+        self._owed -= count
+        return count
+
+    @abstractmethod
+    def _learn(self, ring: ReplayBuffer, count: int) -> Metrics:
+        """Update ``count`` times; ``_updates`` still counts those before."""
 
 
 def has_enough(buffer: ReplayBuffer, learning_starts: int, num_envs: int) -> bool:

@@ -9,32 +9,24 @@ from torch import Tensor
 
 from hpcpod.agents import h_term
 from hpcpod.agents.base import Buffer, Metrics, check_finite
-from hpcpod.agents.cuda_graphs import Captured, Outputs, recorder_for
+from hpcpod.agents.cuda_graphs import Captured, Outputs
+from hpcpod.agents.gradient_agent import GradientAgent
 from hpcpod.agents.noise import Noise
 from hpcpod.agents.normalizer import PopArt, RewardScale
-from hpcpod.agents.observations import Observations
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.ppo_config import PPOConfig as PPOConfig
 from hpcpod.agents.ppo_loss import clipped_objective, gae, normalized, value_error
 from hpcpod.agents.ppo_network import PolicyAndValue
 from hpcpod.agents.rollout import RolloutBuffer
-from hpcpod.agents.schedules import Clock, falling
-from hpcpod.agents.state import (
-    check_names,
-    generator_on,
-    load_generator,
-    load_module,
-    module_state,
-    prefixed,
-    under,
-)
+from hpcpod.agents.schedules import falling
+from hpcpod.agents.state import prefixed, under
 from hpcpod.envs.vec_env import Box, EnvSpec, State
 
 _AT_ONCE = 2**24
 """Numbers of observations in one pass over a rollout: one of images would not fit otherwise."""
 
 
-class PPO:
+class PPO(GradientAgent):
     """PPO for discrete, multi-discrete and continuous actions.
 
     A rollout's log-probabilities and values are computed in one pass when the update begins,
@@ -44,44 +36,31 @@ class PPO:
     """
 
     Config: ClassVar[type[PPOConfig]] = PPOConfig
-    name: ClassVar[str] = "ppo"
-    """Its name in messages."""
+    name = "ppo"
+    _added_later = ("noise",)
+    _config: PPOConfig
 
     def __init__(self, spec: EnvSpec, config: PPOConfig, seed: int, device: str = "cpu") -> None:
         """Make fresh weights from ``seed``."""
-        self._config = config
-        self._observations = Observations(spec, config.normalize_obs, device)
+        super().__init__(spec, config, seed, device)
+        weights = torch.Generator().manual_seed(seed)
+        self._network = PolicyAndValue(spec, config, self._observations, weights).to(device)
+        self._optimizer = Adam(self._network, config.learning_rate, eps=1e-5)
         self._returns = PopArt(device) if config.normalize_returns else None
         self._rewards = (
             RewardScale(spec.num_envs, config.gamma, device) if config.normalize_rewards else None
         )
-        generator = torch.Generator().manual_seed(seed)
-        self._network = PolicyAndValue(spec, config, self._observations, generator).to(device)
-        self._optimizer = Adam(self._network, config.learning_rate, eps=1e-5)
-        self._generator = generator_on(device, seed)
-        head, memory = (
-            self._network.head,
-            config.noise_memory if isinstance(spec.action, Box) else 1,
-        )
-        self._noise = Noise(spec.num_envs, head.inputs, memory, self._generator)
-        recorder = recorder_for(self._generator)
-        self._captured_descend = Captured(self._descend, recorder)
-        self._captured_act = {
-            True: Captured(self._explore, recorder), False: Captured(self._best, recorder)
-        }  # fmt: skip
-        self._clock = Clock()
-        self._env_steps = 0
-        self._updates = 0
-
-    @property
-    def horizon(self) -> int:
-        """Rows to collect between two updates."""
-        return self._config.horizon
-
-    @property
-    def learning_rate(self) -> float:
-        """Step size of Adam now."""
-        return self._clock.rate(self._config, self._env_steps)
+        self._parts = {
+            "network": self._network,
+            "optimizer": self._optimizer,
+            "normalizer/obs": self._observations,
+        }
+        self._parts |= {"normalizer/rewards": self._rewards} if self._rewards is not None else {}
+        self._parts |= {"normalizer/returns": self._returns} if self._returns is not None else {}
+        memory = config.noise_memory if isinstance(spec.action, Box) else 1
+        inputs = self._network.head.inputs
+        self._noise = Noise(spec.num_envs, inputs, memory, self._generator)
+        self._captured_descend = Captured(self._descend, self._recorder)
 
     @property
     def clip(self) -> float:
@@ -91,28 +70,15 @@ class PPO:
             return config.clip
         return config.clip * falling(self._clock.share(self._env_steps, config.anneal_steps))
 
-    def proceed(self, progress: float) -> None:
-        """Learn how far the run has come; see ``Scheduled``."""
-        self._clock.progress = progress
-
     def make_buffer(self) -> RolloutBuffer:
         """A rollout."""
         return RolloutBuffer()
-
-    def optimizers(self) -> list[Adam]:
-        """Those that it steps: gradients may be exchanged there."""
-        return [self._optimizer]
 
     @property
     def rescaled(self) -> tuple[str, ...]:
         """Names of weights that normalised returns move beside the optimizer, by own rows."""
         names = ("network/value.weight", "network/value.bias")
         return names if self._returns is not None else ()
-
-    def act(self, obs: Tensor, *, explore: bool) -> Tensor:
-        """Choose actions; continuous ones are not clipped when exploring. See ``Agent.act``."""
-        with torch.inference_mode():
-            return self._captured_act[explore]({"obs": obs})[0]
 
     def update(self, buffer: Buffer) -> Metrics:
         """Learn from the rollout, then empty the buffer.
@@ -159,41 +125,6 @@ class PPO:
             outputs = torch.cat([self._outputs(part) for part in some])
             log_p, _ = self._network.head.evaluate(outputs, action)
         return {"log_p": log_p.view(rollout["reward"].shape)}
-
-    def state(self) -> State:
-        """Weights, optimizer, statistics, random stream and counters."""
-        return {
-            **prefixed("network", module_state(self._network)),
-            **prefixed("optimizer", self._optimizer.state()),
-            **prefixed("normalizer/obs", self._observations.state()),
-            **prefixed("normalizer/rewards", self._rewards.state() if self._rewards else {}),
-            **prefixed("normalizer/returns", self._returns.state() if self._returns else {}),
-            **self._noise.state(),
-            "rng": self._generator.get_state(),
-            "env_steps": torch.tensor(self._env_steps),
-            "updates": torch.tensor(self._updates),
-        }
-
-    def load(self, state: State) -> None:
-        """Take over a ``state()``; see ``Agent.load``."""
-        sized = ("rng", "noise", "normalizer/rewards/running")
-        check_names(self.state(), state, f"{self.name} agent", ("noise",), sized)
-        load_module(self._network, under("network", state))
-        self._optimizer.load(under("optimizer", state))
-        self._observations.load(under("normalizer/obs", state))
-        if self._rewards is not None:
-            self._rewards.load(under("normalizer/rewards", state))
-        if self._returns is not None:
-            self._returns.load(under("normalizer/returns", state))
-        load_generator(self._generator, state["rng"])
-        self._noise.load(state)
-        self._env_steps = int(state["env_steps"])
-        self._updates = int(state["updates"])
-
-    def reseed(self, seed: int) -> None:
-        """Restart the random numbers; weights stay."""
-        self._generator.manual_seed(seed)
-        self._noise.begin()
 
     def _explore(self, inputs: State) -> Outputs:
         outputs = self._outputs(inputs["obs"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -15,6 +14,7 @@ from hpcpod.agents.actor_critic import ActorCritic, ActorCriticConfig
 from hpcpod.agents.base import Metrics
 from hpcpod.agents.cuda_graphs import Captured, Outputs
 from hpcpod.agents.distributions import SquashedGaussian
+from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import prefixed, under
 from hpcpod.envs.vec_env import EnvSpec, State
 
@@ -67,7 +67,8 @@ class SAC(ActorCritic[SACConfig]):
             return torch.full((), self._config.temperature, device=self._device)
         return self._temperature.log_alpha.detach().exp()
 
-    def _learn(self, count: int, batches: Iterator[State], runs: Iterator[State | None]) -> Metrics:
+    def _learn(self, ring: ReplayBuffer, count: int) -> Metrics:
+        batches, runs = self._draws(ring, count)
         records: list[Tensor] = []
         for batch in batches:
             chosen = next(runs) if self._config.h_term else None

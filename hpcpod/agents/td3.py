@@ -6,7 +6,6 @@ DDPG (Lillicrap et al. 2016, arXiv:1509.02971) is the case of one critic, no smo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import ClassVar
@@ -18,6 +17,7 @@ from hpcpod.agents import checks, h_term, offpolicy
 from hpcpod.agents.actor_critic import ActorCritic, ActorCriticConfig
 from hpcpod.agents.base import Metrics
 from hpcpod.agents.cuda_graphs import Captured, Outputs
+from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import prefixed, under
 from hpcpod.envs.vec_env import EnvSpec, State
 
@@ -74,7 +74,8 @@ class TD3(ActorCritic[TD3Config]):
         self._captured_critics = Captured(self._update_critics, self._recorder)
         self._captured_policy = Captured(self._update_policy, self._recorder)
 
-    def _learn(self, count: int, batches: Iterator[State], runs: Iterator[State | None]) -> Metrics:
+    def _learn(self, ring: ReplayBuffer, count: int) -> Metrics:
+        batches, runs = self._draws(ring, count)
         config = self._config
         most = offpolicy.batches_at_once(config.batch_size, self._observations)
         done, last = self._updates, self._updates + count

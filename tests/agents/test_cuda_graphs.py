@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import logging
 import weakref
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from hpcpod.agents import gradient_agent
 from hpcpod.agents.cuda_graphs import Captured, Outputs, Recorder, recorder_for
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.vec_env import State
@@ -139,13 +139,10 @@ def test_agents_that_are_captured_train_bit_by_bit_as_others(
     recorder = Replaying()
 
     def trained(capture: bool) -> State:
-        module = name if name in ("ppo", "dqn") else "actor_critic"
         make: Callable[[torch.Generator], Recorder | None] = (
             (lambda generator: recorder) if capture else (lambda generator: None)
         )
-        monkeypatch.setattr(
-            importlib.import_module(f"hpcpod.agents.{module}"), "recorder_for", make
-        )
+        monkeypatch.setattr(gradient_agent, "recorder_for", make)
         env = PreprocessVecEnv(env_id, 4)
         agent = small_agent(name, env.spec)
         buffer, obs = agent.make_buffer(), env.reset(torch.arange(4))
