@@ -79,4 +79,22 @@ Example:
   hpcpod export cartpole cartpole.h5
   python -c 'import hpcpod; policy = hpcpod.load_policy("cartpole.h5")'
 """,
+    "envs": """\
+What is listed was found without importing a simulator, so a login node can tell. `hpcpod envs
+check ENV` makes one and runs it:
+  hpcpod envs check CartPole-v1
+  hpcpod envs check Ant-v5 --backend mujoco --set resources.cpus_per_pod=4
+  hpcpod envs check my_pkg.mod:MyEnv --num-envs 64 --processes 4 --set env.kwargs.level=2
+  hpcpod envs check configs/cartpole.yaml
+""",
+    "doctor": """\
+It tries the filesystem on which runs lie, asks Slurm what its limits are and how it preempts, and
+submits one small job of two tasks, with what a slot would ask for, that tries locks and names
+between two nodes and looks at what a node has. The job is cancelled, and what was written is
+removed, whatever happens. docs/doctor.md has all that it looks at.
+Exit codes: 0 nothing hinders a run, 1 something does.
+Examples:
+  hpcpod doctor my.yaml --set cluster.partition=gpu
+  hpcpod doctor --here --json
+""",
 }

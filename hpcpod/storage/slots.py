@@ -71,6 +71,14 @@ class SlotStatus(OrderStatus):
         return _shown(encode(self))
 
 
+@dataclass(frozen=True)
+class Retirement:
+    """The request to an element to retire."""
+
+    when: When
+    why: str
+
+
 _FIELDS = frozenset(field.name for field in fields(SlotStatus))
 
 
@@ -159,15 +167,13 @@ class Slots(OwnedStore):
         """
         self._owner.require_mine()
         if self.retiring(slot) != "now":
-            data = pack({"when": when, "why": why})
+            data = pack(encode(Retirement(when, why)))
             self._disk.replace(self._marker(slot), data, durable=False)  # thousands, of a tick
 
     def retiring(self, slot: str) -> When | None:
         """The moment at which the element of a slot is to retire; None if it is to stay."""
-        payload = self._quarantine.sound(dict[str, str], self._marker(slot))
-        if payload is None:
-            return None
-        return "now" if payload.get("when") == "now" else "round"
+        asked = self._quarantine.sound(Retirement, self._marker(slot))
+        return None if asked is None else asked.when
 
     def retirees(self) -> set[str]:
         """The elements that have ever been asked to retire."""
