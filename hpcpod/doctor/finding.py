@@ -25,6 +25,18 @@ class Finding:
     """Consequence for a run, or advice to the reader; empty: none."""
 
 
+Case = tuple[object, Verdict, str, str]
+"""A condition, and the verdict, the facts and the consequence of a finding where it is true."""
+
+
+def decide(group: str, probe: str, *cases: Case) -> Finding:
+    """The finding of the first case whose condition is true; the last one's always is.
+
+    Conditions and words of all of them are evaluated, so each has to bear the facts of the others.
+    """
+    return next(Finding(group, probe, *case[1:]) for case in cases if case[0])
+
+
 def hinders(findings: Iterable[Finding]) -> bool:
     """True if one of them is in the way of a run."""
     return any(finding.verdict == "problem" for finding in findings)

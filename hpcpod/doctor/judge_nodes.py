@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hpcpod.config.placement import ranks_of
 from hpcpod.config.schema import RunConfig
 from hpcpod.doctor import judge_pair
-from hpcpod.doctor.finding import Finding
+from hpcpod.doctor.finding import Finding, Verdict, decide
 from hpcpod.doctor.probe_job import JobFacts
 from hpcpod.doctor.probes import machine
 from hpcpod.doctor.probes.disk_space import SpaceFacts
@@ -50,7 +50,8 @@ def judge(
         settings: of ``scontrol show config``.
     """
     findings = _judge_two(facts)
-    findings += _judge_job(facts)
+    if facts.state != "done":
+        findings.append(_judge_job(facts))
     if not facts.seen:
         return findings
     machines = [node.machine for node in facts.seen]
@@ -66,48 +67,27 @@ def _judge_two(facts: JobFacts) -> list[Finding]:
     if facts.nodes == 2 and facts.pairs:
         return judge_pair.judge(facts.pairs)
     if facts.nodes == 1 and facts.state != "refused":
-        return [
-            Finding(
-                judge_pair.GROUP, "nodes", "note", f"Slurm gives no two: {facts.one_only}",
-                "locks and names between nodes are unknown",
-            )
-        ]  # fmt: skip
+        found = f"Slurm gives no two: {facts.one_only}"
+        then = "locks and names between nodes are unknown"
+        return [Finding(judge_pair.GROUP, "nodes", "note", found, then)]
     return []
 
 
-def _judge_job(facts: JobFacts) -> list[Finding]:
-    if facts.state == "done":
-        return []
-    probe = "probe's job"
-    if facts.state == "refused":
-        return [
-            Finding(
-                GROUP, probe, "problem", f"sbatch refused it: {facts.why}",
-                "change what the configuration asks for (cluster, resources)",
-            )
-        ]  # fmt: skip
-    if facts.state == "waiting" and _HOPELESS.search(facts.why):
-        return [
-            Finding(
-                GROUP, probe, "problem", f"{facts.why}; it was cancelled",
-                "slots would wait for ever, too: change what the configuration asks for",
-            )
-        ]  # fmt: skip
-    if facts.state == "waiting":
-        return [
-            Finding(
-                GROUP, probe, "note", f"{facts.why}; it was cancelled",
-                "what nodes have is unknown: give it more time (--patience 3600), or ask for less"
-                " (--set resources.gpus_per_pod=0)",
-            )
-        ]  # fmt: skip
-    return [
-        Finding(
-            GROUP, probe, "problem", facts.why,
-            "slots would end so, too: check cluster.setup, and that nodes have this Python and see"
-            " this folder",
-        )
-    ]  # fmt: skip
+def _judge_job(facts: JobFacts) -> Finding:
+    waiting = facts.state == "waiting"
+    return decide(
+        GROUP, "probe's job",
+        (facts.state == "refused", "problem", f"sbatch refused it: {facts.why}",
+         "change what the configuration asks for (cluster, resources)"),
+        (waiting and _HOPELESS.search(facts.why), "problem", f"{facts.why}; it was cancelled",
+         "slots would wait for ever, too: change what the configuration asks for"),
+        (waiting, "note", f"{facts.why}; it was cancelled",
+         "what nodes have is unknown: give it more time (--patience 3600), or ask for less"
+         " (--set resources.gpus_per_pod=0)"),
+        (True, "problem", facts.why,
+         "slots would end so, too: check cluster.setup, and that nodes have this Python and see"
+         " this folder"),
+    )  # fmt: skip
 
 
 def _judge_filesystem(node: NodeFacts, here: SpaceFacts) -> Finding:
@@ -116,53 +96,46 @@ def _judge_filesystem(node: NodeFacts, here: SpaceFacts) -> Finding:
         return Finding(GROUP, probe, "note", "the runs' mount is not listed there", "")
     found = f"the runs lie on {mount.type} at {mount.point}"
     if here.mount is not None and here.mount.type != mount.type:
-        return Finding(
-            GROUP, probe, "note", f"{found}, here on {here.mount.type}",
-            "whether it is one filesystem, two nodes show",
-        )  # fmt: skip
+        found += f", here on {here.mount.type}"
+        then = "whether it is one filesystem, two nodes show"
+        return Finding(GROUP, probe, "note", found, then)
     return Finding(GROUP, probe, "ok", found, "as here")
 
 
 def _judge_sbatch(refused: str, settings: Mapping[str, str]) -> Finding:
-    if refused == "":
-        return Finding(
-            GROUP, "sbatch", "ok", "it takes a slot's script there",
-            "the coordinator is a job, and submits slots itself",
-        )  # fmt: skip
     scrontab = "enable" in settings.get("ScronParameters", "")
     who = "scrontab, which is on here," if scrontab else "a person or cron on the login node"
-    return Finding(
-        GROUP, "sbatch", "problem", f"nodes may not submit: {refused}",
-        f"the coordinator can't replace slots: have {who} call `hpcpod tick RUN` every few minutes",
+    return decide(
+        GROUP, "sbatch",
+        (not refused, "ok", "it takes a slot's script there",
+         "the coordinator is a job, and submits slots itself"),
+        (True, "problem", f"nodes may not submit: {refused}",
+         f"the coordinator can't replace slots: have {who} call `hpcpod tick RUN` every few"
+         " minutes"),
     )  # fmt: skip
 
 
 def _judge_mpi(facts: JobFacts, config: RunConfig, kinds: Sequence[str]) -> Finding:
-    fusion, probe = config.pod.fusion, "MPI"
+    fusion = config.pod.fusion
     wanted = fusion.backend == "mpi" and ranks_of(config) > 1
+    lacking: Verdict = "problem" if wanted else "note"
     installed = any(node.machine.mpi4py for node in facts.seen)
-    if not installed or not kinds:
-        return Finding(
-            GROUP, probe, "problem" if wanted else "ok",
-            "srun names no kinds of it" if installed else "mpi4py is not installed",
-            "install it, or set pod.fusion.backend to gloo" if wanted
-            else "ranks meet by gloo or NCCL, which need none",
-        )  # fmt: skip
     working = [kind for kind in kinds if works(kind, facts.ranks)]
-    found = f"two ranks meet by srun --mpi= {', '.join(working) or 'none'}"
     failed = [kind for kind in kinds if kind not in working]
-    found += f"; not by {', '.join(failed)}" if working and failed else ""
-    if fusion.mpi in working:
-        return Finding(GROUP, probe, "ok", found, f"pod.fusion.mpi: {fusion.mpi} works")
-    if working:
-        return Finding(
-            GROUP, probe, "problem" if wanted else "note", found,
-            f"set pod.fusion.mpi to {working[0]}, if pod.fusion.backend is to be mpi",
-        )  # fmt: skip
-    tried = f"two ranks do not meet by srun --mpi= {', '.join(kinds)}"
-    return Finding(
-        GROUP, probe, "problem" if wanted else "note", tried + _rank_words(facts.ranks),
-        "set pod.fusion.backend to gloo, or build mpi4py for the site's MPI",
+    found = f"two ranks meet by srun --mpi= {', '.join(working)}"
+    found += f"; not by {', '.join(failed)}" if failed else ""
+    none = "srun names no kinds of it" if installed else "mpi4py is not installed"
+    untried = not installed or not kinds
+    return decide(
+        GROUP, "MPI",
+        (untried and wanted, "problem", none, "install it, or set pod.fusion.backend to gloo"),
+        (untried, "ok", none, "ranks meet by gloo or NCCL, which need none"),
+        (fusion.mpi in working, "ok", found, f"pod.fusion.mpi: {fusion.mpi} works"),
+        (working, lacking, found, f"set pod.fusion.mpi to {', '.join(working[:1])}, if"
+         " pod.fusion.backend is to be mpi"),
+        (True, lacking, "two ranks do not meet by srun --mpi="
+         f" {', '.join(kinds)}{_rank_words(facts.ranks)}",
+         "set pod.fusion.backend to gloo, or build mpi4py for the site's MPI"),
     )  # fmt: skip
 
 

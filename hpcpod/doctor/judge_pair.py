@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hpcpod.doctor.finding import Finding
+from hpcpod.doctor.finding import Finding, decide
 from hpcpod.doctor.probes.files import judge_clock
 from hpcpod.doctor.probes.locks import judge as judge_locks
 from hpcpod.doctor.probes.locks import summary
@@ -23,27 +23,14 @@ def judge(tasks: Sequence[PairFacts]) -> list[Finding]:
     """Findings from what both tasks have seen."""
     both = {facts.task: facts for facts in tasks}
     if set(both) != {0, 1}:
-        return [
-            Finding(
-                GROUP, "exchange", "problem", "not both of them have answered",
-                "a run needs a folder that all nodes see: name another one (--runs DIR)",
-            )
-        ]  # fmt: skip
+        then = "a run needs a folder that all nodes see: name another one (--runs DIR)"
+        return [Finding(GROUP, "exchange", "problem", "not both of them have answered", then)]
     first, second = both[0], both[1]
     findings = [_judge_nodes(first, second)]
     error = first.error or second.error
     if error:
-        findings.append(
-            Finding(
-                GROUP,
-                "exchange",
-                "problem",
-                error,
-                "slots would wait for each other's reports: name another place for runs"
-                " (--runs DIR)",
-            )
-        )
-        return findings
+        then = "slots would wait for each other's reports: name another place for runs (--runs DIR)"
+        return [*findings, Finding(GROUP, "exchange", "problem", error, then)]
     findings += [
         _judge_names(first),
         judge_clock(GROUP, "clocks", _sure(first), second.node, first.node),
@@ -51,7 +38,7 @@ def judge(tasks: Sequence[PairFacts]) -> list[Finding]:
         _judge_replacing(second),
         _judge_renaming(second),
     ]
-    return [*findings, *_judge_race(first, second)]
+    return [*findings, _judge_race(first, second)] if first.read and second.read else findings
 
 
 def _sure(first: PairFacts) -> float:
@@ -62,21 +49,21 @@ def _sure(first: PairFacts) -> float:
 
 def _judge_nodes(first: PairFacts, second: PairFacts) -> Finding:
     found = f"{first.node} and {second.node}"
-    if first.boot and first.boot == second.boot:
-        return Finding(
-            GROUP, "nodes", "note", f"{found} are one machine",
-            "what follows says nothing of two machines",
-        )  # fmt: skip
-    return Finding(GROUP, "nodes", "ok", found, "what follows was tried between them")
+    return decide(
+        GROUP, "nodes",
+        (first.boot and first.boot == second.boot, "note", f"{found} are one machine",
+         "what follows says nothing of two machines"),
+        (True, "ok", found, "what follows was tried between them"),
+    )  # fmt: skip
 
 
 def _judge_names(first: PairFacts) -> Finding:
     found = f"a new name is seen within {_duration(first.seen_after)}"
-    if first.seen_after < 5.0:
-        return Finding(GROUP, "names", "ok", found, "reports and orders are seen at once")
-    return Finding(
-        GROUP, "names", "note", found,
-        "reports and orders are seen so much later: let rounds take minutes (round.env_steps)",
+    return decide(
+        GROUP, "names",
+        (first.seen_after < 5.0, "ok", found, "reports and orders are seen at once"),
+        (True, "note", found,
+         "reports and orders are seen so much later: let rounds take minutes (round.env_steps)"),
     )  # fmt: skip
 
 
@@ -90,46 +77,37 @@ def _lock_summaries(first: PairFacts, second: PairFacts) -> dict[str, str]:
 
 
 def _judge_replacing(second: PairFacts) -> Finding:
-    if second.torn == 0:
-        return Finding(
-            GROUP, "replacing", "ok", f"a file that is replaced was whole in {second.reads} reads",
-            "what is replaced is seen old or new",
-        )  # fmt: skip
-    return Finding(
-        GROUP, "replacing", "problem",
-        f"{second.torn} of {second.reads} reads of a file that was being replaced failed",
-        "use another filesystem: name another place for runs (--runs DIR)",
+    return decide(
+        GROUP, "replacing",
+        (not second.torn, "ok", f"a file that is replaced was whole in {second.reads} reads",
+         "what is replaced is seen old or new"),
+        (True, "problem",
+         f"{second.torn} of {second.reads} reads of a file that was being replaced failed",
+         "use another filesystem: name another place for runs (--runs DIR)"),
     )  # fmt: skip
 
 
 def _judge_renaming(second: PairFacts) -> Finding:
-    if second.kept:
-        found = "a folder renamed onto another node's, which is not empty, is refused"
-        return Finding(GROUP, "renaming", "ok", found, "")
-    found = "a folder renamed onto another node's, which is not empty, is not refused"
-    return Finding(GROUP, "renaming", "note", found, "names can't be published by folders here")
+    tried = "a folder renamed onto another node's, which is not empty, is"
+    return decide(
+        GROUP, "renaming",
+        (second.kept, "ok", f"{tried} refused", ""),
+        (True, "note", f"{tried} not refused", "names can't be published by folders here"),
+    )  # fmt: skip
 
 
-def _judge_race(first: PairFacts, second: PairFacts) -> list[Finding]:
-    if not (first.read and second.read):
-        return []
+def _judge_race(first: PairFacts, second: PairFacts) -> Finding:
     twice = set(first.won) & set(second.won)
     never = {str(number) for number in range(NAMES)} - set(first.won) - set(second.won)
     differ = sum(a != b for a, b in zip(first.read, second.read, strict=True))
-    if not (twice or never or differ):
-        return [
-            Finding(
-                GROUP, "publishing", "ok",
-                f"both published the same {NAMES} names at once: each has one publisher"
-                f" ({len(first.won)} and {len(second.won)})",
-                "nothing counts twice, and nothing is lost",
-            )
-        ]  # fmt: skip
-    return [
-        Finding(
-            GROUP, "publishing", "problem",
-            f"of {NAMES} names that both published at once, {len(twice)} have two publishers,"
-            f" {len(never)} have none, and {differ} read differently on the two",
-            "no run is safe here: name another place for runs (--runs DIR)",
-        )
-    ]  # fmt: skip
+    return decide(
+        GROUP, "publishing",
+        (not (twice or never or differ), "ok",
+         f"both published the same {NAMES} names at once: each has one publisher"
+         f" ({len(first.won)} and {len(second.won)})",
+         "nothing counts twice, and nothing is lost"),
+        (True, "problem",
+         f"of {NAMES} names that both published at once, {len(twice)} have two publishers,"
+         f" {len(never)} have none, and {differ} read differently on the two",
+         "no run is safe here: name another place for runs (--runs DIR)"),
+    )  # fmt: skip

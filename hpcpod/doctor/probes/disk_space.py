@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcpod.doctor.commands import ask
-from hpcpod.doctor.finding import Finding, Verdict
+from hpcpod.doctor.finding import Finding, decide
 
 GROUP = "run folder"
 LITTLE, TOO_LITTLE = 10e9, 100e6
@@ -174,66 +175,58 @@ def judge(facts: SpaceFacts, *, slurm: bool, seen: bool) -> list[Finding]:
         seen: two tasks of a job have met there.
     """
     if facts.error:
-        return [
-            Finding(GROUP, "space", "problem", f"unknown: {facts.error}", "name another: --runs")
-        ]
+        found = f"unknown: {facts.error}"
+        return [Finding(GROUP, "space", "problem", found, "name another: --runs")]
     findings = [_judge_type(facts.mount, slurm, seen), _judge_room(facts)]
     if facts.quota is not None or facts.quota_error:
-        findings.append(_judge_quota(facts))
+        findings.append(_judge_quota(facts.quota, facts.quota_error))
     return findings
 
 
 def _judge_type(mount: Mount | None, slurm: bool, seen: bool) -> Finding:
+    probe = "filesystem"
     if mount is None:
-        return Finding(GROUP, "filesystem", "note", "its mount is not listed", "")
-    found = f"{mount.type} at {mount.point}"
-    per_node = PER_NODE.search(mount.options)
-    if per_node:
-        return Finding(
-            GROUP, "filesystem", "note", f"{found}, mounted with {per_node[0]}",
-            "locks are each node's own: merges race, and the losers do theirs again",
-        )  # fmt: skip
-    if seen or not slurm:
-        then = "slots see it" if seen else "slots are processes here"
-        return Finding(GROUP, "filesystem", "ok", found, then)
-    if is_shared(mount):
-        return Finding(GROUP, "filesystem", "ok", found, "whether nodes see it, two would show")
-    return Finding(
-        GROUP, "filesystem", "note", f"{found}: by its type, this machine's own",
-        "a run must lie where all nodes see it, and these were not asked, or don't: name such a"
-        " place (--runs DIR)",
+        return Finding(GROUP, probe, "note", "its mount is not listed", "")
+    found, per_node = f"{mount.type} at {mount.point}", PER_NODE.search(mount.options)
+    return decide(
+        GROUP, probe,
+        (per_node, "note", f"{found}, mounted with {per_node and per_node[0]}",
+         "locks are each node's own: merges race, and the losers do theirs again"),
+        (seen, "ok", found, "slots see it"),
+        (not slurm, "ok", found, "slots are processes here"),
+        (is_shared(mount), "ok", found, "whether nodes see it, two would show"),
+        (True, "note", f"{found}: by its type, this machine's own",
+         "a run must lie where all nodes see it, and these were not asked, or don't: name such a"
+         " place (--runs DIR)"),
     )  # fmt: skip
 
 
 def _judge_room(facts: SpaceFacts) -> Finding:
-    files = "" if facts.files is None else f" and {facts.files:,} files"
-    few = facts.files is not None and facts.files < FEW_FILES
-    too_few = facts.files is not None and facts.files < TOO_FEW_FILES
-    verdict = _verdict(facts.free < TOO_LITTLE or too_few, facts.free < LITTLE or few)
-    then = {
-        "ok": "`hpcpod validate CONFIG` says what a run will hold",
-        "note": "compare it with what `hpcpod validate CONFIG` says that a run will hold",
-        "problem": "free some, or name another place for runs (--runs DIR)",
-    }[verdict]
-    return Finding(GROUP, "space", verdict, f"room for {size(facts.free)}{files}", then)
+    files = math.inf if facts.files is None else facts.files
+    found = f"room for {size(facts.free)}"
+    found += "" if facts.files is None else f" and {facts.files:,} files"
+    return decide(
+        GROUP, "space",
+        (facts.free < TOO_LITTLE or files < TOO_FEW_FILES, "problem", found,
+         "free some, or name another place for runs (--runs DIR)"),
+        (facts.free < LITTLE or files < FEW_FILES, "note", found,
+         "compare it with what `hpcpod validate CONFIG` says that a run will hold"),
+        (True, "ok", found, "`hpcpod validate CONFIG` says what a run will hold"),
+    )  # fmt: skip
 
 
-def _judge_quota(facts: SpaceFacts) -> Finding:
-    quota = facts.quota
+def _judge_quota(quota: Quota | None, error: str) -> Finding:
     if quota is None:
-        return Finding(GROUP, "quota", "note", f"unknown: {facts.quota_error}", "")
-    left = quota.limit - quota.used if quota.limit else float("inf")
-    files = quota.files_limit - quota.files if quota.files_limit else float("inf")
+        return Finding(GROUP, "quota", "note", f"unknown: {error}", "")
+    left = quota.limit - quota.used if quota.limit else math.inf
+    files = quota.files_limit - quota.files if quota.files_limit else math.inf
     found = f"{size(quota.used)} used" + (f" of {size(quota.limit)}" if quota.limit else "")
-    found += f", {quota.files:,} files" + (
-        f" of {quota.files_limit:,}" if quota.files_limit else ""
-    )
-    verdict = _verdict(
-        left < TOO_LITTLE or files < TOO_FEW_FILES, left < LITTLE or files < FEW_FILES
-    )
-    then = "" if verdict == "ok" else "slots wait while it is used up: free some before"
-    return Finding(GROUP, "quota", verdict, found, then)
-
-
-def _verdict(problem: bool, note: bool) -> Verdict:
-    return "problem" if problem else "note" if note else "ok"
+    found += f", {quota.files:,} files"
+    found += f" of {quota.files_limit:,}" if quota.files_limit else ""
+    then = "slots wait while it is used up: free some before"
+    return decide(
+        GROUP, "quota",
+        (left < TOO_LITTLE or files < TOO_FEW_FILES, "problem", found, then),
+        (left < LITTLE or files < FEW_FILES, "note", found, then),
+        (True, "ok", found, ""),
+    )  # fmt: skip

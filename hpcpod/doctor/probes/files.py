@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcpod.doctor.finding import Finding, Verdict
+from hpcpod.doctor.finding import Finding, decide
 from hpcpod.doctor.probes.disk_space import SpaceFacts, measure_space
 from hpcpod.doctor.probes.locks import KINDS, between_processes
 from hpcpod.doctor.probes.locks import judge as judge_locks
@@ -184,72 +184,64 @@ def _sync_seconds(disk: Disk, path: Path) -> float:
 def judge(facts: FileFacts) -> list[Finding]:
     """Findings on a filesystem for a run that lies there."""
     if facts.error:
-        return [
-            Finding(
-                GROUP, "writing", "problem", facts.error,
-                "name another place for runs: --runs DIR, or HPCPOD_RUNS",
-            )
-        ]  # fmt: skip
+        then = "name another place for runs: --runs DIR, or HPCPOD_RUNS"
+        return [Finding(GROUP, "writing", "problem", facts.error, then)]
     return [
         _publishing(facts),
         _replacing(facts),
         *judge_locks(GROUP, facts.locks or {}, "processes"),
-        _syncing(facts),
+        _syncing(facts.sync_seconds),
         judge_clock(GROUP, "clock", facts.ahead, "the filesystem", "this machine"),
     ]
 
 
 def _publishing(facts: FileFacts) -> Finding:
-    if facts.scheme == "link":
-        return Finding(
-            GROUP, "publishing", "ok", "hard links work, and fail where the name is taken",
-            "a name is published by a hard link",
-        )  # fmt: skip
-    if facts.scheme == "directory":
-        return Finding(
-            GROUP, "publishing", "note",
-            "no hard links, but a folder can't be renamed onto one that is not empty",
-            "a name is published by renaming a folder onto it: the same promise, more files",
-        )  # fmt: skip
-    return Finding(
-        GROUP, "publishing", "problem", facts.scheme_error,
-        "no run can be made here: name another place for runs: --runs DIR, or HPCPOD_RUNS",
+    return decide(
+        GROUP, "publishing",
+        (facts.scheme == "link", "ok", "hard links work, and fail where the name is taken",
+         "a name is published by a hard link"),
+        (facts.scheme == "directory", "note",
+         "no hard links, but a folder can't be renamed onto one that is not empty",
+         "a name is published by renaming a folder onto it: the same promise, more files"),
+        (True, "problem", facts.scheme_error,
+         "no run can be made here: name another place for runs: --runs DIR, or HPCPOD_RUNS"),
     )  # fmt: skip
 
 
 def _replacing(facts: FileFacts) -> Finding:
-    occupied = "fails" if facts.occupied else "does not fail"
     replaced = "takes its place" if facts.replaced else "does not take its place"
-    return Finding(
-        GROUP, "renaming", "ok" if facts.replaced else "problem",
-        f"a file renamed onto another {replaced}; a folder onto one that is not empty {occupied}",
-        "what is replaced is seen old or new" if facts.replaced else "use another filesystem",
+    found = f"a file renamed onto another {replaced}; a folder onto one that is not empty "
+    found += "fails" if facts.occupied else "does not fail"
+    return decide(
+        GROUP, "renaming",
+        (facts.replaced, "ok", found, "what is replaced is seen old or new"),
+        (True, "problem", found, "use another filesystem"),
     )  # fmt: skip
 
 
-def _syncing(facts: FileFacts) -> Finding:
-    took = f"a small file and its name are on the disk in {1000 * facts.sync_seconds:.3g} ms"
-    if facts.sync_seconds <= SLOW_SYNC:
-        return Finding(GROUP, "fsync", "ok", took, "whatever was reported survives a crash")
-    return Finding(
-        GROUP, "fsync", "note", took,
-        "each report costs some of them: let rounds take minutes (round.env_steps)",
+def _syncing(seconds: float) -> Finding:
+    found = f"a small file and its name are on the disk in {1000 * seconds:.3g} ms"
+    return decide(
+        GROUP, "fsync",
+        (seconds <= SLOW_SYNC, "ok", found, "whatever was reported survives a crash"),
+        (True, "note", found,
+         "each report costs some of them: let rounds take minutes (round.env_steps)"),
     )  # fmt: skip
 
 
 def judge_clock(group: str, probe: str, ahead: float, one: str, other: str) -> Finding:
     """The finding on two clocks that differ by so many seconds."""
-    if abs(ahead) < 0.05:
-        return Finding(group, probe, "ok", f"{one} and {other} agree", "")
-    side = "ahead of" if ahead > 0 else "behind"
-    found = f"{one} is {abs(ahead):.3g} s {side} {other}"
-    if abs(ahead) < CLOCK_NOTE:
-        return Finding(group, probe, "ok", found, "nothing: ages are counted in minutes")
-    verdict: Verdict = "note" if abs(ahead) < CLOCK_PROBLEM else "problem"
-    return Finding(
-        group, probe, verdict, found,
+    found = f"{one} is {abs(ahead):.3g} s {'ahead of' if ahead > 0 else 'behind'} {other}"
+    then = (
         "ages of files are wrong by as much: ask for the clocks to be set (NTP); slots that were"
-        " started by hand may be taken for dead",
+        " started by hand may be taken for dead"
+    )
+    return decide(
+        group, probe,
+        (abs(ahead) < 0.05, "ok", f"{one} and {other} agree", ""),
+        (abs(ahead) < CLOCK_NOTE, "ok", found, "nothing: ages are counted in minutes"),
+        (abs(ahead) < CLOCK_PROBLEM, "note", found, then),
+        (True, "problem", found, then),
     )  # fmt: skip
 
 

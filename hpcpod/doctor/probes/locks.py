@@ -8,11 +8,12 @@ import fcntl
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from hpcpod._process import PYTHON
 from hpcpod.doctor.commands import ask
-from hpcpod.doctor.finding import Finding, Verdict
+from hpcpod.doctor.finding import Finding, decide
 from hpcpod.storage.disk import explain
 
 KINDS = ("flock", "fcntl")
@@ -87,23 +88,18 @@ def judge(group: str, locks: dict[str, str], where: str) -> list[Finding]:
 
 
 def _judged(group: str, kind: str, told: str, where: str) -> Finding:
-    verdict: Verdict = "note"
-    if told == "seen":
-        verdict, found = "ok", f"a lock is seen between {where}"
-        then = "merges take turns"
-    elif told == "unseen":
-        found = f"a lock that is held is not seen between {where}"
-        then = "merges race, and the losers do theirs again: what counts is decided without locks"
-    elif told == "kept":
-        found = f"a lock that was let go of is still held for other {where}"
-        then = "merges wait for it in vain, some seconds each; what counts is decided without locks"
-    else:
-        found = f"there are none ({told.removeprefix('refused: ')})"
-        then = "merges race, and the losers do theirs again: what counts is decided without locks"
+    race = "merges race, and the losers do theirs again: what counts is decided without locks"
+    finding = decide(
+        group, f"locks ({kind})",
+        (told == "seen", "ok", f"a lock is seen between {where}", "merges take turns"),
+        (told == "unseen", "note", f"a lock that is held is not seen between {where}", race),
+        (told == "kept", "note", f"a lock that was let go of is still held for other {where}",
+         "merges wait for it in vain, some seconds each; what counts is decided without locks"),
+        (True, "note", f"there are none ({told.removeprefix('refused: ')})", race),
+    )  # fmt: skip
     if kind == "fcntl":
-        then = "nothing: hpcpod takes no such locks"
-        verdict = "ok" if told == "seen" else "note"
-    return Finding(group, f"locks ({kind})", verdict, found, then)
+        return replace(finding, then="nothing: hpcpod takes no such locks")
+    return finding
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from pathlib import Path
 from hpcpod._process import PYTHON, ending
 from hpcpod._version import __version__
 from hpcpod.doctor.commands import ask
-from hpcpod.doctor.finding import Finding, Verdict
+from hpcpod.doctor.finding import Finding, decide
 from hpcpod.doctor.probes.disk_space import TOO_LITTLE, mount_of, size
 from hpcpod.records.codec import encode
 
@@ -197,99 +197,85 @@ def _merged(told: list[tuple[str, Finding]]) -> list[Finding]:
 
 
 def _judged(group: str, machine: MachineFacts, gpus: int | None, more: bool) -> list[Finding]:
+    containers = ", ".join(machine.containers) or "no runtime on the PATH"
+    none = "none is needed; cluster.container may use one"
     return [
         _judge_python(group, machine),
         _judge_torch(group, machine.torch),
         _judge_gpus(group, machine, gpus, more),
         _judge_user(group, machine),
-        _judge_containers(group, machine),
+        Finding(group, "containers", "ok", containers, none),
         *[_judge_scratch(group, scratch) for scratch in machine.scratch],
     ]
 
 
 def _judge_python(group: str, machine: MachineFacts) -> Finding:
     found = f"{machine.python}, {machine.version}, with hpcpod {machine.hpcpod}"
-    verdict: Verdict = "ok"
-    then = "slots run it"
-    if machine.hpcpod != __version__:
-        verdict = "problem"
-        then = f"here it is {__version__}: install one version where both see it"
-    elif machine.version != platform.python_version():
-        verdict, then = "note", f"here it is {platform.python_version()}: one for both is safer"
-    return Finding(group, "Python", verdict, found, then)
+    here = platform.python_version()
+    return decide(
+        group, "Python",
+        (machine.hpcpod != __version__, "problem", found,
+         f"here it is {__version__}: install one version where both see it"),
+        (machine.version != here, "note", found, f"here it is {here}: one for both is safer"),
+        (True, "ok", found, "slots run it"),
+    )  # fmt: skip
 
 
 def _judge_torch(group: str, torch: Torch) -> Finding:
-    if torch.error:
-        return Finding(
-            group, "torch", "problem", f"it can't be imported: {torch.error}",
-            "no slot can train there: install torch, or have cluster.setup load what it needs",
-        )  # fmt: skip
     found = f"{torch.version}, imported in {torch.seconds:.2g} s"
-    if torch.seconds < 60.0:
-        return Finding(group, "torch", "ok", found, "each training process imports it once")
-    return Finding(
-        group, "torch", "note", found,
-        "each training process pays that: put Python on a faster filesystem, or in a container",
+    return decide(
+        group, "torch",
+        (torch.error, "problem", f"it can't be imported: {torch.error}",
+         "no slot can train there: install torch, or have cluster.setup load what it needs"),
+        (torch.seconds < 60.0, "ok", found, "each training process imports it once"),
+        (True, "note", found,
+         "each training process pays that: put Python on a faster filesystem, or in a container"),
     )  # fmt: skip
 
 
 def _judge_gpus(group: str, machine: MachineFacts, gpus: int | None, more: bool) -> Finding:
-    torch = machine.torch
-    names = [n for n in (machine.visible or "").split(",") if n.strip()]
-    found = f"torch sees {torch.gpus}"
-    found += ", CUDA_VISIBLE_DEVICES " + (
-        "is not set" if machine.visible is None else f"is '{machine.visible}'"
-    )
+    torch, asked = machine.torch, gpus or 0
+    visible = [n for n in (machine.visible or "").split(",") if n.strip()]
+    found = f"torch sees {torch.gpus}, CUDA_VISIBLE_DEVICES "
+    found += "is not set" if machine.visible is None else f"is '{machine.visible}'"
     found += "" if machine.listed is None else f", nvidia-smi lists {machine.listed}"
-    if not gpus:
-        why = "a slot asks for none" if gpus == 0 else "none were asked for here"
-        return Finding(
-            group, "GPUs", "ok", f"{why}; {found}",
-            "pods train on the CPU (resources.gpus_per_pod asks for GPUs)"
-            if gpus == 0
-            else "",
-        )  # fmt: skip
-    found = f"{gpus} asked for; {found}"
-    if torch.gpus == gpus or (more and torch.gpus > gpus):
-        return Finding(group, "GPUs", "ok", found, "each rank takes one")
-    if torch.gpus > gpus:
-        then = (
-            "slots of one node would share GPUs: ask the site for gres.conf's File lines, or have"
-            ' nodes alone (cluster.sbatch: {exclusive: ""})'
-        )
-    elif not torch.cuda and not torch.error:
-        then = "this torch is a build for CPUs, and pods would train there: install a CUDA build"
-    elif len(names) >= gpus:
-        then = "pods would train on the CPU: check the driver there, or torch's CUDA version"
-    else:
-        then = "Slurm did not give them: check resources.gpus_per_pod and the partition's GPUs"
-    return Finding(group, "GPUs", "problem", found, then)
-
-
-def _judge_user(group: str, machine: MachineFacts) -> Finding:
-    if machine.user:
-        return Finding(group, "user", "ok", f"{machine.uid} is {machine.user}", "")
-    return Finding(
-        group, "user", "note", f"user {machine.uid} has no name here",
-        "some libraries ask for it: have cluster.setup export USER and LOGNAME",
+    enough = torch.gpus == asked or (more and torch.gpus > asked)
+    found_of = f"{asked} asked for; {found}"
+    return decide(
+        group, "GPUs",
+        (gpus is None, "ok", f"none were asked for here; {found}", ""),
+        (gpus == 0, "ok", f"a slot asks for none; {found}",
+         "pods train on the CPU (resources.gpus_per_pod asks for GPUs)"),
+        (enough, "ok", found_of, "each rank takes one"),
+        (torch.gpus > asked, "problem", found_of,
+         "slots of one node would share GPUs: ask the site for gres.conf's File lines, or have"
+         ' nodes alone (cluster.sbatch: {exclusive: ""})'),
+        (not torch.cuda and not torch.error, "problem", found_of,
+         "this torch is a build for CPUs, and pods would train there: install a CUDA build"),
+        (len(visible) >= asked, "problem", found_of,
+         "pods would train on the CPU: check the driver there, or torch's CUDA version"),
+        (True, "problem", found_of,
+         "Slurm did not give them: check resources.gpus_per_pod and the partition's GPUs"),
     )  # fmt: skip
 
 
-def _judge_containers(group: str, machine: MachineFacts) -> Finding:
-    found = ", ".join(machine.containers) or "no runtime on the PATH"
-    return Finding(
-        group, "containers", "ok", found, "none is needed; cluster.container may use one"
-    )
+def _judge_user(group: str, machine: MachineFacts) -> Finding:
+    return decide(
+        group, "user",
+        (machine.user, "ok", f"{machine.uid} is {machine.user}", ""),
+        (True, "note", f"user {machine.uid} has no name here",
+         "some libraries ask for it: have cluster.setup export USER and LOGNAME"),
+    )  # fmt: skip
 
 
 def _judge_scratch(group: str, scratch: Scratch) -> Finding:
     found = f"{scratch.type}, room for {size(scratch.free)}"
-    if scratch.free >= TOO_LITTLE:
-        return Finding(group, scratch.path, "ok", found, "for what a process needs while it runs")
-    return Finding(
-        group, scratch.path, "note", found if scratch.free else "nothing can be written there",
-        "libraries may fail there: have cluster.setup export another TMPDIR",
+    then = "libraries may fail there: have cluster.setup export another TMPDIR"
+    return decide(
+        group, scratch.path,
+        (scratch.free >= TOO_LITTLE, "ok", found, "for what a process needs while it runs"),
+        (scratch.free, "note", found, then),
+        (True, "note", "nothing can be written there", then),
     )  # fmt: skip
 
 
