@@ -9,6 +9,8 @@ the report and the merge.
 from __future__ import annotations
 
 import argparse
+import itertools
+import json
 import statistics
 import tempfile
 from pathlib import Path
@@ -35,7 +37,9 @@ def measure(folder: str, hidden: int, rounds: int) -> None:
     run = hpcpod.launch(config(hidden, rounds), runs=folder)
     run.wait(timeout=300, poll=5.0)
     # Generation 0 is the launch, 1 the slot's first claim, k + 1 the report of round k.
-    times = [g.time for g in run.folder.board.history() if g.number > 0]
+    board = run.folder.board
+    files = itertools.takewhile(Path.exists, map(board.path, itertools.count(1)))
+    times = [json.loads(file.read_text())["payload"]["time"] for file in files]
     between, inside = [], []
     for number in range(2, rounds):
         report = run.folder.reports.read(f"p0001-{number:05d}-1")
@@ -43,7 +47,7 @@ def measure(folder: str, hidden: int, rounds: int) -> None:
         work = report.train_seconds + report.evaluate_seconds
         between.append(1e3 * (times[number] - times[number - 1] - work))
         inside.append(1e3 * (report.wall_seconds - work))
-    size = run.folder.blobs.size(run.leaderboard()[0].checkpoint.core) / 1e6
+    size = run.folder.blobs.path(run.leaderboard()[0].checkpoint.core).stat().st_size / 1e6
     low, middle, high = statistics.quantiles(between, n=4)
     print(
         f"checkpoint {size:5.2f} MB: {middle:6.1f} ms a round (quartiles {low:.1f} to {high:.1f}),"

@@ -366,14 +366,8 @@ class Board:
     @classmethod
     def from_document(cls, document: Document) -> Board:
         """The inverse of ``document``."""
-        return decode(
-            cls,
-            {
-                **document["run"],
-                "pods": document.get("pods", {}),
-                "rescores": document.get("rescores", {}),
-            },
-        )
+        sections = {name: document.get(name, {}) for name in ("pods", "rescores")}
+        return decode(cls, {**document["run"], **sections})
 
 
 def stable_hash(*parts: int | str) -> int:

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import io
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -65,7 +64,7 @@ class Blobs(Store):
         """
         path = self.path(sha256)
         try:
-            data = self._disk.read_named(path, sha256)
+            data = self._disk.read(path, None, sha256)
         except Corrupt as error:
             self._quarantine.move(path, f"blob {error}")
             raise Corrupt(f"blob {error}") from error
@@ -80,10 +79,6 @@ class Blobs(Store):
     def path(self, sha256: str) -> Path:
         """The place of a blob, whether or not it exists."""
         return blob_path(self._folder, sha256)
-
-    def size(self, sha256: str) -> int:
-        """Bytes of a blob; 0 if there is none."""
-        return self._disk.size(self.path(sha256)) or 0
 
 
 def encode_blob(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> bytes:
@@ -140,7 +135,7 @@ def read_blob_file(path: Path) -> tuple[Arrays, dict[str, Any]]:
         StorageError: there is no such file.
     """
     with explained("read", path):
-        data = content(None, path, sys.maxsize)
+        data = content(None, path, most=None)
     if data is None:
         raise StorageError(f"can't read {path}: there is no such file")
     return decode_blob(data, str(path))

@@ -17,11 +17,10 @@ Only a board whose every reachable snapshot is damaged can't be read.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import time
-from collections.abc import Iterator
+from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,19 +42,6 @@ _PER_FOLDER = 256
 _STUB = b'{"emptied":true}\n'
 _BROKEN = ""
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Generation:
-    """A generation of the board without its content."""
-
-    number: int
-    writer: str
-    time: float
-    """Unix time on the writer's clock, in seconds."""
-    snapshot: bool
-    size: int
-    """Bytes."""
 
 
 @dataclass(frozen=True)
@@ -138,40 +124,16 @@ class BoardFile(Store):
         keep = self._last_anchor()
         sound = 0
         while keep is not None and keep > 0:
-            sound += self._is_sound(keep)
+            sound += self._checksum_on_disk(keep) != _BROKEN
             if sound == 2:
                 break
             keep = _anchor_before(keep)
         if sound < 2 or keep is None:
             return 0
-        low, high = 0, keep
-        while low < high:
-            middle = (low + high) // 2
-            if self._is_stub(middle):
-                low = middle + 1
-            else:
-                high = middle
+        low = bisect_left(range(keep), True, key=lambda number: not self._is_stub(number))
         for number in range(low, keep):
             self._disk.overwrite(self.path(number), _STUB)
         return keep - low
-
-    def history(self, start: int = 0, stop: int | None = None) -> Iterator[Generation]:
-        """Generations ``start`` to ``stop`` (exclusive) without their content.
-
-        Emptied and damaged ones are left out.
-        """
-        for number in itertools.count(start) if stop is None else range(start, stop):
-            try:
-                data = self._data(number)
-                if data is None:
-                    return
-                if data == _STUB:
-                    continue
-                payload = unpack(data, self.path(number).name)
-            except Corrupt:
-                continue
-            whole = "snapshot" in payload
-            yield Generation(number, payload["writer"], payload["time"], whole, len(data))
 
     def path(self, number: int) -> Path:
         """The place of a generation, whether or not it exists."""
@@ -264,14 +226,9 @@ class BoardFile(Store):
         reach = 2
         while self._disk.exists(self.path(reach * PERIOD)):
             reach *= 2
-        known = reach // 2
-        while reach - known > 1:
-            middle = (known + reach) // 2
-            if self._disk.exists(self.path(middle * PERIOD)):
-                known = middle
-            else:
-                reach = middle
-        return known * PERIOD
+        later = range(reach // 2 * PERIOD + PERIOD, reach * PERIOD, PERIOD)
+        missing = bisect_left(later, True, key=lambda n: not self._disk.exists(self.path(n)))
+        return later.start + (missing - 1) * PERIOD
 
     def _hinted(self) -> int:
         try:
@@ -289,9 +246,6 @@ class BoardFile(Store):
 
     def _is_stub(self, number: int) -> bool:
         return self._disk.size(self.path(number)) == len(_STUB)
-
-    def _is_sound(self, number: int) -> bool:
-        return self._checksum_on_disk(number) != _BROKEN
 
     def _checksum_on_disk(self, number: int) -> str:
         """A generation's checksum as its file is now."""

@@ -101,7 +101,8 @@ def check_creatable(path: Path) -> None:
 
 
 def _check_free(path: Path) -> None:
-    if os.path.lexists(path) and not _is_empty_folder(path):
+    empty = path.is_dir() and not path.is_symlink() and not any(path.iterdir())
+    if os.path.lexists(path) and not empty:
         raise _exists(path)
 
 
@@ -124,7 +125,3 @@ def _remove_leftovers(parent: Path) -> None:
             if old and found.st_uid == os.geteuid():
                 # Others may put links into it meanwhile: this follows none.
                 shutil.rmtree(path)
-
-
-def _is_empty_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink() and not any(path.iterdir())

@@ -125,25 +125,17 @@ class Disk:
 
     # Reading.
 
-    def read(self, path: Path, most: int = MOST_BYTES) -> bytes | None:
-        """The whole content under a name, published by either scheme; None if there is none.
+    def read(
+        self, path: Path, most: int | None = MOST_BYTES, sha256: str | None = None
+    ) -> bytes | None:
+        """The whole content under a name, as by ``safe_paths.content``; None if there is none.
 
         Raises:
-            Corrupt: it is no file, or has more than ``most`` bytes.
+            Corrupt: it is no file, has more than ``most`` bytes or another checksum.
             StorageError: the filesystem refuses.
         """
         with explained("read", path):
-            return _again({errno.ESTALE}, lambda: safe_paths.content(self.root, path, most))
-
-    def read_named(self, path: Path, sha256: str) -> bytes | None:
-        """The whole content of a file of any length with this checksum; None if there is none.
-
-        Raises:
-            Corrupt: it is no file, or has another checksum.
-            StorageError: the filesystem refuses.
-        """
-        with explained("read", path):
-            return _again({errno.ESTALE}, lambda: safe_paths.content_of(self.root, path, sha256))
+            return _again({errno.ESTALE}, lambda: safe_paths.content(self.root, path, most, sha256))
 
     def exists(self, path: Path) -> bool:
         """Look whether the name exists, by name and not in a listing that may be old."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 from hpcpod.errors import Corrupt, StorageError
@@ -41,17 +40,16 @@ class Intents(OwnedStore):
 
     def count(self) -> int:
         """The next free number for an intent."""
-        for number in itertools.count(len(self._known)):
-            path = self._intent(number)
+        while True:
+            path = self._intent(len(self._known))
             try:
                 data = self._disk.read(path)
                 if data is None:
-                    return number
+                    return len(self._known)
                 self._known.append(unpack_record(Intent, data, path))
             except Corrupt as error:
                 self._quarantine.copy(path, str(error))
                 self._known.append(None)
-        raise AssertionError("unreachable")
 
     def record(self, number: int, job: str) -> str:
         """Record that ``job`` carries out an intent; return the job that does.

@@ -99,27 +99,23 @@ class Lease:
     @contextlib.contextmanager
     def taken(self) -> Iterator[bool]:
         """Try once, without waiting; whether it is ours. A filesystem that has none says yes."""
-        held = self._acquire()
+        from filelock import LeaseSettingsMismatch, SoftFileLease, Timeout
+
+        held = True
+        lease = self._lease = self._lease or SoftFileLease(self._path, lease_duration=self._seconds)
+        try:
+            self._path.parent.stat()  # as in ``file_lock``
+            lease.acquire(blocking=False)
+        except (Timeout, LeaseSettingsMismatch):
+            held = False
+        except OSError as error:
+            _log.warning("%s can't be taken (%s); going on without it", self._path, error)
         try:
             yield held
         finally:
-            if self._lease is not None and self._lease.is_locked:
+            if lease.is_locked:
                 with contextlib.suppress(OSError):
-                    self._lease.release()
-
-    def _acquire(self) -> bool:
-        from filelock import LeaseSettingsMismatch, SoftFileLease, Timeout
-
-        if self._lease is None:
-            self._lease = SoftFileLease(self._path, lease_duration=self._seconds)
-        try:
-            self._path.parent.stat()  # as in ``file_lock``
-            self._lease.acquire(blocking=False)
-        except (Timeout, LeaseSettingsMismatch):
-            return False
-        except OSError as error:
-            _log.warning("%s can't be taken (%s); going on without it", self._path, error)
-        return True
+                    lease.release()
 
 
 class Locks:
@@ -159,18 +155,3 @@ def time_of_disk(folder: Path) -> float:
     with explained("touch", folder):
         os.utime(folder)
         return folder.stat().st_mtime
-
-
-def seconds_since(file: Path, folder: Path) -> float:
-    """Seconds since a file was written, by the clock that has given it its time.
-
-    Args:
-        file: which never changes.
-        folder: of the same filesystem, which this may touch.
-
-    Raises:
-        StorageError: the filesystem refuses.
-    """
-    with explained("look at", file):
-        written = file.stat().st_mtime
-    return time_of_disk(folder) - written

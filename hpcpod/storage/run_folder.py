@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Collection
@@ -11,18 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from hpcpod import plugins
 from hpcpod.config.resolved import Resolved
-from hpcpod.errors import Corrupt, RunNotFound
+from hpcpod.errors import Corrupt, RunNotFound, StorageError
 from hpcpod.storage.board import BoardFile, writer_id
 from hpcpod.storage.checkpoints import Checkpoints
 from hpcpod.storage.checksummed import unpack
 from hpcpod.storage.claims import Claims
 from hpcpod.storage.creation import FORMAT, create_folder
-from hpcpod.storage.disk import Disk
+from hpcpod.storage.disk import TEMPORARY, Disk, explained
 from hpcpod.storage.engines import Engines
 from hpcpod.storage.intents import Intents
-from hpcpod.storage.locks import Locks, seconds_since
+from hpcpod.storage.locks import Locks, time_of_disk
 from hpcpod.storage.ownership import CONFIG, Ownership, read_config
-from hpcpod.storage.prune import remove_unused
 from hpcpod.storage.quarantine import Quarantine
 from hpcpod.storage.reports import Reports
 from hpcpod.storage.requests import Requests
@@ -139,14 +139,31 @@ class RunFolder:
 
     def age(self) -> float:
         """Seconds since the run was made, both ends by the disk's clock as it is seen here."""
-        return seconds_since(self.path / CONFIG, self.path / "lease")
+        with explained("look at", self.path / CONFIG):
+            made = (self.path / CONFIG).stat().st_mtime
+        return time_of_disk(self.path / "lease") - made
 
     def prune(self, keep: Collection[str], older_than_seconds: float) -> int:
         """Remove the blobs that are old and not in ``keep``, and old temporary files.
 
         Returns how many. Give an age far above the time between a blob and its report: a
-        blob that no report names yet is protected by its age alone.
+        blob that no report names yet is protected by its age alone. Safe beside writers: one
+        whose temporary file is removed while it is stopped writes it anew.
         """
-        return remove_unused(
-            self.disk, self.path, frozenset(keep), time.time() - older_than_seconds
-        )
+        kept, before, removed = set(keep), time.time() - older_than_seconds, 0
+        # The owner may have a folder of the run on another disk; deeper down no link is followed.
+        linked = [path for path in self.path.glob("*") if path.is_symlink() and path.is_dir()]
+        tops = (self.path, *linked)
+        for folder, folders, files in (found for top in tops for found in os.walk(top)):
+            leftovers = [name for name in (*folders, *files) if name.startswith(TEMPORARY)]
+            folders[:] = [name for name in folders if not name.startswith(TEMPORARY)]
+            if Path(folder).parent == self.path / "blobs":
+                blobs = (name for name in files if name.endswith(".h5"))
+                leftovers += [name for name in blobs if name.removesuffix(".h5") not in kept]
+            for name in leftovers:
+                with contextlib.suppress(StorageError, OSError):
+                    path = Path(folder) / name
+                    if path.lstat().st_mtime < before:
+                        self.disk.discard(path)
+                        removed += 1
+        return removed

@@ -62,24 +62,35 @@ def at(root: Path | None, path: Path) -> Iterator[tuple[str | Path, int | None]]
         os.close(folder)
 
 
-def content(root: Path | None, path: Path, most: int = MOST_BYTES) -> bytes | None:
+def content(
+    root: Path | None, path: Path, most: int | None = MOST_BYTES, sha256: str | None = None
+) -> bytes | None:
     """The whole content under a name, published by either scheme; None if there is none.
 
-    Raises:
-        Corrupt: what is there is no regular file, or has more than ``most`` bytes.
-        OSError: the filesystem refuses.
-    """
-    return _read(root, path, most, None)
-
-
-def content_of(root: Path | None, path: Path, sha256: str) -> bytes | None:
-    """The whole content under a name, of any length, if it has this checksum.
+    Args:
+        root: the folder below which no link is followed.
+        path: of the name.
+        most: bytes that it may have; None: any number.
+        sha256: the checksum that it must have, if any.
 
     Raises:
-        Corrupt: it has another one, or is no regular file.
+        Corrupt: it has more, or another checksum, or is no regular file.
         OSError: the filesystem refuses.
     """
-    return _read(root, path, None, sha256)
+    with contextlib.ExitStack() as opened:
+        try:
+            name, folder = opened.enter_context(at(root, path))
+        except FileNotFoundError:
+            return None
+        for place in (name, CONTENT):
+            found = _open(place, folder, path)
+            if found is None:
+                return None
+            opened.callback(os.close, found)
+            if not stat.S_ISDIR(os.fstat(found).st_mode):
+                return _whole(found, path, most, sha256)
+            folder = found
+    raise Corrupt(f"{path} is a folder, not a file")
 
 
 def status(root: Path | None, path: Path) -> os.stat_result | None:
@@ -136,23 +147,6 @@ def _share(made: int, folder: int | None, bits: int) -> None:
     if group & ~mode:
         with contextlib.suppress(PermissionError):  # a filesystem without modes
             os.fchmod(made, stat.S_IMODE(mode) | group)
-
-
-def _read(root: Path | None, path: Path, most: int | None, sha256: str | None) -> bytes | None:
-    with contextlib.ExitStack() as opened:
-        try:
-            name, folder = opened.enter_context(at(root, path))
-        except FileNotFoundError:
-            return None
-        for place in (name, CONTENT):
-            found = _open(place, folder, path)
-            if found is None:
-                return None
-            opened.callback(os.close, found)
-            if not stat.S_ISDIR(os.fstat(found).st_mode):
-                return _whole(found, path, most, sha256)
-            folder = found
-    raise Corrupt(f"{path} is a folder, not a file")
 
 
 def read_open(name: str, folder: int, path: Path, most: int) -> tuple[bytes, os.stat_result] | None:

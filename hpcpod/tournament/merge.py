@@ -312,7 +312,7 @@ def _sound_blob(folder: RunFolder, sha256: str) -> bytes | None:
     """A blob's bytes as they are: this side of the run does without numpy and h5py."""
     path = blob_path(folder.path / "blobs", sha256)
     try:
-        data = folder.disk.read_named(path, sha256)
+        data = folder.disk.read(path, None, sha256)
     except Corrupt as error:
         folder.quarantine.move(path, f"blob {error}")
         return None

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import os
+from itertools import count, takewhile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hpcpod.records.records import Checkpoint, Owner, Report
+from hpcpod.storage.checksummed import unpack
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.run_folder import RunFolder
 from tests.storage.faults import NoLinks
 
 WEIRD = ["plain", "two words", 'it\'s "quoted"', "a;b && c $HOME *", "größe-模型-🚀", "-rf"]
+
+
+def contents(run: RunFolder) -> dict[int, Any]:
+    """The files of a board's generations, by number; emptied ones are left out."""
+    files = takewhile(
+        lambda data: data is not None, map(run.disk.read, map(run.board.path, count()))
+    )
+    whole = {number: data or b"" for number, data in enumerate(files)}
+    return {n: unpack(data, str(n)) for n, data in whole.items() if b"emptied" not in data[:20]}
 
 
 @pytest.fixture(autouse=True)
