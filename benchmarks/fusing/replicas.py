@@ -16,7 +16,7 @@ from hpcpod.config.loader import from_mapping
 from hpcpod.config.schema import FusionConfig
 from hpcpod.envs.vec_env import random_seeds
 from hpcpod.pod.evaluator import PanelEvaluator, never
-from hpcpod.pod.factory import env_factory, make_agent
+from hpcpod.pod.factory import EnvFactory, make_agent
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.pipeline.pipeline import Turns
 from hpcpod.pod.ranks.communicator import Communicator
@@ -34,7 +34,7 @@ class Team:
 
     def __init__(self, group: Communicator, order: dict[str, Any]) -> None:
         config = from_mapping({"name": "fusion", "env": order["env"]})
-        make_env = env_factory(config, "cpu")
+        make_env = EnvFactory(config.env, "cpu")
         env = make_env(config.env.num_envs)
         seed, rank = order["seed"], (group.rank,) if group.rank else ()
         first = seed if order["ancestor"] == "same" else stable_hash(seed, "ancestor", group.rank)

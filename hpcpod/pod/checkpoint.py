@@ -88,10 +88,7 @@ class Checkpoints:
         """Write what this rank has, and exchange nothing.
 
         Args:
-            agent: as for ``save``.
-            buffer: as for ``save``.
-            env_steps: as for ``save``.
-            extra: as for ``save``.
+            agent, buffer, env_steps, extra: as for ``save``.
             whole: the whole agent, or what of it is local.
 
         Raises:

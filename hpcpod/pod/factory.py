@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hpcpod import plugins
 from hpcpod.agents.base import Agent
-from hpcpod.config.schema import EnvConfig, RunConfig
+from hpcpod.config.schema import EnvConfig
 from hpcpod.config.space import Scalar
 from hpcpod.envs.make import configured
 from hpcpod.envs.vec_env import EnvSpec, VecEnv
@@ -26,11 +26,6 @@ class EnvFactory:
     def __call__(self, num_envs: int) -> VecEnv:
         """Make it; raises what ``make.configured`` raises."""
         return configured(self.env, num_envs, self.device)
-
-
-def env_factory(config: RunConfig, device: str) -> EnvFactory:
-    """A function that makes the run's environment as a batch of N."""
-    return EnvFactory(config.env, device)
 
 
 def make_agent(

@@ -3,80 +3,51 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import closing
 
 from hpcpod import plugins
-from hpcpod.agents.base import Agent
 from hpcpod.config.schema import RunConfig
 from hpcpod.envs.make import backend_of, reference
-from hpcpod.envs.vec_env import Box, EnvSpec, VecEnv, tensor_form
+from hpcpod.envs.vec_env import Box, EnvSpec, tensor_form
 from hpcpod.errors import EngineDiffers, UserError
-from hpcpod.pod.evaluator import Evaluator, never
+from hpcpod.pod.evaluator import Evaluator
 from hpcpod.pod.factory import EnvFactory
 from hpcpod.storage.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
 
 
-class Finals:
-    """Scores to compare with what others have published.
+def final_evaluator(
+    config: RunConfig, device: str, own: Evaluator, spec: EnvSpec
+) -> tuple[Evaluator, str]:
+    """The evaluator whose scores are compared with what others have published, and its engine.
 
     A fast engine is free to differ a little from the environment that a paper's numbers are from,
     and what was selected in it may have learned just that difference. So the last word has
     gymnasium's own environment of the same id. Where there is none, or it can't be made with the
     arguments that the run's has, it is the run's own that scores, and the log says so.
+
+    Args:
+        config: of the run.
+        device: where its tensors live.
+        own: scores in the environment that the pods train in.
+        spec: of that environment.
     """
-
-    def __init__(self, config: RunConfig, device: str, own: Evaluator, spec: EnvSpec) -> None:
-        """``own`` scores in the environment that the pods train in, ``spec`` is of it."""
-        self.engine, self._evaluator = spec.engine, own
-        self._reference: Evaluator | None = None
-        found = _reference(config, device, spec)
-        if found is not None:
-            make, self.engine = found
-            self._reference = plugins.make(Evaluator, "evaluators", config.pod.evaluator, make)
-            self._evaluator = self._reference
-
-    def evaluate(
-        self,
-        agent: Agent,
-        *panel: int | str,
-        episodes: int,
-        should_stop: Callable[[], bool] = never,
-    ) -> tuple[float, ...]:
-        """See ``Evaluator``."""
-        returns: tuple[float, ...] = self._evaluator.evaluate(
-            agent, *panel, episodes=episodes, should_stop=should_stop
-        )
-        return returns
-
-    def close(self) -> None:
-        """Close its environments; those that the pods train in are not its."""
-        if self._reference is not None:
-            self._reference.close()
-
-
-def _reference(
-    config: RunConfig, device: str, spec: EnvSpec
-) -> tuple[Callable[[int], VecEnv], str] | None:
-    """What makes gymnasium's own environment, and its engine; None if it is the run's, or can't
-    stand in."""
     env = reference(config.env)
     if env is None or backend_of(config.env) == env.backend:
-        return None
-
+        return own, spec.engine
     make = EnvFactory(env, device)
     try:
         with closing(make(1)) as one:
             found = one.spec
     except UserError as error:
         log.warning("final scores are by %s itself: %s", spec.engine, error)
-        return None
+        return own, spec.engine
     if not _equal_spaces(found, spec):
         log.warning("final scores are by %s itself: gymnasium's spaces differ", spec.engine)
-        return None
-    return make, found.engine
+        return own, spec.engine
+    made: Evaluator = plugins.make(Evaluator, "evaluators", config.pod.evaluator, make)
+    return made, found.engine
 
 
 def _equal_spaces(one: EnvSpec, other: EnvSpec) -> bool:

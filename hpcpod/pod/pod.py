@@ -20,13 +20,13 @@ from hpcpod import plugins
 from hpcpod.agents.base import Agent, Buffer
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
-from hpcpod.envs.vec_env import EnvSpec, State, VecEnv
+from hpcpod.envs.vec_env import EnvSpec, VecEnv
 from hpcpod.errors import Corrupt, StorageError
 from hpcpod.pod.checkpoint import Checkpoints, read_arrays
 from hpcpod.pod.device import device_of
 from hpcpod.pod.evaluator import Evaluator, Stopped
-from hpcpod.pod.factory import env_factory, make_agent
-from hpcpod.pod.finals import Finals, agree_on_engine
+from hpcpod.pod.factory import EnvFactory, make_agent
+from hpcpod.pod.finals import agree_on_engine, final_evaluator
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.pipeline.pipeline import Workers
 from hpcpod.pod.policy import agent_state, policy_meta
@@ -61,11 +61,11 @@ class Pod:
         self._device = device_of(config)
         self._env: VecEnv | None = None
         self._spec: EnvSpec | None = None
-        self._make_env = env_factory(config, self._device)
+        self._make_env = EnvFactory(config.env, self._device)
         self._evaluator: Evaluator = plugins.make(
             Evaluator, "evaluators", config.pod.evaluator, self._make_env
         )
-        self._finals: Finals | None = None
+        self._finals: tuple[Evaluator, str] | None = None
         self._evaluate_seconds = 0.0
         self._kept: tuple[Checkpoint, Buffer] | None = None
         self._workers = Workers(config)
@@ -141,10 +141,11 @@ class Pod:
         return self._spec
 
     @property
-    def finals(self) -> Finals:
-        """The scorer on fresh seeds, made when it is first needed."""
+    def finals(self) -> tuple[Evaluator, str]:
+        """The evaluator on fresh seeds, made when it is first needed, and its engine."""
         if self._finals is None:
-            self._finals = Finals(self._config, self._device, self._evaluator, self.spec)
+            own, spec = self._evaluator, self.spec
+            self._finals = final_evaluator(self._config, self._device, own, spec)
         return self._finals
 
     def _agree_on_engine(self, *, trains: bool = False) -> None:
@@ -153,7 +154,7 @@ class Pod:
         spec = self.env.spec if trains and not self._config.pod.pipeline else self.spec
         agree_on_engine(self._folder, self._config, "panel", spec.engine)
         if trains and self._group.rank == 0:
-            agree_on_engine(self._folder, self._config, "final", self.finals.engine)
+            agree_on_engine(self._folder, self._config, "final", self.finals[1])
 
     def _agent(self, algorithm: str, hyperparameters: Mapping[str, Scalar], seed: int) -> Agent:
         return make_agent(
@@ -168,13 +169,13 @@ class Pod:
     def _rescore(self, order: Rescore, slot: str, watch: Watch) -> Report:
         if self._group.rank > 0:
             return self._bare(order, slot)
-        finals = self.finals
-        agree_on_engine(self._folder, self._config, "final", finals.engine)
+        finals, engine = self.finals
+        agree_on_engine(self._folder, self._config, "final", engine)
         agent = self._loaded(order, order.checkpoint)
         panel = self._config.seed, order.purpose, order.number
         episodes = self._config.stop.confirm_episodes
         returns = self._score(finals, agent, watch, *panel, episodes=episodes)
-        return replace(self._bare(order, slot), returns=returns, engine=finals.engine)
+        return replace(self._bare(order, slot), returns=returns, engine=engine)
 
     def _loaded(self, order: Order, checkpoint: Checkpoint) -> Agent:
         """An agent as it was saved, without its buffer: enough to be scored."""
@@ -203,7 +204,10 @@ class Pod:
             return replace(report, returns=self._panel(agent, watch, birth.round))
         except Stopped:
             if watch.may_save():
-                self._save_trained(report)
+                try:
+                    self._folder.checkpoints.save_trained(report)
+                except StorageError as error:
+                    log.warning("%s will have to be trained again: %s", report.order, error)
             raise
 
     def _train(self, birth: Birth, slot: str, watch: Watch) -> tuple[Report, Agent | None]:
@@ -261,12 +265,6 @@ class Pod:
         # Its engine is that of those who score it.
         return replace(done, order=birth.id, attempt=birth.attempt, slot=slot, engine=""), agent
 
-    def _save_trained(self, report: Report) -> None:
-        try:
-            self._folder.checkpoints.save_trained(report)
-        except StorageError as error:
-            log.warning("%s will have to be trained again: %s", report.order, error)
-
     def _begin(self, birth: Birth, watch: Watch) -> Round:
         """Set a round up: from the last checkpoint inside it if there is one, else its start."""
         kept = self._take_kept(birth)  # first: not two buffers at once
@@ -274,10 +272,10 @@ class Pod:
         if resume is not None:
             kept = None
             try:
-                return together(self._group, lambda: self._resumed(birth, resume, watch))
+                return together(self._group, lambda: self._set_up(birth, watch, None, resume))
             except Corrupt as error:
                 log.warning("%s goes back to the round's start: %s", birth.id, error)
-        running = together(self._group, lambda: self._started(birth, kept, watch))
+        running = together(self._group, lambda: self._set_up(birth, watch, kept, None))
         if birth.inherited:
             running.inherited = self._inherited(running.replica.agent, watch, birth)
         together(self._group, lambda: running.begin(kept=kept is not None))
@@ -307,26 +305,9 @@ class Pod:
             raise Stopped
         return returns
 
-    def _started(self, birth: Birth, kept: Buffer | None, watch: Watch) -> Round:
-        """The round at its start, but for its environments and rows."""
-        running = self._empty(birth, watch, kept)
-        self._join(running, running.start())
-        return running
-
-    def _join(self, running: Round, fused: State | None) -> None:
-        """Have the replica fused from now on."""
-        if self._group.size == 1:
-            return
-        config = self._config.pod.fusion
-        fusion = plugins.make(Fusion, "fusions", config.scheme, running.replica.agent, self._group)
-        guard = Guard(self._group, config.guard, self._guarded) if config.guard else None
-        running.replica.begin(config, fusion, guard, fused)
-
     def _guarded(self, agent: Agent, fusion: int) -> tuple[float, ...]:
-        episodes = self._config.round.episodes
-        return self._evaluator.evaluate(
-            agent, self._config.seed, "guard", fusion, episodes=episodes
-        )
+        panel = self._config.seed, "guard", fusion
+        return self._evaluator.evaluate(agent, *panel, episodes=self._config.round.episodes)
 
     def _take_kept(self, birth: Birth) -> Buffer | None:
         """The buffer of the last round, if this is the same pod's next: it is not read again."""
@@ -334,30 +315,35 @@ class Pod:
         same = kept is not None and kept[0] == birth.checkpoint and not birth.inherited
         return kept[1] if kept is not None and same else None
 
-    def _empty(self, birth: Birth, watch: Watch, buffer: Buffer | None = None) -> Round:
-        config = self._config
+    def _set_up(
+        self, birth: Birth, watch: Watch, kept: Buffer | None, resume: Checkpoint | None
+    ) -> Round:
+        """The round at a checkpoint inside it, or at its start, then without environments, rows."""
+        config, group = self._config, self._group
         name = self._algorithms[birth.algorithm].agent
         env = self.spec if config.pod.pipeline else self.env
         worker = self._workers.make(env, name, birth.hyperparameters)
         agent = self._agent(birth.algorithm, birth.hyperparameters, birth.seed)
-        checkpoints = Checkpoints(self._folder.blobs, self._meta(birth), self._group)
+        checkpoints = Checkpoints(self._folder.blobs, self._meta(birth), group)
         learner = plugins.make(Learner, "learners", config.pod.learner, agent)
-        if buffer is None:
-            buffer = agent.make_buffer()
-        replica = Replica(agent, buffer, worker, learner, self._group)
-        return Round(birth, replica, checkpoints, self._folder, config, watch)
-
-    def _resumed(self, birth: Birth, checkpoint: Checkpoint, watch: Watch) -> Round:
-        running = self._empty(birth, watch)
-        self._join(running, running.resume(checkpoint))
-        log.info("%s goes on at %d env steps", birth.id, running.env_steps)
+        buffer = agent.make_buffer() if kept is None else kept
+        replica = Replica(agent, buffer, worker, learner, group)
+        running = Round(birth, replica, checkpoints, self._folder, config, watch)
+        fused = running.start() if resume is None else running.resume(resume)
+        if group.size > 1:
+            rules = config.pod.fusion
+            fusion = plugins.make(Fusion, "fusions", rules.scheme, agent, group)
+            guard = Guard(group, rules.guard, self._guarded) if rules.guard else None
+            replica.begin(rules, fusion, guard, fused)
+        if resume is not None:
+            log.info("%s goes on at %d env steps", birth.id, running.env_steps)
         return running
 
     def close(self) -> None:
         """Close the environments."""
         self._workers.close()
         self._evaluator.close()
-        if self._finals is not None:
-            self._finals.close()
+        if self._finals is not None and self._finals[0] is not self._evaluator:
+            self._finals[0].close()
         if self._env is not None:
             self._env.close()

@@ -20,7 +20,7 @@ from hpcpod.errors import EndlessEpisode
 from hpcpod.pod.budget_span import Span
 from hpcpod.pod.device import device_of
 from hpcpod.pod.evaluator import Evaluator, never
-from hpcpod.pod.factory import env_factory, make_agent
+from hpcpod.pod.factory import EnvFactory, make_agent
 from hpcpod.pod.ipc.messages import Progress
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.numerics import numerics
@@ -190,7 +190,7 @@ def _train(
     on_progress: Callable[[Progress], None],
 ) -> Training:
     device = device_of(config)
-    make_env = env_factory(config, device)
+    make_env = EnvFactory(config.env, device)
     env = make_env(config.env.num_envs)
     evaluator: Evaluator = plugins.make(Evaluator, "evaluators", config.pod.evaluator, make_env)
     agent = make_agent(space.agent, env.spec, hyperparameters, config.seed, device)

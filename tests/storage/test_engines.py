@@ -22,7 +22,7 @@ from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.pod.__main__ import LONGEST_REASON, prepare
 from hpcpod.pod.evaluator import PanelEvaluator, Stopped
 from hpcpod.pod.factory import make_agent
-from hpcpod.pod.finals import Finals, agree_on_engine
+from hpcpod.pod.finals import agree_on_engine, final_evaluator
 from hpcpod.pod.ipc.messages import whole
 from hpcpod.pod.round import Watch
 from hpcpod.records.records import Board, Intent
@@ -232,13 +232,13 @@ class Unwritten(Disk):
         raise AssertionError(path)
 
 
-def finals_of(env: dict[str, Any]) -> Finals:
+def final_engine(env: dict[str, Any]) -> str:
     config = from_mapping(mapping(env=env))
 
     def make(num_envs: int) -> VecEnv:
         return configured(config.env, num_envs, "cpu")
 
-    return Finals(config, "cpu", PanelEvaluator(make), make(1).spec)
+    return final_evaluator(config, "cpu", PanelEvaluator(make), make(1).spec)[1]
 
 
 def test_a_run_in_gymnasium_s_own_environment_makes_no_other_one_for_its_finals() -> None:
@@ -250,10 +250,8 @@ def test_a_run_in_gymnasium_s_own_environment_makes_no_other_one_for_its_finals(
 
     own, spec = PanelEvaluator(make), configured(config.env, 1, "cpu").spec
     agent = make_agent("ppo", spec, {"hidden": 8}, 0, "cpu")
-    finals = Finals(config, "cpu", own, spec)
+    finals, _ = final_evaluator(config, "cpu", own, spec)
     assert own.evaluate(agent, 1, episodes=3) == finals.evaluate(agent, 1, episodes=3)
-    finals.close()
-    assert len(own.evaluate(agent, 2, episodes=3)) == 3
     assert made == [3]
 
 
@@ -266,10 +264,10 @@ def test_room_for_contacts_is_no_argument_of_gymnasium_s() -> None:
 
 
 def test_what_a_fast_backend_trains_is_scored_by_gymnasium() -> None:
-    assert finals_of({"backend": "torch"}).engine == GYMNASIUM
+    assert final_engine({"backend": "torch"}) == GYMNASIUM
     simulator = f"mujoco {version('mujoco')}"
-    ant = finals_of({"id": "Ant-v5", "backend": "mujoco"})
-    assert GYMNASIUM in ant.engine and simulator in ant.engine
+    ant = final_engine({"id": "Ant-v5", "backend": "mujoco"})
+    assert GYMNASIUM in ant and simulator in ant
 
 
 @pytest.mark.parametrize(
@@ -291,7 +289,7 @@ def test_what_gymnasium_can_t_play_so_is_scored_by_what_trains_it(
     monkeypatch.setenv(VERSION, "1")
     config = from_mapping(mapping(env=env))
     own = configured(config.env, 1, "cpu").spec.engine
-    assert finals_of(env).engine == own
+    assert final_engine(env) == own
     assert (why in caplog.text) if why else not caplog.text
 
 

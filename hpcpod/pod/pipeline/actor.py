@@ -17,7 +17,7 @@ from hpcpod.config.space import Scalar
 from hpcpod.envs.vec_env import State
 from hpcpod.errors import in_words
 from hpcpod.pod.device import device_of
-from hpcpod.pod.factory import env_factory, make_agent
+from hpcpod.pod.factory import EnvFactory, make_agent
 from hpcpod.pod.numerics import set_numerics
 from hpcpod.pod.pipeline.channel import Channel
 from hpcpod.pod.worker import Worker
@@ -62,7 +62,7 @@ class Actor:
         self._device = device_of(config)
         if gpu is not None:
             torch.cuda.set_device(gpu)
-        self._env = env_factory(config, self._device)(config.env.num_envs)
+        self._env = EnvFactory(config.env, self._device)(config.env.num_envs)
         self._worker = Worker(self._env)
         self._agent: Agent | None = None
         self._own: list[str] = []

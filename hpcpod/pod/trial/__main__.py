@@ -27,29 +27,22 @@ from hpcpod.errors import ConfigError, HpcpodError
 from hpcpod.records.records import encode
 
 
-class _Line:
-    """The channel of replies."""
+class _Line(logging.Handler):
+    """The channel of replies, by which what is logged goes to the other side, too."""
 
     def __init__(self, descriptor: int) -> None:
+        super().__init__()
         self._file = os.fdopen(descriptor, "w", buffering=1)
-        self._lock = threading.Lock()
+        self._sending = threading.Lock()  # not the handler's: replies do not pass through it
 
     def send(self, **reply: Any) -> None:
         """Send a reply."""
-        with self._lock:
+        with self._sending:
             self._file.write(json.dumps(reply) + "\n")
-
-
-class _Handler(logging.Handler):
-    """Hands what is logged on to the other side, which knows where it goes."""
-
-    def __init__(self, line: _Line) -> None:
-        super().__init__()
-        self._line = line
 
     def emit(self, record: logging.LogRecord) -> None:
         """See ``logging.Handler``."""
-        self._line.send(level=record.levelno, log=record.getMessage())
+        self.send(level=record.levelno, log=record.getMessage())
 
 
 def main(parent: int, stack: int) -> None:
@@ -64,7 +57,7 @@ def main(parent: int, stack: int) -> None:
     sys.path[:] = request["path"]
     line = _Line(replies)
     ours = logging.getLogger("hpcpod")
-    ours.addHandler(_Handler(line))
+    ours.addHandler(line)
     ours.propagate = False
     try:
         (_probe if request["what"] == "probe" else _check)(request, line)

@@ -24,7 +24,7 @@ from hpcpod.envs.vec_env import (
     random_seeds,
 )
 from hpcpod.errors import Diverged, EnvFailed, UserError, in_words, out_of_memory
-from hpcpod.pod.factory import env_factory
+from hpcpod.pod.factory import EnvFactory
 from hpcpod.pod.numerics import numerics
 from hpcpod.pod.trial.watched_env import OFTEN, Watched
 
@@ -110,7 +110,7 @@ def try_env(
     Raises:
         UserError: the environment can't be made, or breaks a promise, or raises.
     """
-    make = env_factory(config, device)
+    make = EnvFactory(config.env, device)
     num_envs = config.env.num_envs
     with numerics(config), _blamed_on(config.env.id):
         tell(f"making N = {num_envs}")

@@ -10,10 +10,6 @@ Tell = Callable[[str, str], None]
 never ends."""
 
 
-def untold(doing: str, field: str) -> None:
-    """Do nothing."""
-
-
 @dataclass(frozen=True)
 class Footprint:
     """Bytes that one pod of an algorithm keeps on the disk, and how often it updates."""

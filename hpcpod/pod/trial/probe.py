@@ -29,9 +29,9 @@ from hpcpod.errors import (
     raised_at,
 )
 from hpcpod.pod.evaluator import Evaluator
-from hpcpod.pod.factory import env_factory, make_agent
+from hpcpod.pod.factory import EnvFactory, make_agent
 from hpcpod.pod.learner import Learner
-from hpcpod.pod.trial.fit import Footprint, Look, Tell, untold
+from hpcpod.pod.trial.fit import Footprint, Look, Tell
 from hpcpod.pod.trial.watched_env import Watched
 from hpcpod.pod.worker import Worker
 
@@ -51,7 +51,7 @@ def probe(
     config: RunConfig,
     algorithms: Mapping[str, AlgorithmSpace],
     hyperparameters: Mapping[str, Mapping[str, Scalar]],
-    tell: Tell = untold,
+    tell: Tell = lambda doing, field: None,
 ) -> Look:
     """Make the environment, the evaluator and each algorithm's agent once, and take a step.
 
@@ -76,8 +76,7 @@ def probe(
     problems: list[str] = []
     footprints: dict[str, Footprint] = {}
     # Nothing is measured here: where pods are trained, other CPUs may do it.
-    env_config = replace(config.env, processes=config.env.processes or 1)
-    factory = env_factory(replace(config, env=env_config), "cpu")
+    factory = EnvFactory(replace(config.env, processes=config.env.processes or 1), "cpu")
     with _free_memory_alone() as free:
         tell("making the evaluator", "pod.evaluator")
         try:

@@ -23,7 +23,7 @@ from hpcpod.envs.make import make_env
 from hpcpod.envs.processes.env import ProcessVecEnv
 from hpcpod.envs.vec_env import Box, Discrete, Step, VecEnv, check_env, tensor_form
 from hpcpod.errors import ConfigError, Diverged, EnvFailed, UserError
-from hpcpod.pod.factory import env_factory
+from hpcpod.pod.factory import EnvFactory
 from hpcpod.run.preflight import resolve_task
 from tests.pod.rounds import first_birth, train
 from tests.support.slots import gone
@@ -362,5 +362,5 @@ def test_a_pods_round_stopped_and_resumed_is_the_same_with_processes(tmp_path: P
 def test_a_configuration_with_processes_is_probed_and_small_panels_have_fewer() -> None:
     config = from_mapping(mapping("ppo", env={"processes": 2}))
     assert resolve_task(config)[0].config.env.processes == 2
-    env = env_factory(config, "cpu")(1)
+    env = EnvFactory(config.env, "cpu")(1)
     assert not isinstance(env, ProcessVecEnv)
