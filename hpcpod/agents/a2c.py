@@ -39,8 +39,9 @@ class A2CConfig(PPOConfig):
     """Steps in one gradient update: all."""
     horizon: int = 5
     """Steps that each environment contributes to a rollout."""
-    normalize_advantage: bool = False
+    normalize_advantage: bool = False  # blew up the noise of 64 steps: LunarLander hovered
     """Scale the advantages of each minibatch to mean 0 and variance 1."""
+    # White noise left 3 of 10 seeds worse than standing still on MountainCarContinuous.
     noise_memory: int = field(default=16, metadata={"absent": 1})
     """Steps over which the noise of continuous actions is correlated at most
     (``agents/noise.py``). 1: white noise, as in the paper."""

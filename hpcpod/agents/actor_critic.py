@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from hpcpod.agents import checks, h_term, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
+from hpcpod.agents.gradient_agent import space_of
 from hpcpod.agents.noise import Noise
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.schedules import RateConfig
-from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, State
-from hpcpod.errors import UnsupportedSpace
+from hpcpod.envs.vec_env import Box, EnvSpec, State
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class ActorCriticConfig(RateConfig):
     """Transitions that the replay buffer holds, over all environments."""
     batch_size: int = 256
     """Transitions in one gradient update."""
-    learning_starts: int = field(default=1_000, metadata={"initial": True})
+    learning_starts: int = field(default=1_000, metadata={"initial": True})  # rl-zoo: 10,000
     """Transitions to collect, by random actions, before the first gradient update, or as many as
     the buffer holds; each of a pod's ranks its own. A copy that inherits fewer waits for them."""
     noise_memory: int = field(default=1_024, metadata={"absent": 1})
     """Steps over which exploration's noise is correlated at most: pink noise, which reaches what
     noise that forgets at once never does (``agents/noise.py``). 1: white noise, as in the papers
     of SAC and TD3."""
-    horizon: int = 16
+    horizon: int = 16  # others update once after each step of their one environment
     """Steps of each environment between two rounds of gradient updates."""
     updates_per_step: float = 1.0
     """Gradient updates for each transition collected, over all environments."""
@@ -61,13 +61,10 @@ class ActorCriticConfig(RateConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("tau", "updates_per_step"):
-            checks.positive(name, getattr(self, name))
-        for name in ("gamma", "tau"):
-            checks.fraction(name, getattr(self, name))
+        checks.each(self, checks.positive, "tau updates_per_step")
+        checks.each(self, checks.fraction, "gamma tau")
         checks.at_least("learning_starts", self.learning_starts, 0)
-        for name in ("buffer_size", "batch_size", "noise_memory", "horizon", "critics"):
-            checks.at_least(name, getattr(self, name), 1)
+        checks.each(self, checks.at_least, "buffer_size batch_size noise_memory horizon critics", 1)
         checks.at_most("critics", self.critics, offpolicy.MOST_CRITICS)
         checks.shape(self.hidden, self.layers)
         checks.h_term(self.h_term, self.h_steps, h_term.MOST_STEPS)
@@ -112,11 +109,12 @@ class ActorCritic(offpolicy.OffPolicyAgent, Generic[C]):
         Raises:
             UnsupportedSpace: the actions are not continuous.
         """
-        self._action = continuous(self.name, spec)
+        self._action = space_of(Box, self.name, spec)
         super().__init__(spec, config, seed, device)
         numbers, inputs = math.prod(self._action.shape), self._observations.width
         self._noise = Noise(spec.num_envs, numbers, config.noise_memory, self._generator)
         hidden, weights = [config.hidden] * config.layers, torch.Generator().manual_seed(seed)
+        # Orthogonal, the last layer by 0.01; the papers' codes leave both to torch.
         self._actor = networks.mlp([inputs, *hidden, outputs * numbers], nn.ReLU, 0.01, weights)
         encoder = self._observations.encoder(weights)
         self._critics = networks.Critics(
@@ -149,6 +147,7 @@ class ActorCritic(offpolicy.OffPolicyAgent, Generic[C]):
             if explore:
                 self._env_steps += len(obs)
                 self._own_steps += len(obs)
+                # By the steps of all ranks, four took 256 random transitions of 1,000.
                 if self._own_steps <= self._config.learning_starts:
                     shape = (len(obs), *self._action.shape)
                     return self._noise.draw_uniform(torch.empty(shape, device=obs.device))
@@ -197,19 +196,3 @@ class ActorCritic(offpolicy.OffPolicyAgent, Generic[C]):
     def _follow(self) -> None:
         for follower in self._followers:
             follower.move()
-
-
-def continuous(algorithm: str, spec: EnvSpec) -> Box:
-    """The action space, if it is continuous.
-
-    Raises:
-        UnsupportedSpace: it is not; says which algorithm can act in it.
-    """
-    if isinstance(spec.action, Box):
-        return spec.action
-    discrete = isinstance(spec.action, Discrete)
-    kind, remedy = ("discrete", "dqn or ppo") if discrete else ("multi-discrete", "ppo")
-    raise UnsupportedSpace(
-        f"{algorithm} acts in continuous spaces only, but {spec.id} has a {kind} action space;"
-        f" use {remedy}"
-    )

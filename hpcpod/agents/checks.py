@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 WIDEST = 8192
 """Units of a hidden layer: twice as many take eight times as long to be made orthogonal."""
 DEEPEST = 64
 """Hidden layers."""
+
+
+def each(config: object, check: Callable[..., None], names: str, *limits: float) -> None:
+    """Hold these fields of a configuration, named in one line, to one of the limits below."""
+    for name in names.split():
+        check(name, getattr(config, name), *limits)
 
 
 def at_least(name: str, value: float, least: float) -> None:

@@ -109,7 +109,7 @@ class _Graph:
         if self._replay is None:
             try:
                 self._replay, self._outputs = self._recorder.record(self._run)
-            except torch.OutOfMemoryError:
+            except torch.OutOfMemoryError:  # a RuntimeError, too, and no fault of the function
                 raise
             except RuntimeError as error:
                 raise _NotCaptured(str(error).splitlines()[0]) from error

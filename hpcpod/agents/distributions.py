@@ -28,6 +28,7 @@ _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _LOG_2 = math.log(2.0)
 
 
+# Agents that users wrote give ``sample`` a generator alone: noise comes behind it.
 class Categorical(nn.Module):
     """One of n choices; the outputs are logits."""
 

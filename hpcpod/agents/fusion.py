@@ -27,6 +27,7 @@ Rule = Literal["mean", "max", "sum", "moments", "local"]
 """
 
 FUSION: Mapping[str, Rule] = {
+    # of one ancestor: of four different ones Pendulum's mean was -1269, they -339
     "network/*": "mean",
     "target/*": "mean",
     "optimizer*/exp_avg/*": "mean",
@@ -34,12 +35,13 @@ FUSION: Mapping[str, Rule] = {
     "optimizer*/step": "max",
     "normalizer*/mean": "moments",
     "normalizer*/var": "moments",
+    # by what is new: whole counts grow by K each time, to 4^10 in ten
     "normalizer*/count": "moments",
     "env_steps": "sum",
     "updates": "max",
     "updates_owed": "local",
     "begun": "local",
-    "own_steps": "local",
+    "own_steps": "local",  # summed, learning_starts was divided by the ranks
     "normalizer*/running": "local",
     "noise": "local",
     "rng": "local",

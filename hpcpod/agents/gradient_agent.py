@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,11 @@ from hpcpod.agents.state import (
     prefixed,
     under,
 )
-from hpcpod.envs.vec_env import EnvSpec, State
+from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, MultiDiscrete, State
+from hpcpod.errors import UnsupportedSpace
+
+S = TypeVar("S", Box, Discrete)
+_KINDS = {Box: "continuous", Discrete: "discrete", MultiDiscrete: "multi-discrete"}
 
 
 class Part(Protocol):
@@ -131,3 +135,18 @@ class GradientAgent(ABC):
     @abstractmethod
     def _best(self, inputs: State) -> Outputs:
         """Actions for ``obs``, the same each time."""
+
+
+def space_of(kind: type[S], algorithm: str, spec: EnvSpec) -> S:
+    """The action space, if it is of the kind in which an algorithm acts.
+
+    Raises:
+        UnsupportedSpace: it is not; says which algorithm can act in it.
+    """
+    if isinstance(spec.action, kind):
+        return spec.action
+    remedy = "dqn or ppo" if isinstance(spec.action, Discrete) else "ppo"
+    raise UnsupportedSpace(
+        f"{algorithm} acts in {_KINDS[kind]} spaces only, but {spec.id} has a"
+        f" {_KINDS[type(spec.action)]} action space; use {remedy}"
+    )

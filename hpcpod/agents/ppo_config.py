@@ -35,16 +35,17 @@ class PPOConfig(RateConfig):
     normalised, or of the returns' standard deviation where these are; 0 leaves it free."""
     entropy: float = 0.0
     """Weight of the entropy bonus: larger keeps exploring for longer."""
-    value_coef: float = 0.5
+    value_coef: float = 0.5  # as Stable-Baselines3; CleanRL halves the square once more
     """Weight of the critic's loss."""
     max_grad_norm: float = 0.5
     """The gradient is scaled down to this Euclidean norm."""
-    target_kl: float = 0.0
+    target_kl: float = 0.0  # Stable-Baselines3: after each minibatch, at 1.5 times as much
     """Stop the epochs of an update when the mean KL divergence passes this; 0 never stops."""
     epochs: int = 10
     """Passes over each rollout."""
     minibatch_size: int = 64
     """Steps in one gradient update."""
+    # 128, with minibatches of 256 and a rate of 1e-3, fell back on CartPole in 3 of 6 seeds.
     horizon: int = 256
     """Steps that each environment contributes to a rollout."""
     normalize_advantage: bool = True
@@ -67,6 +68,7 @@ class PPOConfig(RateConfig):
     """Weight of the Hamiltonian term (``agents/h_term.py``); its papers take 0.125. 0: none."""
     h_steps: int = 4
     """Steps in a run of the Hamiltonian term."""
+    # -1 took HalfCheetah-v5 from 1,307 to 3,506 at 300,000 steps (one seed).
     log_std_init: float = field(default=0.0, metadata={"initial": True})
     """Log of the standard deviation with which continuous actions begin."""
     noise_memory: int = field(default=1, metadata={"absent": 1})
@@ -76,14 +78,10 @@ class PPOConfig(RateConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("clip", "max_grad_norm"):
-            checks.positive(name, getattr(self, name))
-        for name in ("gamma", "gae_lambda"):
-            checks.fraction(name, getattr(self, name))
-        for name in ("value_clip", "entropy", "value_coef", "target_kl"):
-            checks.at_least(name, getattr(self, name), 0)
-        for name in ("epochs", "minibatch_size", "horizon", "noise_memory"):
-            checks.at_least(name, getattr(self, name), 1)
+        checks.each(self, checks.positive, "clip max_grad_norm")
+        checks.each(self, checks.fraction, "gamma gae_lambda")
+        checks.each(self, checks.at_least, "value_clip entropy value_coef target_kl", 0)
+        checks.each(self, checks.at_least, "epochs minibatch_size horizon noise_memory", 1)
         checks.shape(self.hidden, self.layers)
         checks.h_term(self.h_term, self.h_steps, h_term.MOST_STEPS)
         checks.one_of("activation", self.activation, ("tanh", "relu"))

@@ -115,6 +115,7 @@ class ReplayBuffer:
             self._lay(start, segment)
         if self._tree is not None and marks:
             self._largest = marks["largest"].to(self._largest, copy=True)
+            # an heir may hold fewer rows, or none
             gone = max(0, len(marks["priority"]) - (self._laid - self._oldest))
             priority = marks["priority"][gone:].to(self._largest)
             leaves = self._leaves(self._laid - len(priority), self._laid)
@@ -149,6 +150,7 @@ class ReplayBuffer:
             "obs": obs.index_select(0, index),
             "action": self._flat["action"].index_select(0, index),
             "reward": reward,
+            # At a truncation the true final observation, as in Stable-Baselines3.
             "next_obs": self._finals.where_final_at(last, obs.index_select(0, successor)),
             "discount": alive * discount,
             "index": index,

@@ -59,6 +59,7 @@ class Clock:
         """
         if steps:
             return min(1.0, done / steps)
+        # Not by a lineage's steps: a copy inherits them, and was at each schedule's end.
         spent = done / BUDGET if self.progress is None else self.progress
         lasts = fraction * (1.0 - begun)
         return min(1.0, max(0.0, spent - begun) / lasts) if lasts else 1.0
@@ -73,4 +74,5 @@ class Clock:
 
 def falling(share: float, to: float = 0.0) -> float:
     """A factor that falls linearly from 1 to ``to``, or to ``LEAST`` if that is more."""
+    # a rate of 0 froze a pod, and its copies, for ever
     return 1.0 - (1.0 - max(to, LEAST)) * share

@@ -77,6 +77,7 @@ def newest(segment: State, rows: int) -> State:
     gone = len(segment["reward"]) - rows
     if gone <= 0:
         return segment
+    # Whole segments only: of 10,000 a copy got 0, 4,000 or 8,000, as checkpoints fell.
     finals = int((segment["truncated"] & segment["valid"])[:gone].sum())
     return {
         **{name: segment[name][gone:] for name in ("obs", "action", "reward", *FLAGS)},
@@ -91,6 +92,7 @@ def cut_off(segment: State) -> State:
     terminated, valid = segment["terminated"][-1], segment["valid"][-1]
     truncated = segment["truncated"].clone()
     before = int((truncated & segment["valid"])[:-1].sum())
+    # else a lost rank's rows ran on into the episodes that begin anew
     truncated[-1] = ~terminated
     return {
         **segment,

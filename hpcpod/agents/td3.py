@@ -29,6 +29,7 @@ class TD3Config(ActorCriticConfig):
     0.1, never finds a reward that takes a hundred steps of pushing.
     """
 
+    # 0.1 left two of three seeds standing still on MountainCarContinuous, 0.5 none.
     exploration_noise: float = 0.5
     """Standard deviation of the noise that is added to actions in [-1, 1] when exploring."""
     target_noise: float = 0.2
@@ -43,8 +44,7 @@ class TD3Config(ActorCriticConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("exploration_noise", "target_noise", "target_noise_clip"):
-            checks.at_least(name, getattr(self, name), 0)
+        checks.each(self, checks.at_least, "exploration_noise target_noise target_noise_clip", 0)
         checks.at_least("policy_delay", self.policy_delay, 1)
 
 
