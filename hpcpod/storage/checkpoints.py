@@ -75,6 +75,7 @@ class Checkpoints(Store):
         """The checkpoints that unfinished rounds may go on from, by pod."""
         found: dict[str, list[Checkpoint]] = {}
         for path in sorted((self._folder / "pods").glob("*/resume/*.json")):
+            # Unlike a shell's, pathlib's * matches hidden files.
             resume = None if path.name.startswith(".") else self._quarantine.sound(_Resume, path)
             if resume is not None:
                 found.setdefault(resume.pod, []).append(resume.checkpoint)

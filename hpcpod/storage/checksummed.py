@@ -15,7 +15,7 @@ from hpcpod.errors import Corrupt
 from hpcpod.records.records import Checkpoint, Report, decode
 from hpcpod.storage.layout import blob_name, plain
 
-MOST = 2**53
+MOST = 2**53  # forged ones above it were a traceback for all who looked at the run
 """Limit of the numbers in a slot's files, which another user may have written."""
 
 Json = Any

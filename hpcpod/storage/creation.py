@@ -64,7 +64,7 @@ def create_folder(
         disk.scheme = probe(disk, aside / "control")
         made = {"publish": disk.scheme, "format": FORMAT, "folder": str(path.resolve())}
         with explained("look at", aside):
-            inode = aside.stat().st_ino
+            inode = aside.stat().st_ino  # a copy has another: copies took each other's jobs
         document = {**config, **made, "inode": inode}
         disk.replace(aside / "config.json", pack(document, indent=1))
         fill(aside)
@@ -73,7 +73,7 @@ def create_folder(
             disk.sync(path.parent)
     except StorageError as error:
         code = getattr(error.__cause__, "errno", None)
-        if code in {errno.ENOTEMPTY, errno.EEXIST}:
+        if code in {errno.ENOTEMPTY, errno.EEXIST}:  # by rename(2): another process was first
             raise _exists(path) from error
         if code in _ASKED_FOR:
             raise UserError(str(error)) from error
@@ -122,6 +122,6 @@ def _remove_leftovers(parent: Path) -> None:
         with contextlib.suppress(OSError):
             found = path.lstat()
             old = found.st_mtime < time.time() - _LEFTOVER_SECONDS
-            if old and found.st_uid == os.geteuid():
+            if old and found.st_uid == os.geteuid():  # a folder of runs may be a group's
                 # Others may put links into it meanwhile: this follows none.
                 shutil.rmtree(path)

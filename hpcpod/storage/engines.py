@@ -19,6 +19,7 @@ class Engines(OwnedStore):
         """
         path = self._folder / (plain(scores) + ".json")
         for _ in range(2):
+            # Read first: each order of each rank had written a file to learn it.
             agreed = self._quarantine.sound(dict[str, str], path)
             if agreed is not None and "engine" in agreed:
                 return agreed["engine"]

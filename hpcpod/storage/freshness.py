@@ -27,7 +27,7 @@ def refresh_folder(disk: Disk, folder: Path) -> bool:
     """
     temporary = folder / (TEMPORARY + unique())
     try:
-        disk.sync(folder)
+        disk.sync(folder)  # opens it: NFS asks the server then (close-to-open)
         disk.write_new(temporary, b"", durable=False)
         return True
     except OSError:
@@ -42,6 +42,7 @@ def refresh_run(run: RunFolder) -> bool:
 
     False if that is not certain.
     """
+    # Without it status said of a run that was just ending: interrupted, resume it.
     sure = refresh_folder(run.disk, run.path / "board")
     found = run.board.read()
     newest = run.board.path(0 if found is None else found[0] + 1).parent
@@ -51,12 +52,14 @@ def refresh_run(run: RunFolder) -> bool:
 
 def refresh_requests(run: RunFolder) -> bool:
     """Have the next read see all requests to the run and to its slots; False if not certain."""
+    # Without it a slot that was signalled, and asked to leave, had itself requeued.
     sure = refresh_folder(run.disk, run.path / "control")
     return _below(run.disk, run.path / "control" / "retire") and sure
 
 
 def refresh_report(run: RunFolder, order: str) -> bool:
     """Have the next read see the report of an order; False if not certain."""
+    # Without it a round that a slot had reported before it went was given out again.
     sure = refresh_folder(run.disk, run.path / "reports")
     return _below(run.disk, sharded(run.path / "reports", order).parent) and sure
 

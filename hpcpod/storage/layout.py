@@ -39,6 +39,7 @@ def plain(name: str) -> str:
         size = len(name.encode())
     except UnicodeEncodeError:  # half a character, which JSON can hold
         size = 0
+    # Of the 255 bytes that a filesystem takes, endings and marks of temporary files need some.
     if name.startswith(".") or not 0 < size <= 200 or "/" in name or "\0" in name:
         raise Corrupt(f"{name[:200]!r} can't be the name of a file")
     return name
@@ -57,6 +58,7 @@ def blob_name(sha256: str) -> str:
 
 def sharded(folder: Path, name: str, suffix: str = "") -> Path:
     """A place for one of very many names: 256 folders share them evenly."""
+    # Sites with Lustre ask for a few hundred files in a folder.
     shard = hashlib.sha256(plain(name).encode()).hexdigest()[:2]
     return folder / shard / (name + suffix)
 

@@ -36,13 +36,15 @@ def file_lock(path: Path, timeout: float) -> Iterator[bool | None]:
     # Imported here: a look at the status of a run takes no lock, and filelock takes 60 ms.
     from filelock import FileLock, Timeout
 
-    # Without a soft lock in its place: a node that dies with one would block all for ever.
+    # Without a soft lock in its place, which filelock 4 takes on ENOSYS (Lustre's noflock): a node
+    # that dies with one would block all for ever.
     held: bool | None = False
     try:
         # filelock would make the folder, and so bring a deleted run back.
-        mode = 0o600 | path.parent.stat().st_mode & 0o060
+        folder = path.parent.stat()
+        mode = 0o600 | folder.st_mode & 0o060  # by the umask alone a member locked the others out
         lock = FileLock(path, mode=mode, fallback_to_soft=False)
-        lock.acquire(timeout=timeout, poll_interval=0.02)
+        lock.acquire(timeout=timeout, poll_interval=0.02)  # s
         held = True
     except Timeout:
         _log.info("%s is held by another process for over %g s; going on without it", path, timeout)
@@ -71,6 +73,7 @@ def is_held(path: Path) -> bool | None:
     except OSError:
         return None
     try:
+        # Of this node alone on Lustre with localflock and on NFS with local_lock or nolock.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         fcntl.flock(descriptor, fcntl.LOCK_UN)
     except BlockingIOError:
@@ -102,11 +105,12 @@ class Lease:
         from filelock import LeaseSettingsMismatch, SoftFileLease, Timeout
 
         held = True
+        # Its token names a claim, and fences none: see SoftFileLease's docstring.
         lease = self._lease = self._lease or SoftFileLease(self._path, lease_duration=self._seconds)
         try:
             self._path.parent.stat()  # as in ``file_lock``
             lease.acquire(blocking=False)
-        except (Timeout, LeaseSettingsMismatch):
+        except (Timeout, LeaseSettingsMismatch):  # held for another lease_duration
             held = False
         except OSError as error:
             _log.warning("%s can't be taken (%s); going on without it", self._path, error)
@@ -153,5 +157,5 @@ def time_of_disk(folder: Path) -> float:
         StorageError: the filesystem refuses.
     """
     with explained("touch", folder):
-        os.utime(folder)
+        os.utime(folder)  # a node's own clock was hours ahead, and ended the run by stop.minutes
         return folder.stat().st_mtime

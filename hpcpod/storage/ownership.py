@@ -121,7 +121,7 @@ def user_name(uid: int) -> str:
     """A user's name, where the machine knows it."""
     try:
         return pwd.getpwuid(uid).pw_name
-    except KeyError:
+    except KeyError:  # many compute nodes know no names
         return f"user {uid}"
 
 
@@ -143,6 +143,7 @@ def _owner(path: Path, uid: int) -> int:
     server that squashes root, or maps no names, shows the user ``nobody``."""
     if uid == os.geteuid():
         return uid
+    # Without this no user could steer a run on NFS with squashed root or unknown names.
     made = _made_in(path)
     return os.geteuid() if made is not None and made.st_uid == uid else uid
 

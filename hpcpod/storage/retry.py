@@ -41,4 +41,4 @@ def sleep(seconds: float, should_stop: Callable[[], bool]) -> None:
     """Sleep until the time is over or ``should_stop`` says so."""
     end = time.monotonic() + seconds
     while not should_stop() and (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, 0.2))
+        time.sleep(min(left, 0.2))  # s: Python sleeps on after a signal's handler (PEP 475)

@@ -133,7 +133,7 @@ class RunFolder:
     @cached_property
     def blobs(self) -> Blobs:
         """The blobs that checkpoints name. Unlike other stores, this one loads numpy and h5py."""
-        from hpcpod.storage.blobs import Blobs
+        from hpcpod.storage.blobs import Blobs  # h5py: 0.3 s
 
         return Blobs(self.disk, self.path / "blobs", self.quarantine)
 

@@ -30,11 +30,12 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 _LARGE = 64 * 2**20
 """Bytes above which a checksum is known before anything is kept."""
-_GRANULE = 2**24
+_GRANULE = 2**24  # bytes of one read
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _READ_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# Linux's O_PATH opens a folder that this user may pass through, but not list.
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
-_NO_FILE = {errno.ELOOP, errno.ENXIO, errno.EMLINK}
+_NO_FILE = {errno.ELOOP, errno.ENXIO, errno.EMLINK}  # the last is FreeBSD's word for a link
 """The errors of opening a symbolic link or a socket."""
 
 
@@ -146,7 +147,7 @@ def _share(made: int, folder: int | None, bits: int) -> None:
     mode, group = os.fstat(made).st_mode, os.fstat(folder).st_mode & bits
     if group & ~mode:
         with contextlib.suppress(PermissionError):  # a filesystem without modes
-            os.fchmod(made, stat.S_IMODE(mode) | group)
+            os.fchmod(made, stat.S_IMODE(mode) | group)  # no umask holds for this
 
 
 def read_open(name: str, folder: int, path: Path, most: int) -> tuple[bytes, os.stat_result] | None:
@@ -181,7 +182,7 @@ def _open(name: str | Path, folder: int | None, path: Path) -> int | None:
     except OSError as error:
         if error.errno in _NO_FILE:
             raise Corrupt(f"{path} is a symbolic link or a socket, not a file") from error
-        if error.errno == errno.EACCES and _withheld(name, folder):
+        if error.errno == errno.EACCES and _withheld(name, folder):  # it stopped every tick
             raise Corrupt(f"{path} is another user's, who lets no other user read it") from error
         raise
 

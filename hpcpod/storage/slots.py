@@ -98,6 +98,7 @@ def read_status(data: Any) -> SlotStatus | None:
     if not isinstance(data, dict):
         return None
     data = {name: value for name, value in data.items() if name in _FIELDS}
+    # Nested ones too: another user's file stopped every tick and status.
     if isinstance(beside := data.get("scoring"), dict):
         data["scoring"] = {name: value for name, value in beside.items() if name in _FIELDS}
     try:
@@ -149,7 +150,8 @@ class Slots(OwnedStore):
             except FileNotFoundError:
                 return math.inf
         silent = time.time() - shown
-        if not 0 <= silent < _HEARD:  # by a clock that may be minutes from the disk's
+        # By a clock that may be minutes from the disk's: a round was given out again and again.
+        if not 0 <= silent < _HEARD:
             with contextlib.suppress(StorageError):
                 silent = time_of_disk(path.parent) - shown
         return silent
@@ -168,7 +170,8 @@ class Slots(OwnedStore):
         self._owner.require_mine()
         if self.retiring(slot) != "now":
             data = pack(encode(Retirement(when, why)))
-            self._disk.replace(self._marker(slot), data, durable=False)  # thousands, of a tick
+            # Synced, the markers of a shrinking run of thousands took a minute.
+            self._disk.replace(self._marker(slot), data, durable=False)
 
     def retiring(self, slot: str) -> When | None:
         """The moment at which the element of a slot is to retire; None if it is to stay."""
