@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from hpcpod.pod.pod import Pod
     from hpcpod.pod.round import Watch
 
-LONGEST_REASON = 400
+LONGEST_REASON = 400  # The remedy for another engine was cut off once.
 """Letters of a failure's reason on the board: two engines that differ, and what to do."""
 
 BEAT_SECONDS = 1.0
@@ -68,6 +68,7 @@ NICE = 5
 """Niceness of a scorer: a quarter of a core that its trainer wants, too. With more, it would get
 nothing where strangers are busy, and training waits for a score that is a whole round late."""
 
+# A group may share the run folder: no link in it leads out of it.
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 ORPHAN_SECONDS = 15.0
@@ -85,10 +86,10 @@ def main() -> int:
     options = parser.parse_args()
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    stop = StopFlag((signal.SIGTERM, signal.SIGUSR2))
+    stop = StopFlag((signal.SIGTERM, signal.SIGUSR2))  # before torch: without a handler they kill
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     replies = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a simulator prints is no reply
     if options.parent is not None:
         end_group_with(replies)
         die_with_parent(options.parent)
@@ -196,7 +197,7 @@ class Server:
     def _prepare(self) -> None:
         try:
             self._prepared = prepare(self._folder, self._rank, self._meeting, scorer=self._scorer)
-        except Exception as error:  # told with the first order
+        except Exception as error:  # the first order's reply says it
             self._prepared = error
 
     def _ready(self) -> Pod:
@@ -239,7 +240,7 @@ class Server:
             nonlocal beaten
             if time.monotonic() - beaten > BEAT_SECONDS:
                 beaten = time.monotonic()
-                self._reply(ProgressReply())
+                self._reply(ProgressReply())  # a heartbeat: pod.hang_seconds count silence
             inbox.look()
             return bool(self._stop) or inbox.stop or inbox.discard
 
@@ -262,7 +263,7 @@ def prepare(
     resolved = folder.resolved
     folder.owner.require_code(resolved.own_code(), "train")
     if resolved.config.env.python is None:
-        plugins.load_early(resolved.config.env.id)
+        plugins.load_early(resolved.config.env.id)  # a simulator that must come before torch
 
     from hpcpod.envs.threads import env_threads, set_env_threads
     from hpcpod.pod.numerics import set_numerics

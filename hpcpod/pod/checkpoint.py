@@ -72,8 +72,8 @@ class Checkpoints:
         )
         if self._group.size == 1:
             return own
-        told = [json.loads(text) for text in self._group.gather(json.dumps(encode(own)))]
-        first, *others = (decode(Checkpoint, checkpoint) for checkpoint in told)
+        texts = self._group.gather(json.dumps(encode(own)))
+        first, *others = (decode(Checkpoint, json.loads(text)) for text in texts)
         return replace(first, others=tuple(part for other in others for part in other.parts))
 
     def save_own(
@@ -147,7 +147,7 @@ class Checkpoints:
                 its = local(agent, its)
                 parts.pop("fusion", None)
             state = state | its
-        if found is None:
+        if found is None:  # a rank more than the parent had, or one that was lost
             parts.pop("worker", None)
         agent.load(state)
         self._rows, self._marks = own, parts.pop("buffer", None)
@@ -173,6 +173,7 @@ class Checkpoints:
         first = 0 if most_rows is None else own.rows - most_rows
         segments = [replace(s, start=max(s.start, first)) for s in own.segments if s.stop > first]
         if cut and segments:
+            # Blobs never change: the checkpoint says that an episode is cut.
             segments[-1] = replace(segments[-1], cut=True)
         self._segments = segments
         if not kept:
@@ -190,6 +191,7 @@ class Checkpoints:
             said = f"checkpoint {core[:12]} has the states of environments of {engine}"
             if inside:
                 raise Corrupt(said)
+            # To restore them raised, and the pod paid for it.
             log.warning("%s: they begin anew", said)
             del parts["worker"]
         return parts
@@ -198,7 +200,7 @@ class Checkpoints:
         segments = [s for s in self._segments if s.stop > buffer.oldest]
         start = max(buffer.oldest, segments[-1].stop if segments else 0)
         while start < buffer.rows:
-            row = buffer.segment(start, start + 1)
+            row = buffer.segment(start, start + 1)  # for its size alone
             row_bytes = sum(t.numel() * t.element_size() for t in row.values())
             stop = min(buffer.rows, start + max(1, SEGMENT_ROWS_BYTES // max(1, row_bytes)))
             state = buffer.segment(start, stop)

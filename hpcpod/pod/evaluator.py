@@ -79,6 +79,7 @@ class PanelEvaluator:
         interval = 1 if device == "cpu" else _LOOK_STEPS
         returns = torch.zeros(episodes, dtype=torch.float64, device=device)
         running = torch.ones(episodes, dtype=torch.bool, device=device)
+        # Without a bound one panel went on until stop.minutes, and no message said why.
         longest = max(env.spec.max_episode_steps or 0, self._longest)
         for t in range(longest + interval):
             if should_stop():

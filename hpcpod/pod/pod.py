@@ -121,7 +121,7 @@ class Pod:
             report,
             wall_seconds=time.monotonic() - began,
             evaluate_seconds=self._evaluate_seconds,
-            engine=report.engine or self.spec.engine,
+            engine=report.engine or self.spec.engine,  # of the process that has scored
         )
 
     @property
@@ -136,7 +136,7 @@ class Pod:
     def spec(self) -> EnvSpec:
         """The spec of the training environment, wherever it is stepped."""
         if self._spec is None:
-            with closing(self._make_env(1)) as one:
+            with closing(self._make_env(1)) as one:  # in a pipeline the actor has the whole batch
                 self._spec = replace(one.spec, num_envs=self._config.env.num_envs)
         return self._spec
 
@@ -179,6 +179,7 @@ class Pod:
 
     def _loaded(self, order: Order, checkpoint: Checkpoint) -> Agent:
         """An agent as it was saved, without its buffer: enough to be scored."""
+        # No seed counts: the state holds the generators'.
         agent = self._agent(order.algorithm, order.hyperparameters, 0)
         agent.load(agent_state(read_arrays(self._folder.blobs, checkpoint.core)))
         return agent
@@ -267,6 +268,7 @@ class Pod:
 
     def _begin(self, birth: Birth, watch: Watch) -> Round:
         """Set a round up: from the last checkpoint inside it if there is one, else its start."""
+        # To read a million transitions takes 0.6 s, with priorities 1.5 s.
         kept = self._take_kept(birth)  # first: not two buffers at once
         resume = self._latest_resume(birth)
         if resume is not None:
@@ -288,8 +290,8 @@ class Pod:
             self._group,
             lambda: self._folder.checkpoints.latest(birth.pod, birth.round) if first else None,
         )
-        told = self._group.gather("" if found is None else json.dumps(encode(found)))[0]
-        return decode(Checkpoint, json.loads(told)) if told else None
+        sent = self._group.gather("" if found is None else json.dumps(encode(found)))[0]
+        return decode(Checkpoint, json.loads(sent)) if sent else None
 
     def _inherited(self, agent: Agent, watch: Watch, birth: Birth) -> tuple[float, ...]:
         """The panel of a copied parent; every rank runs it, and so none waits."""

@@ -90,16 +90,18 @@ class Policy:
 
     def _translated(self, action: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """The policy's actions as the environment itself takes them."""
-        if not isinstance(self.spec.action, Box):
+        if not isinstance(self.spec.action, Box):  # choices: the agent's begin at 0
             shifted: npt.NDArray[Any] = action + np.asarray(self.spec.action.start)
             return shifted
         if self.spec.action_bounds is None:
             return action
+        # The task's own dtype: float64 bounds were rounded to float32 here, and not in training.
         shape, dtype = action.shape[1:], np.dtype(self.spec.action_dtype)
         low, high = (
             np.broadcast_to(np.asarray(bound, dtype), (int(np.prod(shape)),)).reshape(shape)
             for bound in self.spec.action_bounds
         )
+        # Exact for bounds of -1 and 1: a last bit moves HalfCheetah by 15 within 200 steps.
         return box_map(low, high)(action)
 
 

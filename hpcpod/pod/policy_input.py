@@ -103,7 +103,7 @@ class Reader:
         dtype = form_of(self._space)[1]
         rows: Array = np.array(array[None] if single else array, dtype=dtype, order="C")
         if not isinstance(self._space, Box):
-            rows -= np.asarray(self._space.start)
+            rows -= np.asarray(self._space.start)  # agents count from 0
         return rows, single
 
 
@@ -173,7 +173,7 @@ def _numbers(values: Any, named: str) -> Array:
         array = np.asarray(values)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{named} is no array: {error}") from error
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biuf":  # bool, int, unsigned, float
         kind = type(values).__name__ if array.dtype.kind == "O" else str(array.dtype)
         raise ValueError(f"{named} is no array of numbers, but of type {kind}")
     return array
@@ -189,7 +189,7 @@ def _check_numbers(space: Part, array: Array, named: str) -> None:
     if ends is not None:
         fine = (array >= ends[0]) & (array <= ends[1]) & (array == np.floor(array))
     else:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"):  # 1e39 is infinite in float32, and refused
             fine = np.isfinite(array.astype(np.float32, copy=False))
     if np.all(fine):
         return
@@ -210,6 +210,7 @@ def _whole_numbers(space: Part) -> tuple[Any, Any] | None:
     if isinstance(space, MultiDiscrete | gym.spaces.MultiDiscrete):
         start = np.asarray(space.start)
         return start, start + np.asarray(space.nvec) - 1
+    # Bytes are images: one that was scaled to 1 is refused.
     return (0, 255) if np.dtype(space.dtype) == np.uint8 else None
 
 

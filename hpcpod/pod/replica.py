@@ -121,7 +121,7 @@ class Replica:
             if self._fusion is not None and self._fusion.in_step:
                 raise  # the others are in the middle of an exchange: they notice that it left
             problem = error
-        if math.isfinite(self.worker.mean_return):
+        if math.isfinite(self.worker.mean_return):  # NaN before the first episode's end
             self.metrics["training_return"] = self.worker.mean_return
         self.unfinished = False
         agreed = agree(self.group, counted, stop=should_stop(), save=due(), problem=problem)
@@ -139,7 +139,7 @@ class Replica:
         if fusion is None or not (ends or self._iterations % self._every == 0):
             return
         self._fusions += 1
-        weight, self._fresh = float(self._fresh), 0
+        weight, self._fresh = float(self._fresh), 0  # in samples
         if self._guard is not None and self._guard.is_due(self._fusions):
             self._guard.fuse(self.agent, fusion, weight, self._fusions)
         else:

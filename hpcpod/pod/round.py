@@ -106,7 +106,7 @@ class Round:
         else:
             whole = kept or worker.restore(self._episodes)
             worker.go_on(seeds)
-        cap = self._config.pod.inherit_transitions
+        cap = self._config.pod.inherit_transitions  # a row is a transition of each environment
         most = None if cap is None or not self.birth.inherited else cap // len(seeds)
         self.checkpoints.fill(self.replica.buffer, most_rows=most, cut=not whole, kept=kept)
 
@@ -114,6 +114,7 @@ class Round:
         """Go on into the middle of episodes that the round before could not hand on."""
         birth, worker = self.birth, self.replica.worker
         most = walk_of(self._config, worker.spec.max_episode_steps)
+        # Else no step behind a round's length is ever trained on.
         if most and birth.round > 1 and worker.state() is None:
             drawn = stable_hash(birth.seed, "walk", birth.round, self._group.rank)
             worker.walk(self.replica.agent, drawn % (most + 1))
@@ -164,8 +165,8 @@ class Round:
         self.trained = int(stood["trained"])
         self.inherited = tuple(stood["inherited"].tolist())
         self.train_seconds = float(stood["train_seconds"])
-        told = parts.get("metrics", {})  # none before the first update
-        self.replica.metrics = {name: float(value) for name, value in told.items()}
+        metrics = parts.get("metrics", {})  # none before the first update
+        self.replica.metrics = {name: float(value) for name, value in metrics.items()}
         # A round that was begun before it was ordered keeps to what it was begun with.
         if len(budget := stood.get("budget", torch.empty(0))):
             begins, ends = budget.tolist()
@@ -177,7 +178,7 @@ class Round:
         watch = self._watch
         birth, replica, target = self.birth, self.replica, self.target
         began, before, saved = time.monotonic(), self.env_steps, time.monotonic()
-        told = 0.0
+        shown = 0.0
 
         def due() -> bool:
             return time.monotonic() - saved > self._config.pod.checkpoint_seconds
@@ -190,10 +191,10 @@ class Round:
             self.trained += agreed.steps
             replica.fuse_if_due(ends=self.env_steps >= target)
             now = time.monotonic()
-            if now - told > 0.5 or self.env_steps >= target:
-                told = now
+            if now - shown > 0.5 or self.env_steps >= target:  # seconds
+                shown = now
                 rate = (self.env_steps - before) / max(now - began, 1e-9)
-                watch.on_progress(
+                watch.on_progress(  # by the slot's pipe, to its status file
                     Progress(
                         birth.pod, birth.round, self.env_steps, target,
                         replica.worker.mean_return, rate,
@@ -263,6 +264,7 @@ class Round:
         """
         birth, rank = self.birth, self._group.rank
         log.error("%s: %s", birth.id, lost)
+        # Only between two iterations is a state worth saving.
         if self.replica.unfinished or not self._watch.may_save():
             return
         worker = self.replica.worker.state()
@@ -276,7 +278,7 @@ class Round:
             parts = () if self.saved is None else self.saved.parts
             others = tuple(part for part in parts if part.rank != rank)
             checkpoint = replace(own, others=others)
-            self._folder.checkpoints.publish_survivor(
+            self._folder.checkpoints.publish_survivor(  # the first survivor's counts
                 birth.pod, birth.round, birth.attempt, checkpoint
             )
         except StorageError as error:

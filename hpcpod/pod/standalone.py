@@ -117,6 +117,7 @@ class _Scores:
             self.agent.load(self._at_best)
         if self._keep == "last":
             return kept, self._chosen_by
+        # Whole panels, in the batch that there is: a few episodes more than asked for.
         panels = -(-self._config.stop.confirm_episodes // self._config.round.episodes)
         played = (self._play("fresh", panel) for panel in range(panels))
         try:
@@ -153,7 +154,7 @@ def train(  # noqa: PLR0913 (what one says of a training, by name)
         save_to: where to write the policy, a file that ``load_policy`` reads.
         overwrite: write it even where there is one.
         keep: the point of the curve whose policy is given and saved.
-        on_progress: told after every update.
+        on_progress: called after every update.
 
     Raises:
         UserError: ``save_to`` can't be written, or is there; said before the training.
@@ -168,6 +169,7 @@ def train(  # noqa: PLR0913 (what one says of a training, by name)
     with numerics(config), closing(join_peers(config)) as group:
         training = _train(config, group, space, hyperparameters, env_steps, keep, on_progress)
         if save_to is not None and group.rank == 0:
+            # Asked again: of several trainings at once the last one overwrote the others' policy.
             file = save_to if overwrite else _free(save_to)
             training.policy.save(file, overwrite=overwrite)
             training = replace(training, saved_to=file)

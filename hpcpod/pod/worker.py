@@ -30,6 +30,7 @@ class Worker:
         n = env.spec.num_envs
         self._obs: Tensor = torch.empty(0)
         self._episode_return = torch.zeros(n, dtype=torch.float64)
+        # NaN: no episode has ended yet.
         self._recent = torch.full((RECENT,), float("nan"), dtype=torch.float64)
         self._episodes = 0
         self._strange, self._looked = Strange(env.spec), 0.0
@@ -147,6 +148,7 @@ class Worker:
         self._episodes = int(state["episodes"])
         if found is None or torch.equal(found, self._obs):
             return True
+        # BipedalWalker's world outlives a reset: played again, its last bits may differ.
         elsewhere = (found != self._obs).reshape(len(found), -1).any(1)
         self._episode_return[elsewhere.cpu()] = float("nan")  # unknown from here on
         self._obs = found

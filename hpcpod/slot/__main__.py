@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--job", help="the job's id (default: from Slurm's environment)")
     parser.add_argument("--parent", type=int, help="end when this process ends")
     options = parser.parse_args(arguments)
-    stop = StopFlag((signal.SIGTERM, signal.SIGUSR2))
+    stop = StopFlag((signal.SIGTERM, signal.SIGUSR2))  # first: without a handler SIGUSR2 kills
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     if options.parent is not None:
         die_with_parent(options.parent, signal.SIGTERM)

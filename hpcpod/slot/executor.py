@@ -56,7 +56,7 @@ class Executor:
         self.discarded = False
         """The work that it has counts for nothing any more."""
         self.progress: Progress | None = None
-        """The last progress that it told of its work."""
+        """The last progress of its work."""
 
     @property
     def order(self) -> Order | None:
@@ -73,7 +73,7 @@ class Executor:
         self.work, self.discarded, self.progress = work, False, None
         self._commanded, self._tries, self._again = None, 0, None
         self._given = time.monotonic()
-        work.log("begins")
+        work.log("begins")  # hpcpod logs finds a pod's lines by these
         self._send()
 
     def poll(self) -> Ended | None:
@@ -145,7 +145,7 @@ class Executor:
 
     def _send(self) -> None:
         assert self.work is not None
-        if self._child is not None and self._child.ended:
+        if self._child is not None and self._child.ended:  # it may be killed while idle
             self.close()
         self.warm_up()
         assert self._child is not None
@@ -154,11 +154,11 @@ class Executor:
             self._child.send(self.work)
 
     def _pause(self, why: str) -> StopReply | None:
-        """Have the work done again after a while; a process that was told to stop can't wait."""
+        """Have the work done again after a while; a process that has to stop can't wait."""
         if self._commanded is not None:
             log.error("%s; what was not saved is done again", why)
             return StopReply()
-        if self._tries == len(PAUSES):
+        if self._tries == len(PAUSES):  # after an hour
             raise StorageError(why)
         pause = PAUSES[self._tries]
         log.warning("%s; trying again in %g s", why, pause)

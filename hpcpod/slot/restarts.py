@@ -42,7 +42,7 @@ class OwnRestarts:
         resources = config.resources
         self._before = last.seconds
         self._record = RestartRecord(
-            restarts=int(os.environ.get("SLURM_RESTART_COUNT") or 0),
+            restarts=int(os.environ.get("SLURM_RESTART_COUNT") or 0),  # not set at the first start
             without_progress=self._without_progress(last),
             gpus=resources.gpus_per_pod / resources.pods_per_gpu,
             cpus=shape_of(config).cpus,

@@ -77,6 +77,7 @@ class Slot:
         self._config = config = folder.resolved.config
         self._rules = Rules.of_run(folder)
         here = config.cluster.launcher == "local"
+        # Seconds: thousands of slots share a disk.
         self._pace = Pace(0.5, 0.5, 15.0) if here else Pace(5.0, 30.0, 60.0)
         self._trainer = self._executor("training")
         self._scorer = self._executor("scoring") if scores_beside(config) else None
@@ -93,7 +94,7 @@ class Slot:
         """The training of the round that the scorer has."""
         self._pod: str | None = None
         self._failures = 0
-        self._told = -math.inf
+        self._shown_at = -math.inf
         self._next_look, self._pause = 0.0, IDLE_SECONDS[0]
 
     def _executor(self, name: Literal["training", "scoring"]) -> Executor:
@@ -129,8 +130,8 @@ class Slot:
             return 1
         self._obey()
         if not self._requests.asked("stop", "drain"):
-            self._trainer.warm_up()
-        self._tell()  # a slot that claims must have shown life
+            self._trainer.warm_up()  # 3 s, of which torch takes 1.4
+        self._tell()  # the others take a slot without a status for dead
         while True:
             self._obey()
             for executor in self._executors:
@@ -146,7 +147,7 @@ class Slot:
             select.select(pipes, [], [], GLANCE_SECONDS)
 
     def _obey(self) -> None:
-        """Obey what the slot was told, as of the last look."""
+        """Obey the stop requests, as of the last look."""
         self._requests.look()
         if self._requests.asked("stop"):
             for executor in self._executors:
@@ -167,7 +168,7 @@ class Slot:
     def _take(self, ended: Ended) -> None:
         """Go on from the end of some work."""
         work, reply = ended.work, ended.reply
-        order, self._next_look, self._told = work.order, 0.0, -math.inf
+        order, self._next_look, self._shown_at = work.order, 0.0, -math.inf
         trained = None
         if work.part == "score":
             trained, self._scoring = self._scoring, None
@@ -181,12 +182,12 @@ class Slot:
             if reply.kind == "engine":  # no order can be done here, and no pod is to blame
                 if self._folder.owner.mine:
                     self._folder.requests.publish(SlotRefused(reply.failure))
-                self._failures = self._config.cluster.max_restarts + 1
+                self._failures = self._config.cluster.max_restarts + 1  # it gives up at once
                 return
             report = failed(ended, self._owner.slot)
         else:
             report = reply.report
-        if isinstance(order, Birth) and work.part == "train":
+        if isinstance(order, Birth) and work.part == "train":  # its score is the scorer's
             self._trained = order, report
             if order != self._speculative:
                 self._unsaved = report
@@ -206,7 +207,7 @@ class Slot:
         elif self._scorer is not None and self._scorer.work is None:
             self._trained, self._scoring = None, report
             self._scorer.submit(Work(birth, "score", report.checkpoint))
-            self._next_look, self._told = 0.0, -math.inf
+            self._next_look, self._shown_at = 0.0, -math.inf
 
     def _save_trained(self) -> None:
         """Make a trained, ordered round durable, so that it is not trained again.
@@ -311,11 +312,12 @@ class Slot:
         self._speculative = speculative(birth, self._scoring.checkpoint, self._config)
         if self._speculative is not None:
             self._trainer.submit(Work(self._speculative, "train", claimed=False))
-            self._told = -math.inf
+            self._shown_at = -math.inf
 
     def _farewell(self) -> int:
         if self._requests.signal:
-            refresh_requests(self._folder)  # a slot that comes back is not told twice
+            refresh_requests(self._folder)  # a slot that comes back has no old request
+        # Slurm before 24.05 calls a polite exit in preemption FAILED: the script requeues, at 75.
         return REQUEUE if self._requests.requeue else 0
 
     def claim(self, board: Board) -> Order | None:
@@ -341,14 +343,14 @@ class Slot:
             (self._scorer or self._trainer).submit(Work(order))
         else:
             self._trainer.submit(Work(order, "all" if self._scorer is None else "train"))
-        self._told = -math.inf
+        self._shown_at = -math.inf
 
     def _tell(self) -> None:
         """Show the slot's status, at its pace: a silent slot is taken for dead."""
         now = time.monotonic()
         self._restarts.look()
-        if now - self._told >= self._pace.tell:
-            self._told = now
+        if now - self._shown_at >= self._pace.tell:
+            self._shown_at = now
             with contextlib.suppress(StorageError):  # a full disk must not end a round for this
                 self._folder.slots.write(self._owner.slot, self._status())
 

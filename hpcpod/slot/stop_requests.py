@@ -1,4 +1,4 @@
-"""Stop requests: the ways in which a slot is told to stop; ``docs/stopping.md`` has the table."""
+"""Stop requests: the ways to stop a slot; ``docs/stopping.md`` has the table."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class StopRequests:
 
     def read(self) -> set[Way]:
         """Read the run folder; while it can't be read, what it has asked for."""
-        with contextlib.suppress(StorageError):
+        with contextlib.suppress(StorageError):  # a slot ended at that, and its round was lost
             self._asked = self._read()
         return self._asked
 
@@ -72,4 +72,5 @@ class StopRequests:
     @property
     def requeue(self) -> bool:
         """True if the slot is to come back: it was signalled, and no file asks it to leave."""
+        # Asked anew: a slot that was to leave had itself requeued after a signal.
         return bool(self.signal) and not self.read() & {"stop", "drain"}

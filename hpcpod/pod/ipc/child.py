@@ -59,7 +59,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment(),
-            start_new_session=True,
+            start_new_session=True,  # a group of its own, which is killed as one
         )
         assert self._process.stdout is not None
         self._reading = self._process.stdout.fileno()
@@ -100,7 +100,7 @@ class Child:
             ChildDied: the process has ended and nothing it said is left.
         """
         if b"\n" not in self._received:
-            self._received += self._read(seconds)
+            self._received += self._read(seconds)  # a part of a line, or several
         line, newline, rest = self._received.partition(b"\n")
         if not newline:
             return None

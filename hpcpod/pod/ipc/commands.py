@@ -112,6 +112,7 @@ def environment() -> Mapping[str, str]:
     """
     # For root, as in many containers, Open MPI's mpirun refuses to start without these.
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    # A user's own settings of allocator and spinning win, those of thread counts do not.
     return {**TUNED, **os.environ, **dict.fromkeys(THREAD_VARIABLES, "1"), **root}
 
 
@@ -135,5 +136,5 @@ def _srun(shape: Shape, mpi: str) -> list[str]:
         f"--cpus-per-task={shape.cpus_per_rank}",
         # No exclusive share of what other steps of this job, if there are any, have.
         "--overlap", f"--mpi={mpi}", "--input=all",
-        "--kill-on-bad-exit=0", f"--wait={WAIT_SECONDS}",
+        "--kill-on-bad-exit=0", f"--wait={WAIT_SECONDS}",  # the other ranks save themselves
     ]  # fmt: skip

@@ -8,7 +8,7 @@ import time
 
 from hpcpod.pod.ipc.messages import Work, parse_order
 
-_GRANULE = 1 << 16
+_GRANULE = 1 << 16  # bytes
 _GLANCE_SECONDS = 0.02
 """Interval between two looks for a new line: an environment's step may take microseconds."""
 
@@ -65,7 +65,7 @@ class Inbox:
         return None
 
     def _line(self) -> bytes | None:
-        line, newline, rest = self._received.partition(b"\n")
+        line, newline, rest = self._received.partition(b"\n")  # a line may come in pieces
         if not newline:
             return None
         self._received = rest

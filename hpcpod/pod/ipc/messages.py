@@ -25,7 +25,7 @@ Command = Literal["stop", "discard"]
 """``stop``: save what is being done, and end. ``discard``: what is being done counts for nothing;
 drop it, and wait for other work."""
 
-_COMMANDS: dict[Command, str] = {"stop": "stop", "discard": "give up"}
+_COMMANDS: dict[Command, str] = {"stop": "stop", "discard": "give up"}  # words of 0.1.0
 """The word of each command on the pipe."""
 
 
@@ -115,7 +115,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class ProgressReply:
-    """A sign of life, with the progress of the round if it is new. More replies follow."""
+    """A heartbeat, with the progress of the round if it is new. More replies follow."""
 
     progress: Progress | None = None
 
@@ -159,7 +159,7 @@ _REPLIES: dict[str, Any] = {
 
 def reply_line(reply: Reply) -> str:
     """One line of JSON: the inverse of ``parse_reply``."""
-    # A sign of life is an empty mapping, not null.
+    # A heartbeat is an empty mapping, not null.
     data = {"progress": {}} if reply == ProgressReply() else encode(reply)
     return json.dumps(data) + "\n"
 

@@ -31,7 +31,7 @@ def main() -> None:
     connection = Connection(options.socket)
     config, gpu = connection.recv()
     if config.env.python is None:
-        plugins.load_early(config.env.id)
+        plugins.load_early(config.env.id)  # before torch
 
     from hpcpod.pod.pipeline.actor import serve
     from hpcpod.pod.pipeline.channel import Channel

@@ -142,6 +142,7 @@ class Actor:
 def _portable(error: Exception) -> Exception:
     """The exception, or one that says the same, if it can't leave this process."""
     try:
+        # One with other arguments than its message is pickled, but not read back.
         loads(dumps(error))
     except Exception:
         return RuntimeError(in_words(error))

@@ -54,6 +54,7 @@ class Channel:
             size += -(-tensor.numel() * tensor.element_size() // _ALIGNED) * _ALIGNED
         self._outgoing.reserve(size)
         for place in places:
+            # A GPU's tensors go by way of the host.
             self._outgoing.view(place).copy_((tensors or {})[place.name])
         self._connection.send((word, size, places))
 
@@ -80,7 +81,7 @@ class _Memory:
         if size and (self._map is None or len(self._map) < size):
             if os.fstat(self._descriptor).st_size < size:
                 os.ftruncate(self._descriptor, size)
-            self._map = mmap.mmap(self._descriptor, 0)
+            self._map = mmap.mmap(self._descriptor, 0)  # 0: the whole file
 
     def view(self, place: _Place) -> Tensor:
         """The tensor there, not copied."""

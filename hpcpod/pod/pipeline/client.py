@@ -56,6 +56,7 @@ class Client:
             [*PYTHON, "-u", "-m", "hpcpod.pod.pipeline", *options],
             stdin=subprocess.DEVNULL,
             pass_fds=(theirs.fileno(), back, to),
+            # The user's own variables win; a plugin may lie beside the script.
             env={**TUNED, **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         theirs.close()

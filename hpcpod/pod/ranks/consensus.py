@@ -72,9 +72,9 @@ def agree(
         if problem is not None:
             raise problem
         return Agreed(steps, stop, save)
-    told = torch.tensor([steps, stop, save, problem is not None], dtype=torch.float64)
-    group.sum_(told)
-    total, stops, saves, problems = told.tolist()
+    sums = torch.tensor([steps, stop, save, problem is not None], dtype=torch.float64)
+    group.sum_(sums)
+    total, stops, saves, problems = sums.tolist()
     if problems:
         _raise(group, problem)
     return Agreed(int(total), bool(stops), bool(saves))
@@ -88,10 +88,10 @@ def _raise(group: Communicator, problem: Exception | None) -> None:
         own = [kind, in_words(problem) if kind == "other" else str(problem)]
     said = group.gather(json.dumps(own))
     if problem is None:
-        told = enumerate(json.loads(text) for text in said)
-        rank, kind, reason = next((rank, kind, reason) for rank, (kind, reason) in told if kind)
+        each = enumerate(json.loads(text) for text in said)
+        rank, kind, reason = next((rank, kind, reason) for rank, (kind, reason) in each if kind)
         problem = _KINDS.get(kind, RankFailed)(f"rank {rank}: {reason}")
-    vars(problem)[AGREED] = True
+    vars(problem)[AGREED] = True  # its process serves the next order
     raise problem
 
 

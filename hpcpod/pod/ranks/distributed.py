@@ -95,5 +95,5 @@ def _losses(doing: str) -> Iterator[None]:
     except (RuntimeError, ValueError) as error:
         raise RankLost(
             f"another rank of this pod is gone, or silent; while {doing}:"
-            f" {str(error).splitlines()[0]}"
+            f" {str(error).splitlines()[0]}"  # torch's errors have dozens of lines
         ) from error

@@ -48,10 +48,9 @@ class Guard:
         """
         own = agent.state()
         returns = together(self._group, lambda: self._score(agent, number))
-        told = self._group.gather(json.dumps(list(returns)))
+        members = [json.loads(s) for s in self._group.gather(json.dumps(list(returns)))]
         fusion.fuse(weight)
         fused = together(self._group, lambda: self._score(agent, number))
-        members = [json.loads(text) for text in told]
         rank = chosen(members)
         best = members[rank]
         # The first rank's word counts: on other processors others' last digits may differ.

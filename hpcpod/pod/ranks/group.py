@@ -107,7 +107,7 @@ def join(rank: Rank, meeting: Meeting, backend: Backend, device: torch.device) -
     """Meet the other ranks.
 
     Raises:
-        LaunchError: the launcher has not told the ranks of each other, or they were not
+        LaunchError: the launcher has not numbered the ranks, or they were not
             started alike.
         RankLost: not all of them came.
     """
@@ -137,7 +137,7 @@ def choose(backend: Backend, device: torch.device) -> tuple[Literal["gloo", "ncc
     if backend != "auto":
         return backend, "the configuration says so"
     if device.type == "cuda" and torch.distributed.is_nccl_available():
-        return "nccl", "each rank has a GPU, and this torch has NCCL"
+        return "nccl", "each rank has a GPU, and this torch has NCCL"  # never run with several GPUs
     if device.type == "cuda":
         return "gloo", "this torch has no NCCL"
     return "gloo", "the ranks train on CPUs"
@@ -186,12 +186,12 @@ def _agree(group: Communicator, agreed: Mapping[str, str]) -> None:
     Raises:
         LaunchError: they were not.
     """
-    told = [json.loads(text) for text in group.gather(json.dumps(dict(agreed)))]
+    facts = [json.loads(text) for text in group.gather(json.dumps(dict(agreed)))]
     for name in agreed:
-        for rank, other in enumerate(told):
-            if other.get(name) != told[0].get(name):
+        for rank, other in enumerate(facts):
+            if other.get(name) != facts[0].get(name):
                 raise LaunchError(
-                    f"the ranks disagree on {name}: rank 0 has {told[0].get(name)}, rank {rank}"
+                    f"the ranks disagree on {name}: rank 0 has {facts[0].get(name)}, rank {rank}"
                     f" has {other.get(name)}; they must be started together, from one run folder"
                 )
 
@@ -207,7 +207,7 @@ def _own_gpu_each(group: Communicator, name: str) -> None:
     Raises:
         LaunchError: two do.
     """
-    names = group.gather(name)
+    names = group.gather(name)  # by UUID: numbers differ where Slurm has narrowed them
     for rank, other in enumerate(names):
         first = names.index(other)
         if other and first < rank:
@@ -235,6 +235,7 @@ def _wrong_pmi(tasks: int) -> str:
         listed = {name for name in ("pmix", "pmi2") if name in known.stdout + known.stderr}
     except OSError:
         listed = set()
+    # pmix first: with Debian's Open MPI 4.1.4 it works on Slurm 22.05, pmi2 and none do not.
     remedy = next(iter(sorted(listed, reverse=True)), "one that `srun --mpi=list` names")
     return (
         f"srun has started {tasks} tasks, but MPI would know of one alone: it was not told of the"

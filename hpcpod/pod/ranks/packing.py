@@ -88,12 +88,12 @@ class Packing:
             return high * _BASE + next(parts)
 
         for name, rule in self._whole.items():
-            told = whole()
+            values = whole()
             if rule == "max":
-                value = told.amax(dim=0)
+                value = values.amax(dim=0)
             else:
                 before = since[name].cpu().double().flatten()
-                value = before + (told - before).sum(dim=0)
+                value = before + (values - before).sum(dim=0)
             fused[name] = value.view_as(state[name]).to(state[name])
         for name in self._moments:
             count, mean, var = whole(), next(parts), next(parts)

@@ -85,8 +85,8 @@ def own_address(rank: Rank, environment: Mapping[str, str]) -> str:
     """The address at which rank 0 listens: this node alone if all ranks are here, else Slurm's."""
     if rank.local_size == rank.size:
         return LOOPBACK
-    told = environment.get("SLURM_LAUNCH_NODE_IPADDR") or environment.get("MASTER_ADDR")
-    return told or socket.gethostbyname(socket.gethostname())
+    given = environment.get("SLURM_LAUNCH_NODE_IPADDR") or environment.get("MASTER_ADDR")
+    return given or socket.gethostbyname(socket.gethostname())
 
 
 def interface_to(host: str) -> str | None:
@@ -96,10 +96,11 @@ def interface_to(host: str) -> str | None:
             probe.connect((host, 9))  # sends nothing
         except OSError:
             return None
-        own = probe.getsockname()[0]
+        own = probe.getsockname()[0]  # from which the kernel would send
         for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):  # it has no address
                 request = struct.pack("256s", name.encode())
+                # struct ifreq: 16 bytes of name, 2 of family, 2 of port, then the address.
                 found = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)[20:24]
                 if socket.inet_ntoa(found) == own:
                     return name

@@ -25,7 +25,7 @@ from hpcpod.pod.ipc.commands import WAIT_SECONDS
 
 Process = subprocess.Popen[bytes]
 
-_GRANULE = 1 << 16
+_GRANULE = 1 << 16  # bytes: what a pipe holds on Linux
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -65,6 +65,7 @@ def _by_mpirun(
     # For reading too: else this would wait until the rank has opened its end.
     inputs = [os.open(name, os.O_RDWR | os.O_CLOEXEC) for name in names]
     own = f'exec "$@" < {shlex.quote(folder)}/"$OMPI_COMM_WORLD_RANK"'
+    # By default Open MPI refuses more ranks than cores, and pins each.
     mpirun = ["mpirun", "-n", str(size), "--oversubscribe", "--bind-to", "none"]
     words = [*mpirun, "sh", "-c", own, "sh", *command]
     return [subprocess.Popen(words, stdin=subprocess.DEVNULL)], inputs
@@ -99,7 +100,7 @@ def _wait(processes: Sequence[Process], inputs: list[int]) -> int:
                 os.close(descriptor)
                 if code != 0 and failed == 0:
                     failed, deadline = code, time.monotonic() + WAIT_SECONDS
-    return failed if failed >= 0 else 128 - failed
+    return failed if failed >= 0 else 128 - failed  # of a signal as a shell has it
 
 
 def _broadcast(inputs: list[int]) -> bool:

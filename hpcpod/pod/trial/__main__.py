@@ -49,16 +49,16 @@ def main(parent: int, stack: int) -> None:
     """Do what is asked, and end."""
     replies = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    end_group_with(replies)
+    end_group_with(replies)  # and with it whatever a simulator has started
     die_with_parent(parent)
-    faulthandler.enable(stack, all_threads=False)
+    faulthandler.enable(stack, all_threads=False)  # the line of a segfault, for the message
     faulthandler.register(signal.SIGUSR1, stack, all_threads=False)
     request = json.load(sys.stdin)
-    sys.path[:] = request["path"]
+    sys.path[:] = request["path"]  # a plugin may lie beside the script
     line = _Line(replies)
     ours = logging.getLogger("hpcpod")
     ours.addHandler(line)
-    ours.propagate = False
+    ours.propagate = False  # else it is shown twice
     try:
         (_probe if request["what"] == "probe" else _check)(request, line)
     except ConfigError as error:

@@ -102,7 +102,7 @@ def try_env(
         steps: of the contract's batch of ``env.num_envs``. None: ``STEPS``, or as many as the
             time limit needs to be seen, up to ``LONGEST``.
         seconds: to measure each size for, at least.
-        tell: told what is being done, at least as often as a step of the batch takes.
+        tell: called with what is being done, at least as often as a step of the batch takes.
 
     Yields:
         What was found out, at once: an ``About``, a ``Contract``, and a ``Speed`` for each size.
@@ -141,12 +141,12 @@ def _contract(env: VecEnv, steps: int, tell: Tell) -> Contract:
 
 def _paced(tell: Tell) -> Tell:
     """The same, but heard no more often than a person can read."""
-    told = time.monotonic()
+    heard = time.monotonic()
 
     def paced(text: str) -> None:
-        nonlocal told
-        if time.monotonic() - told >= OFTEN:
-            told = time.monotonic()
+        nonlocal heard
+        if time.monotonic() - heard >= OFTEN:
+            heard = time.monotonic()
             tell(text)
 
     return paced
@@ -158,7 +158,7 @@ def _speed(
     if before:
         # The least: to start processes, and to find out whether they pay, takes what it takes once.
         estimate = size * min(each.make_seconds / each.num_envs for each in before)
-        if estimate > PATIENCE:
+        if estimate > PATIENCE:  # with what choosing who steps takes once, 256 were left out
             return Speed(size, None, before[-1].processes, estimate)
     tell(f"measuring the speed with N = {size}")
     began = time.monotonic()

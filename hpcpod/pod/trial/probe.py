@@ -96,6 +96,7 @@ def probe(
                 agent = make_agent(space.agent, env.spec, hyperparameters[name], 0, "cpu")
                 footprints[name] = _footprint(agent, env)
                 if ":" in space.agent:
+                    # One that raised each time was born again until stop.minutes.
                     tell(f"{name} makes its first update", f"population.algorithms.{name}")
                     _update(agent, env)
             except Exception as error:
@@ -117,7 +118,7 @@ def _seen(env: VecEnv, tell: Tell) -> Look:
 
 
 def _alike(env: VecEnv) -> bool:
-    """True if episodes of different seeds can't be told apart, as far as there is time to try."""
+    """True if episodes of different seeds do not differ, as far as there is time to try."""
     began = time.monotonic()
     if not _same(env, _STEPS_ALIKE):
         return False
@@ -154,7 +155,7 @@ def _endless(env: VecEnv) -> int:
 
 def _sums(obs: Tensor) -> Tensor:
     """Of each environment's observation, float64 [N]."""
-    return obs.reshape(len(obs), -1).double().sum(1)
+    return obs.reshape(len(obs), -1).double().sum(1)  # FrozenLake's [N] have no second axis
 
 
 def _step(env: VecEnv) -> None:
@@ -184,7 +185,7 @@ def _blamed(error: Exception) -> str:
 
 
 def _complaint(what: str, error: Exception, free: int) -> str:
-    """What an error says; one that was not raised on purpose is told to be ``what``'s."""
+    """What an error says; one that was not raised on purpose is ``what``'s."""
     if out_of_memory(error):
         return (
             f"more memory is needed than the {free / 1e9:.3g} GB that are free here; make it"
@@ -219,7 +220,7 @@ def _free_memory_alone() -> Iterator[int]:
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     most = _kilobytes("/proc/self/status", "VmData") * 1024 + free
     limits = [limit for limit in (soft, most) if limit != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))  # since Linux 4.7 mmap counts
     try:
         yield free
     finally:

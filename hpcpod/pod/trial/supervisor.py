@@ -104,8 +104,8 @@ def check(
 
     Args:
         config: as there, like ``device``, ``sizes``, ``steps`` and ``seconds``.
-        patience: seconds without a sign of life that it may take.
-        hear: told what is being done.
+        patience: seconds without a reply that it may take.
+        hear: called with what is being done.
 
     Yields:
         What was found out, as plain data, each behind the name of its kind.
@@ -131,15 +131,15 @@ def check(
 
 def known_here_alone(config: RunConfig, request: Mapping[str, Any]) -> bool:
     """True if no other process could make what is to be tried: it is of the script or the notebook
-    that runs here, was registered by it, or can't be told in JSON."""
+    that runs here, was registered by it, or can't be written as JSON."""
     try:
-        told = json.dumps(request)
+        sent = json.dumps(request)
     except (TypeError, ValueError):
         return True
     registry = getattr(sys.modules.get("gymnasium"), "registry", {})
     maker = getattr(registry.get(config.env.id), "entry_point", "gymnasium")
     of = maker if isinstance(maker, str) else maker.__module__
-    return '"__main__:' in told or of.split(".")[0].split(":")[0] != "gymnasium"
+    return '"__main__:' in sent or of.split(".")[0].split(":")[0] != "gymnasium"
 
 
 class _Words:
@@ -179,9 +179,9 @@ def follow(
     Args:
         request: see ``trial_process``.
         env: the environment's name, for messages.
-        seconds: without a sign of life after which it is taken to hang.
+        seconds: without a reply after which it is taken to hang.
         more: what to do if it does not.
-        hear: told what is done, at least every ``LOOK_SECONDS``.
+        hear: called with what is done, at least every ``LOOK_SECONDS``.
 
     Yields:
         Its replies.
@@ -231,13 +231,13 @@ def _start(
     request: Mapping[str, Any], printed: IO[bytes], stack: IO[bytes]
 ) -> subprocess.Popen[bytes]:
     # A file, not a pipe: who reads it late does not keep the process waiting.
-    with tempfile.TemporaryFile() as told:
-        told.write(json.dumps({**request, "path": sys.path}).encode())
-        told.seek(0)
+    with tempfile.TemporaryFile() as sent:
+        sent.write(json.dumps({**request, "path": sys.path}).encode())
+        sent.seek(0)
         return subprocess.Popen(
             [*PYTHON, "-u", "-m", "hpcpod.pod.trial", str(os.getpid()),
              str(stack.fileno())],
-            stdin=told, stdout=subprocess.PIPE, stderr=printed, pass_fds=(stack.fileno(),),
+            stdin=sent, stdout=subprocess.PIPE, stderr=printed, pass_fds=(stack.fileno(),),
             start_new_session=True,
         )  # fmt: skip
 
@@ -248,7 +248,7 @@ def _replies(
     """Replies up to the last one; what is done meanwhile goes to ``doing``."""
     assert process.stdout is not None
     reading, received = process.stdout.fileno(), b""
-    gone = os.pidfd_open(process.pid)
+    gone = os.pidfd_open(process.pid)  # a simulator's worker may outlive it, and hold the pipe open
     poll = select.poll()
     poll.register(reading, select.POLLIN)
     poll.register(gone, select.POLLIN)
@@ -256,7 +256,7 @@ def _replies(
         while True:
             ready = dict(poll.poll(min(LOOK_SECONDS, seconds) * 1000))
             if reading in ready:
-                chunk = os.read(reading, 1 << 16)
+                chunk = os.read(reading, 1 << 16)  # bytes
                 received += chunk
                 if not chunk:  # nothing comes any more
                     poll.unregister(reading)
@@ -275,6 +275,7 @@ def _replies(
                 else:
                     yield reply
             hear(doing.words)
+            # An environment that hung kept launch silent for ever.
             if doing.field and time.monotonic() - doing.since > seconds:
                 raise _Hung
     finally:
