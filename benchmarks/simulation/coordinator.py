@@ -21,7 +21,6 @@ from hpcpod.config.schema import (
     RunConfig,
 )
 from hpcpod.errors import LaunchError
-from hpcpod.launchers.base import Limits
 from hpcpod.orchestrator.backoff import QUIET, Backoff, Refusals, failed_starts
 from hpcpod.orchestrator.plan import (
     Action,
@@ -132,12 +131,12 @@ class Coordinator:
         self._leaving &= self._elements.live.keys()
         made = [intent for intent in self._intents if intent.number in self._submitted]
         present = frozenset(intent.number for intent in made if intent.token in tokens)
-        limits = Limits(max_array_size=self._scheduler.site.max_array_size)
+        largest = self._scheduler.site.max_array_size
         return Snapshot(
             path=Path("simulated"),
             config=wanted.config,
             board=board,
-            view=replace(cluster, limits=limits, room=self._room()),
+            view=replace(cluster, max_array_size=largest, room=self._room()),
             places=wanted.most,
             scheduled=wanted.scheduled(self._loop.now),
             claims=claims,

@@ -7,7 +7,8 @@ import importlib.util
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -88,26 +89,22 @@ def examine(asked: Asked, tell: Callable[[str], None]) -> Diagnosis:
         return _Examination(asked, runs, here, home, tell).diagnosis()
 
 
+@dataclass
 class _Examination:
     """One examination, once the runs' filesystem has answered."""
 
-    def __init__(
-        self,
-        asked: Asked,
-        runs: Path,
-        here: HereFacts,
-        home: Path | None,
-        tell: Callable[[str], None],
-    ) -> None:
-        self._asked = asked
-        self._config = asked.config
-        self._runs = runs
-        self._here = here
-        self._home = home
-        self._tell = tell
-        self._launcher = SlurmLauncher(runs / asked.config.name, asked.config)
-        self._findings: list[Finding] = []
-        self._job: JobFacts | None = None
+    asked: Asked
+    runs: Path
+    here: HereFacts
+    home: Path | None
+    tell: Callable[[str], None]
+    findings: list[Finding] = field(default_factory=list)
+    job: JobFacts | None = None
+
+    @cached_property
+    def launcher(self) -> SlurmLauncher:
+        """The launcher of a run that would lie there."""
+        return SlurmLauncher(self.runs / self.asked.config.name, self.asked.config)
 
     def diagnosis(self) -> Diagnosis:
         facts = self._scheduler()
@@ -115,86 +112,86 @@ class _Examination:
         if facts is not None and slurm:
             self._on_slurm(facts)
         else:
-            self._findings.append(judge_scheduler.absent(facts, self._asked.launcher))
-        found = self._machine(slurm) if self._job is None else None
-        seen = self._job is not None and judge_pair.met(self._job.pairs)
-        self._findings[:0] = [
-            *files.judge(self._here.files),
-            *disk_space.judge(self._here.space, slurm=slurm, seen=seen),
+            self.findings.append(judge_scheduler.absent(facts, self.asked.launcher))
+        found = self._machine(slurm) if self.job is None else None
+        seen = self.job is not None and judge_pair.met(self.job.pairs)
+        self.findings[:0] = [
+            *files.judge(self.here.files),
+            *disk_space.judge(self.here.space, slurm=slurm, seen=seen),
         ]
         return Diagnosis(
-            runs=str(self._runs),
-            hinders=hinders(self._findings),
-            findings=tuple(self._findings),
-            files=self._here.files,
-            space=self._here.space,
+            runs=str(self.runs),
+            hinders=hinders(self.findings),
+            findings=tuple(self.findings),
+            files=self.here.files,
+            space=self.here.space,
             scheduler=facts,
             machine=found,
-            job=self._job,
+            job=self.job,
         )
 
     def _scheduler(self) -> SchedulerFacts | None:
         """What Slurm says; None if it is not here, or not to be asked."""
-        if self._asked.launcher == "local" or not scheduler.is_installed():
+        if self.asked.launcher == "local" or not scheduler.is_installed():
             return None
-        self._tell("asking Slurm")
+        self.tell("asking Slurm")
         return scheduler.look(self._ask, self._wanted(1), machine.user_name())
 
     def _on_slurm(self, facts: SchedulerFacts) -> None:
         nodes, refusal, refused_coordinator = 1, None, ""
         try:
-            nodes = self._launcher.scripts.shape.nodes
-            count = judge_scheduler.in_one_array(facts.settings, self._launcher.places)
-            script = self._launcher.script(Intent(1, "TOKEN", "slots", count))
-            if self._home is not None:
-                refusal = self._refusal(self._home, submit.SLOTS, script)
-                if self._config.cluster.coordinator:
-                    script = self._launcher.script(Intent(0, "TOKEN", "coordinator"))
-                    refused_coordinator = self._refusal(self._home, "coordinator.sbatch", script)
+            nodes = self.launcher.scripts.shape.nodes
+            count = judge_scheduler.in_one_array(facts.settings, self.launcher.places)
+            script = self.launcher.script(Intent(1, "TOKEN", "slots", count))
+            if self.home is not None:
+                refusal = self._refusal(self.home, submit.SLOTS, script)
+                if self.asked.config.cluster.coordinator:
+                    script = self.launcher.script(Intent(0, "TOKEN", "coordinator"))
+                    refused_coordinator = self._refusal(self.home, "coordinator.sbatch", script)
         except UserError as error:
             refusal = str(error)
-        self._findings += judge_scheduler.judge(
+        self.findings += judge_scheduler.judge(
             facts, self._wanted(nodes), refusal, refused_coordinator
         )
-        if self._asked.here or self._home is None:
-            why = "--here" if self._asked.here else "nothing can be written for them"
+        if self.asked.here or self.home is None:
+            why = "--here" if self.asked.here else "nothing can be written for them"
             found = f"not tried: {why}"
             then = "locks and names between nodes, and what nodes have, are unknown"
-            self._findings.append(Finding(judge_pair.GROUP, "nodes", "note", found, then))
+            self.findings.append(Finding(judge_pair.GROUP, "nodes", "note", found, then))
             return
-        kinds = _kinds(facts.mpi, self._config.pod.fusion.mpi)
+        kinds = _kinds(facts.mpi, self.asked.config.pod.fusion.mpi)
         job = ProbeJob(
-            launcher=self._launcher,
-            home=self._home,
-            scheme=self._here.files.scheme,
+            launcher=self.launcher,
+            home=self.home,
+            scheme=self.here.files.scheme,
             kinds=kinds,
-            patience=self._asked.patience,
-            tell=self._tell,
+            patience=self.asked.patience,
+            tell=self.tell,
         )
         try:
-            self._job = job.facts()
+            self.job = job.facts()
         except (OSError, UserError) as error:
-            self._job = JobFacts("refused", str(error), 2)
-        gpus = self._config.resources.gpus_per_pod // nodes
-        self._findings += judge_nodes.judge(
-            self._job,
-            judge_nodes.Asked(self._config, gpus, kinds, refusal or ""),
-            self._here.space,
+            self.job = JobFacts("refused", str(error), 2)
+        gpus = self.asked.config.resources.gpus_per_pod // nodes
+        self.findings += judge_nodes.judge(
+            self.job,
+            judge_nodes.Asked(self.asked.config, gpus, kinds, refusal or ""),
+            self.here.space,
             facts.settings,
         )
 
     def _refusal(self, home: Path, name: str, script: str) -> str:
         path = home / name
         path.write_text(script)
-        return submit.refusal(path, environment(os.environ, self._config))
+        return submit.refusal(path, environment(os.environ, self.asked.config))
 
     def _wanted(self, nodes: int) -> Wanted:
-        cluster = self._config.cluster
+        cluster = self.asked.config.cluster
         return Wanted(
             partition=cluster.partition or os.environ.get("SBATCH_PARTITION"),
             account=cluster.account or os.environ.get("SBATCH_ACCOUNT"),
             qos=cluster.qos or os.environ.get("SBATCH_QOS"),
-            slots=self._launcher.places,
+            slots=self.launcher.places,
             minutes=cluster.minutes,
             nodes=nodes,
             container=cluster.container.runtime,
@@ -202,20 +199,20 @@ class _Examination:
 
     def _machine(self, slurm: bool) -> MachineFacts | None:
         """What slots would have here; where there is a Slurm they need not have it."""
-        self._tell("importing torch")
+        self.tell("importing torch")
         found = _ask_python(MachineFacts, ["hpcpod.doctor.probes.machine"], MACHINE_SECONDS)
         if isinstance(found, str):
-            self._findings.append(Finding(THIS, "Python", "problem", found, "install it anew"))
+            self.findings.append(Finding(THIS, "Python", "problem", found, "install it anew"))
             return None
-        gpus = None if slurm else self._config.resources.gpus_per_pod
+        gpus = None if slurm else self.asked.config.resources.gpus_per_pod
         rows = machine.judge(THIS, [found], gpus, more=True)
         if slurm:
             rows = [replace(r, verdict="note") if r.verdict == "problem" else r for r in rows]
-        self._findings += rows
+        self.findings += rows
         return found
 
     def _ask(self, words: Sequence[str]) -> Answer:
-        return ask(words, ASK_SECONDS, environment(os.environ, self._config))
+        return ask(words, ASK_SECONDS, environment(os.environ, self.asked.config))
 
 
 def _kinds(known: Sequence[str], wanted: str) -> tuple[str, ...]:

@@ -19,11 +19,10 @@ from hpcpod._version import __version__
 from hpcpod.config.loader import to_mapping
 from hpcpod.config.script_prelude import prelude
 from hpcpod.doctor.commands import Answer, ask
-from hpcpod.doctor.probes import submit as submitting
 from hpcpod.doctor.probes.node import ORDER, NodeFacts, Order
 from hpcpod.doctor.probes.peers import PairFacts
 from hpcpod.doctor.probes.rank import RankFacts
-from hpcpod.doctor.probes.submit import SubmitFacts
+from hpcpod.doctor.probes.submit import CONFIG, SubmitFacts
 from hpcpod.doctor.scheduler import ASK_SECONDS
 from hpcpod.launchers.slurm.launcher import SlurmLauncher, environment
 from hpcpod.launchers.slurm.scripts import directive
@@ -101,7 +100,7 @@ class ProbeJob:
         (self.home / "pair").mkdir()
         disk, config = Disk(), to_mapping(self.launcher.config)
         disk.replace(self.home / ORDER, json.dumps(encode(Order(self.scheme))).encode())
-        disk.replace(self.home / submitting.CONFIG, json.dumps(config).encode())
+        disk.replace(self.home / CONFIG, json.dumps(config).encode())
         if nodes_here() >= 2:
             return self._inside()
         self.tell("submitting a small job of two tasks")
@@ -271,7 +270,7 @@ class ProbeJob:
             pairs=tuple(_read(PairFacts, self.home, "pair-*.json")),
             seen=tuple(_read(NodeFacts, self.home, "node-*.json")),
             ranks=tuple(_read(RankFacts, self.home, "mpi-*.json")),
-            submit=submitting.read(self.home),
+            submit=next(_read(SubmitFacts, self.home, "submit.json"), None),
         )
 
     def _ask(self, *words: str) -> Answer:

@@ -97,28 +97,6 @@ class Idle:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Limits and habits of the scheduler, by its own configuration; None where it does not say."""
-
-    version: str | None = None
-    """The scheduler's, such as ``22.05.8``."""
-    max_array_size: int | None = None
-    """Elements that one array may have, all indices being smaller."""
-    max_job_count: int | None = None
-    """Jobs that the scheduler keeps at once, of all users; each element of an array is one."""
-    preempt_type: str | None = None
-    """The rule by which jobs preempt others: with ``preempt/none`` none does."""
-    preempt_mode: str | None = None
-    """The fate of the preempted where a partition or QOS says nothing else: ``REQUEUE``."""
-    requeue_seconds: float | None = None
-    """Seconds that a requeued job waits before it may start again."""
-    kill_seconds: float | None = None
-    """Seconds from SIGTERM to SIGKILL."""
-    min_job_age: float | None = None
-    """Seconds for which the scheduler still knows a job that has ended."""
-
-
-@dataclass(frozen=True)
 class ClusterView:
     """All jobs of this run that are pending or running; what is not here is gone."""
 
@@ -130,8 +108,8 @@ class ClusterView:
     """Idle GPUs and cores for jobs like this run's; None if unknown or not asked."""
     room: int | None = None
     """Elements of this run that could start at once on what is idle, beside those that run."""
-    limits: Limits | None = None
-    """Limits of the scheduler; None if unknown or not asked."""
+    max_array_size: int | None = None
+    """Elements that one array may have, all indices being smaller; None if unknown or not asked."""
     cancelled: tuple[Cancelled, ...] = ()
     """Slots that were ended so, as long as the scheduler remembers them; empty if unknown or not
     asked."""

@@ -189,8 +189,7 @@ class Snapshot:
     @property
     def largest(self) -> int | None:
         """Elements that one array may have; None: any number."""
-        limits = self.cluster.limits
-        return None if limits is None else limits.max_array_size
+        return self.cluster.max_array_size
 
     @cached_property
     def state(self) -> RunState:

@@ -15,7 +15,7 @@ from hpcpod.config.schema import (
     ResourcesConfig,
     RunConfig,
 )
-from hpcpod.launchers.base import ClusterView, JobView, Limits
+from hpcpod.launchers.base import ClusterView, JobView
 from hpcpod.orchestrator.plan import (
     Action,
     Cancel,
@@ -101,7 +101,7 @@ def observed(
         path=Path("run"),
         config=configured(pods, lanes, waiting=waiting, coordinator=coordinated),
         board=on or board(),
-        view=ClusterView(tuple(jobs), room=room, limits=Limits(max_array_size=largest)),
+        view=ClusterView(tuple(jobs), room=room, max_array_size=largest),
         drain=Drain() if draining else None,
         places=3,
         intents=tuple(intents),

@@ -15,7 +15,7 @@ from subprocess import PIPE
 import pytest
 
 from hpcpod.errors import LaunchError
-from hpcpod.launchers.base import ClusterView, JobView, Limits
+from hpcpod.launchers.base import ClusterView, JobView
 from hpcpod.orchestrator import tick
 from hpcpod.orchestrator.snapshot import observe, refusals_of
 from hpcpod.orchestrator.tick import Orchestrator, needed_blobs
@@ -245,7 +245,7 @@ class RefusingLauncher(SleepingLauncher):
         raise LaunchError("sbatch refused: Socket timed out")
 
     def observe(self, patience: float | None = None) -> ClusterView:
-        return ClusterView(limits=Limits(max_array_size=1))
+        return ClusterView(max_array_size=1)
 
 
 def test_a_request_that_is_split_is_refused_once_a_tick(tmp_path: Path, queue: Path) -> None:

@@ -105,17 +105,12 @@ def read_quota(listing: str, names: Iterable[str]) -> Quota | None:
     for line in _LONG_NAME.sub(r"\1 ", listing).splitlines():
         words = line.split()
         numbers = [word.strip("*[]") for word in words[1:]]
-        if len(words) >= 8 and words[0] in wanted and all(map(_is_number, numbers[:3])):
+        if len(words) >= 8 and words[0] in wanted and all(map(str.isdecimal, numbers[:3])):
             used, soft, hard = (1024.0 * int(number) for number in numbers[:3])
-            files, files_soft, files_hard = (
-                int(n) if _is_number(n) else 0 for n in numbers[4:7]
-            )  # fmt: skip
+            counts = (int(number) if number.isdecimal() else 0 for number in numbers[4:7])
+            files, files_soft, files_hard = counts
             return Quota(used, hard or soft, files, files_hard or files_soft)
     return None
-
-
-def _is_number(word: str) -> bool:
-    return word.isdecimal()
 
 
 def measure_space(folder: Path) -> SpaceFacts:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from hpcpod.doctor.probes.disk_space import SpaceFacts, measure_space
 from hpcpod.doctor.probes.machine import MachineFacts, look, node_name
-from hpcpod.doctor.probes.peers import HEAR_SECONDS, meet, staying
-from hpcpod.records.codec import decode, encode
+from hpcpod.doctor.probes.peers import HEAR_SECONDS, leave, meet, staying
+from hpcpod.records.codec import decode
 from hpcpod.storage.disk import Scheme
 
 ORDER = "order.json"
@@ -41,16 +41,14 @@ def main(folder: Path) -> None:
     """Do what the order says, and leave what was seen in the folder."""
     task = int(os.environ.get("SLURM_PROCID", "0"))
     tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", os.environ.get("SLURM_NTASKS", "1")))
-    disk = staying(folder)
-    text = disk.read(folder / ORDER)
+    text = staying(folder).read(folder / ORDER)
     if text is None:
         sys.exit(f"error: {node_name()} does not see {folder}")
     order = decode(Order, json.loads(text))
     if tasks > 1:
         pair = meet(folder / "pair", task, order.scheme, order.seconds)
-        disk.replace(folder / f"pair-{task}.json", json.dumps(encode(pair)).encode())
-    facts = NodeFacts(look(), measure_space(folder))
-    disk.replace(folder / f"node-{task}.json", json.dumps(encode(facts)).encode())
+        leave(folder, f"pair-{task}", pair)
+    leave(folder, f"node-{task}", NodeFacts(look(), measure_space(folder)))
 
 
 if __name__ == "__main__":

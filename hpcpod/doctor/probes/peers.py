@@ -18,6 +18,7 @@ from hpcpod.doctor.probes.files import fill, keeps
 from hpcpod.doctor.probes.locks import KINDS, trying
 from hpcpod.doctor.probes.machine import boot_id, node_name
 from hpcpod.errors import HpcpodError
+from hpcpod.records.codec import encode
 from hpcpod.storage.disk import Disk, Scheme, explain
 
 HEAR_SECONDS = 60.0
@@ -72,6 +73,11 @@ def staying(folder: Path, scheme: Scheme = "link") -> Disk:
     return disk
 
 
+def leave(folder: Path, name: str, facts: object) -> None:
+    """Write facts into a folder as ``NAME.json``, as long as it is there."""
+    staying(folder).replace(folder / f"{name}.json", json.dumps(encode(facts)).encode())
+
+
 class Exchange:
     """One side of a conversation by files."""
 
@@ -96,8 +102,7 @@ class Exchange:
         limit = self.seconds if seconds is None else seconds
         deadline, pause = time.monotonic() + limit, 0.001
         while True:
-            # A listing opens the folder, and so has NFS ask its server for what is new.
-            if path.name in {entry.name for entry in self.folder.iterdir()}:
+            if self.has_said(word):
                 content = self.disk.read(path)
                 with contextlib.suppress(ValueError):  # not all of it is seen yet
                     return json.loads(content or b"")[0]
@@ -112,6 +117,7 @@ class Exchange:
     def has_said(self, word: str) -> bool:
         """True if a word of the other's is there by now."""
         name = f"{1 - self.task}-{word}.json"
+        # A listing opens the folder, and so has NFS ask its server for what is new.
         return name in {entry.name for entry in self.folder.iterdir()}
 
 

@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcpod.doctor.probes.peers import staying
-from hpcpod.records.codec import encode
+from hpcpod.doctor.probes.peers import leave
 
 RANKS = 2
 
@@ -38,7 +36,7 @@ def main(folder: Path, kind: str) -> None:
     world = MPI.COMM_WORLD
     facts = RankFacts(kind, world.Get_size(), world.allreduce(world.Get_rank() + 1))
     task = os.environ.get("SLURM_PROCID", "0")
-    staying(folder).replace(folder / f"mpi-{kind}-{task}.json", json.dumps(encode(facts)).encode())
+    leave(folder, f"mpi-{kind}-{task}", facts)
 
 
 def works(kind: str, ranks: Sequence[RankFacts]) -> bool:

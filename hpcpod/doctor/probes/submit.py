@@ -16,10 +16,9 @@ from typing import Any
 
 from hpcpod.config.loader import from_mapping
 from hpcpod.doctor.commands import ask
-from hpcpod.doctor.probes.peers import staying
+from hpcpod.doctor.probes.peers import leave
 from hpcpod.launchers.slurm.launcher import environment
 from hpcpod.launchers.slurm.squeue import own_words
-from hpcpod.records.codec import decode, encode
 
 SLOTS = "slots.sbatch"
 """A script that a coordinator would submit."""
@@ -41,21 +40,13 @@ def main(folder: Path) -> None:
     """Try it, and leave the answer in the folder."""
     config: Mapping[str, Any] = json.loads((folder / CONFIG).read_text())
     facts = SubmitFacts(refusal(folder / SLOTS, environment(os.environ, from_mapping(config))))
-    staying(folder).replace(folder / "submit.json", json.dumps(encode(facts)).encode())
+    leave(folder, "submit", facts)
 
 
 def refusal(script: Path, env: Mapping[str, str]) -> str:
     """The reason for which sbatch refuses a script, in its own words; empty if it takes it."""
     answer = ask(["sbatch", "--test-only", str(script)], _SECONDS, env)
     return "" if answer.ok else own_words(answer.err) or "it gives no reason"
-
-
-def read(folder: Path) -> SubmitFacts | None:
-    """The facts that ``main`` has left; None if it has not."""
-    try:
-        return decode(SubmitFacts, json.loads((folder / "submit.json").read_text()))
-    except (OSError, ValueError, TypeError):
-        return None
 
 
 if __name__ == "__main__":

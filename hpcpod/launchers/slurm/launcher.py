@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from hpcpod._process import PYTHON
@@ -26,7 +26,7 @@ from hpcpod.config.container import module_mounts
 from hpcpod.config.placement import Shape, ranks_of, shape_of
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import LaunchError, StorageError
-from hpcpod.launchers.base import RELEASE_SECONDS, ClusterView, JobView, Limits
+from hpcpod.launchers.base import RELEASE_SECONDS, ClusterView, JobView
 from hpcpod.launchers.slurm.feasibility import Impossible, foresee
 from hpcpod.launchers.slurm.queries import (
     HINT_SECONDS,
@@ -35,7 +35,7 @@ from hpcpod.launchers.slurm.queries import (
     ask_throttles,
 )
 from hpcpod.launchers.slurm.sacct import EndedLife, ask_history
-from hpcpod.launchers.slurm.scontrol import read_limits
+from hpcpod.launchers.slurm.scontrol import max_array_size, read_settings
 from hpcpod.launchers.slurm.scripts import Scripts
 from hpcpod.launchers.slurm.sinfo import NODE_FORMAT, largest_node, slots_that_fit
 from hpcpod.launchers.slurm.squeue import TIME_FORMAT, Kind, own_words
@@ -92,8 +92,11 @@ class SlurmLauncher:
 
     def largest_array(self) -> int | None:
         """Elements that one array may have; None where Slurm can't be asked."""
-        limits = self._known_limits
-        return None if limits is None else limits.max_array_size
+        try:
+            return self._max_array_size
+        except LaunchError as error:
+            log.debug("what the scheduler allows is not known: %s", error)
+            return None
 
     @cached_property
     def scripts(self) -> Scripts:
@@ -138,7 +141,7 @@ class SlurmLauncher:
         text = self.script(intent)
         if shutil.which("sbatch") is None:
             raise LaunchError(_missing("sbatch"))
-        limit = self._limits.max_array_size
+        limit = self._max_array_size
         if intent.kind == "slots" and limit is not None and intent.count > limit:
             raise LaunchError(
                 f"{intent.count} slots are more than the {limit} that one array may have here"
@@ -182,7 +185,7 @@ class SlurmLauncher:
             room=None
             if idle is None
             else slots_that_fit(idle, self._shape, resources.pods_per_gpu),
-            limits=self._known_limits,
+            max_array_size=self.largest_array(),
         )
 
     def impossible(
@@ -200,11 +203,7 @@ class SlurmLauncher:
         kinds: list[Kind] = ["slots"]
         if self.config.cluster.coordinator or waiting is not None:
             kinds.append("coordinator")
-
-        def ask(*command: str) -> str:
-            return self._ask(*command, patience=patience)
-
-        return foresee(ask, self.script, kinds, waiting)
+        return foresee(partial(self._ask, patience=patience), self.script, kinds, waiting)
 
     def history(self, jobs: Sequence[str]) -> tuple[EndedLife, ...] | None:
         """The ended lives of these jobs by sacct; None if the site keeps no accounts."""
@@ -254,16 +253,8 @@ class SlurmLauncher:
         """Nothing: the jobs are Slurm's."""
 
     @cached_property
-    def _limits(self) -> Limits:
-        return read_limits(self._ask("scontrol", "show", "config"))
-
-    @property
-    def _known_limits(self) -> Limits | None:
-        try:
-            return self._limits
-        except LaunchError as error:
-            log.debug("what the scheduler allows is not known: %s", error)
-            return None
+    def _max_array_size(self) -> int | None:
+        return max_array_size(read_settings(self._ask("scontrol", "show", "config")))
 
     def _ask(self, *command: str, patience: float | None = None) -> str:
         """What a Slurm command prints.

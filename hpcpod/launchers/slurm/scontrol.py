@@ -6,8 +6,6 @@ import math
 import re
 from collections.abc import Mapping
 
-from hpcpod.launchers.base import Limits
-
 DEFAULT_REQUEUE_SECONDS = 120.0
 """``cred_expire`` where the site has not set it, or set it to less than 5."""
 
@@ -23,19 +21,9 @@ def read_settings(text: str) -> dict[str, str]:
     return settings
 
 
-def read_limits(text: str) -> Limits:
-    """The limits in ``scontrol show config`` that decide how a run may act."""
-    settings = read_settings(text)
-    return Limits(
-        version=settings.get("SLURM_VERSION") or None,
-        max_array_size=_whole(settings.get("MaxArraySize")),
-        max_job_count=_whole(settings.get("MaxJobCount")),
-        preempt_type=settings.get("PreemptType") or None,
-        preempt_mode=settings.get("PreemptMode") or None,
-        requeue_seconds=requeue_seconds(settings) if settings else None,
-        kill_seconds=_seconds(settings.get("KillWait")),
-        min_job_age=_seconds(settings.get("MinJobAge")),
-    )
+def max_array_size(settings: Mapping[str, str]) -> int | None:
+    """Elements that one array may have; None where Slurm does not say."""
+    return _whole(settings.get("MaxArraySize"))
 
 
 def read_partitions(text: str) -> list[dict[str, str]]:
@@ -46,7 +34,7 @@ def read_partitions(text: str) -> list[dict[str, str]]:
 
 def minutes_of(text: str) -> float:
     """Slurm's way to write a time limit (``1-02:00:00``, ``30:00``) in minutes; no limit: inf."""
-    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    match = re.fullmatch(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", text)
     if match is None:
         return math.inf
     days, *rest = (int(part) if part else 0 for part in match.groups())
@@ -67,20 +55,13 @@ def option(settings: Mapping[str, str], setting: str, name: str) -> str | None:
 
 def requeue_seconds(settings: Mapping[str, str]) -> float:
     """The delay of a requeued job: one second more than a job's credential is valid."""
-    delay = _seconds(option(settings, "SchedulerParameters", "requeue_delay"))  # since 25.11
+    delay = _whole(option(settings, "SchedulerParameters", "requeue_delay"))  # since 25.11
     if delay is not None:
-        return delay
-    expires = _seconds(option(settings, "AuthInfo", "cred_expire"))
-    if expires is None or expires < 5:
-        expires = DEFAULT_REQUEUE_SECONDS
-    return expires + 1
+        return float(delay)
+    expires = _whole(option(settings, "AuthInfo", "cred_expire")) or 0
+    return (expires if expires >= 5 else DEFAULT_REQUEUE_SECONDS) + 1.0
 
 
 def _whole(text: str | None) -> int | None:
     match = re.match(r"\d{1,18}(?!\d)", text or "", re.ASCII)
     return int(match[0]) if match else None
-
-
-def _seconds(text: str | None) -> float | None:
-    whole = _whole(text)
-    return None if whole is None else float(whole)

@@ -206,13 +206,9 @@ class Scripts:
             name = key.lstrip("-").replace("_", "-")
             if not re.fullmatch(r"[a-z][a-z-]*", name):
                 raise UserError(f"cluster.sbatch: '{key}' is not an option of sbatch")
-            if name.startswith("container-"):
-                # The batch script itself would run in it, where there is no scontrol to requeue.
-                raise UserError(
-                    f"cluster.sbatch: '{key}' can't be set here: set cluster.container instead"
-                )
-            if name in _RESERVED:
-                field = _RESERVED[name]
+            # In --container-* the batch script itself would run, where no scontrol requeues it.
+            if name in _RESERVED or name.startswith("container-"):
+                field = _RESERVED.get(name, "cluster.container")
                 remedy = f"set {field} instead" if field else "hpcpod sets it itself"
                 raise UserError(f"cluster.sbatch: '{key}' can't be set here: {remedy}")
             if "\n" in value or "\\" in value:

@@ -12,11 +12,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal
 
 from hpcpod.launchers.base import Cancelled, ClusterView, JobView
+from hpcpod.launchers.slurm.scontrol import minutes_of
 
 _COLUMNS = {
     "JobArrayID": 40,
@@ -71,7 +73,7 @@ _ENDED = {
 _ARRAY = re.compile(r"(?P<job>\d{1,18})_\[(?P<elements>[^\]%]*)(?:%\d+)?\]?", re.ASCII)
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
 _PLAIN = re.compile(r"\d{1,18}(?:_\d{1,18})?", re.ASCII)
-_DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,3}):)?(\d{1,3}):(\d{2})", re.ASCII)
+_MARK = re.compile(r"hpcpod:([^:]*):(slots|coordinator):([^:]+)")
 _THROTTLE = re.compile(r"\bArrayTaskThrottle=(\d{1,9})\b", re.ASCII)
 _NO_REASON = {"None", "(null)", ""}
 
@@ -90,14 +92,10 @@ class Mark:
     @classmethod
     def read(cls, comment: str) -> Mark | None:
         """The inverse of ``str``; None for a comment that is not one of ours."""
-        parts = comment.strip().split(":")
-        if len(parts) != 4 or parts[0] != "hpcpod" or not parts[3]:
+        match = _MARK.fullmatch(comment.strip())
+        if match is None:
             return None
-        if parts[2] == "slots":
-            return cls(parts[1], "slots", parts[3])
-        if parts[2] == "coordinator":
-            return cls(parts[1], "coordinator", parts[3])
-        return None
+        return cls(match[1], "slots" if match[2] == "slots" else "coordinator", match[3])
 
 
 def read_queue(text: str, run: str) -> ClusterView:
@@ -168,11 +166,8 @@ def _views(fields: list[str], run: str) -> list[JobView]:
 
 def duration(text: str) -> float | None:
     """Seconds of ``9:58``, ``3:59:52`` or ``2-03:59:52``; None for ``UNLIMITED``, ``INVALID``."""
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        return None
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+    minutes = minutes_of(text)
+    return None if math.isinf(minutes) else float(round(60 * minutes))
 
 
 def throttle(text: str) -> int | None:

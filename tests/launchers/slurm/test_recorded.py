@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.launchers.base import ClusterView, IdleNode, JobView, Limits
+from hpcpod.launchers.base import ClusterView, IdleNode, JobView
 from hpcpod.launchers.slurm.reasons import explain
 from hpcpod.launchers.slurm.sacct import read_history
-from hpcpod.launchers.slurm.scontrol import read_limits
+from hpcpod.launchers.slurm.scontrol import max_array_size, read_settings, requeue_seconds
 from hpcpod.launchers.slurm.sinfo import read_idle
 from hpcpod.launchers.slurm.squeue import read_queue, throttle
 
@@ -155,19 +155,12 @@ def test_a_sleeping_node_counts_and_an_unknown_one_does_not(version: str) -> Non
 
 
 def test_limits(version: str) -> None:
-    limits = read_limits(text(version, "scontrol-config"))
-    assert limits.version is not None
-    assert limits.version.startswith(version)
-    assert limits == Limits(
-        version=limits.version,
-        max_array_size=1001,
-        max_job_count=10000,
-        preempt_type="preempt/partition_prio",
-        preempt_mode="REQUEUE",
-        requeue_seconds=6.0,
-        kill_seconds=5.0,
-        min_job_age=300.0,
-    )
+    settings = read_settings(text(version, "scontrol-config"))
+    assert settings["SLURM_VERSION"].startswith(version)
+    assert (max_array_size(settings), requeue_seconds(settings)) == (1001, 6.0)
+    words = ("MaxJobCount", "PreemptType", "PreemptMode", "KillWait")
+    expected = ["10000", "preempt/partition_prio", "REQUEUE", "5 sec"]
+    assert [settings[word] for word in words] == expected
 
 
 def test_the_lives_that_have_ended(version: str) -> None:

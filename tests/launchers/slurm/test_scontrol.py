@@ -6,9 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcpod.launchers.base import Limits
 from hpcpod.launchers.slurm.sacct import EndedLife, read_history
-from hpcpod.launchers.slurm.scontrol import option, read_limits, read_settings
+from hpcpod.launchers.slurm.scontrol import (
+    max_array_size,
+    option,
+    read_settings,
+    requeue_seconds,
+)
 
 TEXT = """\
 Configuration data as of 2026-11-22T08:00:00
@@ -37,11 +41,10 @@ def test_settings_are_found_by_name_and_the_first_counts() -> None:
     assert option(settings, "NoSuchSetting", "x") is None
 
 
-def test_limits_are_numbers_with_their_units() -> None:
-    assert read_limits(TEXT) == Limits(
-        "24.11.5", 4000001, 10000, None, "GANG,SUSPEND", 31.0, 30.0, 300.0
-    )
-    assert read_limits("slurm_load_ctl_conf error: refused\n") == Limits()
+def test_limits_are_numbers() -> None:
+    assert max_array_size(read_settings(TEXT)) == 4000001
+    assert requeue_seconds(read_settings(TEXT)) == 31.0
+    assert max_array_size(read_settings("slurm_load_ctl_conf error: refused\n")) is None
 
 
 @pytest.mark.parametrize(
@@ -56,7 +59,7 @@ def test_limits_are_numbers_with_their_units() -> None:
     ],
 )
 def test_how_long_a_requeued_job_waits(line: str, seconds: float) -> None:
-    assert read_limits(line).requeue_seconds == seconds
+    assert requeue_seconds(read_settings(line)) == seconds
 
 
 def test_a_life_is_read_with_how_it_ended() -> None:
@@ -75,8 +78,9 @@ def test_a_life_is_read_with_how_it_ended() -> None:
 
 @given(st.text())
 def test_any_text_is_read_without_an_error(text: str) -> None:
-    read_limits(text)
-    read_limits("\n".join(f"{name} = {text}" for name in ("AuthInfo", "MaxArraySize", "KillWait")))
-    read_limits(f"SchedulerParameters = requeue_delay={text}")
+    for name in ("AuthInfo", "MaxArraySize", "SchedulerParameters"):
+        settings = read_settings(f"{name} = {text}\n{name} = requeue_delay={text}")
+        assert requeue_seconds(settings) >= 0
+        assert max_array_size(settings) is None or name == "MaxArraySize"
     read_history(text)
     read_history("|".join([text] * 6))
