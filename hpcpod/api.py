@@ -83,7 +83,7 @@ def launch(
         for remark in checked.remarks:
             log.warning("%s", remark)
         show(f"{read.name}: starts")
-        folder = create_run(checked.resolved, Path(runs) if runs is not None else runs_home())
+        folder = create_run(checked.resolved, runs_home(runs))
         start(folder, checked.resolved.config, detach=bool(detach))
     run = Run(folder, progress)
     if run.local and detach is None:

@@ -36,7 +36,7 @@ def doctor(options: Namespace) -> int:
     asked = Asked(
         config=config,
         launcher=launcher,
-        runs=options.runs if options.runs is not None else runs_home(),
+        runs=runs_home(options.runs),
         here=options.here,
         patience=options.patience,
     )

@@ -180,7 +180,7 @@ def _pod_logs(run: Run, pod: str, options: Namespace) -> int:
     logs = PodLogs(run.folder, pod, options.rank)
     ends = logs.last(options.lines)
     if not ends and not options.follow:
-        raise UserError(f"no log says anything of {pod}: {logs.nobody()}")
+        raise UserError(f"no log says anything of {pod}: {logs.absence()}")
     more = logs.follow(0.5 if run.local else 2.0) if options.follow else ()
     last = None
     for path, line in chain(ends, more):

@@ -17,7 +17,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.errors import UserError
 from hpcpod.pod.ranks.rank import rank_of
 from hpcpod.run.run import Run, runs_home
-from hpcpod.run.text import many
+from hpcpod.run.text import many, size
 
 
 def launch(options: Namespace) -> int:
@@ -29,16 +29,17 @@ def launch(options: Namespace) -> int:
     checked = preflight.check(config, source=options.config, probe=not options.no_probe)
     say_remarks(checked.remarks)
     if options.dry_run:
-        for text in preflight.scripts(config, _runs(options)):
+        for text in preflight.scripts(config, runs_home(options.runs)):
             say(text)
         return 0
-    folder = launching.create_run(checked.resolved, _runs(options))
+    folder = launching.create_run(checked.resolved, runs_home(options.runs))
     run = Run(folder)
     if config.cluster.launcher == "local":
         if config.cluster.slots not in (None, run.target().wanted):
             _say_slots(run)
         return follow_here(run)
     jobs = launching.start(folder, config)
+    # One array holds MaxArraySize elements at most: a launch may submit several.
     made = {folder.intents.submission(intent.number): intent for intent in folder.intents.all()}
     said = [
         f"{many(made[job].count, 'slot') if made[job].kind == 'slots' else 'the coordinator'}"
@@ -79,8 +80,8 @@ def render(options: Namespace) -> int:
     config = _read(options, options.cluster or "slurm")
     checked = preflight.check(config, source=options.config, probe=not options.no_probe)
     say_remarks(checked.remarks)
-    preflight.scripts(config, _runs(options))  # refuses what can't be rendered, before a folder
-    folder = launching.create_run(checked.resolved, _runs(options))
+    preflight.scripts(config, runs_home(options.runs))  # before a folder is made: may be refused
+    folder = launching.create_run(checked.resolved, runs_home(options.runs))
     run = Run(folder)
     say(f"run folder: {run.path}")
     if options.container:
@@ -130,25 +131,17 @@ def validate(options: Namespace) -> int:
     say(f"# a round: {checked.round}")
     for name, footprint in checked.footprints.items():
         say(
-            f"# {name}: checkpoint {_size(footprint.core)}"
-            + (f", replay up to {_size(footprint.replay)}" if footprint.replay else "")
+            f"# {name}: checkpoint {size(footprint.core)}"
+            + (f", replay up to {size(footprint.replay)}" if footprint.replay else "")
         )
     if checked.footprints:
-        say(f"# disk that the run will need: about {_size(checked.disk)}")
+        say(f"# disk that the run will need: about {size(checked.disk)}")
     say_remarks(checked.remarks)
     try:
-        check_creatable(_runs(options) / config.name)
+        check_creatable(runs_home(options.runs) / config.name)
     except UserError as error:
         say(f"# launch would refuse: {error}")
     return 0
-
-
-def _size(size: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"
 
 
 def train(options: Namespace) -> int:
@@ -162,13 +155,13 @@ def train(options: Namespace) -> int:
 
     config = preflight.read_config(options.config, set_options=options.overrides)
     to = options.save_to or Path(f"{config.name}.h5")
-    told = 0.0
+    last = 0.0
     first = rank_of(os.environ).number == 0  # of those that torchrun, mpirun or srun has started
 
     def tell(progress: Any) -> None:
-        nonlocal told
-        if time.monotonic() - told > 1.0:
-            told = time.monotonic()
+        nonlocal last
+        if time.monotonic() - last > 1.0:  # s; updates of a small agent come by the thousand
+            last = time.monotonic()
             mean = progress.mean_return
             say(
                 f"{count(progress.env_steps)} / {count(progress.target_steps)} env steps,"
@@ -205,7 +198,3 @@ def _read(options: Namespace, cluster: str | None) -> RunConfig:
 
     site = preflight.site_for(options.site, cluster)
     return preflight.read_config(options.config, cluster, set_options=options.overrides, site=site)
-
-
-def _runs(options: Namespace) -> Path:
-    return options.runs if options.runs is not None else runs_home()

@@ -11,14 +11,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hpcpod.records.records import Board
+from hpcpod.run.progress_line import PLAIN_SECONDS
 from hpcpod.run.run import Run
 from hpcpod.run.tables import events, screen, summary, visible
 
 if TYPE_CHECKING:
     from rich.live import Live as RichLive
-
-PLAIN_SECONDS = 10.0
-"""Pause between two headlines where there is no terminal."""
 
 
 @contextlib.contextmanager
@@ -26,7 +24,7 @@ def lasting_output() -> Iterator[None]:
     """Go on when standard output can't be written any more, as after ``| head``: it is dropped."""
     try:
         raw = _Lasting(sys.stdout.fileno(), "w", closefd=False)
-    except io.UnsupportedOperation:  # a notebook's, or a test's: nothing to lose
+    except io.UnsupportedOperation:  # a notebook's or a test's stream: it has no descriptor
         yield
         return
     sys.stdout.flush()
@@ -76,7 +74,7 @@ class Live:
         """A line above the tables."""
         text = visible(text)
         if self._rich is not None:
-            self._rich.console.print(text, markup=False)
+            self._rich.console.print(text, markup=False)  # others' text in [brackets] is no markup
         else:
             sys.stdout.write(text + "\n")
             sys.stdout.flush()

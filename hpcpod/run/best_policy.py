@@ -46,12 +46,12 @@ def kept(folder: RunFolder, pod: str | None = None, keep: Keep = "best") -> Kept
     name = folder.resolved.config.name
     try:
         board = read_board(folder)
-    except StorageError as error:
+    except StorageError as error:  # a finished run that lost its board still has best.h5
         exported = folder.path / "best.h5"
         if pod is not None or keep == "last" or not exported.is_file():
             raise
         log.warning("%s; that policy is taken", error)
-        return Kept(exported, {"score": _told(folder)})
+        return Kept(exported, {"score": _exported_score(folder)})
     best = best_of(folder, board)
     if best is None:
         raise UserError(f"{name} has no policy yet: no round was reported")
@@ -71,10 +71,10 @@ def kept(folder: RunFolder, pod: str | None = None, keep: Keep = "best") -> Kept
     return Kept(blob_path(folder.path / "blobs", chosen.checkpoint.core), {"score": score})
 
 
-def _told(folder: RunFolder) -> dict[str, Any]:
+def _exported_score(folder: RunFolder) -> dict[str, Any]:
     """The score that stands beside an exported policy; empty if it can't be read."""
     try:
         score = json.loads(folder.disk.read(folder.path / "best.json") or b"")["score"]
     except (StorageError, ValueError, LookupError, TypeError, RecursionError):
-        return {}
+        return {}  # another user may have written it: deeply nested JSON is a RecursionError
     return score if isinstance(score, dict) else {}

@@ -14,7 +14,6 @@ from hpcpod.launchers.slurm.reasons import explain
 from hpcpod.launchers.slurm.sacct import EndedLife
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Birth, Order, PodState
-from hpcpod.run.failures import failing
 from hpcpod.run.idle_slots import idling
 from hpcpod.run.pending_jobs import (
     cancelled_words,
@@ -45,6 +44,7 @@ def why(folder: RunFolder, pod: str | None = None) -> list[str]:
         UserError: the run has no such pod.
     """
     seen = see(folder, ask=True, failures=True)
+    # Without an answer of squeue no more is asked: each command would wait for its timeout.
     launcher = None if seen.view is None else launcher_here(folder)
     seen = replace(seen, impossible=_impossible(launcher, seen))
     if pod is None:
@@ -75,6 +75,7 @@ def _last_submission(seen: Snapshot) -> list[str]:
 
 def _ended(launcher: Launcher | str | None, jobs: Sequence[str]) -> dict[str, EndedLife]:
     lives = launcher.history(jobs) if jobs and isinstance(launcher, SlurmLauncher) else None
+    # A requeued job has a line of sacct for each time that it ran: the last one counts.
     return {life.job: life for life in sorted(lives or (), key=lambda life: life.ended)}
 
 
@@ -87,7 +88,7 @@ def why_run(seen: Snapshot) -> list[str]:
         return [f"the run is finished ({reason}){failure}"]
     return [
         *_state(seen),
-        *failing(seen),
+        *_failing(seen),
         *_slots(seen),
         *_submissions(seen),
         *_coordinator(seen),
@@ -106,8 +107,7 @@ def _state(seen: Snapshot) -> Iterator[str]:
         else:
             yield f"the run is paused{who}; {goes_on}"
     elif seen.state == "interrupted":
-        here = seen.config.cluster.launcher == "local"
-        missing = "no process runs its slots" if here else "it has no job in the queue"
+        missing = "no process runs its slots" if seen.local else "it has no job in the queue"
         yield f"no process runs it, {missing}; `hpcpod resume {seen.word}` goes on"
     elif seen.doubt:
         yield f"no process is seen to run it, but {seen.doubt}; look again in two minutes"
@@ -119,6 +119,17 @@ def _state(seen: Snapshot) -> Iterator[str]:
             yield f"a person ends it: {left}; `hpcpod stop {seen.word} --now` ends it without"
         else:
             yield f"it has met its limit ({seen.board.stop_reason}): {left}"
+
+
+def _failing(seen: Snapshot) -> Iterator[str]:
+    """Pods that can't finish a round, by the last attempt of one of them."""
+    failing = [pod for pod in seen.board.living if pod.failure]
+    if failing:
+        worst = max(failing, key=lambda pod: pod.failures)
+        yield (
+            f"{many(len(failing), 'pod')} failed in the last attempt; {worst.id} {worst.algorithm},"
+            f" {worst.failure}; `hpcpod logs {seen.word} {worst.id}` has the traceback"
+        )
 
 
 def _slots(seen: Snapshot) -> Iterator[str]:
@@ -163,7 +174,7 @@ def _last(count: int) -> str:
 
 def _coordinator(seen: Snapshot) -> Iterator[str]:
     """The coordinator, if it does not act for the run."""
-    if seen.config.cluster.launcher == "local" or seen.view is None or seen.drain is not None:
+    if seen.local or seen.view is None or seen.drain is not None:
         return
     if not seen.config.cluster.coordinator:
         yield f"it has no coordinator (cluster.coordinator): only `hpcpod tick {seen.word}` submits"
@@ -263,7 +274,7 @@ def _held(seen: Snapshot, order: Order, claim: Claim) -> Iterator[str]:
         done = "scored" if doing.state == "scoring" else "trained"
         yield (
             f"{_task(order)} is being {done} by {where} {since(claim.at, seen.now)}"
-            f"{_progress(seen, doing)}"
+            f"{_progress(doing)}"
         )
     elif shown is not None:
         yield f"{_task(order)} is in the hands of {where} {since(claim.at, seen.now)}"
@@ -276,7 +287,7 @@ def _in_hand(shown: SlotStatus, order: str) -> OrderStatus | None:
     return next((part for part in shown.orders if part.order == order), None)
 
 
-def _progress(seen: Snapshot, doing: OrderStatus) -> str:
+def _progress(doing: OrderStatus) -> str:
     if doing.env_steps is None or doing.state == "scoring":
         return ""
     rate = doing.steps_per_second
@@ -296,12 +307,14 @@ def _lost(seen: Snapshot, order: Order, claim: Claim) -> Iterator[str]:
         (words,) = waiting_words([job], seen.now, seen.impossible)
         yield f"{head}, which was requeued and goes on with it: {words}"
     elif job is not None:
+        # A slot shows itself before it claims: this one has been requeued, or hangs.
         yield f"{head}, which is starting or stuck: it shows nothing"
     elif seen.drain is not None:
         yield f"{head} and goes on from its checkpoint once the run does: hpcpod resume"
-    elif seen.view is None and seen.config.cluster.launcher != "local":
+    elif seen.view is None and not seen.local:
         yield f"{head}, of which nothing is seen; whether it is in the queue can't be told here"
-    elif slot.startswith(BY_HAND) or seen.config.cluster.launcher == "local":
+    elif slot.startswith(BY_HAND) or seen.local:
+        # No scheduler knows it: it counts as gone by its silence alone.
         yield f"{head}, of which nothing is seen; its round is given out again soon"
     else:
         yield f"{head}, {gone}; it goes on from its checkpoint in another: {again}"
@@ -309,7 +322,7 @@ def _lost(seen: Snapshot, order: Order, claim: Claim) -> Iterator[str]:
 
 def _free(seen: Snapshot, order: Order) -> Iterator[str]:
     """The reason why an order without a slot waits."""
-    if order.pod in resting_pods(seen.board) and isinstance(order, Birth):
+    if order.pod in resting_pods(seen.board) and isinstance(order, Birth):  # a rescore never rests
         yield (
             f"it rests before {_task(order)}: {many(seen.board.size or 0, 'pod')} may be in"
             " training now, and others have better prospects"

@@ -150,7 +150,8 @@ class _Outlook:
         others = [self._score(order.pod) for order in orders if order.id not in held]
         slots = len(self._seen.slots)
         factor = math.exp(self._way * FRESH)
-        if not done:  # what takes longer than it should goes on for a part of that, and so the rest
+        # Recorded runs: a score that takes longer than its panel promised says so of the others.
+        if not done:
             expected = sum(begun) / max(1, len(begun))
             slow = max(1.0, spent / expected) if expected > 0 else 1.0
             begun = [max(each - spent, LATE * spent) for each in begun]
@@ -230,7 +231,7 @@ class _Outlook:
 
     def _finals(self) -> float | None:
         """Seconds that all finalists take to be scored; None if no panel was measured."""
-        if self._others is None:
+        if self._others is None:  # a guess by a long first round said hours where minutes are sure
             return None
         board, stop = self._board, self._config.stop
         most = min(self._config.population.capacity, max(len(board.entries), len(board.living)))

@@ -44,7 +44,7 @@ def _end_background() -> None:
         if process.poll() is None:
             process.terminate()
     for process, path in _BACKGROUND.items():
-        if process.wait() == REQUEUE:
+        if process.wait() == REQUEUE:  # else the run has finished, or failed
             said = f"{path} ended with this process; `hpcpod resume {quote(str(path))}` goes on"
             sys.stderr.write(f"hpcpod: {said}\n")
 
@@ -56,15 +56,9 @@ def create_run(resolved: Resolved, runs: Path) -> RunFolder:
         RunExists: a run of this name is there.
         UserError: the folder can't be written.
     """
-    rules = Rules.of(resolved.config, resolved.algorithms)
-    board = first_board(rules, time.time())
+    board = first_board(Rules.of(resolved.config, resolved.algorithms), time.time())
     document = {**resolved.document(), "source": source_state()}
     return RunFolder.create(runs / resolved.config.name, document, board=board.document())
-
-
-def remove_run(folder: RunFolder) -> None:
-    """Take back a run that never started."""
-    shutil.rmtree(folder.path, ignore_errors=True)
 
 
 def start(folder: RunFolder, config: RunConfig, *, detach: bool = False) -> list[str]:
@@ -84,10 +78,10 @@ def start(folder: RunFolder, config: RunConfig, *, detach: bool = False) -> list
     try:
         return submit_missing(folder)
     except HpcpodError:
-        with contextlib.suppress(HpcpodError):
+        with contextlib.suppress(HpcpodError):  # of several arrays some may have been taken
             launcher = launcher_of(folder)
             launcher.cancel([job.job for job in launcher.observe().jobs])
-        remove_run(folder)
+        shutil.rmtree(folder.path, ignore_errors=True)
         raise
 
 
@@ -98,10 +92,9 @@ def write_scripts(folder: RunFolder, config: RunConfig) -> list[Path]:
         UserError: the run's launcher submits no scripts.
     """
     launcher = with_scripts(launcher_of(folder), config.cluster.launcher)
+    sizes = array_sizes(launcher.places, launcher.largest_array())  # MaxArraySize: 1001 by default
     paths = []
-    for intent in _new_intents(
-        folder, config, array_sizes(launcher.places, launcher.largest_array())
-    ):
+    for intent in _new_intents(folder, config, sizes):
         folder.intents.publish(intent)
         path = folder.path / "scripts" / f"{intent.kind}-{intent.number}.sbatch"
         folder.disk.replace(path, launcher.script(intent).encode())
@@ -153,7 +146,7 @@ def start_here(folder: RunFolder, *, detach: bool = False) -> None:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            start_new_session=True,  # Ctrl-C of the terminal is for this process
         )  # fmt: skip
     if detach:
         _DETACHED.append(process)  # Python warns of one that is forgotten while it runs
@@ -161,7 +154,7 @@ def start_here(folder: RunFolder, *, detach: bool = False) -> None:
         _BACKGROUND[process] = folder.path
     end = time.monotonic() + BEGIN_SECONDS
     while folder.locks.driven() is False and process.poll() is None and time.monotonic() < end:
-        time.sleep(0.05)
+        time.sleep(0.05)  # s
 
 
 def source_state() -> str:
@@ -169,7 +162,7 @@ def source_state() -> str:
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--tags"],
-            capture_output=True, text=True, timeout=5, check=False,
+            capture_output=True, text=True, timeout=5, check=False,  # s
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from hpcpod.errors import UserError
 from hpcpod.records.records import Board, Owner
@@ -34,8 +33,8 @@ def claim_of(folder: RunFolder, order: str) -> Claim | None:
     if owner is None:
         return None
     try:
-        at = _path(folder, order).stat().st_mtime
-    except FileNotFoundError:
+        at = sharded(folder.path / "claims", order).stat().st_mtime
+    except FileNotFoundError:  # given up in between
         return None
     return Claim(order, owner, at)
 
@@ -49,7 +48,3 @@ def require_pod(board: Board, pod: str, run: str) -> None:
     if pod not in board.pods:
         names = sorted(board.pods)
         raise UserError(f"{run} has no pod {pod}; it has {names[0]} to {names[-1]}")
-
-
-def _path(folder: RunFolder, order: str) -> Path:
-    return sharded(folder.path / "claims", order)

@@ -85,7 +85,7 @@ class PodLog:
                 return
             with file:
                 file.seek(self._place)
-                for chunk in file:
+                for chunk in file:  # in bytes: a writer may be in the middle of a character
                     self._place += len(chunk)
                     self._rest += chunk
                     if self._rest.endswith(b"\n"):
@@ -111,17 +111,19 @@ class PodLogs:
         """
         config = folder.resolved.config
         board = read_board(folder)
-        self._folder, self._pod, self._rank = folder, pod, rank
-        self._ranks = ranks_of(config)
-        self._single = self._ranks == 1
+        self._folder, self._pod = folder, pod
+        ranks = ranks_of(config)
         require_pod(board, pod, config.name)
-        if rank is not None and rank >= self._ranks:
+        if rank is not None and rank >= ranks:
             raise UserError(
-                f"pods of {config.name} have {self._ranks} ranks, there is no rank {rank}:"
+                f"pods of {config.name} have {ranks} ranks, there is no rank {rank}:"
                 " they are numbered from 0"
-                if not self._single
+                if ranks > 1
                 else f"pods of {config.name} have one rank, number 0, not {rank}"
             )
+        self._ranks: list[int | None] = [rank]  # each rank of several has a log of its own
+        if ranks == 1 or rank is None:
+            self._ranks = [None] if ranks == 1 else [None, *range(ranks)]
         self._logs: dict[Path, PodLog] = {}
         self.claims = claims_of(folder, pod)
         """The claims of slots that have worked on it, oldest first."""
@@ -129,14 +131,7 @@ class PodLogs:
             self._add(claim)
 
     def _add(self, claim: Claim) -> None:
-        ranks: list[int | None]
-        if self._single:
-            ranks = [None]
-        elif self._rank is not None:
-            ranks = [self._rank]
-        else:
-            ranks = [None, *range(self._ranks)]
-        for rank in ranks:
+        for rank in self._ranks:
             path = self._folder.path / "logs" / log_name(claim.owner.slot, rank)
             self._logs.setdefault(path, PodLog(path, self._pod))
 
@@ -150,10 +145,11 @@ class PodLogs:
             [(said_at, path, line) for said_at, line in deque(log.more(), count)]
             for path, log in self._logs.items()
         ]
+        # Log by log, what happened between two slots had to be put together by eye.
         for _, path, line in heapq.merge(*new, key=lambda said: said[0]):
             yield path, line
 
-    def nobody(self) -> str:
+    def absence(self) -> str:
         """The reason why there may be no line, in a clause."""
         if not self.claims:
             return "no slot has taken it yet"

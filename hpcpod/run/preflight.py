@@ -78,6 +78,7 @@ def read_config(
     loaded: Mapping[str, Any] | RunConfig
     if isinstance(config, (str, Path)):
         loaded = load_file(config, set_options, site)
+        # For slots, too: they run in other folders than the one that the run was launched from.
         plugins.look_in([str(Path(config).absolute().parent)])
     elif isinstance(config, RunConfig):
         loaded = config
@@ -93,7 +94,8 @@ def read_config(
 
 
 def _from_anywhere(config: RunConfig) -> RunConfig:
-    """With absolute paths: a tick may come from another working directory."""
+    """With absolute paths."""
+    # A tick from another folder found no template, or somebody else's.
     env, cluster = config.env, config.cluster
     if cluster.template != "default":
         cluster = replace(cluster, template=str(expanded(cluster.template).absolute()))
@@ -206,17 +208,18 @@ def _task(
         algorithms = resolve_algorithms(config)
     except ConfigError as error:
         problems += error.problems
+    if not probe:
+        return algorithms, look, problems + _unknown_env(config)
     try:
-        look = _probe(config, algorithms) if probe else None
+        defaults = {name: unmutated(space) for name, space in algorithms.items()}
+        look = supervisor.probe(config, algorithms, defaults)
     except ConfigError as error:
         problems += error.problems
-    problems += [] if probe else _unknown_env(config)
     return algorithms, look, problems
 
 
 def _unusable_parts(config: RunConfig) -> list[str]:
-    problems = []
-    population = config.population
+    problems, population = [], config.population
     for path, kind, group, name in (
         ("population.updater", Updater, "updaters", population.updater),
         ("population.generator", Generator, "generators", population.generator),
@@ -230,6 +233,7 @@ def _unusable_parts(config: RunConfig) -> list[str]:
         if isinstance(launcher, ScriptLauncher):
             scripts(config, _NOWHERE)
         if isinstance(launcher, SlurmLauncher):
+            # sbatch takes what no node has: it waits for ever, and squeue speaks of drained nodes.
             problems += sentences(launcher.impossible())
     except UnusablePlugin as error:
         problems.append(f"cluster.launcher: {error}")
@@ -282,10 +286,14 @@ def _short_rounds(
 ) -> list[str]:
     """A round that is shorter than an iteration would leave the next ones nothing to train."""
     problems = []
+    try:
+        ranks = ranks_of(config)
+    except UserError:  # a problem of its own, see _unusable_ranks
+        ranks = 1
     for name, space in algorithms.items():
         horizons = [v for v in extremes(space.values.get("horizon", 1)) if isinstance(v, int)]
         horizons += [footprints[name].horizon] if name in footprints else []
-        longest, num_envs = max(horizons, default=1), config.env.num_envs * _ranks(config)
+        longest, num_envs = max(horizons, default=1), config.env.num_envs * ranks
         if config.round.env_steps < longest * num_envs:
             problems.append(
                 f"round.env_steps: must be at least {longest * num_envs} for {name}, which updates"
@@ -294,30 +302,13 @@ def _short_rounds(
     return problems
 
 
-def _ranks(config: RunConfig) -> int:
-    try:
-        return ranks_of(config)
-    except UserError:  # told already
-        return 1
-
-
 def _unknown_env(config: RunConfig) -> list[str]:
-    if config.env.python is not None:  # which may know others
+    if config.env.python is not None:  # an interpreter that may know others
         return []
-    from hpcpod.envs.make import check_known
+    from hpcpod.envs.make import check_known  # loads torch
 
     try:
         check_known(config.env.id, config.env.backend)
     except UserError as error:
         return [f"env.id: {error}"]
     return []
-
-
-def _probe(config: RunConfig, algorithms: Mapping[str, AlgorithmSpace]) -> Look:
-    """Make the environment and each agent once.
-
-    Raises:
-        ConfigError: the environment can't be made, or an agent can't act in it.
-    """
-    defaults = {name: unmutated(space) for name, space in algorithms.items()}
-    return supervisor.probe(config, algorithms, defaults)

@@ -114,7 +114,9 @@ def _drawn(console: Console) -> Iterator[Show]:
 
 
 class _Cell:
-    """A text of a notebook's cell. Of rich, nothing is seen there without ipywidgets."""
+    """A text of a notebook's cell."""
+
+    # Not by rich: without ipywidgets its live display shows a warning there, and no text.
 
     def __init__(self) -> None:
         self._handle: Any = None
@@ -141,18 +143,18 @@ class _Plain:
     """A text now and then."""
 
     def __init__(self) -> None:
-        self._told = time.monotonic()
+        self._written = time.monotonic()
 
     def show(self, text: str) -> None:
-        if time.monotonic() - self._told > PLAIN_SECONDS:
-            self._told = time.monotonic()
+        if time.monotonic() - self._written > PLAIN_SECONDS:
+            self._written = time.monotonic()
             sys.stderr.write(text + "\n")
 
 
 def _said(progress: Progress) -> str:
-    mean = progress.mean_return
-    told = "" if math.isnan(mean) else f", training return {mean:.4g}"
+    mean = progress.mean_return  # NaN until an episode has ended
+    score = "" if math.isnan(mean) else f", training return {mean:.4g}"
     return (
         f"{progress.env_steps:,} of {progress.target_steps:,} env steps,"
-        f" {progress.steps_per_second:,.0f} steps/s{told}"
+        f" {progress.steps_per_second:,.0f} steps/s{score}"
     )

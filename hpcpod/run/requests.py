@@ -50,8 +50,8 @@ def scale(folder: RunFolder, slots: int | None) -> None:
         )
     if slots > (now.wanted or 0):
         _require_possible(folder)
-    folder.requests.replace(Scale(index(slots)))
-    _forgive(folder)
+    folder.requests.replace(Scale(index(slots)))  # as JSON: NumPy's integers are taken, too
+    _forgive(folder)  # else dead slots were never replaced where what was asked before was refused
 
 
 def pause(folder: RunFolder) -> None:
@@ -98,7 +98,7 @@ def _forgive(folder: RunFolder) -> None:
 
     Earlier submissions did not fail, should they be gone; refused ones may be taken now.
     """
-    folder.requests.replace(Resumed(folder.intents.count(), time.time()))
+    folder.requests.replace(Resumed(folder.intents.count(), time.time()))  # Unix time, s
     folder.requests.withdraw(Refusals)
 
 
@@ -112,7 +112,7 @@ def resume(folder: RunFolder, *, detach: bool = False) -> list[str]:
         LaunchError: the scheduler refused, or can't be asked from here.
     """
     require_resumable(folder)
-    _require_possible(folder)
+    _require_possible(folder)  # before the pause is taken back: a refusal changes nothing
     paused = undrain(folder)
     config = folder.resolved.config
     if config.cluster.launcher == "local":
@@ -147,8 +147,8 @@ def end(folder: RunFolder, *, score: bool = True) -> str:
         UserError: the run is another user's.
     """
     folder.owner.require_mine()
-    rules, before = Rules.of_run(folder), see(folder)
-    if score and before.state == "running":
+    rules = Rules.of_run(folder)
+    if score and see(folder).state == "running":
         merge(folder, rules, stop=FINALS_FIRST)
         return act(folder)
     if score and start_finals(folder):
@@ -157,7 +157,7 @@ def end(folder: RunFolder, *, score: bool = True) -> str:
     merge(folder, rules, stop="user")
     if folder.resolved.config.cluster.launcher == "local":
         return ""
-    try:
+    try:  # at once: what waits would start only to see that the run has ended
         launcher = launcher_of(folder)
         launcher.cancel([job.job for job in launcher.observe().jobs])
     except LaunchError as error:
@@ -234,7 +234,7 @@ def require_resumable(folder: RunFolder) -> None:
     Raises:
         UserError: it is finished, another process runs it, or it is another user's.
     """
-    refresh_run(folder)
+    refresh_run(folder)  # an NFS client shows for a minute what was: a run that has just ended
     require_going(folder, "resume")
     config = folder.resolved.config
     if config.cluster.launcher == "local" and folder.locks.driven():
@@ -248,6 +248,7 @@ def _require_possible(folder: RunFolder) -> None:
         UserError: no node could give what they ask for, or the run is another user's.
     """
     launcher = launcher_here(folder)
+    # Slurm takes a job that no node could hold, and lets it wait for ever.
     found = launcher.impossible() if isinstance(launcher, SlurmLauncher) else []
     if found:
         name = folder.resolved.config.name

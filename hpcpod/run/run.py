@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 ENDED: tuple[RunState, ...] = ("finished", "paused", "interrupted")
 """States in which nothing more happens by itself."""
 
-SCHEDULER_SECONDS = 60.0
+SCHEDULER_SECONDS = 60.0  # squeue's manual: not in loops; sites limit each user (Slurm 23.02)
 """Pause between two questions to the scheduler, by a process that waits for a run."""
 
 MOST_NAMES = 5
@@ -184,7 +184,7 @@ class Run:
             status = self.status(ask_scheduler=due)
             if status.doubt:
                 doubted = min(doubted, time.monotonic())
-            elif due or self.local:
+            elif due or self.local:  # in between nothing is known of a cluster's jobs
                 doubted = math.inf
             alone = time.monotonic() - doubted > BELIEVED_SECONDS
             yield replace(status, state="interrupted") if alone and status.doubt else status
@@ -307,9 +307,10 @@ class Run:
         return f"Run({str(self.path)!r})"
 
 
-def runs_home() -> Path:
-    """The folder of all runs: ``$HPCPOD_RUNS``, else ``runs`` in the working directory."""
-    return Path(os.environ.get("HPCPOD_RUNS", "runs"))
+def runs_home(given: str | Path | None = None) -> Path:
+    """The folder of all runs: the given one, else ``$HPCPOD_RUNS``, else ``runs`` in the working
+    directory."""
+    return Path(os.environ.get("HPCPOD_RUNS", "runs") if given is None else given)
 
 
 def runs_here(home: Path | None = None) -> list[Path]:
@@ -352,18 +353,14 @@ def _nearest(path: Path) -> str:
     if close:
         return f"; did you mean {' or '.join(str(path.with_name(name)) for name in close)}?"
     if names:
-        return f"; there {_listed(names)}"
+        verb, more = "is" if len(names) == 1 else "are", len(names) - MOST_NAMES
+        return f"; there {verb} {', '.join(names[:MOST_NAMES])}" + f" and {more} more" * (more > 0)
     return "; nor is any other: stand where it was launched, or say by $HPCPOD_RUNS where runs are"
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"{'is' if len(names) == 1 else 'are'} {', '.join(names[:MOST_NAMES])}{more}"
 
 
 def _is_there(path: Path) -> bool:
     """True if there is such a file, or that is unknown: then opening it tells."""
     try:
         return path.exists()
-    except OSError:
+    except OSError:  # EACCES and ENAMETOOLONG: Python 3.10 to 3.13 raise them, 3.14 says False
         return True

@@ -46,6 +46,7 @@ def see(
     driven = not here or folder.locks.driven() is not False
     board = board or read_board(folder)
     numbered, intents, submitted = submissions(folder) if failures else (0, (), {})
+    # A local run's would start nvidia-smi; the process that runs its slots has counted its GPUs.
     launcher = None if here else launcher_here(folder)
     view, unknown = None, ""
     if ask and launcher is not None and board.phase != "finished":
@@ -96,6 +97,7 @@ def _cancelled(folder: RunFolder, view: ClusterView | None) -> tuple[tuple[Cance
     scaled the run: then its own coordinator cancels what is too much."""
     if view is None or not view.cancelled:
         return ()
+    # squeue shows an ended job for MinJobAge: 300 s by default.
     since = folder.requests.read_or_default(Resumed).time
     made = [intent for intent in folder.intents.all() if intent.kind == "slots"]
     ours = {folder.intents.submission(intent.number) for intent in made}
@@ -113,7 +115,7 @@ def _seen_anew(folder: RunFolder, seen: Snapshot) -> Snapshot:
 
     Who runs it was asked before: all that those have done who are gone is seen now.
     """
-    sure = refresh_run(folder)
+    sure = refresh_run(folder)  # opens and writes: no NFS client answers that from memory
     latest = read_board(folder)
     board = latest if latest.phase == "finished" else seen.board
     seen = replace(seen, board=board, slots=_slots(folder), drain=folder.requests.read(Drain))
@@ -131,12 +133,12 @@ def _ask(folder: RunFolder, launcher: Launcher | str) -> tuple[ClusterView | Non
     if isinstance(launcher, str):
         return None, launcher
     try:
-        return launcher.observe(QUEUE_SECONDS), ""
+        return launcher.observe(QUEUE_SECONDS), ""  # jobs alone: sinfo and scontrol are not asked
     except UserError as error:
         return None, str(error)
 
 
 def _at_work(shown: SlotStatus) -> bool:
     """True if a slot that has shown this still lives, as far as can be seen here."""
-    silence = time.time() - (shown.mtime or 0.0)
+    silence = time.time() - (shown.mtime or 0.0)  # s
     return lives(shown.host or "", shown.pid or 0, silence)

@@ -161,6 +161,7 @@ def status_of(folder: RunFolder, seen: Snapshot) -> Status:
         uncompared=_uncompared(board, config),
         env_steps=board.env_steps,
         attempts=board.attempts,
+        # A search, so once a look: it was made for each candidate on the board.
         showable=highest_target(board, config.stop) if board.phase == "running" else None,
         minutes=max(0.0, end - began) / 60,
         quarantined=len(folder.quarantine.list()),

@@ -51,6 +51,15 @@ def span(low: float, high: float) -> str:
     return f"{number if last.split(' ', 1)[1:] == [unit] else first} to {last}"
 
 
+def size(count: float) -> str:
+    """Bytes in few characters: ``1.5 TB``."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
 def listed(names: Sequence[str]) -> str:
     """``p0001``, ``p0001 and p0002``, ``p0001, p0002 and p0003``."""
     *most, last = names

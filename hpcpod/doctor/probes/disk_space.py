@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hpcpod.doctor.commands import ask
 from hpcpod.doctor.finding import Finding, decide
+from hpcpod.run.text import size
 
 GROUP = "run folder"
 LITTLE, TOO_LITTLE = 10e9, 100e6
@@ -145,15 +146,6 @@ def _quota(mount: Mount | None) -> tuple[Quota | None, str]:
     if answer.code is None:
         return None, answer.err
     return read_quota(answer.out, names), ""  # `quota` says by its exit code that one is exceeded
-
-
-def size(count: float) -> str:
-    """Bytes in few characters: ``1.5 TB``."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
 
 
 def is_shared(mount: Mount | None) -> bool:

@@ -22,8 +22,9 @@ from hpcpod._process import PYTHON, ending
 from hpcpod._version import __version__
 from hpcpod.doctor.commands import ask
 from hpcpod.doctor.finding import Finding, decide
-from hpcpod.doctor.probes.disk_space import TOO_LITTLE, mount_of, size
+from hpcpod.doctor.probes.disk_space import TOO_LITTLE, mount_of
 from hpcpod.records.codec import encode
+from hpcpod.run.text import size
 
 TORCH_SECONDS = 180.0
 """For importing torch: from a cold shared filesystem it takes minutes."""
