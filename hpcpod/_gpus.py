@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 
-_DEVICE = re.compile(r"\d+|(GPU|MIG)-.+")
+_DEVICE = re.compile(r"\d+|(GPU|MIG)-.+")  # Slurm sets NoDevFiles for a job without GPUs
 
 
 def visible_gpus() -> list[str]:
@@ -22,9 +22,14 @@ def visible_gpus() -> list[str]:
         return list(itertools.takewhile(_DEVICE.fullmatch, names))
     try:
         listing = subprocess.run(
-            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False
+            ["nvidia-smi", "-L"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,  # s
         ).stdout
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.TimeoutExpired):  # no driver here, or one that hangs
         return []
+    # Below a GPU that is split, its MIG instances have indented lines of their own.
     count = sum(line.startswith("GPU ") for line in listing.splitlines())
     return [str(number) for number in range(count)]

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from types import FrameType
 
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG = 1  # of linux/prctl.h: ctypes has no header
 
 REQUEUE = 75
 """EX_TEMPFAIL: the exit code of what was stopped, and goes on if it is started again."""
@@ -44,7 +44,7 @@ def ending(code: int) -> str:
 
 
 def _signal(code: int) -> int:
-    return -code if code < 0 else code - 128
+    return -code if code < 0 else code - 128  # 137 of a shell is -9 of subprocess
 
 
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
@@ -58,7 +58,7 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:
-        raise SystemExit(REQUEUE)
+        raise SystemExit(REQUEUE)  # it ended before prctl: the kernel will not tell
 
 
 def end_group_with(pipe: int, patience: float = 0.0, *, or_with_this: bool = False) -> None:
@@ -74,11 +74,12 @@ def end_group_with(pipe: int, patience: float = 0.0, *, or_with_this: bool = Fal
         or_with_this: also when this process, which leads the group, has ended: srun and mpirun
             wait for all that has their output open.
     """
-    this = os.pidfd_open(os.getpid()) if or_with_this else None
+    this = os.pidfd_open(os.getpid()) if or_with_this else None  # Linux 5.3
     if os.fork() > 0:
         if this is not None:
             os.close(this)
         return
+    # Slurm signals all of a step: this one must outlive what it has to end.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     ending = select.poll()
@@ -87,8 +88,8 @@ def end_group_with(pipe: int, patience: float = 0.0, *, or_with_this: bool = Fal
         ending.register(this, select.POLLIN)
     if any(descriptor == pipe for descriptor, _ in ending.poll()) and patience:
         ending.unregister(pipe)
-        ending.poll(1000 * patience)
-    os.killpg(0, signal.SIGKILL)
+        ending.poll(1000 * patience)  # ms
+    os.killpg(0, signal.SIGKILL)  # its own group, and so itself
 
 
 class StopFlag:
@@ -100,7 +101,7 @@ class StopFlag:
             signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self._set = True
+        self._set = True  # no more: handlers nest, and one that logs may wait for its own lock
 
     def set(self) -> None:
         """As if a signal had arrived."""

@@ -17,7 +17,7 @@ def t_quantile(probability: float, freedom: int) -> float:
         return -t_quantile(1 - probability, freedom)
     inside = 2 * probability - 1
     low, high = 0.0, math.pi / 2
-    for _ in range(60):
+    for _ in range(60):  # halvings: more than the 53 bits of a float
         middle = (low + high) / 2
         if _between(middle, freedom) < inside:
             low = middle

@@ -86,7 +86,7 @@ def launch(
         folder = create_run(checked.resolved, runs_home(runs))
         start(folder, checked.resolved.config, detach=bool(detach))
     run = Run(folder, progress)
-    if run.local and detach is None:
+    if run.local and detach is None:  # a script that ended took its run along without a word
         log.warning(
             "%s ends with this process: run.wait() waits for its end; launch(..., detach=True) lets"
             " it go on alone, detach=False is silent",
@@ -212,6 +212,7 @@ def _of_one(config: RunConfig, name: str, steps: int) -> RunConfig:
     pods = replace(config.population.pods, min=1, max=1)
     population = replace(config.population, algorithms={name: 1.0}, pods=pods)
     stop = replace(config.stop, env_steps=steps, rounds=None)
+    # Settings for an algorithm that is not trained were a traceback.
     agents = {key: values for key, values in config.agents.items() if key == name}
     pod = replace(config.pod, ranks=1)
     return replace(config, population=population, agents=agents, stop=stop, pod=pod)

@@ -35,7 +35,7 @@ class HpcpodError(Exception):
 class UserError(HpcpodError):
     """The user's mistake: one clear sentence, exit code 2, never a traceback."""
 
-    def _render_traceback_(self) -> list[str]:
+    def _render_traceback_(self) -> list[str]:  # IPython asks an exception for this name
         """The lines that IPython, and so a notebook, shows of it."""
         return [f"{type(self).__name__}: {self}"]
 
@@ -118,6 +118,7 @@ def first_own(frames: Iterable[tuple[str, int]]) -> str:
     """The first frame of a user's own code, as ``raised_at`` has it; each is a file and a line."""
     ours = str(Path(__file__).parent)
     for path, line in frames:
+        # "<": such as <frozen importlib._bootstrap>; two prefixes, for a venv has its own.
         if not path.startswith((ours, sys.base_prefix, sys.prefix, "<")):
             return f" (line {line} of {Path(path).name})"
     return ""
@@ -137,9 +138,6 @@ def exit_code(work: Callable[[], int], say: Callable[[str], object]) -> int:
     """
     try:
         return work()
-    except UserError as error:
-        say(str(error))
-        return 2
     except HpcpodError as error:
         say(str(error))
-        return 1
+        return 2 if isinstance(error, UserError) else 1

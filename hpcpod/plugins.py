@@ -37,7 +37,7 @@ def suggest(name: str, candidates: list[str], likeness: float = 0.5) -> str:
 def look_in(folders: Iterable[str]) -> None:
     """Find modules in these folders too, after everywhere else."""
     new = [folder for folder in dict.fromkeys(folders) if folder not in sys.path]
-    sys.path += new
+    sys.path += new  # at its end: a user's json.py does not take the place of Python's
     _LOOKED_IN.extend(new)
 
 
@@ -102,7 +102,7 @@ def make(kind: type[Any], group: str, name: str, *arguments: Any) -> Any:
     try:
         made = part(*arguments)
         missing = [m for m in vars(kind) if not m.startswith("_") and not hasattr(made, m)]
-    except (HpcpodError, MemoryError):
+    except (HpcpodError, MemoryError):  # a sentence already; and no fault of the plugin's
         raise
     except (Exception, SystemExit) as error:  # a user's class may raise whatever it likes
         raise UnusablePlugin(f"{name} can't be made: {in_words(error)}") from error

@@ -27,6 +27,7 @@ def follow_here(run: Run) -> int:
 
     asked: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
+        # Handlers nest, and may come in the middle of anything: it is seen to between two looks.
         signal.signal(number, lambda got, frame: asked.append(got))
 
     def stop() -> bool:
@@ -43,6 +44,7 @@ def follow_here(run: Run) -> int:
 def stop(options: Namespace) -> int:
     """``hpcpod stop``."""
     run = open_run(options.run)
+    # A local run's slots have ended with the process that ran them: they are started here.
     if not (options.drain or options.now) and start_finals(run.folder):
         say(f"its finalists are scored here; finish it without: hpcpod stop {run.word} --now")
         return follow_here(run)
@@ -73,7 +75,7 @@ def pause(options: Namespace) -> int:
 def resume(options: Namespace) -> int:
     """``hpcpod resume``: here it stays until the run ends, on Slurm it submits."""
     run = open_run(options.run)
-    require_resumable(run.folder)
+    require_resumable(run.folder)  # first: engines of a run that goes on are not forgotten
     if options.any_engine:
         run.folder.engines.forget()
     if run.local:
@@ -88,7 +90,7 @@ def scale(options: Namespace) -> int:
     """``hpcpod scale``: the number of slots at once, told or changed."""
     from hpcpod.run.tables import slots_words
 
-    run, word = run_and([w for w in (options.run, options.slots) if w is not None], _is_amount)
+    run, word = run_and((options.run, options.slots), _is_amount)
     before = run.target()
     if word is None:
         now = run.status(ask_scheduler=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-import textwrap
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from hpcpod.cli.output import say, say_json
+from hpcpod.cli.output import say, say_json, wrapped
 from hpcpod.doctor.finding import Finding
 from hpcpod.run.run import runs_home
 from hpcpod.run.text import many
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from hpcpod.config.schema import RunConfig
     from hpcpod.doctor.examine import Diagnosis
 
-_WIDTH = 100
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -75,6 +73,7 @@ def _interrupted_once() -> Iterator[None]:
             signal.signal(each, lambda number, frame: None)
         raise KeyboardInterrupt
 
+    # Slurm has a job before sbatch has said its id: a second signal would leave it in the queue.
     before = {number: signal.signal(number, interrupt) for number in _SIGNALS}
     try:
         yield
@@ -94,15 +93,8 @@ def lines(found: Diagnosis) -> Iterator[str]:
 
 
 def _row(finding: Finding) -> list[str]:
-    found = textwrap.wrap(
-        finding.found, _WIDTH, initial_indent=f"  {finding.verdict:<9}{finding.probe:<16}",
-        subsequent_indent=" " * 27, break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
-    then = textwrap.wrap(
-        finding.then, _WIDTH, initial_indent=" " * 27 + "-> ", subsequent_indent=" " * 30,
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
-    return [*found, *then]
+    title = f"  {finding.verdict:<9}{finding.probe:<16}"
+    return [*wrapped(finding.found, title, 27), *wrapped(finding.then, " " * 27 + "-> ", 30)]
 
 
 def _verdict(problems: Sequence[Finding]) -> str:

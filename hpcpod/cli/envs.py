@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import math
 import sys
-import textwrap
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod import plugins
-from hpcpod.cli.output import say, say_json
+from hpcpod.cli.output import say, say_json, wrapped
 from hpcpod.config.loader import from_mapping, from_words, load_file
 from hpcpod.config.schema import RunConfig
 from hpcpod.envs.listing import Backend, Family, Listing, list_envs
@@ -79,10 +78,7 @@ def _family_lines(family: Family) -> Iterable[str]:
 
 
 def _row(title: str, text: str, width: int = 17) -> list[str]:
-    return textwrap.wrap(
-        text, 100, initial_indent=f"  {title:<{width}}", subsequent_indent=" " * (width + 2),
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+    return wrapped(text, f"  {title:<{width}}", width + 2)
 
 
 def check(options: Namespace) -> int:
@@ -143,15 +139,15 @@ class _Progress:
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
-        self._told = time.monotonic()
+        self._written = time.monotonic()
 
     def hear(self, text: str) -> None:
         """Say it, or leave it."""
         now = time.monotonic()
         if self._terminal:
-            sys.stderr.write(f"\r\x1b[K{text} ...")
-        elif now - self._told >= supervisor.QUIET_SECONDS:
-            self._told = now
+            sys.stderr.write(f"\r\x1b[K{text} ...")  # ESC [ K: clear the line
+        elif now - self._written >= supervisor.QUIET_SECONDS:
+            self._written = now
             sys.stderr.write(f"{text} ...\n")
         sys.stderr.flush()
 
@@ -216,6 +212,7 @@ def _stands_for(bounds: Any) -> str:
 
 def _ranges(low: Any, high: Any) -> str:
     """Bounds, of which each is one number or one per element, and which elements have them."""
+    # By the widest of its bounds CartPole was called unbounded.
     size = max(len(b) if isinstance(b, (list, tuple)) else 1 for b in (low, high))
     lows, highs = ([b] * size if isinstance(b, (int, float)) else b for b in (low, high))
     if not lows or not highs:

@@ -25,6 +25,7 @@ def status(options: Namespace) -> int:
     from hpcpod.run.tables import headline, progress_lines, queue_line
 
     if options.run is None:
+        # squeue is not asked: it would be once for each run.
         statuses = [status for path in runs_here() for status in _readable(path)]
         if options.json:
             say_json([encode(status) for status in statuses])
@@ -112,6 +113,7 @@ def show_leaderboard(run: Run, board: Board) -> None:
 
     from hpcpod.run.tables import leaderboard_table, lineage_lines
 
+    # rich takes what is no terminal for one of 80 columns.
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     console.print(leaderboard_table(board))
     ancestors = run.lineage(board=board)
@@ -126,9 +128,8 @@ def watch(options: Namespace) -> int:
     from hpcpod.cli.live import Live
 
     run = open_run(options.run)
-    seconds = 1.0 if run.local else 10.0
     with Live(run) as live:
-        for status in run.looks(seconds):
+        for status in run.looks(1.0 if run.local else 10.0):  # s; a shared disk answers each look
             live.update(run.board())
             if status.state in ENDED:
                 break
@@ -155,8 +156,7 @@ def conclude(run: Run) -> int:
 
 def why(options: Namespace) -> int:
     """``hpcpod why``: of a pod, or of the whole run."""
-    words = [word for word in (options.run, options.pod) if word is not None]
-    run, pod = run_and(words, is_pod)
+    run, pod = run_and((options.run, options.pod), is_pod)
     sentences = run.why(pod)
     if options.json:
         say_json({"run": run.name, "pod": pod, "why": sentences})
@@ -167,8 +167,7 @@ def why(options: Namespace) -> int:
 
 def logs(options: Namespace) -> int:
     """``hpcpod logs``: the ends of log files, or their lines about a pod."""
-    words = [word for word in (options.run, options.name) if word is not None]
-    run, name = run_and(words, is_pod)
+    run, name = run_and((options.run, options.name), is_pod)
     if name is not None and is_pod(name):
         return _pod_logs(run, name, options)
     if options.rank is not None:
@@ -181,7 +180,7 @@ def _pod_logs(run: Run, pod: str, options: Namespace) -> int:
     ends = logs.last(options.lines)
     if not ends and not options.follow:
         raise UserError(f"no log says anything of {pod}: {logs.absence()}")
-    more = logs.follow(0.5 if run.local else 2.0) if options.follow else ()
+    more = logs.follow(0.5 if run.local else 2.0) if options.follow else ()  # s
     last = None
     for path, line in chain(ends, more):
         if path != last:
@@ -202,7 +201,7 @@ def _all_logs(run: Run, name: str, options: Namespace) -> int:
         say(f"==> {path}")
         say(tail(path, options.lines))
     while options.follow:
-        time.sleep(0.5)
+        time.sleep(0.5)  # s
         for path in _logs(folder, name):
             places[path] = _say_rest(path, places.get(path, 0))
     return 0
@@ -214,7 +213,7 @@ def _logs(folder: Path, name: str) -> list[Path]:
 
 def _say_rest(path: Path, place: int) -> int:
     """Print what a log has from this place on; return where it ends."""
-    with path.open(errors="replace") as file:
+    with path.open(errors="replace") as file:  # others may write anything into a log
         file.seek(place)
         for line in file:
             say(f"{path.stem}: {line.rstrip()}")

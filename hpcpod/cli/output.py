@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import textwrap
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,7 +15,7 @@ from hpcpod.run.tables import visible
 def say(text: str = "") -> None:
     """Print a line at once, whatever standard output is."""
     sys.stdout.write(visible(text) + "\n")
-    sys.stdout.flush()
+    sys.stdout.flush()  # a pipe is buffered by the block: a follower would see nothing for long
 
 
 def say_remarks(remarks: Iterable[str]) -> None:
@@ -29,9 +30,17 @@ def say_json(data: Any) -> None:
     say(json.dumps(_finite(data), indent=2, default=str))
 
 
+def wrapped(text: str, title: str, indent: int) -> list[str]:
+    """A text in lines of 100 columns, behind its title; paths and options stay whole."""
+    return textwrap.wrap(
+        text, 100, initial_indent=title, subsequent_indent=" " * indent,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
 def _finite(data: Any) -> Any:
     if isinstance(data, float) and not math.isfinite(data):
-        return None
+        return None  # Python would write NaN, which is no JSON
     if isinstance(data, dict):
         return {key: _finite(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):

@@ -281,8 +281,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lambda: int(options.command(options) or 0),
             lambda message: print(f"hpcpod: {message}", file=sys.stderr),  # noqa: T201
         )
-    except BrokenPipeError:
-        sys.stderr.close()
+    except BrokenPipeError:  # as of `| head`
+        sys.stderr.close()  # Python flushes stdout at its end, and would complain there
         return 0
     except KeyboardInterrupt:
-        return 130
+        return 130  # of a shell: 128 + SIGINT

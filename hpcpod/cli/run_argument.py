@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from hpcpod.errors import RunNotFound
 from hpcpod.run.run import Run, only_run, open_run
 
 
-def run_and(words: Sequence[str], means: Callable[[str], bool]) -> tuple[Run, str | None]:
-    """A run and what is said beside it, if anything is.
+def run_and(words: tuple[str, str | None], means: Callable[[str], bool]) -> tuple[Run, str | None]:
+    """A run and the word beside it, if there is one.
 
     Args:
-        words: one or two. A single one that names no run is about the only one there is.
-        means: whether a word looks like what may stand beside a run's name.
+        words: a single one that names no run is about the only one there is.
+        means: says of a word if it looks like what may stand beside a run's name.
 
     Raises:
         RunNotFound: no run is meant.
     """
-    if len(words) == 2:
-        return open_run(words[0]), words[1]
+    first, second = words
     try:
-        return open_run(words[0]), None
-    except RunNotFound:
-        run = only_run() if means(words[0]) else None
+        return open_run(first), second
+    except RunNotFound:  # argparse gives a lone POD to RUN
+        run = only_run() if second is None and means(first) else None
         if run is None:
             raise
-        return run, words[0]
+        return run, first
 
 
 def is_pod(word: str) -> bool:

@@ -21,7 +21,7 @@ from hpcpod.launchers.local import LocalLauncher, places_of
 from hpcpod.launchers.slurm.feasibility import Impossible
 from hpcpod.launchers.slurm.sacct import EndedLife
 from hpcpod.orchestrator.backoff import DELAYS, Backoff, failed_starts
-from hpcpod.records.records import Board, Intent, Owner
+from hpcpod.records.records import Birth, Board, Intent, Order, Owner
 from hpcpod.storage.requests import Drain, Refusals, Resumed, Scale, SlotRefused
 from hpcpod.storage.restarts import RestartRecord
 from hpcpod.storage.run_folder import RunFolder
@@ -171,15 +171,21 @@ class Snapshot:
             return pods.max
         return min(max(math.ceil(pods.max * self.target / places), pods.min), pods.max)
 
+    @cached_property
+    def open_orders(self) -> list[Order]:
+        """Orders that a slot may take, the most urgent first: not those of pods that rest."""
+        resting = resting_pods(self.board)
+        return [o for o in orders(self.board) if not (isinstance(o, Birth) and o.pod in resting)]
+
     @property
-    def open_orders(self) -> int:
-        """Orders that a slot may have: all but those of pods that rest."""
-        return len(orders(self.board)) - len(resting_pods(self.board))
+    def held(self) -> set[str | None]:
+        """The orders that slots have in hand, by name."""
+        return {part.order for slot in self.slots.values() for part in slot.orders}
 
     @property
     def useful(self) -> int:
         """Slots that the open orders need."""
-        return -(-self.open_orders // self.lanes)
+        return -(-len(self.open_orders) // self.lanes)
 
     @property
     def cluster(self) -> ClusterView:

@@ -67,11 +67,6 @@ def costs_of(seen: Snapshot) -> dict[str, Cost]:
     return costs
 
 
-def held_orders(seen: Snapshot) -> set[str | None]:
-    """The orders that slots have in hand, by name."""
-    return {part.order for slot in seen.slots.values() for part in slot.orders}
-
-
 def progress(shown: OrderStatus, config: RunConfig) -> float | None:
     """The share of a round's steps that is done, in [0, 1]; None where that is not shown."""
     steps, number = shown.env_steps, shown.round

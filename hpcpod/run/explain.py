@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from hpcpod.launchers.base import Launcher
 from hpcpod.launchers.factory import launcher_here
@@ -142,8 +143,8 @@ def _slots(seen: Snapshot) -> Iterator[str]:
     yield f"{many(seen.running, 'slot')} at work{wanted}"
     if waits := idling(seen):
         yield waits
-    elif seen.wanted is not None and seen.open_orders < seen.wanted:
-        yield f"{many(seen.open_orders, 'order')} open now: more slots would find nothing to do"
+    elif seen.wanted is not None and (count := len(seen.open_orders)) < seen.wanted:
+        yield f"{many(count, 'order')} open now: more slots would find nothing to do"
     yield from waiting_words(seen.waiting, seen.now, seen.impossible)
     if cancelled := cancelled_words(seen):
         yield cancelled
@@ -352,12 +353,5 @@ def _how(life: EndedLife) -> str:
 
 def _before(seen: Snapshot, order: Order) -> int:
     """Orders that a slot would take first."""
-    resting = resting_pods(seen.board)
-    count = 0
-    for other in orders(seen.board):
-        if other.id == order.id:
-            break
-        rests = isinstance(other, Birth) and other.pod in resting
-        busy = any(_in_hand(shown, other.id) for shown in seen.slots.values())
-        count += not rests and not busy
-    return count
+    before = takewhile(lambda other: other.id != order.id, seen.open_orders)
+    return sum(other.id not in seen.held for other in before)

@@ -14,7 +14,7 @@ from typing import Literal, cast
 from hpcpod.config.placement import scores_beside
 from hpcpod.launchers.base import THROTTLED
 from hpcpod.orchestrator.snapshot import Snapshot
-from hpcpod.run.costs import Cost, costs_of, held_orders, mean_cost, panel_seconds, progress
+from hpcpod.run.costs import Cost, costs_of, mean_cost, panel_seconds, progress
 from hpcpod.run.round_schedule import Hand, Played, Task, play, together
 from hpcpod.storage.restarts import RestartRecord
 from hpcpod.storage.slots import OrderStatus, element
@@ -142,7 +142,7 @@ class _Outlook:
 
     def _rest_of_finals(self) -> float:
         """Seconds until the finals that have begun are over, at the pace that they have."""
-        board, held = self._board, held_orders(self._seen)
+        board, held = self._board, self._seen.held
         spent = 0.0 if board.stopped is None else max(0.0, self._seen.clock - board.stopped)
         done = [self._score(score.pod) for score in board.confirmed if score.purpose == "final"]
         orders = board.rescores.values()
@@ -171,7 +171,7 @@ class _Outlook:
         tasks = {task.pod: task for task in self._tasks()}
         hands = [self._hand(name, tasks) for name in self._seen.slots]
         hands += [Hand(seconds) for seconds in self._coming()]
-        held = held_orders(self._seen)
+        held = self._seen.held
         scores = [self._score(o.pod) for o in board.rescores.values() if o.id not in held]
         rounds = math.inf
         if stop.env_steps is not None:

@@ -6,11 +6,8 @@ from collections.abc import Sequence
 
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Birth, Order
-from hpcpod.run.costs import held_orders
 from hpcpod.run.forecast import forecast, last_rounds
 from hpcpod.run.text import listed, many, span
-from hpcpod.tournament.leaderboard import orders
-from hpcpod.tournament.priorities import resting_pods
 
 
 def idling(seen: Snapshot) -> str:
@@ -23,9 +20,7 @@ def idling(seen: Snapshot) -> str:
     if not seen.slots or seen.drain is not None or seen.board.phase == "finished":
         return ""
     idle = sorted(name for name, shown in seen.slots.items() if shown.state == "idle")
-    held = held_orders(seen)
-    resting = resting_pods(seen.board)
-    found = [o for o in orders(seen.board) if not (isinstance(o, Birth) and o.pod in resting)]
+    found, held = seen.open_orders, seen.held
     if not found or any(order.id not in held for order in found):
         return ""
     awaited = _awaited(seen, found)
