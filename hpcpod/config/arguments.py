@@ -44,7 +44,7 @@ def door(**kinds: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
             problems = []
             for name, value in bound.arguments.items():
                 if name in kinds:
-                    kind = kinds[name]
+                    kind = kinds[name]  # NumPy's scalars ended in tracebacks of train and scale
                     bound.arguments[name] = (
                         plain(value) if kind is Any else value_at(name, kind, value, problems)
                     )

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from hpcpod.config.container import ContainerConfig
-from hpcpod.config.limits import Count, Natural, Positive, check_limits
+from hpcpod.config.limits import Count, Limited, Natural, Positive
 from hpcpod.config.schedule import Times
 
 
 @dataclass(frozen=True)
-class ResourcesConfig:
+class ResourcesConfig(Limited):
     """The resources of one pod."""
 
     gpus_per_pod: Natural = 0
@@ -31,7 +31,7 @@ class ResourcesConfig:
     On Slurm an element of the array has as many slots. Needs ``gpus_per_pod: 1``."""
 
     def __post_init__(self) -> None:
-        check_limits(self)
+        super().__post_init__()
         if self.gpu_type is not None and not re.fullmatch(r"[\w.-]+", self.gpu_type):
             raise ValueError(f"gpu_type must be a word such as a100, got {self.gpu_type!r}")
         if self.pods_per_gpu > 1 and self.gpus_per_pod != 1:
@@ -42,7 +42,7 @@ class ResourcesConfig:
 
 
 @dataclass(frozen=True)
-class ClusterConfig:
+class ClusterConfig(Limited):
     """The launcher of slots, and its settings."""
 
     launcher: str = "local"
@@ -99,10 +99,11 @@ class ClusterConfig:
     @property
     def tick_interval(self) -> float:
         """``tick_seconds``, or what suits the launcher: a scheduler is not asked often."""
+        # squeue's manual asks for no loops: PSI/J looks every 30 s, Snakemake every 40 s and more.
         return self.tick_seconds or (0.5 if self.launcher == "local" else 60.0)
 
     def __post_init__(self) -> None:
-        check_limits(self)
+        super().__post_init__()
         if self.scratch is not None and (
             not self.scratch.startswith(("/", "$")) or re.search(r"[\"`\\\s]", self.scratch)
         ):

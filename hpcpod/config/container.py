@@ -57,6 +57,7 @@ class ContainerConfig:
 def _check_image(runtime: str, image: str | None) -> None:
     if image is None:
         raise ValueError(f"runtime is {runtime}, which needs an image")
+    # Pyxis reads a file only where its path begins with / or ./ (pyxis #127).
     remote = "://" in image or (runtime == "pyxis" and not re.search(r"\.(sqsh|sqfs)$", image))
     if not (image.startswith("/") or remote) or image.startswith(("./", "~")) or "\n" in image:
         raise ValueError(
@@ -113,6 +114,7 @@ class Runner:
         if config.runtime is None or config.image is None:
             return None
         # First: the run's path may lead by a link in a home, which runtimes mount, to another disk.
+        # Apptainer found no working directory there.
         real = os.path.realpath(inside.run)
         if _BREAKS_MOUNT.search(inside.run + real):
             raise UserError(
@@ -133,7 +135,7 @@ def _pyxis(config: ContainerConfig, inside: Inside, mounts: list[str]) -> tuple[
         f"--container-image={config.image}",
         f"--container-mounts={','.join(pairs)}",
         f"--container-workdir={inside.run}",  # else the image's
-        # An image's own variables count for more than a job's, but for these.
+        # For Pyxis an image's own variables count for more than a job's, but for these.
         f"--container-env={','.join(sorted(inside.variables))}",
         *config.options,
     )
@@ -155,7 +157,7 @@ def _named(python: str) -> tuple[str, ...]:
     environment's), its path is not there in the container. And what pip has installed below a home
     would be found before the image's packages.
     """
-    return ("/usr/bin/env", "PYTHONNOUSERSITE=1", python)
+    return ("/usr/bin/env", "PYTHONNOUSERSITE=1", python)  # pyxis #104
 
 
 def module_mounts() -> list[str]:

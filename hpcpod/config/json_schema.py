@@ -44,6 +44,7 @@ def json_schema() -> Schema:
     algorithms |= _named(dict.fromkeys(agents, share), share) | {"minProperties": 1}
     fields["agents"] |= _named(agents, fields["agents"]["additionalProperties"])
     return {
+        # yaml-language-server knows later drafts in part.
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "A configuration of hpcpod",
         "definitions": _definitions(),

@@ -29,7 +29,7 @@ class Limit:
 
     def complaint(self, value: float) -> str | None:
         """The end of a sentence about a value that breaks them, NaN too; None if it does not."""
-        fits = (
+        fits = (  # NaN compares false: "not below" would take it
             (self.least is None or value >= self.least)
             and (self.above is None or value > self.above)
             and (self.most is None or value <= self.most)
@@ -75,18 +75,20 @@ def _limited(cls: Any) -> tuple[tuple[str, Limit], ...]:
     return tuple((name, limit) for name, kind in hints(cls).items() for limit in _limits(kind))
 
 
-def check_limits(record: object) -> None:
-    """Check a record built in Python: every field that has a value against its limits.
+class Limited:
+    """A base of dataclasses: one built in Python is checked when it is made.
 
     Raises:
-        ValueError: says every limit that is broken.
+        ValueError: by its ``__init__``: says every limit that a field's value breaks.
     """
-    cls: Any = type(record)
-    complaints = [
-        f"{name} {complaint}"
-        for name, limit in _limited(cls)
-        if (value := getattr(record, name)) is not None
-        and (complaint := limit.complaint(value)) is not None
-    ]
-    if complaints:
-        raise ValueError("; ".join(complaints))
+
+    def __post_init__(self) -> None:
+        cls: Any = type(self)
+        complaints = [
+            f"{name} {complaint}"
+            for name, limit in _limited(cls)
+            if (value := getattr(self, name)) is not None
+            and (complaint := limit.complaint(value)) is not None
+        ]
+        if complaints:
+            raise ValueError("; ".join(complaints))

@@ -90,6 +90,7 @@ def walk_of(config: RunConfig, length: int | None) -> int:
     """
     steps = -(-config.round.env_steps // (config.env.num_envs * ranks_of(config)))
     length = LENGTH if length is None else length
+    # Without it only the first steps of long episodes were ever trained on.
     return 0 if steps >= length else min(length, WALK * steps)
 
 

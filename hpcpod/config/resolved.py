@@ -81,6 +81,7 @@ def _paths(data: Any, place: str) -> Iterator[tuple[str, str]]:
 def versions() -> dict[str, str]:
     """Versions of what decides a run's numbers; a package that is not installed is left out."""
     found = {"python": platform.python_version(), "hpcpod": __version__}
+    # MuJoCo's: the same seed and actions lead elsewhere in another version, within a second.
     packages = ("torch", "numpy", "gymnasium", "mujoco", "mujoco-warp", "warp-lang")
     for package in packages:
         try:

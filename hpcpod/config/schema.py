@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from hpcpod.config.cluster import ClusterConfig as ClusterConfig
 from hpcpod.config.cluster import ResourcesConfig as ResourcesConfig
-from hpcpod.config.limits import Count, Limit, Natural, Positive, check_limits
+from hpcpod.config.limits import Count, Limit, Limited, Natural, Positive
 from hpcpod.config.space import Value
 
 Wrapper = str | dict[str, dict[str, object]]
@@ -26,7 +26,7 @@ Panel = Annotated[int, Limit(least=2), Limit(most=MANY)]
 
 
 @dataclass(frozen=True)
-class EnvConfig:
+class EnvConfig(Limited):
     """The task."""
 
     id: str
@@ -78,7 +78,7 @@ class EnvConfig:
     same seed and actions lead elsewhere in another version, within a second in MuJoCo."""
 
     def __post_init__(self) -> None:
-        check_limits(self)
+        super().__post_init__()
         if self.processes is not None and self.processes > self.num_envs:
             raise ValueError(
                 f"processes must be at most num_envs, got processes {self.processes} and"
@@ -102,7 +102,7 @@ class EnvConfig:
 
 
 @dataclass(frozen=True)
-class PodsConfig:
+class PodsConfig(Limited):
     """The number of pods that the population may hold."""
 
     min: Count = 2
@@ -115,13 +115,13 @@ class PodsConfig:
     is room again."""
 
     def __post_init__(self) -> None:
-        check_limits(self)
+        super().__post_init__()
         if self.max < self.min:
             raise ValueError(f"max must be at least min, got min {self.min} and max {self.max}")
 
 
 @dataclass(frozen=True)
-class PopulationConfig:
+class PopulationConfig(Limited):
     """The population: its algorithms, its selection and its births."""
 
     scheme: Literal["tournament"] = "tournament"
@@ -147,7 +147,7 @@ class PopulationConfig:
     live."""
 
     def __post_init__(self) -> None:
-        check_limits(self)
+        super().__post_init__()
         if not self.algorithms:
             raise ValueError("algorithms must name at least one algorithm, such as {ppo: 1}")
         for name, share in self.algorithms.items():
@@ -160,7 +160,7 @@ class PopulationConfig:
 
 
 @dataclass(frozen=True)
-class RoundConfig:
+class RoundConfig(Limited):
     """The unit of evolution: train, evaluate on the panel, report."""
 
     env_steps: Count = 20_000
@@ -172,12 +172,9 @@ class RoundConfig:
     """Episodes of the panel on which every pod of a round is compared (common seeds): one half
     ranks the pods, the other half tests them. With fewer than 4 no pod is ever replaced."""
 
-    def __post_init__(self) -> None:
-        check_limits(self)
-
 
 @dataclass(frozen=True)
-class FusionConfig:
+class FusionConfig(Limited):
     """Fusion: the learners of a pod's ranks become one agent. See docs/fusion.md for when it
     pays."""
 
@@ -198,17 +195,14 @@ class FusionConfig:
     ``gloo``. ``mpi`` needs mpi4py, and carries a GPU's tensors through the host's memory if its
     MPI does not know GPUs; when one of its ranks dies, MPI ends them all. Between processes of one
     machine without GPUs it is much the faster (docs/fusion.md)."""
-    mpi: str = "pmix"
+    mpi: str = "pmix"  # Debian's OpenMPI 4.1: "none" and "pmi2" fail, "not built with SLURM's PMI"
     """With ``mpi`` on Slurm: what ``srun --mpi=`` gets; ``srun --mpi=list`` tells what there is."""
     seconds: Positive = 120.0
     """A rank that does not come, or answer, for so long is taken for lost (not by ``mpi``)."""
 
-    def __post_init__(self) -> None:
-        check_limits(self)
-
 
 @dataclass(frozen=True)
-class PodConfig:
+class PodConfig(Limited):
     """Inside a pod."""
 
     ranks: Count | None = None
@@ -228,8 +222,8 @@ class PodConfig:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """``cpu``, ``cuda``, or ``auto``: a GPU when ``resources.gpus_per_pod`` is above 0."""
     torch_threads: Count = 1
-    """Threads of one tensor operation. More than one pays for wide networks on cores that nobody
-    else uses, and costs where they are shared; simulators use ``resources.cpus_per_pod``."""
+    """Threads of one tensor operation. More than one pays for wide networks on cores without
+    other users, and costs where they are shared; simulators use ``resources.cpus_per_pod``."""
     matmul: Literal["highest", "high", "medium", "bfloat16"] = "highest"
     """Precision of float32 matrix products: ``highest`` is float32. The others trade digits for
     time where the processor can. ``high`` and ``medium``: TensorFloat32 on GPUs, and ``medium`` is
@@ -251,12 +245,9 @@ class PodConfig:
     """A training process that shows no sign of life for so long is killed, and its round has
     crashed. A sign is an iteration or a step of an evaluation; null waits for ever."""
 
-    def __post_init__(self) -> None:
-        check_limits(self)
-
 
 @dataclass(frozen=True)
-class StopConfig:
+class StopConfig(Limited):
     """Limits of the run: the first one ends it. Each end exports the best policy."""
 
     target: float | None = None
@@ -285,9 +276,6 @@ class StopConfig:
     finalists: Count = 3
     """Leaders that are scored again on fresh seeds when a run ends without its target; it waits
     for their scores."""
-
-    def __post_init__(self) -> None:
-        check_limits(self)
 
 
 @dataclass(frozen=True)

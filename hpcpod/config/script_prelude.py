@@ -29,10 +29,11 @@ def prelude(cluster: ClusterConfig, nodes: int = 1) -> list[str]:
         nodes: of the job.
     """
     lines = list(cluster.setup)
-    if cluster.network is not None:
+    if cluster.network is not None:  # else the site's: NVIDIA advises to set no NCCL_* in scripts
         name = shlex.quote(cluster.network)
         lines.append(f"export NCCL_SOCKET_IFNAME={name} GLOO_SOCKET_IFNAME={name}")
     if cluster.scratch is not None:
+        # The batch script itself runs on the job's first node alone.
         everywhere = f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 "
         caches = [f'{name}="${SCRATCH}/{folder}"' for name, folder in _CACHES.items()]
         lines += [

@@ -54,11 +54,11 @@ def over_site(
 
 
 def expanded(path: str | Path) -> Path:
-    """A path with a home folder in the place of its ``~``; of somebody unknown it stays, and names
+    """A path with a home folder in the place of its ``~``; of an unknown user it stays, and names
     nothing that is there."""
     try:
         return Path(path).expanduser()
-    except RuntimeError:
+    except RuntimeError:  # pathlib's, for an unknown user: it was a traceback of launch
         return Path(path)
 
 

@@ -13,44 +13,45 @@ Scalar = bool | int | float | str
 
 
 @dataclass(frozen=True)
-class LogUniform:
-    """``{log_uniform: [low, high]}``: the logarithm is uniform; 0 < low < high."""
-
+class _Interval:
     low: float
     """Smallest value."""
     high: float
     """Largest value."""
 
     def __post_init__(self) -> None:
-        _check_ends(self.low, self.high)
+        low, high = self.low, self.high
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise ValueError(f"both ends must be finite, got [{low}, {high}]")
+        if low == high:
+            raise ValueError(f"both ends are {low}: write the value alone, without a range")
+        if low > high:
+            raise ValueError(
+                f"the range's ends are swapped: [{low}, {high}]; write [{high}, {low}]"
+            )
+
+
+@dataclass(frozen=True)
+class LogUniform(_Interval):
+    """``{log_uniform: [low, high]}``: the logarithm is uniform; 0 < low < high."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.low <= 0:
             raise ValueError(f"a logarithm needs values above 0, got {[self.low, self.high]}")
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(_Interval):
     """``{uniform: [low, high]}``; low < high."""
-
-    low: float
-    """Smallest value."""
-    high: float
-    """Largest value."""
-
-    def __post_init__(self) -> None:
-        _check_ends(self.low, self.high)
 
 
 @dataclass(frozen=True)
-class Int:
+class Int(_Interval):
     """``{int: [low, high]}``: whole numbers, both ends included; low < high."""
 
     low: int
-    """Smallest value."""
     high: int
-    """Largest value."""
-
-    def __post_init__(self) -> None:
-        _check_ends(self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -68,15 +69,6 @@ class Choice:
             raise ValueError(
                 f"expected at least two values, all different, got {list(self.values)}"
             )
-
-
-def _check_ends(low: float, high: float) -> None:
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise ValueError(f"both ends must be finite, got [{low}, {high}]")
-    if low == high:
-        raise ValueError(f"both ends are {low}: write the value alone, without a range")
-    if low > high:
-        raise ValueError(f"the range's ends are swapped: [{low}, {high}]; write [{high}, {low}]")
 
 
 Range = LogUniform | Uniform | Int | Choice

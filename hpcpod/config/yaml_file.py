@@ -22,21 +22,24 @@ _MORE = "[0-9]*(?:_[0-9]+)*"
 
 _PLAIN: list[tuple[str, Trap, Callable[[str], bool | int | float]]] = [
     (r"true|True|TRUE|false|False|FALSE", "", lambda text: text.lower() == "true"),
+    # 1.1 has them for booleans, 1.2 for text.
     (r"yes|Yes|YES|on|On|ON", "word", lambda _: True),
     (r"no|No|NO|off|Off|OFF", "word", lambda _: False),
     (rf"[-+]?(?:0|[1-9]{_MORE})", "", int),
     (r"[-+]?0x[0-9a-fA-F]+", "", lambda text: int(text, 16)),
-    (r"[-+]?0[0-9]+", "octal", int),
+    (r"[-+]?0[0-9]+", "octal", int),  # 010 is 8 in YAML 1.1 and 10 in 1.2
     (rf"[-+]?(?:[0-9]{_MORE}\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?", "", float),
+    # 3e-4 and 1e6 are text in 1.1, which wants a dot and a sign: 1.0e+6.
     (rf"[-+]?(?:[0-9]{_MORE}(?:\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+", "exponent", float),
     (r"[-+]?\.(?:inf|Inf|INF)", "", lambda text: float(text.replace(".", ""))),
     (r"\.(?:nan|NaN|NAN)", "", lambda _: float("nan")),
+    # 2:30 is 150 in 1.1 and text in 1.2.
     (r"[-+]?[0-9]+(?::[0-5]?[0-9])+(?:\.[0-9]*)?", "sexagesimal", lambda text: _base60(text)),
 ]
 """Words without quotes: a pattern, why readers of YAML disagree about it, its value."""
 
 _PATTERNS = [(re.compile(rf"(?:{pattern})\Z"), trap, read) for pattern, trap, read in _PLAIN]
-_LONGEST = 1000
+_LONGEST = 1000  # int() refuses more than 4,300 (CVE-2020-10735)
 """Digits beyond this are text: Python refuses to read longer numbers."""
 _MOST = 100_000
 """Values that a file may have, each counted as often as it is referred to."""
@@ -53,7 +56,7 @@ class _Dumper(yaml.SafeDumper):
     """PyYAML's writer; it quotes what any reader of YAML might take for something else."""
 
     def ignore_aliases(self, data: object) -> bool:
-        return True
+        return True  # else what stands twice is written once, with an anchor
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
         # Only double quotes keep every kind of line break; PyYAML picks single ones for some.
@@ -85,7 +88,7 @@ def read(path: Path) -> tuple[Any, list[str]]:
 def _text(path: Path) -> str:
     """The file's text; each way to fail is one sentence."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")  # editors of Windows begin with a mark
     except FileNotFoundError as error:
         folder = path.parent
         names = [f.name for f in folder.iterdir() if f.is_file()] if folder.is_dir() else []
@@ -124,7 +127,7 @@ def parse(text: str, *, lenient: bool = False) -> tuple[Any, list[str]]:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise NotYaml(f"line {line}: not valid YAML: a character that can't be printed") from error
-    except RecursionError as error:
+    except RecursionError as error:  # PyYAML composes by recursion
         raise NotYaml("not valid YAML: nested too deeply") from error
     reader = _Reader(lenient)
     return (None if root is None else reader.read(root, "")), reader.problems
@@ -151,7 +154,7 @@ class _Reader:
     def read(self, node: yaml.Node, path: str) -> Any:
         """The data of a node."""
         self._values += 1
-        if self._values > _MOST:  # ten lines of aliases to aliases are billions
+        if self._values > _MOST:  # 300 bytes, ten lines of aliases to aliases, are billions
             raise NotYaml(f"more than {_MOST:,} values, counting what * refers to; write it out")
         if any(node is other for other in self._open):
             self.problems.append(at(path, "refers to itself"))

@@ -12,7 +12,7 @@ class Segment:
     start: int
     stop: int
     sha256: str
-    cut: bool = False
+    cut: bool = False  # without it a lost rank's rows were joined to other episodes
     """The episodes in progress at its end went on nowhere: its last row counts as truncated,
     whatever the blob says."""
 

@@ -47,6 +47,7 @@ class Birth:
     """The start: the pod's own last one, or its parent's; None is from scratch."""
     inherited: bool = False
     """The checkpoint is the parent's: this is a copied child's first round."""
+    # Steps of a lineage were counted: a rate annealed to 0 froze a pod and all its children.
     begins: float | None = None
     """Share of the run's budget that is spent when the round begins, in [0, 1], for schedules;
     None: nothing limits the run. See ``tournament.budget``."""
@@ -233,7 +234,7 @@ class PodState:
     """Failed attempts in a row."""
     failure: str = ""
     """The last of these, and why: ``round 1, attempt 2 on local-0-0 failed: ...``; else empty."""
-    raised: str = ""
+    raised: str = ""  # pods whose update raised each time were born again until stop.minutes
     """The one exception that all of these raised, but for numbers in it; empty if there is none."""
     trained_steps: int = 0
     """Environment steps trained under this name."""
@@ -260,7 +261,7 @@ class Entry:
     algorithm: str
     round: int
     mean: float
-    low: float
+    low: float  # the plain interval of the first row held the truth in none of 40 runs
     """Lower end of the two-sided 95 % confidence interval of the mean, as if it had not been chosen
     among others: see ``tournament.statistics.chosen_interval``."""
     high: float
@@ -314,7 +315,7 @@ class Board:
 
     started: float
     """Unix time of the first generation, in seconds."""
-    began: float | None = None
+    began: float | None = None  # by the disk's clock: a node's, hours ahead, ended the run
     """Unix time at which the first slot began to work, in seconds: ``stop.minutes`` count from
     then, and a queue costs none."""
     phase: Phase = "running"
@@ -373,4 +374,5 @@ class Board:
 def stable_hash(*parts: int | str) -> int:
     """A 63-bit key of its parts, equal on every machine and in every process."""
     text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    # hash() of a text differs from process to process (PYTHONHASHSEED).
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
