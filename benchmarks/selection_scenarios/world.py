@@ -36,8 +36,9 @@ from hpcpod.records.records import (
 )
 from hpcpod.tournament import stopping
 from hpcpod.tournament.cohorts import Cohorts
-from hpcpod.tournament.leaderboard import first_board, fold, leader, orders
+from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.rules import Rules
+from hpcpod.tournament.stopping import leader
 from hpcpod.tournament.updaters import Updater
 
 EPISODES = 32

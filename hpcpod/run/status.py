@@ -19,8 +19,7 @@ from hpcpod.run.pending_jobs import cancelled_words
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.confirmation import highest_target
-from hpcpod.tournament.leaderboard import leader
-from hpcpod.tournament.stopping import allowed
+from hpcpod.tournament.stopping import allowed, leader
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ is for: the panel chooses the one of the whole attempt.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 Returns = Sequence[float]
 
@@ -74,15 +74,17 @@ def lower_bound(returns: Returns, level: float, worst: float, stake: float) -> f
     Returns:
         ``worst`` where they show nothing.
     """
-    needed, low, high = math.log(1.0 / level), worst, math.fsum(returns) / len(returns)
+    needed, mean = math.log(1.0 / level), math.fsum(returns) / len(returns)
+    return highest(worst, mean, lambda m: log_wealth(returns, m, worst, stake) >= needed)
+
+
+def highest(low: float, high: float, holds: Callable[[float], bool]) -> float:
+    """The highest value for which it holds, by halving; ``low`` where it holds for none."""
     for _ in range(_STEPS):
         middle = low + (high - low) / 2
         if not low < middle < high:
             break
-        if log_wealth(returns, middle, worst, stake) >= needed:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if holds(middle) else (low, middle)
     return low
 
 

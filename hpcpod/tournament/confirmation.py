@@ -17,6 +17,7 @@ from hpcpod.tournament.confidence_bound import (
     MOST_EPISODES,
     best_stake,
     episodes_needed,
+    highest,
     log_wealth,
     lower_bound,
     worst_case,
@@ -25,9 +26,6 @@ from hpcpod.tournament.settle import rank
 from hpcpod.tournament.statistics import mean, spent
 
 Returns = tuple[float, ...]
-
-_HALVINGS = 30
-"""In the search for a target."""
 
 
 def attempt_target(board: Board, config: RunConfig) -> Board:
@@ -83,18 +81,15 @@ def highest_target(board: Board, stop: StopConfig) -> float | None:
     if stop.target is None or board.rescores:
         return None
     level = spent(stop.alpha, board.attempts + 1)
+
+    def enough(evaluation: Evaluation, target: float) -> bool:
+        return needed_by(board, evaluation, level, target) <= MOST_EPISODES
+
     found = [evaluation for _, evaluation in _candidates(board, stop.target)]
-    if not found or any(
-        needed_by(board, each, level, stop.target) <= MOST_EPISODES for each in found
-    ):
+    if not found or any(enough(each, stop.target) for each in found):
         return None
     best = max(found, key=lambda each: mean(each.returns))
-    low, high = min(best.returns) - 1.0, stop.target
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        enough = needed_by(board, best, level, middle) <= MOST_EPISODES
-        low, high = (middle, high) if enough else (low, middle)
-    return low
+    return highest(min(best.returns) - 1.0, stop.target, lambda target: enough(best, target))
 
 
 def shown(

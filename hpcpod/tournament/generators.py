@@ -104,11 +104,11 @@ class GentleTruncation:
         donors = _donors(cohorts, cohort, cohorts.living.keys()) if cohort else []
         if donors and not last:
             return _copy(cohorts, *rng.choice(donors), evidence, rng)
-        control = (
-            dead.control
-            and algorithm == dead.algorithm
-            and _failed_controls(cohorts, algorithm) < CONTROL_TRIES
+        tried = sum(
+            pod.control and pod.fate == "failed" and pod.algorithm == algorithm
+            for pod in cohorts.board.pods.values()
         )
+        control = dead.control and algorithm == dead.algorithm and tried < CONTROL_TRIES
         founded = self.founder(cohorts.algorithms[algorithm], control, key)
         return Fresh(algorithm, founded, control, evidence)
 
@@ -122,18 +122,10 @@ def _copy(cohorts: Cohorts, parent: str, at: int, evidence: str, rng: Random) ->
 def _donors(cohorts: Cohorts, cohort: Cohort, able: Collection[str]) -> list[tuple[str, int]]:
     """Those leaders of a cohort, with the round to copy, whose copy has something to train."""
     end = cohorts.config.stop.rounds
-    found = [
-        (pod, cohorts.source(pod, cohort.standings[pod])) for pod in cohort.best if pod in able
-    ]
     return [
         (pod, source.round)
-        for pod, source in found
-        if source is not None and (end is None or source.round < end)
+        for pod in cohort.best
+        if pod in able
+        and (source := cohorts.source(pod, cohort.standings[pod])) is not None
+        and (end is None or source.round < end)
     ]
-
-
-def _failed_controls(cohorts: Cohorts, algorithm: str) -> int:
-    return sum(
-        pod.control and pod.fate == "failed" and pod.algorithm == algorithm
-        for pod in cohorts.board.pods.values()
-    )

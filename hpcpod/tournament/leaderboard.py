@@ -18,17 +18,7 @@ from hpcpod.tournament.offspring import Offspring, founder, pod_name
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.settle import accept, as_dead, entry_of, ranked, settle
 from hpcpod.tournament.statistics import mean
-from hpcpod.tournament.stopping import advance, finish, leader, settle_rescores
-
-__all__ = [
-    "begin",
-    "first_board",
-    "fold",
-    "leader",
-    "lineage",
-    "needed_checkpoints",
-    "orders",
-]
+from hpcpod.tournament.stopping import advance, finish, settle_rescores
 
 
 def first_board(rules: Rules, now: float) -> Board:
@@ -88,7 +78,8 @@ def fold(
     if size is not None:
         merged = replace(merged, size=size if size < rules.config.population.pods.max else None)
     merged = settle_rescores(merged, counted, lost, rules.config)
-    births = {name: r for name, r in counted.items() if _answers_birth(board, r)}
+    open_births = {pod.birth.id for pod in board.pods.values() if pod.birth is not None}
+    births = {name: report for name, report in counted.items() if name in open_births}
     if births or lost:
         merged = settle(merged, births, lost, rules.config)
     if births:
@@ -167,11 +158,6 @@ def needed_checkpoints(board: Board) -> set[str]:
     return {blob for checkpoint in kept for blob in checkpoint.blobs()}
 
 
-def _answers_birth(board: Board, report: Report) -> bool:
-    birth = board.pods[report.pod].birth
-    return birth is not None and birth.id == report.order
-
-
 def _without_broken(board: Board) -> Board:
     """The board with all pods dead whose algorithm raises the same exception in each of them."""
     pods = dict(board.pods)
@@ -236,11 +222,9 @@ def _rank(board: Board, admitted: Collection[Entry], capacity: int) -> Board:
     entries = ranked(rows.values())[:capacity]
     kept = {entry.pod for entry in entries}
     pods = {
-        name: replace(pod, best=None) if _forgotten(pod, kept) else pod
+        name: replace(pod, best=None)
+        if pod.fate != "alive" and pod.best is not None and name not in kept
+        else pod
         for name, pod in board.pods.items()
     }
     return replace(board, pods=pods, entries=entries)
-
-
-def _forgotten(pod: PodState, kept: Collection[str]) -> bool:
-    return pod.fate != "alive" and pod.best is not None and pod.id not in kept

@@ -9,20 +9,20 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from hpcpod.errors import Corrupt, RunNotFound, StorageError
-from hpcpod.records.records import Board, Checkpoint, Confirmed, Document, Entry, Phase, Report
+from hpcpod.records.records import Board, Confirmed, Document, Entry, Phase, Report
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.freshness import refresh_report
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.requests import Finals, Stop
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.tournament.leaderboard import begin, fold, leader, orders
+from hpcpod.tournament.leaderboard import begin, fold, orders
 from hpcpod.tournament.rules import Rules
-from hpcpod.tournament.stopping import allowed
+from hpcpod.tournament.stopping import allowed, leader
 
 log = logging.getLogger(__name__)
 
@@ -142,15 +142,24 @@ def merge(
     Raises:
         StorageError: the run has no board, or the filesystem refuses.
     """
-
-    def folded(old: Board, reports: list[Report], broken: list[str]) -> Board:
-        now = now_of(folder, old)
-        old = begin(old, now) if at_work else old
-        gone = {*lost, *broken}
-        return fold(old, reports, rules, now=now, lost=gone, stop=stop, size=size)
-
+    writer, published = writer_id(), False
     with folder.locks.merge(LOCK_SECONDS):
-        board = _merge(folder, folded, lost)
+        while not published:
+            generation, document = _generation(folder)
+            old = _board_of(folder, document)
+            reports, broken = pending_reports(folder, old, lost)
+            now, gone = now_of(folder, old), {*lost, *broken}
+            begun = begin(old, now) if at_work else old
+            board = fold(begun, reports, rules, now=now, lost=gone, stop=stop, size=size)
+            if board == old:
+                break
+            published = folder.board.publish(generation, document, board.document(), writer)
+        if published:
+            for report in reports:
+                if report.checkpoint is not None:
+                    folder.checkpoints.drop(report.pod, report.round)
+            if generation % COMPACT_EVERY == 0:
+                folder.board.compact()
     after_merge(folder, board)
     return board
 
@@ -167,26 +176,6 @@ def now_of(folder: RunFolder, board: Board) -> float:
     if folder.resolved.config.stop.minutes is None:
         return time.time()
     return board.started + folder.age()
-
-
-def _merge(
-    folder: RunFolder,
-    folded: Callable[[Board, list[Report], list[str]], Board],
-    lost: Collection[str],
-) -> Board:
-    writer = writer_id()
-    while True:
-        generation, document = _generation(folder)
-        old = _board_of(folder, document)
-        reports, broken = pending_reports(folder, old, lost)
-        new = folded(old, reports, broken)
-        if new == old:
-            return old
-        if folder.board.publish(generation, document, new.document(), writer):
-            _drop_resumes(folder, reports)
-            if generation % COMPACT_EVERY == 0:
-                folder.board.compact()
-            return new
 
 
 def pending_reports(
@@ -212,12 +201,6 @@ def pending_reports(
         if report is not None:
             reports.append(report)
     return reports, broken
-
-
-def _drop_resumes(folder: RunFolder, reports: list[Report]) -> None:
-    for report in reports:
-        if report.checkpoint is not None:
-            folder.checkpoints.drop(report.pod, report.round)
 
 
 def after_merge(folder: RunFolder, board: Board) -> None:
@@ -257,12 +240,6 @@ def _withdraw_untrue(folder: RunFolder, board: Board) -> None:
         folder.requests.withdraw(type(request))
 
 
-def best_checkpoint(board: Board) -> tuple[str, int, Checkpoint] | None:
-    """Pod, round and checkpoint of the winner, or of the leader while there is no winner."""
-    best = leader(board)
-    return None if best is None else (best.pod, best.round, best.checkpoint)
-
-
 def export_best(folder: RunFolder, board: Board, to: Path | None = None) -> dict[str, Any] | None:
     """Write the best policy to a file; return its provenance.
 
@@ -271,19 +248,18 @@ def export_best(folder: RunFolder, board: Board, to: Path | None = None) -> dict
 
     A checkpoint that is damaged or gone is passed over for the next best; None if none is left.
     """
-    best = best_checkpoint(board)
-    ranked = [(e.pod, e.round, e.checkpoint) for e in board.entries]
-    for pod, round_number, checkpoint in [*([best] if best else []), *ranked]:
-        data = _sound_blob(folder, checkpoint.core)
+    best = leader(board)
+    for row in [*([best] if best is not None else []), *board.entries]:
+        data = _sound_blob(folder, row.checkpoint.core)
         if data is None:
             continue
         about = {
-            "pod": pod,
-            "round": round_number,
-            "checkpoint": checkpoint.core,
-            "hyperparameters": dict(board.pods[pod].hyperparameters),
-            "algorithm": board.pods[pod].algorithm,
-            "score": score_of(board, pod, round_number),
+            "pod": row.pod,
+            "round": row.round,
+            "checkpoint": row.checkpoint.core,
+            "hyperparameters": dict(board.pods[row.pod].hyperparameters),
+            "algorithm": board.pods[row.pod].algorithm,
+            "score": score_of(board, row.pod, row.round),
         }
         # Plain copies: a person may take them away, and pruning never looks here.
         folder.disk.replace(to or folder.path / "best.h5", data)

@@ -19,9 +19,10 @@ from hpcpod.config.space import AlgorithmSpace, LogUniform
 from hpcpod.records.records import Birth, Board, Order, PodState, Report, Verdict, stable_hash
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.generators import Copy, GentleTruncation
-from hpcpod.tournament.leaderboard import first_board, fold, leader, orders
+from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.mutation import mutate
 from hpcpod.tournament.rules import Rules
+from hpcpod.tournament.stopping import leader
 from tests.tournament.world import report, rules
 
 PODS, SLOTS, ROUNDS, EPISODES, SEEDS = 16, 8, 30, 8, 8

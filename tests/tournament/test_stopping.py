@@ -7,10 +7,10 @@ import pytest
 from hpcpod.config.schema import StopConfig
 from hpcpod.records.records import Board, Rescore
 from hpcpod.tournament.confirmation import highest_target
-from hpcpod.tournament.leaderboard import begin, first_board, fold, leader, orders
+from hpcpod.tournament.leaderboard import begin, first_board, fold, orders
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.statistics import chosen_interval, interval, spent
-from hpcpod.tournament.stopping import FINALS_FIRST, allowed
+from hpcpod.tournament.stopping import FINALS_FIRST, allowed, leader
 from tests.tournament.world import by_number, failed, flat, order_of, play_round, report, rules
 
 
