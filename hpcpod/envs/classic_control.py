@@ -78,14 +78,14 @@ class CartPole(Dynamics):
     sutton_barto_reward: bool = False
     """0 for a step and -1 for the fall, instead of 1 for every step."""
 
-    GRAVITY = 9.8
-    POLE_MASS = 0.1
-    TOTAL_MASS = 1.1
-    HALF_LENGTH = 0.5
-    FORCE = 10.0
+    GRAVITY = 9.8  # m/s²
+    POLE_MASS = 0.1  # kg
+    TOTAL_MASS = 1.1  # kg, with the cart
+    HALF_LENGTH = 0.5  # m, of the pole
+    FORCE = 10.0  # N
     SECONDS = 0.02
-    MOST_X = 2.4
-    MOST_ANGLE = 12 * 2 * math.pi / 360
+    MOST_X = 2.4  # m
+    MOST_ANGLE = 12 * 2 * math.pi / 360  # rad
 
     _HIGH = (_float32(2 * 2.4), math.inf, _float32(24 * 2 * math.pi / 360), math.inf)
     observation = Box((4,), tuple(-high for high in _HIGH), _HIGH)
@@ -133,8 +133,8 @@ class Pendulum(Dynamics):
     """Gravity, m/s²; mass and length are 1."""
 
     SECONDS = 0.05
-    MOST_SPEED = 8.0
-    MOST_TORQUE = 2.0
+    MOST_SPEED = 8.0  # rad/s
+    MOST_TORQUE = 2.0  # N m
 
     observation = Box((3,), (-1.0, -1.0, -8.0), (1.0, 1.0, 8.0))
     action = Box((1,), -1.0, 1.0)
@@ -168,7 +168,7 @@ class Pendulum(Dynamics):
 
 def _wrap(angle: Tensor) -> Tensor:
     """The same angle in ±π. An angle that is there already keeps all its digits."""
-    turns = (angle * (0.5 / math.pi)).round_()
+    turns = (angle * (0.5 / math.pi)).round_()  # float32 has a spacing of 2.4e-7 at π
     return torch.sub(angle, turns, alpha=2 * math.pi)
 
 
@@ -182,13 +182,13 @@ class Acrobot(Dynamics):
     Runge-Kutta method.
     """
 
-    GRAVITY = 9.8
+    GRAVITY = 9.8  # m/s²
     CENTRE = 0.5
     """Of a link's mass, along it, m."""
     INERTIA = 1.0
     """Of a link, kg m²."""
     SECONDS = 0.2
-    MOST_SPEEDS = (4 * math.pi, 9 * math.pi)
+    MOST_SPEEDS = (4 * math.pi, 9 * math.pi)  # rad/s
 
     _HIGH = (1.0, 1.0, 1.0, 1.0, _float32(4 * math.pi), _float32(9 * math.pi))
     observation = Box((6,), tuple(-high for high in _HIGH), _HIGH)
@@ -238,9 +238,14 @@ class Acrobot(Dynamics):
         return torch.stack((dtheta1, dtheta2, -(d2 * ddtheta2 + phi1) / d1, ddtheta2))
 
 
+@dataclass(frozen=True)
 class _Mountain(Dynamics):
-    """What both cars have: state (position, velocity), a valley cos 3x, a flag on the right."""
+    """Both cars: state (position, velocity), a valley cos 3x, a flag on the right."""
 
+    goal_velocity: float = 0.0
+    """The least at which the flag counts."""
+
+    GOAL: ClassVar[float]
     LEAST_POSITION = -1.2
     MOST_POSITION = 0.6
     MOST_SPEED = 0.07
@@ -258,14 +263,16 @@ class _Mountain(Dynamics):
         """The state itself, [N, 2]."""
         return state.t().clone(memory_format=torch.contiguous_format)
 
-    def _drive(self, state: Tensor, thrust: Tensor) -> Tensor:
-        """The next state; the wall on the left takes all speed."""
+    def _drive(self, state: Tensor, thrust: Tensor) -> tuple[Tensor, Tensor]:
+        """The next state, and if it is at the flag; the wall on the left takes all speed."""
         position, velocity = state
         velocity = torch.add(velocity + thrust, (position * 3).cos(), alpha=-self.GRAVITY)
         velocity = velocity.clamp_(-self.MOST_SPEED, self.MOST_SPEED)
         position = (position + velocity).clamp_(self.LEAST_POSITION, self.MOST_POSITION)
         stopped = (position <= self.LEAST_POSITION) & (velocity < 0)
-        return torch.stack((position, velocity.masked_fill(stopped, 0.0)))
+        velocity = velocity.masked_fill(stopped, 0.0)
+        arrived = (position >= self.GOAL) & (velocity >= self.goal_velocity)
+        return torch.stack((position, velocity)), arrived
 
 
 @dataclass(frozen=True)
@@ -276,9 +283,6 @@ class MountainCar(_Mountain):
     Barto (2018), "Reinforcement Learning: An Introduction", example 10.1.
     """
 
-    goal_velocity: float = 0.0
-    """The least at which the flag counts."""
-
     GOAL = 0.5
     THRUST = 0.001
 
@@ -287,17 +291,13 @@ class MountainCar(_Mountain):
 
     def step(self, state: Tensor, action: Tensor) -> Move:
         """Drive to the left (0), not at all (1) or to the right (2); -1 for every step."""
-        state = self._drive(state, (action - 1) * self.THRUST)
-        terminated = (state[0] >= self.GOAL) & (state[1] >= self.goal_velocity)
+        state, terminated = self._drive(state, (action - 1) * self.THRUST)
         return Move(state, torch.full_like(state[0], -1.0), terminated)
 
 
 @dataclass(frozen=True)
 class MountainCarContinuous(_Mountain):
     """MountainCarContinuous-v0: the same with a throttle, up to position 0.45."""
-
-    goal_velocity: float = 0.0
-    """The least at which the flag counts."""
 
     GOAL = 0.45
     THRUST = 0.0015
@@ -309,7 +309,6 @@ class MountainCarContinuous(_Mountain):
     def step(self, state: Tensor, action: Tensor) -> Move:
         """100 for the flag, and every step costs 0.1 throttle²."""
         throttle = action[:, 0].clamp(-1, 1)
-        state = self._drive(state, throttle * self.THRUST)
-        terminated = (state[0] >= self.GOAL) & (state[1] >= self.goal_velocity)
+        state, terminated = self._drive(state, throttle * self.THRUST)
         reward = torch.addcmul(terminated * 100.0, throttle, throttle, value=-0.1)
         return Move(state, reward, terminated)

@@ -156,10 +156,8 @@ def observation_space(name: str, space: gym.Space[Any]) -> Space:
     if observations.is_structured(space):
         space = observations.vector_space(name, space)
         return Box(space.shape, _bound(space.low), _bound(space.high))
-    if isinstance(space, gym.spaces.Discrete):
-        return Discrete(int(space.n), int(space.start))
-    if isinstance(space, gym.spaces.MultiDiscrete) and space.nvec.ndim == 1:
-        return _choices(space)
+    if (choices := _choices(space)) is not None:
+        return choices
     if isinstance(space, gym.spaces.Box):
         dtype = "uint8" if space.dtype == np.uint8 else "float32"
         return Box(space.shape, _bound(space.low), _bound(space.high), dtype)
@@ -177,10 +175,8 @@ def action_space(name: str, space: gym.Space[Any]) -> Space:
     Raises:
         UnsupportedSpace: naming what would make it a supported one.
     """
-    if isinstance(space, gym.spaces.Discrete):
-        return Discrete(int(space.n), int(space.start))
-    if isinstance(space, gym.spaces.MultiDiscrete) and space.nvec.ndim == 1:
-        return _choices(space)
+    if (choices := _choices(space)) is not None:
+        return choices
     if isinstance(space, gym.spaces.MultiBinary) and len(space.shape) == 1:
         return MultiDiscrete((2,) * space.shape[0])
     if isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating):
@@ -273,7 +269,12 @@ def _missing(name: str, error: ImportError) -> str:
     return f"{name} needs a package that is missing: {one_line(cause)}{remedy}"
 
 
-def _choices(space: gym.spaces.MultiDiscrete) -> MultiDiscrete:
+def _choices(space: gym.Space[Any]) -> Discrete | MultiDiscrete | None:
+    """Our space for one choice, or for several in a row; None for all else."""
+    if isinstance(space, gym.spaces.Discrete):
+        return Discrete(int(space.n), int(space.start))
+    if not isinstance(space, gym.spaces.MultiDiscrete) or space.nvec.ndim != 1:
+        return None
     start = tuple(int(first) for first in space.start)
     return MultiDiscrete(tuple(int(n) for n in space.nvec), start if any(start) else 0)
 

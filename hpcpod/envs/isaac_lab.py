@@ -43,6 +43,7 @@ class IsaacLabVecEnv(Backend):
             made = factory(num_envs=wanted.num_envs, device=wanted.device, **wanted.kwargs)
         self._env: Any = getattr(made, "unwrapped", made)
         self._obs: Tensor | None = None
+        # 2.3.2 gives a dictionary: the policy's observation, and maybe a critic's.
         observed = self._env.single_observation_space
         observed = observed["policy"] if hasattr(observed, "spaces") else observed
         acted = gym.spaces.Box(-1.0, 1.0, tuple(self._env.single_action_space.shape))
@@ -50,8 +51,8 @@ class IsaacLabVecEnv(Backend):
             name, observed, acted, wanted,
             max_episode_steps=int(self._env.max_episode_length),
             engine=_engine("isaaclab", "isaacsim"),
-            seeded=False,
-            final_obs=False,
+            seeded=False,  # one generator for the whole batch
+            final_obs=False,  # 2.3.2 resets before it computes observations
             structure=None,
         )  # fmt: skip
 
@@ -68,10 +69,11 @@ class IsaacLabVecEnv(Backend):
         # On a GPU the host would have to wait for the answer.
         if self.spec.device == "cpu" and not bool(torch.isfinite(action).all()):
             raise Diverged(f"{self.spec.id}: an action is not finite")
-        given, reward, ended, late, _ = self._env.step(action.clamp(-1.0, 1.0))
+        given, reward, ended, late, _ = self._env.step(action.clamp(-1.0, 1.0))  # live buffers
         obs, terminated = _copy(given["policy"]), ended.bool().clone()
         truncated = late.bool() & ~terminated
         over = (terminated | truncated).view(-1, *[1] * (obs.dim() - 1))
+        # RSL-RL, too, adds γ V of the observation acted on to a truncated step's reward.
         next_obs = torch.where(over, self._obs, obs)
         self._obs = obs
         return Step(

@@ -97,7 +97,7 @@ def _leaves(space: gym.Space[Any], path: str) -> Iterator[tuple[str, gym.Space[A
     if not is_structured(space):
         yield path, space
         return
-    for key, part in _parts(space):
+    for key, part in parts_of(space):
         yield from _leaves(part, f"{path}/{key}" if path else str(key))
 
 
@@ -106,7 +106,7 @@ def _columns(
 ) -> Iterator[Array]:
     """One array for each part, float32 [*lead, width]."""
     if is_structured(space):
-        parts = _parts(space)
+        parts = parts_of(space)
         if isinstance(values, tuple | list) and len(values) != len(parts):
             raise ValueError(f"{_at(path)} has {len(values)} parts, not {len(parts)}")
         for key, part in parts:
@@ -128,7 +128,8 @@ def _columns(
         yield array.astype(np.float32).reshape(*lead, -1)
 
 
-def _parts(space: Any) -> list[tuple[Any, gym.Space[Any]]]:
+def parts_of(space: Any) -> list[tuple[Any, gym.Space[Any]]]:
+    """The parts of a structured space, by their keys or places."""
     named = isinstance(space, gym.spaces.Dict)
     return list(space.spaces.items() if named else enumerate(space.spaces))
 

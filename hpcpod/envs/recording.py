@@ -17,7 +17,7 @@ from hpcpod.envs.arrays import Array
 
 MOST_STEPS = 10_000
 """Steps of an episode that are played again at most."""
-MOST_BYTES = 128 * 2**20
+MOST_BYTES = 128 * 2**20  # 128 MiB
 """Memory that the actions of a batch may take; with more, fewer steps are kept."""
 ACTIONS = "actions"
 """Name of the actions in a saved state: environment i has ``i/actions``, [T, *action]."""
@@ -29,6 +29,7 @@ class Recording:
     """The actions of N environments, each from its episode's beginning on."""
 
     def __init__(self, num_envs: int) -> None:
+        # Begun anew at each round instead, no step after the 319th of 1,000 was ever trained on.
         self._rows: deque[Array] = deque()
         self._count = 0
         """Rows ever added."""
@@ -41,7 +42,7 @@ class Recording:
 
     def add(self, actions: Array) -> None:
         """Actions of all environments, [N, *action], as they are about to be given to them."""
-        self._rows.append(actions.copy())
+        self._rows.append(actions.copy())  # an environment may keep what it is given
         self._count += 1
         if self._count % _TIDY == 0:
             oldest = max(min(self._begun), self._count - _most(actions.nbytes))

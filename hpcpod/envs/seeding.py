@@ -29,6 +29,7 @@ def mix(x: T) -> T:
         x: in [0, 2**32), an int or int64 of any shape. Both multipliers are below 2**31, so no
             product overflows: a compiler may assume that signed numbers don't.
     """
+    # Pinned by tests, as are the two functions below: old runs must stay reproducible.
     x = ((x ^ (x >> 16)) * 0x21F0AAAD) & _WORD
     x = ((x ^ (x >> 15)) * 0x735A2D97) & _WORD
     return x ^ (x >> 15)

@@ -17,6 +17,7 @@ _log = logging.getLogger(__name__)
 
 _OLD = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning)
 
+# SWIG's and MuJoCo's words came anew for each environment that was made.
 _TOLD: set[tuple[str, str]] = set()
 """Of what, and what was said, in this process."""
 

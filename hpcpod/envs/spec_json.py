@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from hpcpod.envs.observations import is_structured
+from hpcpod.envs.observations import is_structured, parts_of
 from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, MultiDiscrete, Space
 from hpcpod.records.records import encode
 
@@ -26,20 +27,10 @@ def spec_to_plain(spec: EnvSpec) -> dict[str, Any]:
 def spec_from_plain(plain: Mapping[str, Any]) -> EnvSpec:
     """The inverse of ``spec_to_plain``, for a batch on the CPU."""
     bounds = plain["action_bounds"]
-    return EnvSpec(
-        id=plain["id"],
-        observation=_space(plain["observation"]),
-        action=_space(plain["action"]),
-        num_envs=plain["num_envs"],
-        device="cpu",
-        max_episode_steps=plain["max_episode_steps"],
-        engine=plain["engine"],
-        action_bounds=None if bounds is None else (_tuples(bounds[0]), _tuples(bounds[1])),
-        seeded=plain.get("seeded", True),
-        final_obs=plain.get("final_obs", True),
-        action_dtype=plain.get("action_dtype", "float32"),
-        structure=plain.get("structure"),
-    )
+    own = {field.name: plain[field.name] for field in fields(EnvSpec) if field.name in plain}
+    own |= {name: _space(plain[name]) for name in ("observation", "action")}
+    own |= {"action_bounds": None if bounds is None else tuple(map(_tuples, bounds))}
+    return EnvSpec(**own | {"device": "cpu"})
 
 
 def _space(plain: Mapping[str, Any]) -> Space:
@@ -54,8 +45,7 @@ def _tuples(value: Any) -> Any:
 
 def structure_of(space: gym.Space[Any]) -> dict[str, Any] | None:
     """``EnvSpec.structure`` of an environment's own observation space."""
-    named = is_structured(space) and all(isinstance(key, str | int) for key in _keys(space))
-    return _space_to_plain(space) if named else None
+    return _space_to_plain(space) if is_structured(space) and _named(space) else None
 
 
 def space_of(structure: Mapping[str, Any]) -> gym.Space[Any]:
@@ -93,12 +83,7 @@ def _space_to_plain(space: gym.Space[Any]) -> dict[str, Any]:
     return {"kind": "Box", "shape": list(space.shape or ()), "dtype": str(space.dtype)}
 
 
-def _keys(space: gym.Space[Any]) -> Iterator[object]:
-    """The names of all parts, and of theirs."""
-    if isinstance(space, gym.spaces.Dict):
-        yield from space.spaces
-        for part in space.spaces.values():
-            yield from _keys(part)
-    elif isinstance(space, gym.spaces.Tuple):
-        for part in space.spaces:
-            yield from _keys(part)
+def _named(space: gym.Space[Any]) -> bool:
+    """True if all parts, and theirs, have keys that JSON can hold."""
+    parts = parts_of(space) if is_structured(space) else []
+    return all(isinstance(key, str | int) and _named(part) for key, part in parts)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
 import torch
 from torch import Tensor
 
+from hpcpod.envs.spec_json import space_of
 from hpcpod.envs.vec_env import Bound, Box, Discrete, EnvSpec, Step
 
 LARGEST_REWARD = 1e15
@@ -75,7 +78,7 @@ def _path(structure: Mapping[str, Any], place: int) -> str:
         return _index(structure["shape"], place) if kind == "Box" else ""
     parts = structure["parts"] if kind == "Dict" else enumerate(structure["parts"])
     for key, part in parts:
-        width = _width(part)
+        width = gym.spaces.flatdim(space_of(part))
         if place < width:
             inside = _path(part, place)
             between = "/" if inside and not inside.startswith("[") else ""
@@ -84,29 +87,9 @@ def _path(structure: Mapping[str, Any], place: int) -> str:
     raise IndexError(f"no part of the observation has place {place}")
 
 
-def _width(structure: Mapping[str, Any]) -> int:
-    """Elements of a part in the flat tensor."""
-    kind = structure["kind"]
-    if kind == "Dict":
-        return sum(_width(part) for _, part in structure["parts"])
-    if kind == "Tuple":
-        return sum(_width(part) for part in structure["parts"])
-    if kind == "Discrete":
-        return int(structure["n"])
-    if kind == "MultiDiscrete":
-        return int(torch.tensor(structure["nvec"]).sum())
-    return math.prod(structure["shape"])
-
-
-def _index(shape: tuple[int, ...] | list[int], place: int) -> str:
+def _index(shape: Sequence[int], place: int) -> str:
     """Such as ``[1, 2]``; empty for what is one number."""
-    if not shape:
-        return ""
-    found = []
-    for size in reversed(shape):
-        place, i = divmod(place, size)
-        found.append(i)
-    return f"[{', '.join(map(str, reversed(found)))}]"
+    return f"[{', '.join(map(str, np.unravel_index(place, shape)))}]" if shape else ""
 
 
 def _bounds(spec: EnvSpec) -> tuple[Tensor, Tensor] | None:

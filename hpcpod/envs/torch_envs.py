@@ -92,7 +92,7 @@ def transition(
     state = torch.where(ended, fresh, move.state)
     following = Batch(state, elapsed * ~ended, batch.seeds, episodes)
     obs, next_obs = dynamics.observe(state), dynamics.observe(move.state)
-    valid = torch.ones_like(ended)
+    valid = torch.ones_like(ended)  # on the device: a graph of the step makes nothing on the host
     return following, Step(obs, move.reward, move.terminated, truncated, next_obs, valid)
 
 

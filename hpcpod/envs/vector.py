@@ -102,6 +102,7 @@ class GymnasiumVectorEnv(Backend):
         next_obs, reward, terminated, truncated, info = self._read_step(answer)
         valid = np.ones(self.spec.num_envs, np.bool_)
         if self._mode is AutoresetMode.NEXT_STEP:
+            # gymnasium's default mode: such a row's action is ignored, and its reward is 0.
             valid = ~self._ended
             reward[~valid] = 0.0
             terminated &= valid

@@ -54,6 +54,7 @@ class MujocoVecEnv(Backend):
         self._episodes = np.zeros(num_envs, np.int64)
         self._elapsed = np.zeros(num_envs, np.int64)
         self._places = np.zeros(num_envs)
+        # Of MuJoCo 3.6.0 and 4.0.0, Ant is 3.5e-7 apart at step 1, and of order 1 at step 50.
         engine = f"mujoco {version('mujoco')}, gymnasium {version('gymnasium')}"
         return chosen.spec(observations.shape[1:], wanted, engine)
 
@@ -76,6 +77,7 @@ class MujocoVecEnv(Backend):
         self._elapsed += 1
         truncated = (self._elapsed >= self._limit) & ~terminated
         next_obs = task.observation(fields).astype(np.float32)
+        # gymnasium squares float32 actions: its rewards differed by 2.3e-7 at most.
         reward = rewards.astype(np.float32)
         check_finite(self.spec.id, "observation", next_obs)
         check_finite(self.spec.id, "reward", reward)

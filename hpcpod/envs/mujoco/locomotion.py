@@ -197,14 +197,13 @@ class Humanoid(_Walker):
     def observation(self, fields: Fields) -> Any:
         """Positions, velocities; inertia, velocity and force of each body but the world."""
         parts = [self._positions(fields), fields["qvel"]]
-        if self.include_cinert_in_observation:
-            parts.append(fields["cinert"][:, 1:])
-        if self.include_cvel_in_observation:
-            parts.append(fields["cvel"][:, 1:])
-        if self.include_qfrc_actuator_in_observation:
-            parts.append(fields["qfrc_actuator"][:, 6:])
-        if self.include_cfrc_ext_in_observation:
-            parts.append(fields["cfrc_ext"][:, 1:])
+        # Bodies begin after the world; the first six actuator forces are on the root, always zero.
+        begins = {"cinert": 1, "cvel": 1, "qfrc_actuator": 6, "cfrc_ext": 1}
+        parts += [
+            fields[name][:, begin:]
+            for name, begin in begins.items()
+            if getattr(self, f"include_{name}_in_observation")
+        ]
         return self.joined(*parts)
 
     def _cost(self, fields: Fields, action: Any) -> Any:

@@ -170,21 +170,15 @@ class WarpVecEnv(Backend):
     def _say_faults(self) -> None:
         now, before = self.faults, self._said
         self._said = now
-        if now.not_finite > before.not_finite:
-            _log.warning(
-                "%s: %d of the last %d steps were not finite; their episodes ended there",
-                self.spec.id,
-                now.not_finite - before.not_finite,
-                _SAY_EVERY * self.spec.num_envs,
-            )
-        if now.overflowed > before.overflowed:
-            _log.warning(
-                "%s: %d of the last %d steps lost contacts for want of room; raise"
-                " env.kwargs.nconmax and env.kwargs.njmax",
-                self.spec.id,
-                now.overflowed - before.overflowed,
-                _SAY_EVERY * self.spec.num_envs,
-            )
+        words = (
+            "%s: %d of the last %d steps were not finite; their episodes ended there",
+            "%s: %d of the last %d steps lost contacts for want of room; raise env.kwargs.nconmax"
+            " and env.kwargs.njmax",
+        )
+        for said, count, earlier in zip(words, now, before, strict=True):
+            if count > earlier:
+                steps = _SAY_EVERY * self.spec.num_envs
+                _log.warning(said, self.spec.id, count - earlier, steps)
 
 
 def _simulations(chosen: Choice, num_envs: int, device: str) -> WarpSimulations:

@@ -18,12 +18,13 @@ from hpcpod._process import end_group_with
 def main() -> None:
     """Read the request from standard input and serve until told to end."""
     parser = argparse.ArgumentParser(prog="python -m hpcpod.envs.processes", description=__doc__)
-    parser.add_argument("--wire", type=int, required=True, help="descriptor of the socket")
-    parser.add_argument(
-        "--go", type=int, required=True, help="descriptor of the eventfd to wait on"
-    )
-    parser.add_argument("--done", type=int, required=True, help="descriptor of the batch's eventfd")
-    parser.add_argument("--memory", type=int, required=True, help="descriptor of the shared memory")
+    for name, what in (
+        ("wire", "the socket"),
+        ("go", "the eventfd to wait on"),
+        ("done", "the batch's eventfd"),
+        ("memory", "the shared memory"),
+    ):
+        parser.add_argument(f"--{name}", type=int, required=True, help=f"descriptor of {what}")
     options = parser.parse_args()
 
     end_group_with(options.wire)

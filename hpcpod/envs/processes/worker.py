@@ -34,7 +34,7 @@ def serve(request: Mapping[str, Any], wire: int, go: int, done: int, memory: int
         memory: of the shared memory.
     """
     torch.set_num_threads(1)
-    torch.set_flush_denormal(request["flush_denormal"])
+    torch.set_flush_denormal(request["flush_denormal"])  # a pod flushes: equal bits need it here
     with socket.socket(fileno=wire) as end:
         said = Wire(end)
         try:
