@@ -40,7 +40,7 @@ def check_finite(env: str, field: str, values: Array, rows: Array | None = None)
 
 def tensor(values: Array, device: str) -> Tensor:
     """The array as a tensor there; on the CPU they share their memory."""
-    made = torch.from_numpy(values)  # of the same memory
+    made = torch.from_numpy(values)
     return made if device == "cpu" else made.to(device)
 
 

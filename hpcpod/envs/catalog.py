@@ -60,7 +60,6 @@ BACKENDS: Mapping[str, Facts] = {
         "as many CPU threads as resources.cpus_per_pod says",
         _MUJOCO_TASKS,
     ),
-    # 4 worlds of Ant step 44 times a second on a CPU core, where the backend mujoco steps 6,100.
     "hpcpod.envs.mujoco.warp_env:WarpVecEnv": Facts(
         Package(("mujoco_warp", "warp", "mujoco", GYMNASIUM, "torch"), "hpcpod[warp]"),
         "gymnasium's MuJoCo tasks by thousands, in float32; never run on a GPU yet",

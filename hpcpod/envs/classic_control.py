@@ -53,9 +53,9 @@ class Dynamics(ABC):
     def begin(self, uniform: Tensor) -> Tensor:
         """First states, float32 [variables, N], from numbers uniform in [0, 1), [draws, N]."""
 
-    @abstractmethod
     def observe(self, state: Tensor) -> Tensor:
-        """Observations of states, [N, *observation], in memory of their own."""
+        """Observations of states, [N, *observation], in memory of their own: the states."""
+        return state.t().clone(memory_format=torch.contiguous_format)
 
     @abstractmethod
     def step(self, state: Tensor, action: Tensor) -> Move:
@@ -96,10 +96,6 @@ class CartPole(Dynamics):
     def begin(self, uniform: Tensor) -> Tensor:
         """Every variable uniform in ±0.05."""
         return uniform * 0.1 - 0.05
-
-    def observe(self, state: Tensor) -> Tensor:
-        """The state itself, [N, 4]."""
-        return state.t().clone(memory_format=torch.contiguous_format)
 
     def step(self, state: Tensor, action: Tensor) -> Move:
         """Push with 10 N to the left (0) or to the right (1)."""
@@ -258,10 +254,6 @@ class _Mountain(Dynamics):
         """At rest, the position uniform in [-0.6, -0.4]."""
         position = uniform[0] * 0.2 - 0.6
         return torch.stack((position, torch.zeros_like(position)))
-
-    def observe(self, state: Tensor) -> Tensor:
-        """The state itself, [N, 2]."""
-        return state.t().clone(memory_format=torch.contiguous_format)
 
     def _drive(self, state: Tensor, thrust: Tensor) -> tuple[Tensor, Tensor]:
         """The next state, and if it is at the flag; the wall on the left takes all speed."""

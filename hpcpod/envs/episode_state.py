@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from hpcpod.envs.gymnasium_make import Env
+from hpcpod.envs.gymnasium_make import Env, wrappers_of
 from hpcpod.envs.vec_env import State
 
 
@@ -54,7 +54,7 @@ def can_save(env: Env) -> bool:
     known = f"{kind.__module__}:{kind.__qualname__}" in _CLASSIC
     if not known and not isinstance(env.unwrapped, Saveable):
         return False
-    if any(not isinstance(w, (*_STATELESS, gym.wrappers.TimeLimit)) for w in _wrappers(env)):
+    if any(not isinstance(w, (*_STATELESS, gym.wrappers.TimeLimit)) for w in wrappers_of(env)):
         return False
     return isinstance(env.np_random.bit_generator, np.random.PCG64)
 
@@ -90,16 +90,8 @@ def load(env: Env, saved: State) -> None:
         limit._elapsed_steps = elapsed
 
 
-def _wrappers(env: Env) -> list[gym.Wrapper[Any, Any, Any, Any]]:
-    found = []
-    while isinstance(env, gym.Wrapper):
-        found.append(env)
-        env = env.env
-    return found
-
-
 def _time_limits(env: Env) -> list[Any]:
-    return [w for w in _wrappers(env) if isinstance(w, gym.wrappers.TimeLimit)]
+    return [w for w in wrappers_of(env) if isinstance(w, gym.wrappers.TimeLimit)]
 
 
 def _generator_state(env: Env) -> torch.Tensor:

@@ -104,11 +104,6 @@ def check_registered(env: str) -> None:
         raise UserError(f"{env} can't be made: {one_line(error)}") from error
 
 
-def is_registered(env: str) -> bool:
-    """True if it is, letter by letter, an id that gymnasium has."""
-    return env in gym.registry
-
-
 def name_of(source: object) -> str:
     """The id that stands in the spec and in messages."""
     if isinstance(source, str):
@@ -134,16 +129,22 @@ def engine_of(env: Env | None) -> str:
     return ", ".join(f"{name} {said}" for name, said in versions.items() if said is not None)
 
 
+def wrappers_of(env: Env) -> list[Any]:
+    """The wrappers around an environment, outermost first."""
+    found = []
+    while isinstance(env, gym.Wrapper):
+        found.append(env)
+        env = env.env
+    return found
+
+
 def time_limit_of(env: Env) -> int | None:
     """Steps after which the episode is truncated: the least of its TimeLimit wrappers, else what
     the spec says."""
-    layer, limits = env, []
-    while isinstance(layer, gym.Wrapper):
-        if isinstance(layer, gym.wrappers.TimeLimit):
-            limits.append(int(layer._max_episode_steps))
-        layer = layer.env
-    said = layer.spec.max_episode_steps if layer.spec is not None else None
-    return min(limits, default=said)
+    limits = [w for w in wrappers_of(env) if isinstance(w, gym.wrappers.TimeLimit)]
+    spec = env.unwrapped.spec
+    said = None if spec is None else spec.max_episode_steps
+    return min((int(limit._max_episode_steps) for limit in limits), default=said)
 
 
 def observation_space(name: str, space: gym.Space[Any]) -> Space:

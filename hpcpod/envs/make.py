@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import gymnasium as gym
 from gymnasium.vector import VectorEnv
 
 from hpcpod import plugins
@@ -90,7 +91,7 @@ def configured(env: EnvConfig, num_envs: int, device: str) -> VecEnv:
 
 def reference(env: EnvConfig) -> EnvConfig | None:
     """The same task as gymnasium's own environment plays it; None if gymnasium has none."""
-    if env.python is not None or not gymnasium_make.is_registered(env.id):
+    if env.python is not None or env.id not in gym.registry:  # letter by letter
         return None
     kwargs = {name: value for name, value in env.kwargs.items() if name not in WARP_ROOM}
     return replace(env, backend="gymnasium", kwargs=kwargs if env.backend == "warp" else env.kwargs)

@@ -86,11 +86,8 @@ def as_rows(space: gym.Space[Any], values: Any, lead: tuple[int, ...] = ()) -> A
     array = _shaped(space, values, lead, "the observation")
     if isinstance(space, (gym.spaces.Discrete, gym.spaces.MultiDiscrete)):
         return array.astype(np.int64) - np.asarray(space.start, np.int64)
-    return array.astype(np.uint8 if space.dtype == np.uint8 and _is_box(space) else np.float32)
-
-
-def _is_box(space: gym.Space[Any]) -> bool:
-    return isinstance(space, gym.spaces.Box)  # a MultiBinary is int8, and read as numbers
+    is_image = isinstance(space, gym.spaces.Box) and space.dtype == np.uint8
+    return array.astype(np.uint8 if is_image else np.float32)  # a MultiBinary is int8: numbers
 
 
 def _leaves(space: gym.Space[Any], path: str) -> Iterator[tuple[str, gym.Space[Any]]]:

@@ -157,7 +157,7 @@ class VecEnv(Protocol):
 def random_seeds(*parts: int | str, count: int) -> Tensor:
     """``count`` seeds, int64 in [0, 2**31), hashed from the parts; the first ones don't depend
     on ``count``."""
-    seeds = [stable_hash(*parts, i) % 2**31 for i in range(count)]  # simulators take an int32
+    seeds = [stable_hash(*parts, i) % 2**31 for i in range(count)]
     return torch.tensor(seeds, dtype=torch.int64)
 
 

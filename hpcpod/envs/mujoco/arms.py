@@ -46,11 +46,11 @@ class Reacher(_Arm):
     def first_state(self, draws: Draws) -> tuple[Any, Any]:
         """Noise on the arm; the target uniform in a disc of 0.2 m, at rest."""
         model = self.model
-        qpos = draws.uniform(-0.1, 0.1, model.nq) + model.qpos0
+        qpos = draws.uniform(-0.1, 0.1, model.nq) + model.qpos0  # rad
         qpos[..., -2:] = draws.uniform_where(
             (-0.2, -0.2), (0.2, 0.2), lambda goal: self._length(goal) < 0.2
         )
-        qvel = draws.uniform(-0.005, 0.005, model.nv)
+        qvel = draws.uniform(-0.005, 0.005, model.nv)  # rad/s
         qvel[..., -2:] = 0
         return qpos, qvel
 

@@ -24,7 +24,7 @@ class InvertedPendulum(NoisyTask):
     def outcome(self, fields: Fields, action: Any, velocity: Any) -> tuple[Any, Any]:
         """Reward = 1 while it stands."""
         finite = self.xp.isfinite(self.observation(fields)).all(1)
-        fallen = ~finite | (abs(fields["qpos"][:, 1]) > 0.2)
+        fallen = ~finite | (abs(fields["qpos"][:, 1]) > 0.2)  # rad
         return 1.0 - fallen * 1.0, fallen
 
 
@@ -52,7 +52,7 @@ class InvertedDoublePendulum(NoisyTask):
     def outcome(self, fields: Fields, action: Any, velocity: Any) -> tuple[Any, Any]:
         """Reward = healthy_reward - 0.01 x² - (y - 2)² - 0.001 ω₁² - 0.005 ω₂², (x, y) the tip."""
         x, y = fields["site_xpos"][:, 0, 0], fields["site_xpos"][:, 0, 2]
-        fallen = y <= 1
+        fallen = y <= 1  # m
         distance = 0.01 * x**2 + (y - 2) ** 2
         speed = 1e-3 * fields["qvel"][:, 1] ** 2 + 5e-3 * fields["qvel"][:, 2] ** 2
         return ~fallen * self.healthy_reward - distance - speed, fallen

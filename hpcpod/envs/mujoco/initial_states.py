@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,67 +14,45 @@ from hpcpod.envs import seeding
 from hpcpod.envs.arrays import Array
 
 
-class Draws(ABC):
-    """Random numbers of one episode, [size], or of N episodes at once, [N, size]."""
+class GeneratorDraws:
+    """Random numbers of one episode, [size], as gymnasium's generator of its seed draws them."""
 
-    @abstractmethod
-    def uniform(self, low: float, high: float, size: int) -> Any:
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+
+    def uniform(self, low: float, high: float, size: int) -> Array:
         """Uniform on [low, high)."""
+        return self._generator.uniform(low, high, size)
 
-    @abstractmethod
-    def normal(self, size: int) -> Any:
+    def normal(self, size: int) -> Array:
         """Of mean 0 and variance 1."""
+        return self._generator.standard_normal(size)
 
-    @abstractmethod
     def uniform_where(
         self, low: Sequence[float], high: Sequence[float], accepts: Callable[[Any], Any]
-    ) -> Any:
-        """Uniform on the points of a box that are accepted.
+    ) -> Array:
+        """Uniform on the points of a box that are accepted: tries until one is.
 
         Args:
             low: of the box, a number for each dimension.
             high: likewise.
             accepts: of points [..., dimensions], which will do: bool [...].
         """
-
-    @abstractmethod
-    def each(self, values: Any) -> Any:
-        """The same values [size] for each episode, in memory of their own."""
-
-
-class GeneratorDraws(Draws):
-    """One episode's, by the generator that gymnasium makes of its seed: gymnasium's own draws."""
-
-    def __init__(self, generator: np.random.Generator) -> None:
-        self._generator = generator
-
-    def uniform(self, low: float, high: float, size: int) -> Array:
-        """As ``Draws.uniform``."""
-        return self._generator.uniform(low, high, size)
-
-    def normal(self, size: int) -> Array:
-        """As ``Draws.normal``."""
-        return self._generator.standard_normal(size)
-
-    def uniform_where(
-        self, low: Sequence[float], high: Sequence[float], accepts: Callable[[Any], Any]
-    ) -> Array:
-        """As ``Draws.uniform_where``: tries until one is accepted."""
         while True:
             point = self._generator.uniform(low, high)
             if accepts(point):
                 return point
 
-    def each(self, values: Any) -> Array:
-        """As ``Draws.each``."""
+    def each(self, values: Any) -> Any:
+        """The same values [size] for each episode, in memory of their own."""
         return np.array(values)
 
 
-class SeededDraws(Draws):
-    """N episodes', float32 on the device of their seeds: functions of each seed alone.
+class SeededDraws:
+    """The same of N episodes at once, [N, size]: functions of each seed alone.
 
-    Static shapes, and nothing waits for the device. The numbers have the distributions of
-    gymnasium's and are not gymnasium's.
+    float32 on the device of the seeds; static shapes, and nothing waits for the device. The numbers
+    have the distributions of gymnasium's and are not gymnasium's.
     """
 
     _TRIES = 32
@@ -88,26 +65,26 @@ class SeededDraws(Draws):
         self._used = 0
 
     def uniform(self, low: float, high: float, size: int) -> Tensor:
-        """As ``Draws.uniform``."""
+        """Uniform on [low, high)."""
         return low + (high - low) * self._next(size).T.contiguous()
 
     def normal(self, size: int) -> Tensor:
-        """As ``Draws.normal``, by the transform of Box and Muller (1958)."""
+        """Of mean 0 and variance 1, by the transform of Box and Muller (1958)."""
         radius, angle = self._next(2 * size).T.contiguous().chunk(2, dim=1)
         return (-2 * (1 - radius).log()).sqrt() * (2 * math.pi * angle).cos()
 
     def uniform_where(
         self, low: Sequence[float], high: Sequence[float], accepts: Callable[[Any], Any]
     ) -> Tensor:
-        """As ``Draws.uniform_where``."""
+        """As ``GeneratorDraws.uniform_where``."""
         unit = self._next(self._TRIES * len(low)).reshape(self._TRIES, len(low), -1)
         axes = [a + (b - a) * unit[:, i] for i, (a, b) in enumerate(zip(low, high, strict=True))]
         points = torch.stack(axes, dim=-1)
         first = accepts(points).to(torch.uint8).argmax(0)  # of equals the first, says torch
         return points.take_along_dim(first[None, :, None], 0)[0]
 
-    def each(self, values: Tensor) -> Tensor:
-        """As ``Draws.each``."""
+    def each(self, values: Tensor) -> Any:
+        """The same values [size] for each episode."""
         return values.repeat(len(self._seeds), 1)
 
     def _next(self, count: int) -> Tensor:
@@ -115,3 +92,7 @@ class SeededDraws(Draws):
         drawn = seeding.uniforms(self._seeds, count, self._used)
         self._used += count
         return drawn
+
+
+Draws = GeneratorDraws | SeededDraws
+"""First states of one episode, or of N at once."""

@@ -34,6 +34,7 @@ class _Runner(NoisyTask):
         return reward, self.xp.zeros_like(velocity) > 0
 
     def _cost(self, fields: Fields, action: Any) -> Any:
+        # MuJoCo clamps ctrl itself; v5 takes the cost of the action as it was given.
         return self.ctrl_cost_weight * self.xp.square(action).sum(1)
 
 
@@ -92,8 +93,8 @@ class Hopper(_PlanarWalker):
     model_file = "hopper.xml"
 
     healthy_state_range: Range = (-100.0, 100.0)
-    healthy_z_range: Range = (0.7, float("inf"))
-    healthy_angle_range: Range = (-0.2, 0.2)
+    healthy_z_range: Range = (0.7, float("inf"))  # m
+    healthy_angle_range: Range = (-0.2, 0.2)  # rad
 
     def _healthy(self, fields: Fields) -> Any:
         qpos = fields["qpos"]
@@ -111,8 +112,8 @@ class Walker2d(_PlanarWalker):
 
     model_file = "walker2d_v5.xml"
 
-    healthy_z_range: Range = (0.8, 2.0)
-    healthy_angle_range: Range = (-1.0, 1.0)
+    healthy_z_range: Range = (0.8, 2.0)  # m
+    healthy_angle_range: Range = (-1.0, 1.0)  # rad
 
     def _healthy(self, fields: Fields) -> Any:
         qpos = fields["qpos"]
@@ -133,7 +134,7 @@ class Ant(_Walker):
     ctrl_cost_weight: float = 0.5
     contact_cost_weight: float = 5e-4
     main_body: int | str = 1
-    healthy_z_range: Range = (0.2, 1.0)
+    healthy_z_range: Range = (0.2, 1.0)  # m
     contact_force_range: Range = (-1.0, 1.0)
     include_cfrc_ext_in_observation: bool = True
 
@@ -180,9 +181,9 @@ class Humanoid(_Walker):
 
     forward_reward_weight: float = 1.25
     contact_cost_weight: float = 5e-7
-    contact_cost_range: Range = (-float("inf"), 10.0)
+    contact_cost_range: Range = (-float("inf"), 10.0)  # forces changed by up to 3.7e3 in a step
     healthy_reward: float = 5.0
-    healthy_z_range: Range = (1.0, 2.0)
+    healthy_z_range: Range = (1.0, 2.0)  # m
     reset_noise_scale: float = 1e-2
     include_cinert_in_observation: bool = True
     include_cvel_in_observation: bool = True
@@ -197,7 +198,7 @@ class Humanoid(_Walker):
     def observation(self, fields: Fields) -> Any:
         """Positions, velocities; inertia, velocity and force of each body but the world."""
         parts = [self._positions(fields), fields["qvel"]]
-        # Bodies begin after the world; the first six actuator forces are on the root, always zero.
+        # The first body is the world; the first six forces are on the root, which has no actuator.
         begins = {"cinert": 1, "cvel": 1, "qfrc_actuator": 6, "cfrc_ext": 1}
         parts += [
             fields[name][:, begin:]

@@ -110,6 +110,7 @@ def knows(env: str, kwargs: Mapping[str, object]) -> bool:
     """
     if env not in TASKS or kwargs.get("max_episode_steps", 1) in (-1, None):
         return False
+    # By names: of a wrong value gymnasium would raise in mid-episode, or take it for true.
     return {"max_episode_steps", *defaults(TASKS[env])}.issuperset(kwargs)
 
 

@@ -111,7 +111,7 @@ class WarpVecEnv(Backend):
         moved = self._low + (action + 1.0) / 2.0 * (self._high - self._low)
         ctrl = torch.where(self._same, action, moved)
         fields = self._simulations.step(ctrl)
-        places = task.place(fields).clone()
+        places = task.place(fields).clone()  # _begin computes rows that live anew, too
         reward, terminated = task.outcome(fields, ctrl, (places - self._places) / task.dt)
         next_obs = task.observation(fields)
         self._places, self._elapsed = places, self._elapsed + 1

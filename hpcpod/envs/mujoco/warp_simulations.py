@@ -8,7 +8,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,7 @@ class WarpSimulations:
         self.solver_changed = model.opt.solver == mujoco.mjtSolver.mjSOL_PGS
         """True if Newton solves what PGS does in C."""
         if self.solver_changed:
+            # MuJoCo Warp 4.0.0 raises of PGS. In C the two solvers are 6e-6 apart after 250 steps.
             model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
         self._frame_skip, self._forces = frame_skip, "cfrc_ext" in reads
         with wp.ScopedDevice(self._device):
@@ -82,6 +83,7 @@ class WarpSimulations:
             self._data = mjw.make_data(model, count, nconmax=contacts, njmax=constraints)
         self._model.opt.warn_overflow = 0  # kernels would print; they are counted instead
         if self._device.is_cuda:
+            # Conditional nodes need a driver of CUDA 12.4 (mujoco_warp #1317).
             self._model.opt.graph_conditional = wp.is_conditional_graph_supported()
         self.fields: Fields = {
             name: wp.to_torch(getattr(self._data, name)) for name in {*reads, *_STATE, "ctrl"}
@@ -90,7 +92,8 @@ class WarpSimulations:
         self._overflow = wp.to_torch(self._data.overflow)
         self._advance = self._launcher(self._steps)
         computed = bool(set(reads) - _PLAIN)
-        self._forward = self._launcher(self._compute) if computed else None
+        forward = partial(mjw.forward, self._model, self._data)
+        self._forward = self._launcher(forward) if computed else None
         self._overflow.zero_()
 
     def step(self, ctrl: Tensor) -> Fields:
@@ -140,15 +143,13 @@ class WarpSimulations:
         if self._forces:
             mjw.rne_postconstraint(self._model, self._data)
 
-    def _compute(self) -> None:
-        mjw.forward(self._model, self._data)
-
     def _launcher(self, work: Callable[[], None]) -> Callable[[], None]:
         """What does the work again and again, in the order of torch's current stream."""
         device, is_cuda = self._device, self._device.is_cuda
         with wp.ScopedDevice(device):
             work()  # builds the kernels and loads them: neither can be done while capturing
             wp.synchronize_device(device)
+            # RK4 allocates inside the step, by wp.clone.
             if is_cuda and not wp.is_mempool_enabled(device):
                 return lambda: self._in_order(work)
             with wp.ScopedCapture(device) as capture:
@@ -156,6 +157,7 @@ class WarpSimulations:
         graph = capture.graph
         if not is_cuda:
             return lambda: wp.capture_launch(graph)
+        # Torch's default stream can't be captured, so physics alone is in the graph.
         return lambda: wp.capture_launch(graph, stream=wp.stream_from_torch(self._torch_device))
 
     def _in_order(self, work: Callable[[], None]) -> None:

@@ -56,6 +56,8 @@ _KINDS: dict[str | None, type[HpcpodError]] = {
 """Errors that are raised here as they were there."""
 
 
+_Answer = tuple[dict[str, Any], State]
+
 _deadline: ContextVar[float | None] = ContextVar("_deadline", default=None)
 
 
@@ -187,23 +189,13 @@ class Pool:
 
     def save(self) -> list[State] | None:
         """The state of each process's environments; None if one can't be saved."""
-        with self._undisturbed():
-            for worker in self._workers:
-                os.eventfd_write(worker.go, Command.SAVE)
-            answers = self._receive()
-        self._raise_failure([reply for reply, _ in answers])
+        answers = self._ask(Command.SAVE)
         saved = all(reply["saved"] for reply, _ in answers)
         return [state for _, state in answers] if saved else None
 
     def load(self, states: Sequence[State]) -> bool:
         """Go on from what ``save`` gave; whether that played episodes again, and wrote ``obs``."""
-        with self._undisturbed():
-            for worker, state in zip(self._workers, states, strict=True):
-                os.eventfd_write(worker.go, Command.LOAD)
-                worker.wire.send({}, state)
-            answers = self._receive()
-        self._raise_failure([reply for reply, _ in answers])
-        return any(reply["played"] for reply, _ in answers)
+        return any(reply["played"] for reply, _ in self._ask(Command.LOAD, states))
 
     def close(self) -> None:
         """End all processes and what they have started; environments may close before."""
@@ -259,7 +251,17 @@ class Pool:
             os.sched_yield()
         return False
 
-    def _receive(self) -> list[tuple[dict[str, Any], State]]:
+    def _ask(self, command: Command, states: Sequence[State] = ()) -> list[_Answer]:
+        with self._undisturbed():
+            for worker in self._workers:
+                os.eventfd_write(worker.go, command)
+            for worker, state in zip(self._workers, states, strict=False):
+                worker.wire.send({}, state)
+            answers = self._receive()
+        self._raise_failure([reply for reply, _ in answers])
+        return answers
+
+    def _receive(self) -> list[_Answer]:
         return [worker.wire.receive() for worker in self._workers]
 
     def _still_there(self) -> None:

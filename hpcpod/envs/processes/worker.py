@@ -16,8 +16,10 @@ from hpcpod.envs.make import make_env
 from hpcpod.envs.processes.memory import shared_arrays
 from hpcpod.envs.processes.wire import Command, Wire
 from hpcpod.envs.spec_json import spec_from_plain, spec_to_plain
-from hpcpod.envs.vec_env import Step, VecEnv
+from hpcpod.envs.vec_env import State, Step, VecEnv
 from hpcpod.errors import HpcpodError, UserError, in_words
+
+_Answer = tuple[dict[str, Any], State | None]
 
 _ANYTHING = (Exception, SystemExit)
 """Errors of environments: they may raise whatever they like."""
@@ -93,21 +95,24 @@ class Worker:
 
     def execute(self, command: int, done: int) -> None:
         """Do as told and say so."""
-        if command == Command.SAVE:
-            self._save()
-        elif command == Command.LOAD:
-            self._load()
-        else:
-            failure = None
+        if command in (Command.SAVE, Command.LOAD):
+            given = self._wire.receive()[1] if command == Command.LOAD else None
             try:
-                self._step() if command == Command.STEP else self._reset()
+                answer = self._save() if given is None else self._load(given)
             except _ANYTHING as error:
-                failure = _as_message(error)
-            self._failed[:] = failure is not None
-            os.eventfd_write(done, 1)
-            # Only now: until all are done the pool does not read the wire, which holds some 100 kB.
-            if failure is not None:
-                self._wire.send(failure)
+                answer = _as_message(error), None
+            self._wire.send(*answer)
+            return
+        failure = None
+        try:
+            self._step() if command == Command.STEP else self._reset()
+        except _ANYTHING as error:
+            failure = _as_message(error)
+        self._failed[:] = failure is not None
+        os.eventfd_write(done, 1)
+        # Only now: until all are done the pool does not read the wire, which holds some 100 kB.
+        if failure is not None:
+            self._wire.send(failure)
 
     def _reset(self) -> None:
         # Copies here and below: an environment may keep what it is given.
@@ -118,21 +123,12 @@ class Worker:
         for array, values in zip(self._step_arrays, step, strict=True):
             array[:] = values.numpy()
 
-    def _save(self) -> None:
-        try:
-            state = self._env.state()
-        except _ANYTHING as error:
-            self._wire.send(_as_message(error))
-        else:
-            self._wire.send({"saved": state is not None}, state)
+    def _save(self) -> _Answer:
+        state = self._env.state()
+        return {"saved": state is not None}, state
 
-    def _load(self) -> None:
-        _, state = self._wire.receive()
-        try:
-            obs = self._env.restore(state)
-        except _ANYTHING as error:
-            self._wire.send(_as_message(error))
-        else:
-            if obs is not None:
-                self._obs[:] = obs.numpy()
-            self._wire.send({"played": obs is not None})
+    def _load(self, state: State) -> _Answer:
+        obs = self._env.restore(state)
+        if obs is not None:
+            self._obs[:] = obs.numpy()
+        return {"played": obs is not None}, None
