@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -141,12 +142,12 @@ class GymnasiumVectorEnv(Backend):
         self._space, self._mode = space, _mode_of(name, venv)
         self._to_env = action_map(venv.single_action_space)
         first = _first_of(venv)
-        return gymnasium_make.spec_of(
+        spec = gymnasium_make.spec_of(
             name, space, venv.single_action_space, wanted,
             max_episode_steps=_time_limit_of(venv, first),
             engine=gymnasium_make.engine_of(first),
-            seeded=self._takes_seeds(name),
         )  # fmt: skip
+        return replace(spec, seeded=self._takes_seeds(name))  # resets, so that comes last
 
     def _takes_seeds(self, name: str) -> bool:
         try:
