@@ -8,7 +8,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +92,7 @@ class WarpSimulations:
         self._overflow = wp.to_torch(self._data.overflow)
         self._advance = self._launcher(self._steps)
         computed = bool(set(reads) - _PLAIN)
-        forward = partial(mjw.forward, self._model, self._data)
-        self._forward = self._launcher(forward) if computed else None
+        self._forward = self._launcher(self._compute) if computed else None
         self._overflow.zero_()
 
     def step(self, ctrl: Tensor) -> Fields:
@@ -142,6 +141,9 @@ class WarpSimulations:
             mjw.step(self._model, self._data)
         if self._forces:
             mjw.rne_postconstraint(self._model, self._data)
+
+    def _compute(self) -> None:
+        mjw.forward(self._model, self._data)
 
     def _launcher(self, work: Callable[[], None]) -> Callable[[], None]:
         """What does the work again and again, in the order of torch's current stream."""
