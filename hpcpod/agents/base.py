@@ -207,15 +207,15 @@ class Described(Protocol):
 class Scheduled(Protocol):
     """An agent with hyperparameters that change in the course of a run.
 
-    Other agents need no such method. What it was told is no part of its ``state()``: a copy is
-    told by the run that it is in.
+    Other agents need no such method. Its progress is no part of its ``state()``: a copy hears
+    it from the run that it is in.
     """
 
     def proceed(self, progress: float) -> None:
         """Learn how far the run has come, before each iteration of collecting and updating.
 
         Args:
-            progress: share of the run's budget that is spent, in [0, 1]. It is never told where
-                nothing limits the run.
+            progress: share of the run's budget that is spent, in [0, 1]. Where nothing limits
+                the run there is no call.
         """
         ...

@@ -115,7 +115,7 @@ class ReplayBuffer:
             self._lay(start, segment)
         if self._tree is not None and marks:
             self._largest = marks["largest"].to(self._largest, copy=True)
-            # an heir may hold fewer rows, or none
+            # a copy may hold fewer rows, or none: then it has no priority either
             gone = max(0, len(marks["priority"]) - (self._laid - self._oldest))
             priority = marks["priority"][gone:].to(self._largest)
             leaves = self._leaves(self._laid - len(priority), self._laid)

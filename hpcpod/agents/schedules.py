@@ -46,7 +46,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.progress: float | None = None
-        """Share of the run's budget that is spent, in [0, 1]; None: the agent was not told."""
+        """Share of the run's budget that is spent, in [0, 1]; None: unknown."""
 
     def share(self, done: int, steps: int = 0, fraction: float = 1.0, begun: float = 0.0) -> float:
         """Share of a schedule that is over, in [0, 1].

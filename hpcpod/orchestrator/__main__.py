@@ -31,11 +31,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, help="end when this process ends")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    told = StopFlag((signal.SIGTERM, signal.SIGUSR2))
+    signalled = StopFlag((signal.SIGTERM, signal.SIGUSR2))
 
     def stop() -> bool:
         # The kernel's parent-death signal comes when the *thread* that started this ends.
-        return bool(told) or options.parent not in (None, os.getppid())
+        return bool(signalled) or options.parent not in (None, os.getppid())
 
     return exit_code(lambda: _coordinate(options.run, options.token, stop), log.error)
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from hpcpod.records.records import Intent
 from hpcpod.storage.requests import Refusals as Refusals
 
+# s; as HyperQueue's autoalloc, and so are both limits below
 DELAYS = (0.0, 60.0, 900.0, 1800.0, 3600.0)
 """Seconds before the next submission, after so many failures in a row."""
-QUIET = 5
+QUIET = 5  # to 300 s from 60: squeue's manual warns of loops, PSI/J asks each 30 s
 """The longest pause between two ticks while nothing happens, in pauses of ``tick_interval``."""
 FAILED_SUBMISSIONS = 10
 """Submissions in a row that the scheduler refused, after which the run pauses."""
@@ -70,6 +71,7 @@ def failed_starts(
     """
     gone: set[float] = set()  # what was split over several arrays at one time counts once
     for intent in reversed(intents):
+        # by its slots' checkpoints, too: a report may come only later
         if intent.number in fruitful or intent.reports != reports:
             break
         if intent.number not in present:

@@ -14,7 +14,7 @@ from hpcpod.records.records import Board
 from hpcpod.storage.retry import sleep
 from hpcpod.storage.run_folder import RunFolder
 
-GLANCE_SECONDS = 1.0
+GLANCE_SECONDS = 1.0  # of files alone: no question to Slurm
 """Pause between two glances at what people ask of a run."""
 
 log = logging.getLogger(__name__)

@@ -34,7 +34,7 @@ from hpcpod.tournament.rules import Rules
 
 log = logging.getLogger(__name__)
 
-SOON_SECONDS = 300.0
+SOON_SECONDS = 300.0  # a requeued job waits 121 s by default until it is let back
 """While a slot has less time left than this, the coordinator's pauses do not grow."""
 
 PRUNE_SECONDS = 600.0
@@ -133,6 +133,7 @@ class Orchestrator:
             log.error("the run is paused: %s", action.why)
             self._folder.requests.publish(Drain(reason=action.why))
         elif isinstance(action, Record):
+            # its launcher died between sbatch and this
             self._folder.intents.record(action.number, action.job)
             self._folder.requests.withdraw(Refusals)
         elif isinstance(action, Cancel):

@@ -227,6 +227,7 @@ class AgentContract:
     def test_reseeding_restarts_the_random_numbers_and_leaves_the_rest(self) -> None:
         """A round is a function of its birth: what was drawn before must not matter."""
         states = [self._run(seed).train(WARM_UP).agent.state() for seed in (0, 1)]
+        # uint8: torch's generators give their states so
         drawn = {name: tensor for name, tensor in states[1].items() if tensor.dtype == torch.uint8}
         states[1] = {**states[0], **drawn}  # the same agent, but for what it draws next
 

@@ -259,7 +259,7 @@ class EnvContract:
             given = action.clone()
             step = env.step(given)
             once.append(Step(*(tensor.clone() for tensor in step)))
-            for tensor in (*step, given):
+            for tensor in (*step, given):  # one that wrote into its action changed what was stored
                 tensor.zero_()
         different = _first_difference(once, [other.step(action) for action in actions])
         assert not different, (
@@ -341,13 +341,13 @@ def _episodes(env: VecEnv, steps: int) -> list[list[list[Tensor]]]:
     ages = [0] * n
     for _ in range(steps):
         step = env.step(torch.stack([actions[age] for age in ages]))
-        told = torch.stack((step.reward, step.terminated, step.truncated), dim=1).cpu()
+        seen = torch.stack((step.reward, step.terminated, step.truncated), dim=1).cpu()
         ended, acted_on, successors = _ended(step).tolist(), _flat(step.obs), _flat(step.next_obs)
         for i, valid in enumerate(step.valid.tolist()):
             if not valid:  # the engine has only reset
                 episodes[i][-1] = [acted_on[i]]
                 continue
-            episodes[i][-1] += [successors[i], told[i]]
+            episodes[i][-1] += [successors[i], seen[i]]
             ages[i] += 1
             if ended[i]:
                 episodes[i].append([acted_on[i]])

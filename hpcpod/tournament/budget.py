@@ -18,7 +18,7 @@ from hpcpod.tournament.settle import onward
 def dated(board: Board, before: Board | None, config: RunConfig, now: float) -> Board:
     """The board whose new births say which part of the run's budget they are.
 
-    Another attempt at a round keeps what the first one was told.
+    Another attempt at a round keeps the part of the first one.
 
     Args:
         board: after a merge.
@@ -49,6 +49,7 @@ def taken_up(order: Order, board: Board, config: RunConfig, now: float) -> Order
     """
     if not isinstance(order, Birth) or order.begins is None or order.ends is None:
         return order
+    # with 8 pods on one slot the last began at 0.7, dated 0.0
     spent = _spent(order, board, config, now)
     if spent is None or spent <= order.begins:
         return order
@@ -89,7 +90,7 @@ def _dated(
 
 
 def _of_kin(algorithm: str, board: Board) -> float:
-    """The part of the budget that a round of an algorithm takes by what its pods were told; 0
+    """The part of the budget that a round of an algorithm takes by its pods' births; 0
     while none has finished one: the minutes of the first ones are unknown."""
     births = [p.birth for p in board.living if p.algorithm == algorithm and p.birth is not None]
     known = [b.ends - b.begins for b in births if b.begins is not None and b.ends is not None]

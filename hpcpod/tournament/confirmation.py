@@ -119,6 +119,7 @@ def goes_on(
     least, level, stake = _bet(order, returns, worst, stop)
     won = log_wealth(returns, stop.target, least, stake)
     needed = episodes_needed(returns, level, stop.target, least, won)
+    # pooled: each new attempt would have less of the level
     return len(returns) + needed <= MOST_EPISODES
 
 

@@ -21,6 +21,7 @@ from hpcpod.tournament.statistics import mean, standard_error
 
 def moved(motion: Motion, before: Evaluation | None, now: Evaluation) -> Motion:
     """The motion after another panel; ``before`` is the one of the round before, if any."""
+    # SAC on Pendulum, which oscillates, was copied at its lucky panels
     step = None if before is None else mean(now.returns) - mean(before.returns)
     return Motion(
         motion.steps + (step is not None),

@@ -102,7 +102,7 @@ class GentleTruncation:
         cohort = cohorts.latest()
         last = cohorts.members[algorithm] == 0
         donors = _donors(cohorts, cohort, cohorts.living.keys()) if cohort else []
-        if donors and not last:
+        if donors and not last:  # a copy may be of another algorithm
             return _copy(cohorts, *rng.choice(donors), evidence, rng)
         tried = sum(
             pod.control and pod.fate == "failed" and pod.algorithm == algorithm

@@ -101,6 +101,7 @@ def orders(board: Board) -> list[Order]:
     were tried; in later ones no pod is always first.
     """
     rescores: list[Order] = [order for _, order in sorted(board.rescores.items())]
+    # By rounds alone PPO had 0.2 of 48 slot-hours, beside SAC at a 67th of its speed.
     births = [pod.birth for pod in board.pods.values() if pod.birth is not None]
     spent = _spent(board)
 
@@ -127,6 +128,7 @@ def _cost_of_place(board: Board, pod: PodState) -> float:
     Else an algorithm whose pods fail again and again would always have cost least, and all
     others would wait for it.
     """
+    # of 5 hours one slot gave 4.9 to what diverged
     cost, algorithm = pod.cost + pod.lost, pod.algorithm
     while pod.replaces is not None:
         scratch, pod = pod.cause == "fresh", board.pods[pod.replaces]

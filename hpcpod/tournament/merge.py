@@ -98,6 +98,7 @@ def _check_names(board: Board) -> None:
         if pod.id != name or (pod.birth is not None and pod.birth.pod != name):
             raise ValueError(f"pod {name!r} has another name, too")
     _check_chains({name: pod.parent for name, pod in board.pods.items()}, "descends from itself")
+    # the cost of a place follows these, for ever round a circle
     _check_chains({name: pod.replaces for name, pod in board.pods.items()}, "replaces itself")
     named = {entry.pod for entry in board.entries} | {score.pod for score in board.confirmed}
     named |= {order.pod for order in board.rescores.values()} | {*filter(None, [board.winner])}
@@ -175,6 +176,7 @@ def now_of(folder: RunFolder, board: Board) -> float:
     """
     if folder.resolved.config.stop.minutes is None:
         return time.time()
+    # by a node's own clock, hours ahead, one merge ended the run
     return board.started + folder.age()
 
 
@@ -191,6 +193,7 @@ def pending_reports(
     broken: list[str] = []
     for order in orders(board):
         if order.id in lost:
+            # a client that believes missing names for a minute gave a finished round out again
             refresh_report(folder, order.id)
         try:
             report = folder.reports.read(order.id)
@@ -237,6 +240,7 @@ def _withdraw_untrue(folder: RunFolder, board: Board) -> None:
         return
     log.warning("the run's newest board was damaged, and a report: it is %s again", board.phase)
     for request in asked:
+        # left there, it told the slots of a run that goes on to leave
         folder.requests.withdraw(type(request))
 
 

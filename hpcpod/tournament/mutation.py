@@ -24,7 +24,7 @@ from hpcpod.records.records import Hyperparameters
 
 RESAMPLE = 0.1
 """Share of mutations that draw a new value from the whole range instead of moving the old one."""
-FACTOR = (1.1, 1.5)
+FACTOR = (1.1, 1.5)  # as DexPBT's; nine in one direction from 9e-4 to 1e-4
 """Limits of the factor by which a value moves, where its logarithm is what counts."""
 WIDTH = (0.10, 0.25)
 """Limits of the move, as a share of the range, where the value itself counts."""

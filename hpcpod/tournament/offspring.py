@@ -37,7 +37,7 @@ class Offspring:
         return child
 
     def board(self, before: Board) -> Board:
-        """A board as it was, with everyone who was born and who died."""
+        """A board as it was, with all pods that were born and that died."""
         return replace(before, pods=self.pods, next_pod=self._next_pod)
 
     def _copied(self, name: str, copy: Copy) -> PodState:
@@ -60,6 +60,7 @@ class Offspring:
             mutated=copy.mutated,
             evidence=copy.evidence,
             cost=source.cost,
+            # else a slow pod that comes late has no rival in it
             milestones=remembered(parent, copy.round),
             motion=parent.motion,
         )

@@ -41,6 +41,7 @@ def take(
     births = [o for o in free if not isinstance(o, Rescore) and o.pod not in resting]
     urgent = [birth for birth in births if birth.algorithm == births[0].algorithm]
     least = min((birth.round for birth in urgent), default=0)
+    # its buffer is in memory
     own = [birth for birth in urgent if birth.pod == pod and birth.round == least > 1]
     rescores: list[Order] = [order for order in free if isinstance(order, Rescore)]
     for order in [*rescores, *own, *births]:

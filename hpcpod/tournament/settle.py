@@ -20,6 +20,7 @@ from hpcpod.records.records import (
 from hpcpod.tournament.estimates import estimated, moved
 from hpcpod.tournament.statistics import interval, mean
 
+# rounds; by these alone PPO, hundreds ahead of SAC, was never compared
 HISTORY = 4
 """Evaluations that a pod keeps with their checkpoints. Of older ones it keeps those of rounds 1, 2,
 4, 8 and so on without: pods of other speeds are compared with them."""
@@ -39,6 +40,7 @@ def accept(board: Board, reports: Collection[Report]) -> dict[str, Report]:
     for report in reports:
         if _answers_open_order(board, report):
             twin = counted.get(report.order)
+            # any, so long as each merger takes the same one
             if twin is None or repr(report) < repr(twin):
                 counted[report.order] = report
     return dict(sorted(counted.items()))

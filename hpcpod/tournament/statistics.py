@@ -65,6 +65,7 @@ def chosen_interval(
         return mean - half, mean + half
     fallen = mean - (mean - worst) / (n + 1)
     squares = (n - 1) * n * error**2 + (mean - worst) ** 2 * n / (n + 1)
+    # without that episode a winner's interval held the truth in 38 % of runs, not 95
     wider = t_quantile(level, n) * math.sqrt(squares / n / (n + 1))
     return min(mean - half, fallen - wider), mean + half
 
