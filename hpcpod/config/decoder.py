@@ -14,7 +14,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 from hpcpod.config.limits import Limit, hints, is_union
-from hpcpod.config.scalars import Plain, advice, plain, show
+from hpcpod.config.scalars import Plain, advice, fits, plain, show
 from hpcpod.config.space import RANGES, Choice, Int, Range, Scalar, Value
 from hpcpod.config.synonyms import meant
 from hpcpod.plugins import suggest
@@ -350,15 +350,7 @@ def _scalar(data: Any, wanted: Sequence[str]) -> Any:
         raise Refused(("", f"expected a finite number, got {shown}"))
     if isinstance(value, int) and abs(value) >= 2**63:
         raise Refused(("", f"expected a number of at most 63 bits, got {shown}"))
-    if isinstance(value, bool):
-        fits = "bool" in wanted
-    elif isinstance(value, int):
-        fits = "int" in wanted or "float" in wanted
-    elif isinstance(value, float):
-        fits = "float" in wanted or ("int" in wanted and value.is_integer())
-    else:
-        fits = isinstance(value, str) and "str" in wanted
-    if not fits:
+    if not fits(value, wanted):
         said = f"expected {' or '.join(wanted)}, got {shown}"
         raise Refused(("", said + advice(value, wanted)))
     if wanted == ["int"]:

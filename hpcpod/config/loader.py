@@ -141,7 +141,8 @@ def _assign(data: dict[str, Any], override: str) -> list[str]:
 
 
 def _merge(base: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base) if isinstance(base, Mapping) and not _is_range(patch) else {}
+    is_range = len(patch) == 1 and next(iter(patch)) in RANGES
+    merged = dict(base) if isinstance(base, Mapping) and not is_range else {}
     for key, value in patch.items():
         if value is None:
             merged.pop(key, None)
@@ -150,7 +151,3 @@ def _merge(base: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
         else:
             merged[key] = value
     return merged
-
-
-def _is_range(data: Mapping[str, Any]) -> bool:
-    return len(data) == 1 and next(iter(data)) in RANGES

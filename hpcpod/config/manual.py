@@ -55,21 +55,16 @@ def field_docs(cls: Any) -> dict[str, str]:
 
 def _own_docs(cls: Any) -> dict[str, str]:
     """The docstrings of the fields that a dataclass declares itself."""
-    [body] = [
-        node.body
-        for node in ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-        if isinstance(node, ast.ClassDef)
-    ]
+    # Python keeps no docstring of a field: only the source has it.
+    definition: Any = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     docs: dict[str, str] = {}
-    for node, after in pairwise(body):
-        if (
-            isinstance(node, ast.AnnAssign)
-            and isinstance(node.target, ast.Name)
-            and isinstance(after, ast.Expr)
-            and isinstance(after.value, ast.Constant)
-            and isinstance(after.value.value, str)
-        ):
-            docs[node.target.id] = inspect.cleandoc(after.value.value)
+    for pair in pairwise(definition.body):
+        match pair:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                docs[name] = inspect.cleandoc(text)
     return docs
 
 

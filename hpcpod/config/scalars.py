@@ -40,8 +40,7 @@ class Plain:
             ValueError: it means different things to different readers; says what to write.
         """
         if self.lenient and self.trap != "sexagesimal":
-            fits = any(_is(self.value, kind) for kind in wanted)
-            return self.value if fits or "str" not in wanted else self.text
+            return self.value if fits(self.value, wanted) or "str" not in wanted else self.text
         if not self.trap:
             return self.value
         number, word = "float" in wanted or "int" in wanted, "bool" in wanted
@@ -60,21 +59,23 @@ class Plain:
         raise ValueError(f"{self._misreading()}; write {' or '.join(remedies)}")
 
     def _misreading(self) -> str:
-        if self.trap == "exponent":
-            return f"{self.text} is text to many readers of YAML"
-        if self.trap == "sexagesimal":
-            return f"{self.text} is {self.value} to many readers of YAML"
-        if self.trap == "octal":
-            return f"{self.text} is a number in base 8 to many readers of YAML"
-        return f"{self.text} is {show(self.value)} to some readers of YAML, and text to others"
+        if self.trap == "word":
+            return f"{self.text} is {show(self.value)} to some readers of YAML, and text to others"
+        meaning = {"exponent": "text", "octal": "a number in base 8"}.get(self.trap, self.value)
+        return f"{self.text} is {meaning} to many readers of YAML"
 
 
-def _is(value: object, kind: str) -> bool:
-    if kind == "bool" or isinstance(value, bool):
-        return kind == "bool" and isinstance(value, bool)
-    if kind == "int":
-        return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    return kind == "float" and isinstance(value, (int, float))
+def fits(value: object, wanted: Sequence[str]) -> bool:
+    """Check that a value is of a wanted type, or a number that is one: 2 is a float, 2.0 an int."""
+    if isinstance(value, bool):  # first: Python's True is an int
+        return "bool" in wanted
+    if isinstance(value, str):
+        return "str" in wanted
+    if isinstance(value, int):
+        return "int" in wanted or "float" in wanted
+    return isinstance(value, float) and (
+        "float" in wanted or ("int" in wanted and value.is_integer())
+    )
 
 
 def _number(text: str, value: object, fraction: bool) -> str:

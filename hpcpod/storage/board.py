@@ -207,13 +207,12 @@ class BoardFile(Store):
 
     def _payload(self, number: int, data: bytes) -> dict[str, Any]:
         path = self.path(number)
-        payload = unpack(data, str(path))
+        payload: dict[str, Any] = unpack(data, str(path))
         if not _is_generation(payload):
             raise Corrupt(f"{path} is no generation of a board")
-        found: dict[str, Any] = payload
-        if found["generation"] != number:
-            raise Corrupt(f"{path} holds generation {found['generation']}")
-        return found
+        if payload["generation"] != number:
+            raise Corrupt(f"{path} holds generation {payload['generation']}")
+        return payload
 
     def _last_anchor(self) -> int | None:
         """The last anchor there is: by the hint, by name, never by a listing."""

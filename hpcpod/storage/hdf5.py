@@ -35,7 +35,10 @@ class Image:
         inside = self._at(self._file, group)
         if not isinstance(inside, h5py.Group):
             raise NotOurs(f"'{group}' is no group")
-        return {name: self._array(self._dataset(inside, name)) for name in inside}
+        datasets = {name: self._dataset(inside, name) for name in inside}
+        if not all(storable(dataset.dtype) for dataset in datasets.values()):
+            raise NotOurs("an array in it holds something other than booleans and numbers")
+        return {name: np.asarray(dataset[()]) for name, dataset in datasets.items()}
 
     def text(self, name: str) -> bytes:
         """The dataset of this name in the root: one string of a fixed length."""
@@ -79,13 +82,8 @@ class Image:
             raise NotOurs("its arrays are larger than the file")
         return dataset
 
-    @staticmethod
-    def _array(dataset: h5py.Dataset) -> NDArray[Any]:
-        if not storable(dataset.dtype):
-            raise NotOurs("an array in it holds something other than booleans and numbers")
-        return np.asarray(dataset[()])
-
 
 def storable(dtype: np.dtype[Any]) -> bool:
     """Check that an array of this type can be stored, and read on every machine."""
+    # A long double has 80 bits on x86, and other machines have none or another.
     return dtype.kind in _KINDS and dtype != np.longdouble and dtype != np.clongdouble

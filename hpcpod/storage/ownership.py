@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hpcpod.errors import RunNotFound, UserError
 from hpcpod.storage.os_errors import explained
-from hpcpod.storage.safe_paths import MOST_BYTES, OTHERS_WRITE, read_open
+from hpcpod.storage.safe_paths import OTHERS_WRITE, read_open
 
 CONFIG = "config.json"
 
@@ -107,7 +107,7 @@ def read_config(path: Path) -> tuple[bytes, Ownership]:
         except PermissionError:
             raise UserError(f"you may not look into {path}: ask whose run it is") from None
         try:
-            found = read_open(CONFIG, folder, path / CONFIG, MOST_BYTES)
+            found = read_open(CONFIG, folder, path / CONFIG)
             if found is None:
                 raise _not_found(path)
             data, config = found

@@ -150,24 +150,23 @@ def _share(made: int, folder: int | None, bits: int) -> None:
             os.fchmod(made, stat.S_IMODE(mode) | group)  # no umask holds for this
 
 
-def read_open(name: str, folder: int, path: Path, most: int) -> tuple[bytes, os.stat_result] | None:
+def read_open(name: str, folder: int, path: Path) -> tuple[bytes, os.stat_result] | None:
     """A file in a folder that is open, and what ``fstat`` says of it; None if there is none.
 
     Args:
         name: of the file.
         folder: descriptor of the folder.
         path: what an error calls the file.
-        most: bytes that it may have.
 
     Raises:
-        Corrupt: it is no regular file, or has more.
+        Corrupt: it is no regular file, or has more than ``MOST_BYTES``.
         OSError: the filesystem refuses.
     """
     found = _open(name, folder, path)
     if found is None:
         return None
     try:
-        return _whole(found, path, most, None), os.fstat(found)
+        return _whole(found, path, MOST_BYTES, None), os.fstat(found)
     finally:
         os.close(found)
 
