@@ -219,6 +219,7 @@ def _kinds(known: Sequence[str], wanted: str) -> tuple[str, ...]:
     """What to try as ``srun --mpi=``: what a run would take first; nothing without mpi4py."""
     if importlib.util.find_spec("mpi4py") is None:
         return ()
+    # Debian's Open MPI 4.1.4 meets by pmix, and by neither none nor pmi2.
     likely = sorted(known, key=lambda kind: (kind != wanted, not kind.startswith("pmi"), kind))
     return tuple(kind for kind in likely if kind != "none" or wanted == "none")
 

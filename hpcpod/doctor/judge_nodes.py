@@ -103,7 +103,7 @@ def _judge_filesystem(node: NodeFacts, here: SpaceFacts) -> Finding:
 
 
 def _judge_sbatch(refused: str, settings: Mapping[str, str]) -> Finding:
-    scrontab = "enable" in settings.get("ScronParameters", "")
+    scrontab = "enable" in settings.get("ScronParameters", "")  # off by default
     who = "scrontab, which is on here," if scrontab else "a person or cron on the login node"
     return decide(
         GROUP, "sbatch",

@@ -97,6 +97,7 @@ def _judge_script(refused: str, coordinator: str) -> Finding:
 
 
 def _judge_array(settings: Mapping[str, str], wanted: Wanted) -> Finding:
+    # 1001 by default: indices end at 1000
     found = f"MaxArraySize is {settings.get('MaxArraySize', 'unknown')}"
     arrays = math.ceil(wanted.slots / in_one_array(settings, wanted.slots))
     several = "one array" if arrays == 1 else f"{arrays} arrays"
@@ -114,6 +115,7 @@ def _judge_jobs(settings: Mapping[str, str], wanted: Wanted) -> Finding:
     found = f"MaxJobCount is {most or 'unknown'}, of all users"
     return decide(
         GROUP, "jobs",
+        # elements that wait count, too
         (not most.isdecimal() or wanted.slots < int(most), "ok", found, ""),
         (True, "problem", found, f"set cluster.slots below it: the run wants {wanted.slots}"),
     )  # fmt: skip
@@ -173,6 +175,7 @@ def preempt_mode(facts: SchedulerFacts, qos: str | None) -> str:
     elif kind.endswith("qos"):
         own = [row["preemptmode"] for row in facts.qos if row["name"] == qos]
         modes = own[0] if own and own[0] not in ("", "cluster") else modes
+    # GANG and WITHIN stand beside a mode
     named = [mode for mode in re.split(r"[,\s]+", modes.upper()) if mode not in ("GANG", "WITHIN")]
     return named[0] if named else "OFF"
 
@@ -180,7 +183,7 @@ def preempt_mode(facts: SchedulerFacts, qos: str | None) -> str:
 _PREEMPTED: dict[str, tuple[Verdict, str]] = {
     "OFF": ("ok", "slots are not preempted here"),
     "REQUEUE": ("ok", "a preempted slot comes back by itself and goes on with its round"),
-    "CANCEL": (
+    "CANCEL": (  # --requeue does nothing then
         "note",
         "a preempted slot is not requeued: the coordinator submits another one for it",
     ),
@@ -209,6 +212,7 @@ def _judge_grace(facts: SchedulerFacts) -> Finding:
     found = f"GraceTime {grace} s, KillWait {seconds} s"
     if "preempt_send_user_signal" in facts.settings.get("SlurmctldParameters", ""):
         found += ", and the slots' own signal first"
+    # Before 24.05 a job that exits within GraceTime is FAILED, --requeue or not.
     left = seconds + (int(grace) if grace.isdecimal() else 0)
     return decide(
         GROUP, "grace",
@@ -221,7 +225,7 @@ def _judge_grace(facts: SchedulerFacts) -> Finding:
 
 
 def _judge_delay(settings: Mapping[str, str]) -> Finding:
-    delay = requeue_seconds(settings)
+    delay = requeue_seconds(settings)  # 121 s by default; ticks shorten it
     found = f"a requeued job may start again after {delay:g} s"
     return decide(
         GROUP, "requeue delay",

@@ -38,13 +38,14 @@ TELL_SECONDS = 10.0
 """Seconds between two lines about the wait."""
 
 _TEMPLATE = "doctor.sbatch"
-_END_SECONDS = 20.0
+_END_SECONDS = 20.0  # what a job still writes appears in a folder that is being removed
 _SEEN_SECONDS = 10.0
 """For what the job has written to be seen here, once it has ended."""
 _TOO_MANY_NODES = re.compile(r"PartitionNodeLimit|(?:QOS|Assoc)\w*Node\w*|BadConstraints")
 """Reasons for waiting that one node less may cure."""
 _EXIT = re.compile(r"\bExitCode=(\d+):")
 _TELLING = re.compile(
+    # slurmstepd's word for a container's runtime that is not there
     r"execve\(\)|unrecognized option"
     r"|^(?!srun: |slurmstepd\S*: ).*(?:[Ee]rror|fatal|not found|denied|No such|Killed)"
 )
@@ -125,11 +126,11 @@ class ProbeJob:
             "comment": "hpcpod:doctor",  # no run's: see Mark
             "cpus-per-task": str(shape.cpus_per_rank),
             "job-name": "hpcpod-doctor",
-            "no-requeue": "",
+            "no-requeue": "",  # preempted, it would start again, after the doctor has gone
             "nodes": str(nodes),
             "ntasks": str(tasks),
             "ntasks-per-node": str(tasks // nodes),
-            "output": "/dev/null",
+            "output": "/dev/null",  # the template opens job.log: Slurm reads % in a path
             "time": str(MINUTES),
             **scripts.site_options(intent),
         }
@@ -180,6 +181,7 @@ class ProbeJob:
                 self.tell(f"the probe's job {job} has started")
             if state == "gone":
                 code = self._exit_code(job)
+                # one that failed will write no more
                 done = code in ("0", "") and self._seen_in_time()
                 return ("done", "") if done else ("broken", self._last_words(code))
             if state == "pending" and _TOO_MANY_NODES.search(reason):
@@ -199,6 +201,7 @@ class ProbeJob:
     def _queue(self, job: str, state: str, reason: str) -> tuple[str, str]:
         """Its state and reason now; the old ones while squeue does not answer."""
         answer = self._ask("squeue", "-h", "-j", job, "-o", "%T|%r")
+        # forgotten, MinJobAge after its end
         if not answer.ok and "Invalid job id" not in answer.err:
             return state, reason
         word, _, reason = answer.out.strip().partition("|")
@@ -217,6 +220,7 @@ class ProbeJob:
         nodes = 2
         path = self.home / _TEMPLATE
         path.write_text(self.script(nodes))
+        # srun takes these for options of its own
         mine = re.compile(r"(PMI|PMIX|OMPI_COMM_WORLD)_.*|SLURM_(STEP|NTASKS|MEM|CPU|TRES).*")
         env = {name: value for name, value in os.environ.items() if not mine.fullmatch(name)}
         self.tell("the probe runs in this job")
@@ -280,6 +284,7 @@ class ProbeJob:
 @contextlib.contextmanager
 def _held() -> Iterator[None]:
     """Have the signals that end the doctor wait for the end of the body."""
+    # A Ctrl-C in between ended sbatch alone, and the job stayed in the queue.
     before = signal.pthread_sigmask(
         signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     )

@@ -87,6 +87,7 @@ def read_mpi(text: str) -> tuple[str, ...]:
     kinds = []
     for line in text.splitlines():
         words = re.sub(r"^\s*(srun:\s*)?", "", line).strip()
+        # 22.05 has versions among the kinds
         if re.fullmatch(r"[a-z][a-z0-9_]*", words) and not re.fullmatch(r"pmix_v\d+", words):
             kinds.append(words)
     return tuple(dict.fromkeys(kinds))
@@ -118,7 +119,8 @@ def look(ask: Ask, wanted: Wanted, user: str) -> SchedulerFacts:
         partition=choose(
             read_partitions(ask(["scontrol", "show", "partition", "-o"]).out), wanted.partition
         ),
-        mpi=read_mpi(kinds.out + "\n" + kinds.err),
+        mpi=read_mpi(kinds.out + "\n" + kinds.err),  # 22.05 lists them on standard error
+        # a plugin, seen only by its options
         pyxis="--container-image" in ask(["srun", "--help"]).out,
     )
     if "slurmdbd" not in settings.get("AccountingStorageType", "") or not user:

@@ -31,6 +31,7 @@ def identity(slot: str | None = None, job: str | None = None, *, guest: bool = F
     A guest, in another user's run, is named as one by hand: that user's scheduler lists its job
     nowhere, and it would be taken for gone.
     """
+    # The SLURM_JOB_ID of one element is the array's own: by it all would be requeued (22.05).
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     host, pid = socket.gethostname(), os.getpid()
     if slot is None:

@@ -82,6 +82,8 @@ class LocalLauncher:
         path = self._folder / "logs" / f"{slot}.log"
         path.parent.mkdir(exist_ok=True)
         free = list(self._gpus)
+        # One that is asked to end keeps its GPUs: its successor, left without any, saw all of
+        # them.
         for taken in (gpu for process in self._processes.values() for gpu in process.gpus):
             free.remove(taken)
         gpus = free[: self._each]
@@ -144,6 +146,7 @@ def places_of(config: RunConfig, gpus: int) -> tuple[int, int]:
         config: of the run.
         gpus: GPUs of this machine, each counted as often as pods share it.
     """
+    # cores that this process may use, of those of the machine
     fitting = max(1, len(os.sched_getaffinity(0)) // shape_of(config).cpus)
     limit = config.population.pods.max
     if config.resources.gpus_per_pod:

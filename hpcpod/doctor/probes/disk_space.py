@@ -24,11 +24,12 @@ SHARED = re.compile(
     r"|pvfs2|orangefs|ocfs2|gfs2|daos|vast|fuse\.(?!squash|overlay|portal|gvfsd).*"
 )
 """Types that several machines may have mounted; a type that is not among them lies on one."""
+# localflock: Lustre, without a word to the processes; local_lock, nolock: NFS
 PER_NODE = re.compile(r"localflock|noflock|nolock|local_lock=(?:all|flock)")
 """Mount options by which locks are a node's own."""
 
 _QUOTA_SECONDS = 20.0
-_ESCAPE = re.compile(r"\\([0-7]{3})")
+_ESCAPE = re.compile(r"\\([0-7]{3})")  # mountinfo has a space as \040
 _LONG_NAME = re.compile(r"^([ \t]*\S+)[ \t]*\n(?=[ \t]+\[?\d)", re.MULTILINE)
 """Behind a name that is too long for its column the row goes on in the next line."""
 
@@ -89,7 +90,7 @@ def mount_of(mountinfo: str, path: str) -> Mount | None:
         point = _ESCAPE.sub(lambda match: chr(int(match[1], 8)), before[4])
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         if inside and (best is None or len(point) >= len(best.point)):
-            options = ",".join([before[5], *after[2:3]])
+            options = ",".join([before[5], *after[2:3]])  # the mount's, then the filesystem's own
             best = Mount(point, after[0], after[1], options)
     return best
 
@@ -110,7 +111,7 @@ def read_quota(listing: str, names: Iterable[str]) -> Quota | None:
             used, soft, hard = (1024.0 * int(number) for number in numbers[:3])
             counts = (int(number) if number.isdecimal() else 0 for number in numbers[4:7])
             files, files_soft, files_hard = counts
-            return Quota(used, hard or soft, files, files_hard or files_soft)
+            return Quota(used, hard or soft, files, files_hard or files_soft)  # 0 is none
     return None
 
 
@@ -126,8 +127,8 @@ def measure_space(folder: Path) -> SpaceFacts:
     return SpaceFacts(
         folder=str(folder),
         mount=mount,
-        free=float(room.f_bavail * room.f_frsize),
-        files=room.f_favail if room.f_files else None,
+        free=float(room.f_bavail * room.f_frsize),  # f_bfree has root's reserve in it
+        files=room.f_favail if room.f_files else None,  # 0 on Btrfs, which has no limit
         quota=quota,
         quota_error=quota_error,
     )
@@ -137,9 +138,10 @@ def _quota(mount: Mount | None) -> tuple[Quota | None, str]:
     if mount is None:
         return None, ""
     if mount.type == "lustre" and shutil.which("lfs"):
+        # By number: many compute nodes know no name, and lfs failed there.
         words, names = ["lfs", "quota", "-q", "-u", str(os.getuid()), mount.point], [mount.point]
     elif shutil.which("quota"):
-        words, names = ["quota", "-wp"], [mount.source, mount.point]
+        words, names = ["quota", "-wp"], [mount.source, mount.point]  # -w: a row is a line
     else:
         return None, ""
     answer = ask(words, _QUOTA_SECONDS)

@@ -33,7 +33,7 @@ taken for alive, if no scheduler knows it; files two hours old that no board nam
 
 _SYNCS = 5
 _ASIDE = TEMPORARY + "doctor-"
-_FORGOTTEN_SECONDS = 3600.0
+_FORGOTTEN_SECONDS = 3600.0  # a younger one may be another doctor's, at work
 
 
 @dataclass(frozen=True)

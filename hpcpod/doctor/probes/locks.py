@@ -19,15 +19,17 @@ from hpcpod.storage.disk import explain
 KINDS = ("flock", "fcntl")
 """The lock that hpcpod takes, and the one that most others do."""
 
-_HELD = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
+_HELD = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}  # POSIX lets fcntl answer EACCES or EAGAIN
 
 
 def take(kind: str, descriptor: int) -> str:
     """Try to lock an open file: ``taken``, ``held`` by another process, or why it is refused."""
+    # flock on NFS is one of fcntl's kind, since Linux 2.6.12
     lock = fcntl.flock if kind == "flock" else fcntl.lockf
     try:
         lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
+        # noflock on Lustre: ENOSYS
         return "held" if error.errno in _HELD else f"refused: {explain(error)}"
     return "taken"
 
@@ -67,6 +69,7 @@ def summary(mine: str, theirs: str, after: str) -> str:
 def between_processes(kind: str, path: Path, seconds: float = 20.0) -> str:
     """Hold a lock here while another process of this machine tries it; as ``summary`` says."""
     with trying(kind, path) as mine:
+        # fcntl's belong to a process: a second one here would be granted
         theirs = _another(kind, path, seconds)
     return summary(mine, theirs, _another(kind, path, seconds))
 

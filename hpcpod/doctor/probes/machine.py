@@ -127,12 +127,13 @@ def user_name() -> str:
     """This user's name; empty if the machine knows none."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
+    except KeyError:  # many compute nodes know no names
         return ""
 
 
 def _torch() -> Torch:
     began = time.monotonic()
+    # a process of its own: it may hang, or die of a wrong library
     answer = ask([*PYTHON, "-c", _TORCH], TORCH_SECONDS)
     seconds = time.monotonic() - began
     if answer.ok:
@@ -145,7 +146,7 @@ def _torch() -> Torch:
 
 
 def _listed_gpus() -> int | None:
-    answer = ask(["nvidia-smi", "-L"], 60.0)
+    answer = ask(["nvidia-smi", "-L"], 60.0)  # s
     if not answer.ok:
         return None
     return sum(line.startswith("GPU ") for line in answer.out.splitlines())
@@ -248,6 +249,7 @@ def _judge_gpus(group: str, machine: MachineFacts, gpus: int | None, more: bool)
         (gpus == 0, "ok", f"a slot asks for none; {found}",
          "pods train on the CPU (resources.gpus_per_pod asks for GPUs)"),
         (enough, "ok", found_of, "each rank takes one"),
+        # Without File in gres.conf Slurm sets no CUDA_VISIBLE_DEVICES, and a job sees all GPUs.
         (torch.gpus > asked, "problem", found_of,
          "slots of one node would share GPUs: ask the site for gres.conf's File lines, or have"
          ' nodes alone (cluster.sbatch: {exclusive: ""})'),

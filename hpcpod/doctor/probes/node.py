@@ -40,9 +40,11 @@ class NodeFacts:
 def main(folder: Path) -> None:
     """Do what the order says, and leave what was seen in the folder."""
     task = int(os.environ.get("SLURM_PROCID", "0"))
+    # SLURM_NTASKS is the job's: this step has one task a node.
     tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", os.environ.get("SLURM_NTASKS", "1")))
     text = staying(folder).read(folder / ORDER)
     if text is None:
+        # at once: its partner would wait a minute
         sys.exit(f"error: {node_name()} does not see {folder}")
     order = decode(Order, json.loads(text))
     if tasks > 1:

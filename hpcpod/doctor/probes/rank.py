@@ -30,6 +30,7 @@ class RankFacts:
 
 def main(folder: Path, kind: str) -> None:
     """Meet the other rank, and leave what was seen in the folder."""
+    # Open MPI 4.1.4 ends by none and pmi2: "not built with SLURM's PMI support".
     # mpi4py starts MPI as it is imported: where the kind is wrong this may end the process.
     from mpi4py import MPI
 

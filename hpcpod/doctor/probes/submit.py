@@ -45,6 +45,7 @@ def main(folder: Path) -> None:
 
 def refusal(script: Path, env: Mapping[str, str]) -> str:
     """The reason for which sbatch refuses a script, in its own words; empty if it takes it."""
+    # exits with 1 for what Slurm refuses
     answer = ask(["sbatch", "--test-only", str(script)], _SECONDS, env)
     return "" if answer.ok else own_words(answer.err) or "it gives no reason"
 

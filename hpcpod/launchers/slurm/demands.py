@@ -23,6 +23,7 @@ _WITHOUT_VALUE = {"overcommit", "exclusive", "requeue", "no-requeue", "hold", "c
 _ELSEWHERE = {"clusters", "reservation"}
 """Options by which a job goes to nodes that the partition's list does not tell."""
 _MEGABYTES = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
+# Alternatives, "a|b" and "[rack1|rack2]", are not understood: they are not judged.
 _FEATURES = re.compile(r"[\w.+-]+(?:&[\w.+-]+)*")
 
 
@@ -58,8 +59,10 @@ def read_demand(script: str) -> Demand:
     tasks = _whole(options.get("ntasks"), 1)
     # Without a number for each node Slurm may share tasks out unevenly: one is certain.
     each = tasks if nodes == 1 else _whole(options.get("ntasks-per-node"), 1)
+    # sbatch then counts one task on a node
     cpus = 1 if "overcommit" in options else each * _whole(options.get("cpus-per-task"), 1)
     gpus: dict[str, int] = {}
+    # --gpus of several nodes Slurm shares out as it likes
     for name in ("gres", "gpus-per-node", *(["gpus"] if nodes == 1 else [])):
         text = options.get(name, "")
         asked = text if name == "gres" else ",".join(f"gpu:{part}" for part in text.split(","))
@@ -69,10 +72,11 @@ def read_demand(script: str) -> Demand:
     return Demand(
         partitions=tuple(filter(None, options.get("partition", "").split(","))),
         qos=options.get("qos", ""),
+        # to which Slurm may shorten it
         minutes=_minutes(options.get("time-min") or options.get("time")),
         nodes=nodes,
         cpus=cpus,
-        memory=_megabytes(options.get("mem")),
+        memory=_megabytes(options.get("mem")),  # --mem=0 asks for all of a node
         core_memory=_megabytes(options.get("mem-per-cpu")),
         gpus={kind: count for kind, count in gpus.items() if count > 0},
         features=frozenset(features.split("&")) if simple else frozenset(),
@@ -87,6 +91,7 @@ def _options(script: str) -> Iterator[tuple[str, str]]:
             return
         if line.startswith("#SBATCH"):
             try:
+                # "--partition=b  # ours" is read by sbatch as by a shell
                 yield from _in_line(shlex.split(line.removeprefix("#SBATCH"), comments=True))
             except ValueError:  # sbatch says what is wrong with it
                 continue
@@ -120,4 +125,5 @@ def _minutes(text: str | None) -> float:
 
 def _megabytes(text: str | None) -> float:
     match = re.fullmatch(r"(\d{1,12})([KMGT]?)B?", (text or "").strip().upper(), re.ASCII)
+    # a bare number is megabytes
     return int(match[1]) * _MEGABYTES[match[2] or "M"] if match else 0.0

@@ -118,9 +118,10 @@ def ask_obstacles(ask: Ask, demands: Sequence[Demand]) -> list[list[Obstacle]]:
     """
     settings = read_settings(ask("scontrol", "show", "config"))
     partitions = read_capacity(
-        ask("scontrol", "-a", "show", "partition", "-o"),
+        ask("scontrol", "-a", "show", "partition", "-o"),  # -a: hidden ones, too
         ask("sinfo", "-a", "-h", "-N", "-o", NODES_FORMAT),
     )
+    # CR_Core_Memory, CR_CPU_Memory
     counts = "MEMORY" in settings.get("SelectTypeParameters", "").upper()
     found = []
     for demand in demands:
@@ -156,4 +157,5 @@ def _lifts(ask: Ask, settings: Mapping[str, str], qos: str) -> bool:
     words = ("sacctmgr", "-nP", "show", "qos", "format=name,flags")
     rows = [row.partition("|") for row in ask(*words).splitlines()]
     lifting = re.compile("Partition(TimeLimit|MaxNodes)|OverPartQOS")
+    # Which QOS a user has by default is not asked: any that lifts limits may be it.
     return any(lifting.search(flags) for name, _, flags in rows if qos in ("", name))

@@ -18,7 +18,7 @@ from hpcpod.launchers.slurm.templates import load, render, template_folder
 FILES = ("Dockerfile", "hpcpod.def", "README.md")
 """Templates in ``slurm_templates/containers/``."""
 
-_BEGINNING = (1980, 1, 1, 0, 0, 0)
+_BEGINNING = (1980, 1, 1, 0, 0, 0)  # zip knows no time before
 """The time that every file of a wheel has: the same hpcpod gives the same bytes."""
 
 

@@ -43,16 +43,17 @@ from hpcpod.records.records import Intent
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.run_id import run_id
 
-_KEPT = {"SLURM_CONF", "SLURM_CLUSTERS"}
+_KEPT = {"SLURM_CONF", "SLURM_CLUSTERS"}  # submitit strips these, too (clean_env): sbatch failed
 _DEFAULTS = {
     "SBATCH_ACCOUNT": "account",
     "SBATCH_PARTITION": "partition",
     "SBATCH_QOS": "qos",
 }
-_LEAKING = re.compile(
+_LEAKING = re.compile(  # A coordinator's SLURM_MEM_PER_NODE=512 became its slots' (22.05).
     r"(SLURM|SLURMD|SBATCH|SRUN|SALLOC|SQUEUE|SCANCEL|SCONTROL|PMI|PMIX|OMPI_COMM_WORLD)_.*"
     r"|CUDA_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|ZE_AFFINITY_MASK"
 )
+# asked again; but not sbatch, which may have submitted
 _TRANSIENT = ("Socket timed out", "Unable to contact slurm controller", "Zero Bytes were")
 
 log = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ class SlurmLauncher:
         self.run_id = run_id(folder)
         self.pauses: Sequence[float] = (1.0, 4.0, 16.0)
         """Seconds before a question is asked again that the controller was too busy for."""
-        self.longest = 300.0
+        self.longest = 300.0  # a squeue that hung held a coordinator until its time limit
         """Seconds after which a command that says nothing is given up, however patient one is."""
 
     @property
@@ -148,11 +149,13 @@ class SlurmLauncher:
                 f" (Slurm's MaxArraySize): set cluster.slots to at most {limit}"
             )
         leaking = sorted(set(os.environ) - set(environment(os.environ, self.config)))
+        # submitit starts sbatch in this process's environment
         unset = [word for name in leaking for word in ("-u", name)]
         try:
             (self.folder / "logs").mkdir(exist_ok=True)
             # No other user may touch it before sbatch has read it.
             with tempfile.TemporaryDirectory(prefix="hpcpod-") as private:
+                # submitit waits without a limit
                 sbatch = ["timeout", f"{self.longest:g}", "sbatch"]
                 job = _submit(Path(private), text, ["env", *unset, *sbatch])
         except OSError as error:  # /tmp is full, or no more processes are to be had
@@ -216,7 +219,7 @@ class SlurmLauncher:
             LaunchError: there is no scancel, or it refused.
         """
         for some in _parts(jobs):
-            self._ask("scancel", "--quiet", *some)
+            self._ask("scancel", "--quiet", *some)  # --quiet: no error for jobs that have ended
 
     def signal(self, jobs: Sequence[str]) -> None:
         """USR2 to the steps of these jobs, as before a time limit.
@@ -225,6 +228,7 @@ class SlurmLauncher:
             LaunchError: there is no scancel, or it refused.
         """
         for some in _parts(jobs):
+            # not to batch shells, which live on to requeue
             self._ask("scancel", "--quiet", "--signal=USR2", *some)
 
     def throttle(self, array: str, limit: int) -> None:
@@ -234,6 +238,7 @@ class SlurmLauncher:
             LaunchError: there is no scontrol, or it refused.
         """
         # 0 would lift the throttle; the plan cancels an array of which none may run.
+        # 2 to 6 took effect in 4 s (22.05); less ends nothing that runs
         self._ask("scontrol", "update", f"JobId={array}", f"ArrayTaskThrottle={limit}")
 
     def release(self, jobs: Sequence[str]) -> None:
@@ -247,7 +252,7 @@ class SlurmLauncher:
                 soon = f"StartTime=now+{RELEASE_SECONDS}"
                 self._ask("scontrol", "update", f"JobId={','.join(some)}", soon)
             except LaunchError as error:
-                log.info("%s", error)
+                log.info("%s", error)  # COMPLETING: the next tick tries again
 
     def close(self) -> None:
         """Nothing: the jobs are Slurm's."""
@@ -316,6 +321,8 @@ def environment(outer: Mapping[str, str], config: RunConfig) -> dict[str, str]:
 
 def _submit(folder: Path, text: str, sbatch: list[str]) -> str:
     """Have submitit write ``text`` into ``folder`` and submit it; the job's id."""
+    # submitit 1.5.4 follows jobs by sacct alone: without slurmdbd a killed one is UNKNOWN for
+    # ever (#1720), and any of ten minutes or less is "timed out" to it.
     from submitit.core.utils import FailedJobError, FailedSubmissionError
     from submitit.slurm.slurm import SlurmExecutor
 

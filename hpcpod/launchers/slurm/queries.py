@@ -19,7 +19,7 @@ from hpcpod.launchers.slurm.squeue import (
 HINT_SECONDS = 10.0
 """Wait for an answer that a tick can do without."""
 
-MOST_ARRAYS = 20
+MOST_ARRAYS = 20  # rl_enable (since 23.02) slows a user who asks often
 """Arrays whose throttles are looked up at a tick; it is one question for each."""
 
 log = logging.getLogger(__name__)
@@ -49,6 +49,8 @@ def ask_queue(ask: Ask, run: str, patience: float | None) -> ClusterView:
     Raises:
         LaunchError: there is no squeue, or the controller does not answer.
     """
+    # 600 jobs as --json were 2.2 MB, by a format 31 kB; squeue -r of 5,000 elements took 6 ms
+    # (22.05).
     command = ("squeue", "--me", "-h", "-r")
     if patience is None:
         return read_queue(ask(*command, "-O", QUEUE_FORMAT), run)

@@ -40,6 +40,7 @@ _ROWS: tuple[_Row, ...] = (
      "the scheduler has not looked at it yet", "wait a minute", False),
     ("Priority", "jobs of a higher priority come first", _WAIT, False),
     ("Resources", "it is next, and waits until enough nodes, cores or GPUs are free", _WAIT, False),
+    # By cred_expire + 1 s, 121 by default; the tick shortens it by StartTime.
     ("BeginTime", "its earliest start is still to come: Slurm holds back what was requeued",
      "wait: the next tick lets it start; `hpcpod tick` is one", False),
     ("JobArrayTaskLimit", "as many slots of its array run as are wanted at once",
@@ -52,6 +53,7 @@ _ROWS: tuple[_Row, ...] = (
     ("JobHeldAdmin", "an administrator holds it, or Slurm does after failures", _ASK_SITE, True),
     ("JobHoldMaxRequeue", "it could not be started so often that Slurm holds it", _RELEASE, True),
     ("job requeued in (held|special exit) state", "it was requeued, and is held", _RELEASE, True),
+    # The coordinator cancels these ("launch failed requeued held") and asks for others.
     (".* requeued held", "it could not be started on its node, and Slurm holds it", _RELEASE, True),
     ("PartitionDown|PartitionInactive", "its partition starts no jobs at present",
      "wait, or choose another partition (cluster.partition)", False),
@@ -59,12 +61,14 @@ _ROWS: tuple[_Row, ...] = (
     ("PartitionNodeLimit|PartitionM(ax|in)Nodes",
      "it asks for more or fewer nodes than its partition allows, or they are down",
      "change resources.nodes_per_pod, or choose another partition (cluster.partition)", True),
+    # Slurm also says this, of drained nodes, where no node could ever give what is asked for.
     ("PartitionConfig|Nodes required for job are .*",
      "the nodes that it needs are down, drained, or reserved for more important partitions",
      "wait, or choose another partition (cluster.partition); `sinfo -R` says what is down", False),
     ("ReqNodeNotAvail, Reserved for (maintenance|other reservations).*",
      "its nodes are reserved, and its time would reach into that",
      f"{_SHORTER}; `scontrol show reservation` says when", False),
+    # "..., UnavailableNodes:n1" until 23.11, then "..., May be reserved for other job".
     ("ReqNodeNotAvail.*", "nodes that it needs are down, drained, busy or reserved",
      "wait, or choose others (cluster.partition, cluster.sbatch); `sinfo -R` says what is down",
      False),

@@ -10,12 +10,12 @@ from hpcpod.errors import LaunchError
 from hpcpod.launchers.slurm.queries import Ask
 
 HISTORY_FORMAT = "JobID,State,ExitCode,ElapsedRaw,End,NodeList"
-HISTORY_SECONDS = 20.0
+HISTORY_SECONDS = 20.0  # records reach slurmdbd seconds late
 """Wait for the accounting's database."""
 
 _JOB = re.compile(r"[0-9]{1,18}(?:_[0-9]{1,18})?")
 _WHOLE = re.compile(r"[0-9]{1,15}")
-_CODE = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")
+_CODE = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")  # exit code:signal
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ def ask_history(ask: Ask, jobs: Sequence[str]) -> tuple[EndedLife, ...] | None:
     """
     if not jobs:
         return ()
+    # With -X alone a job may stay PREEMPTED after its rerun has completed.
     options = ("-n", "-P", "-X", "-D", "-j", ",".join(jobs), "-o", HISTORY_FORMAT)
     try:
         return read_history(ask("sacct", *options, patience=HISTORY_SECONDS))

@@ -17,7 +17,7 @@ def read_settings(text: str) -> dict[str, str]:
     """Each setting by its name, as written; the first of a name counts."""
     settings: dict[str, str] = {}
     for name, value in _SETTING.findall(text):
-        settings.setdefault(name, "" if value in _NOTHING else value)
+        settings.setdefault(name, "" if value in _NOTHING else value)  # N/A and (null) are unset
     return settings
 
 
@@ -59,6 +59,7 @@ def requeue_seconds(settings: Mapping[str, str]) -> float:
     if delay is not None:
         return float(delay)
     expires = _whole(option(settings, "AuthInfo", "cred_expire")) or 0
+    # measured on 22.05: 121 s by default, and with a cred_expire below 5
     return (expires if expires >= 5 else DEFAULT_REQUEUE_SECONDS) + 1.0
 
 

@@ -108,6 +108,7 @@ class Scripts:
     def _runner(self, intent: Intent) -> Runner | None:
         """Of the container in which the script's Python runs: not the coordinator's, which calls
         Slurm's commands, nor that of a slot of several ranks, which runs srun."""
+        # Images have no scontrol (pyxis #129).
         return self._container(self._prelude(intent)) if self._template(intent) == _SLOTS else None
 
     def python_of_pods(self, setup: Sequence[str]) -> dict[str, str]:
@@ -130,6 +131,7 @@ class Scripts:
             run=str(self.folder),
             modules=self.modules,
             scratch=_SCRATCH if cluster.scratch else None,
+            # by Pyxis an image's beat the host's, unless named
             variables={"OMP_NUM_THREADS", *exported(setup)},
             gpus=self.shape.gpus > 0,
         )
@@ -141,18 +143,19 @@ class Scripts:
         mark = Mark(self.run_id, intent.kind, intent.token)
         options = {
             "comment": str(mark),
+            # srun of 22.05 to 23.02 does not take it from here: templates say it again
             "cpus-per-task": str(self._cpus(intent)),
             "nodes": "1",
             "ntasks": "1",
-            "open-mode": "append",
+            "open-mode": "append",  # a requeued job truncates its log by default
             # Slurm may send it a minute early: short jobs must not get it at their start.
             "signal": f"USR2@{min(90, 15 * cluster.minutes)}",
             "time": str(cluster.minutes),
         }
         if intent.kind == "slots":
-            options["requeue"] = ""
+            options["requeue"] = ""  # not enough before 24.05: see requeue.sh
             options["job-name"] = self.config.name
-            options["array"] = f"0-{intent.count - 1}"
+            options["array"] = f"0-{intent.count - 1}"  # indices below MaxArraySize
             options["output"] = f"{self._logs}/slot-%A_%a.log"
             if self.shape.ranks > 1:
                 options["nodes"] = str(self.shape.nodes)
@@ -227,6 +230,7 @@ class Scripts:
     @property
     def _logs(self) -> str:
         path = str(self.folder / "logs")
+        # %j is a pattern, and a backslash turns them all off
         if any(character in path for character in "%\\\n"):
             raise LaunchError(
                 f"the run folder {self.folder} has a '%', a backslash or a newline in its path,"

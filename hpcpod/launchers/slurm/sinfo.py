@@ -12,13 +12,13 @@ NODE_FORMAT = "%c|%G"
 """Cores and generic resources of a node."""
 
 _COLUMNS = {
-    "NodeList": 64,
+    "NodeList": 64,  # 21.08 and 22.05 list no node of a cloud that sleeps
     "Partition": 64,
     "Available": 12,
-    "StateCompact": 24,
+    "StateCompact": 24,  # a node planned for another job is mix- from 24.11 on, mix before
     "CPUsState": 32,
     "Gres": 160,
-    "GresUsed": 240,
+    "GresUsed": 240,  # gpu:2; gpu:(null):2(IDX:0-1) by 24.11 and 25.11; gpu:2(IDX:0-1) by 26.05
 }
 IDLE_FORMAT = ",".join(f"{name}:{width}|" for name, width in _COLUMNS.items())
 """For ``sinfo -N -O``, as ``-o`` has no letter for what is used. Without widths of our own each
@@ -30,7 +30,7 @@ _USABLE = {"idle", "mix"}
 # rebooted (@ ^) or in maintenance ($), and one that a larger job has been promised it (-).
 _STATE = re.compile(r"(?P<word>[a-z_]+)(?P<sign>[~#]?)")
 _COUNT = re.compile(r"(\d{1,9})([KMG]?)", re.ASCII)
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}  # as in gres.conf: K is 1024
 
 
 def largest_node(listing: str, gpu_type: str | None = None) -> tuple[int, int]:
@@ -63,6 +63,7 @@ def read_idle(listing: str, partitions: Sequence[str] = (), gpu_type: str | None
     rows = [row for row in map(_row, listing.splitlines()) if row]
     names = {name.strip() for name in partitions}
     if not names:
+        # no partition need be the default
         names = {row[1] for row in rows if row[1].endswith("*")} or {row[1] for row in rows}
     nodes: dict[str, IdleNode] = {}
     for name, partition, available, state, cpus, has, uses in rows:
@@ -114,7 +115,7 @@ def gpu_counts(resources: str) -> dict[str, int]:
     """GPUs of each type, in any of the ways of ``gpus``; ``""``: no type is said."""
     counts: dict[str, int] = {}
     for name, kind, count in _resources(resources):
-        if name == "gpu":
+        if name == "gpu":  # not gpumem:80G
             counts[kind] = counts.get(kind, 0) + count
     return counts
 
@@ -142,10 +143,12 @@ def _idle_cpus(states: str) -> int:
 
 def _resources(text: str) -> Iterator[tuple[str, str, int]]:
     """The name, the type and the number of each."""
+    # in brackets stand sockets, (S:0-1), or indices, (IDX:0,2)
     bare = re.sub(r"\([^()]*\)", "", text.replace("(null)", ""))
     for item in bare.split(","):
         name, *rest = re.split("[:=]", item.strip())
         kind = rest[0] if len(rest) > 1 else ""
+        # TRES say gres/gpu=4, and a bare "gpu" is one
         yield name.removeprefix("gres/"), kind, _number(rest[-1]) if rest else int(bool(name))
 
 

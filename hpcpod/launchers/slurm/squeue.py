@@ -51,15 +51,15 @@ Kind = Literal["slots", "coordinator"]
 _PENDING = {
     "PENDING",
     "REQUEUED",
-    "REQUEUE_FED",
+    "REQUEUE_FED",  # a federation tries it on another cluster
     "REQUEUE_HOLD",
-    "RESV_DEL_HOLD",
+    "RESV_DEL_HOLD",  # held, as its reservation was deleted
     "SPECIAL_EXIT",
 }
 _ENDED = {
     "BOOT_FAIL",
     "CANCELLED",
-    "COMPLETED",
+    "COMPLETED",  # without COMPLETING: see job_state
     "DEADLINE",
     "FAILED",
     "LAUNCH_FAILED",
@@ -67,10 +67,12 @@ _ENDED = {
     "OUT_OF_MEMORY",
     "PREEMPTED",
     "RECONFIG_FAIL",
-    "REVOKED",
+    "REVOKED",  # another cluster of a federation has started it
     "TIMEOUT",
 }
+# SLURM_BITSTR_LEN cuts a list of elements short ("12_[1,3,..."): no bracket follows then.
 _ARRAY = re.compile(r"(?P<job>\d{1,18})_\[(?P<elements>[^\]%]*)(?:%\d+)?\]?", re.ASCII)
+# \d alone would take digits such as "٣" from another user's comment.
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
 _PLAIN = re.compile(r"\d{1,18}(?:_\d{1,18})?", re.ASCII)
 _MARK = re.compile(r"hpcpod:([^:]*):(slots|coordinator):([^:]+)")
@@ -195,7 +197,7 @@ def elements(identifier: str) -> list[str]:
     """
     if _PLAIN.fullmatch(identifier):
         return [identifier]
-    match = _ARRAY.fullmatch(identifier)
+    match = _ARRAY.fullmatch(identifier)  # none for "12+0", a part of a heterogeneous job
     if match is None:
         return []
     found: list[str] = []
@@ -203,9 +205,11 @@ def elements(identifier: str) -> list[str]:
         bounds = _RANGE.fullmatch(part)
         if bounds:
             first, last, step = bounds[1], bounds[2] or bounds[1], bounds[3] or "1"
+            # range() refuses a step of 0
             numbers = range(int(first), int(last) + 1, max(1, int(step)))
             found += [
                 f"{match['job']}_{n}"
+                # a torn line may say 0-999999999
                 for n in itertools.islice(numbers, max(0, MOST_ELEMENTS - len(found)))
             ]
     return found
@@ -217,8 +221,9 @@ NO_CLUSTER = "no Slurm here: its commands are, but no configuration that names a
 
 def own_words(stderr: str) -> str:
     """A Slurm command's complaint as one clause, without its prefixes."""
-    if "configuration source" in stderr.lower():
+    if "configuration source" in stderr.lower():  # of its resolver, without slurm.conf
         return NO_CLUSTER
+    # "sbatch: error: ..." of the command, "... fatal: ..." of its libraries
     lines = [re.sub(r"^\w+: (?:(?:error|fatal): )?", "", line) for line in stderr.splitlines()]
     return "; ".join(line.strip() for line in lines if line.strip())
 
