@@ -40,17 +40,14 @@ class Buffer(Protocol):
     @property
     def capacity(self) -> int:
         """Rows that outlive an update at most: what a checkpoint may have to hold."""
-        ...
 
     @property
     def rows(self) -> int:
         """Rows ever added; never falls."""
-        ...
 
     @property
     def oldest(self) -> int:
         """The first row that is still there; equal to ``rows`` when the buffer is empty."""
-        ...
 
     def add(self, obs: Tensor, action: Tensor, step: Step) -> None:
         """Add a row: what was observed, what was done, what came of it.
@@ -58,7 +55,6 @@ class Buffer(Protocol):
         An episode must not be abandoned: the caller marks the last step before a reset of its
         own as truncated.
         """
-        ...
 
     def segment(self, start: int, stop: int) -> State:
         """Rows ``start`` to ``stop`` - 1, complete in themselves and sharing no memory.
@@ -74,11 +70,9 @@ class Buffer(Protocol):
         Raises:
             IndexError: the rows are not all there.
         """
-        ...
 
     def marks(self) -> State:
         """The part that may still change about stored rows, such as priorities; often nothing."""
-        ...
 
     def restore(
         self, rows: int, segments: Sequence[tuple[int, State]], marks: State | None = None
@@ -94,7 +88,6 @@ class Buffer(Protocol):
         Raises:
             ValueError: the segments leave a gap or don't end at ``rows``.
         """
-        ...
 
 
 class Agent(Protocol):
@@ -124,7 +117,6 @@ class Agent(Protocol):
     @property
     def horizon(self) -> int:
         """Rows to collect between two updates."""
-        ...
 
     def make_buffer(self) -> Buffer:
         """An empty buffer of the kind that ``update`` needs.
@@ -132,7 +124,6 @@ class Agent(Protocol):
         It must not refer to this agent: a later one with the same hyperparameters may be given
         it, rows and all.
         """
-        ...
 
     def act(self, obs: Tensor, *, explore: bool) -> Tensor:
         """Choose actions for observations [N, *observation].
@@ -145,7 +136,6 @@ class Agent(Protocol):
             int64 [N] (Discrete), int64 [N, k] (MultiDiscrete) or float32 [N, *action] (Box:
             meant for [-1, 1], which the environment enforces).
         """
-        ...
 
     def update(self, buffer: Buffer) -> Metrics:
         """Learn from the buffer, once ``horizon`` rows were added.
@@ -153,7 +143,6 @@ class Agent(Protocol):
         Raises:
             Diverged: a loss is not finite.
         """
-        ...
 
     def state(self) -> State:
         """All that ``load`` needs to go on bit by bit: a copy that later updates leave alone.
@@ -162,7 +151,6 @@ class Agent(Protocol):
         hyperparameter. Each name has one rule by which replicas are fused: see
         ``hpcpod.agents.fusion``.
         """
-        ...
 
     def load(self, state: State) -> None:
         """Take over a ``state()``; hyperparameters stay the ones given to the constructor.
@@ -170,11 +158,9 @@ class Agent(Protocol):
         Raises:
             ValueError: a name is missing or unknown, or a shape does not fit.
         """
-        ...
 
     def reseed(self, seed: int) -> None:
         """Restart the random numbers of exploration and sampling; weights stay."""
-        ...
 
 
 @runtime_checkable
@@ -191,7 +177,6 @@ class OnPolicy(Protocol):
         Args:
             rollout: T rows, as ``Buffer.segment`` gives them.
         """
-        ...
 
 
 @runtime_checkable
@@ -200,7 +185,6 @@ class Described(Protocol):
 
     def describe(self, behaviour: State) -> None:
         """Keep it for the next update, which empties the buffer."""
-        ...
 
 
 @runtime_checkable
@@ -218,4 +202,3 @@ class Scheduled(Protocol):
             progress: share of the run's budget that is spent, in [0, 1]. Where nothing limits
                 the run there is no call.
         """
-        ...

@@ -34,11 +34,9 @@ class Recorder(Protocol):
 
     def warm_up(self, function: Callable[[], Outputs]) -> Outputs:
         """Run it once, so that what it runs on can be captured next."""
-        ...
 
     def record(self, function: Callable[[], Outputs]) -> tuple[Callable[[], None], Outputs]:
         """A call that runs it again, and the tensors into which that writes its results."""
-        ...
 
 
 class Captured:

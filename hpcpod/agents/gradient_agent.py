@@ -34,11 +34,9 @@ class Part(Protocol):
 
     def state(self) -> State:
         """A copy of its tensors."""
-        ...
 
     def load(self, state: State) -> None:
         """Take over a ``state()``, in place."""
-        ...
 
 
 class GradientAgent(ABC):

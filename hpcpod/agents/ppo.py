@@ -105,8 +105,10 @@ class PPO(GradientAgent):
             for index in self._minibatches(len(raw_obs)):
                 part = {name: tensor.index_select(0, index) for name, tensor in batch.items()}
                 records += self._captured_descend(part | common)
-            if self._config.target_kl and self._kl(records[begin:]) > self._config.target_kl:
-                stopped = True
+            if self._config.target_kl:
+                kl = torch.stack(records[begin:])[:, _METRICS.index("approx_kl")].mean()
+                stopped = float(kl) > self._config.target_kl
+            if stopped:
                 break
         means = torch.stack(records).mean(0).tolist()
         metrics = dict(zip(_METRICS, means, strict=True))
@@ -233,10 +235,6 @@ class PPO(GradientAgent):
         self._optimizer.step()
         measured = [policy.loss, value_loss, entropy.mean(), policy.approx_kl]
         return (torch.stack([*measured, policy.clip_fraction, norm]),)
-
-    @staticmethod
-    def _kl(records: list[Tensor]) -> float:
-        return float(torch.stack(records)[:, _METRICS.index("approx_kl")].mean())
 
 
 _METRICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")

@@ -91,9 +91,14 @@ class Orchestrator:
         # A throttle that holds no slot back yet can't be seen, and is set again.
         idle = all(isinstance(action, (Merge, Throttle)) for action in actions)
         jobs = {(job.job, str(job.state)) for job in observed.cluster.jobs}
-        self.quiet = idle and self._before == jobs and not _some_come_back(observed)
+        lefts = [job.left for job in observed.cluster.jobs if job.left is not None]
+        # Slots near their time limit come back soon, and then wait to be let in.
+        soon = min(lefts, default=math.inf) < SOON_SECONDS
+        self.quiet = idle and self._before == jobs and not soon
         self._before = jobs
-        self._prune()
+        if time.monotonic() - self._pruned > PRUNE_SECONDS:
+            self._pruned = time.monotonic()
+            self._folder.prune(needed_blobs(self._folder), LEFTOVER_SECONDS)
         return board
 
     def _carry_out(
@@ -170,17 +175,6 @@ class Orchestrator:
         if job is not None and action.intent.kind == "slots":
             self._folder.requests.withdraw(Refusals)
         return job is not None
-
-    def _prune(self) -> None:
-        if time.monotonic() - self._pruned > PRUNE_SECONDS:
-            self._pruned = time.monotonic()
-            self._folder.prune(needed_blobs(self._folder), LEFTOVER_SECONDS)
-
-
-def _some_come_back(observed: Snapshot) -> bool:
-    """True if slots reach their time limit soon: then they wait to be let back."""
-    lefts = [job.left for job in observed.cluster.jobs if job.left is not None]
-    return min(lefts, default=math.inf) < SOON_SECONDS
 
 
 def _has_reported_since(observed: Snapshot) -> bool:

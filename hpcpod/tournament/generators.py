@@ -47,15 +47,12 @@ class Generator(Protocol):
 
     def founder(self, space: AlgorithmSpace, control: bool, key: int) -> Hyperparameters:
         """With what a pod of the first generation starts."""
-        ...
 
     def challenge(self, cohorts: Cohorts, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
         """The copy that takes the place of a pod that has reported; None if it trains on."""
-        ...
 
     def replace(self, cohorts: Cohorts, dead: PodState, key: int) -> Copy | Fresh:
         """The successor of a pod that has failed; some algorithm is hopeful."""
-        ...
 
 
 class GentleTruncation:

@@ -20,7 +20,6 @@ class Updater(Protocol):
 
     def judge(self, cohorts: Cohorts, report: Report) -> Verdict:
         """Say what a report means, on ``cohorts.board``, which holds all reports of the merge."""
-        ...
 
 
 class PairedGate:
