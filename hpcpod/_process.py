@@ -51,7 +51,7 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
     """Ask the kernel to signal this process when its parent ends (Linux), and check that it lives.
 
     Args:
-        parent: the parent's process id, as the parent itself told it: between fork and here
+        parent: the parent's process id, as the parent itself gave it: between fork and here
             the parent may have ended, and then the kernel would never send the signal.
         number: the signal to receive.
     """
@@ -83,7 +83,9 @@ def end_group_with(pipe: int, patience: float = 0.0, *, or_with_this: bool = Fal
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     ending = select.poll()
-    ending.register(pipe, 0)  # asks for nothing; that the other end is gone is always told
+    ending.register(
+        pipe, 0
+    )  # asks for nothing; that the other end is gone (POLLHUP, POLLERR) is always reported
     if this is not None:
         ending.register(this, select.POLLIN)
     if any(descriptor == pipe for descriptor, _ in ending.poll()) and patience:

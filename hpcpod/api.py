@@ -139,7 +139,7 @@ def train(  # noqa: PLR0913 (the options of a training, by name)
         env_kwargs: keyword arguments of the environment itself.
         max_episode_steps: after which an episode is truncated, as ``env.max_episode_steps``.
         progress: show a line of progress on standard error. None: in a terminal or a notebook.
-        on_progress: told after every update how far the training is.
+        on_progress: called after every update with the progress of the training.
         hyperparameters: of the agent; its defaults stand where nothing is given.
 
     Raises:
@@ -178,19 +178,18 @@ def train_config(
     Raises:
         UserError: the configuration has problems, or says nowhere how long to train.
     """
-    steps = env_steps
+    steps, stop = env_steps, config.stop
     if steps is None:
-        steps = config.stop.env_steps or _steps_of_rounds(config)
+        steps = stop.env_steps or (stop.rounds and stop.rounds * config.round.env_steps)
     if steps is None:
         raise ConfigError(source, ["nothing says how long to train: give env_steps"])
     resolved, look = resolve_task(config, source=source)
     name = next(iter(config.population.algorithms))
     space = resolved.algorithms[name]
     hyperparameters = unmutated(space)
-    told = remarks(
-        _of_one(config, name, steps), {name: replace(space, values=hyperparameters)}, None
-    )
-    for remark in (*of_environment(config, look), *told):
+    alone = {name: replace(space, values=hyperparameters)}
+    said = remarks(_of_one(config, name, steps), alone, None)
+    for remark in (*of_environment(config, look), *said):
         log.warning("%s", remark)
     with plugins.needing_torch():  # not before: the trial may refuse without torch
         from hpcpod.pod import standalone
@@ -216,10 +215,6 @@ def _of_one(config: RunConfig, name: str, steps: int) -> RunConfig:
     agents = {key: values for key, values in config.agents.items() if key == name}
     pod = replace(config.pod, ranks=1)
     return replace(config, population=population, agents=agents, stop=stop, pod=pod)
-
-
-def _steps_of_rounds(config: RunConfig) -> int | None:
-    return config.stop.rounds * config.round.env_steps if config.stop.rounds else None
 
 
 @door(source=Any, pod=str | None, keep=Keep, trust=bool)

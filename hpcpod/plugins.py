@@ -20,7 +20,7 @@ from typing import Any
 from hpcpod.errors import HpcpodError, UnknownPlugin, UnusablePlugin, UserError, in_words
 
 _LOOKED_IN: list[str] = []
-"""Folders that this process was told to find modules in, beside Python's own."""
+"""Folders in which this process finds modules, beside Python's own."""
 
 
 def known(group: str) -> list[str]:

@@ -87,7 +87,7 @@ def resume(options: Namespace) -> int:
 
 
 def scale(options: Namespace) -> int:
-    """``hpcpod scale``: the number of slots at once, told or changed."""
+    """``hpcpod scale``: print or change the number of slots at once."""
     from hpcpod.run.tables import slots_words
 
     run, word = run_and((options.run, options.slots), _is_amount)

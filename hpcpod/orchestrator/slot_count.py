@@ -42,7 +42,7 @@ def fit(
         slots: what is in the queue, duplicates left out.
         wanted: how many there should be.
         view: for the throttles of arrays.
-        leaving: slots that have been told to go.
+        leaving: slots that have been asked to go.
         choose: who goes first.
     """
     running = [job for job in slots if job.state == "running" and job.slot not in leaving]
@@ -63,7 +63,9 @@ def fit(
         limit = 0 if allowed == len(elements) else kept[array] + allowed
         if allowed < len(elements) and limit == 0:
             superfluous += elements
-        elif view.throttles.get(array, 0) != limit or (not limit and _untold(elements, view)):
+        elif view.throttles.get(array, 0) != limit or (
+            not limit and _unknown_throttle(elements, view)
+        ):
             throttles[array] = limit
     return Fit(
         missing=max(0, spare),
@@ -74,7 +76,7 @@ def fit(
     )
 
 
-def _untold(elements: Collection[JobView], view: ClusterView) -> bool:
+def _unknown_throttle(elements: Collection[JobView], view: ClusterView) -> bool:
     """True if an unknown throttle holds some of an array's elements back."""
     held = {job.submission for job in elements if job.reason == THROTTLED}
     return not held <= view.throttles.keys()

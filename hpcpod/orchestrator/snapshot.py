@@ -70,7 +70,7 @@ class Snapshot:
     refused: str = ""
     """The reason why a slot could do nothing for the run, if one said so since the last report."""
     leaving: frozenset[str] = frozenset()
-    """Slots that have been told to retire."""
+    """Slots that have been asked to retire."""
     slots: Mapping[str, SlotStatus] = field(default_factory=dict)
     """The slots at work, each with what it showed last."""
     restarts: Mapping[str, RestartRecord] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Snapshot:
     backoff: Backoff = field(default_factory=Backoff)
     """Failures of late."""
     driven: bool = True
-    """Of a run on one machine: a process runs its slots, as far as can be told."""
+    """Of a run on one machine: a process runs its slots; true where that is unknown."""
     doubt: str = ""
     """The doubt about ``state``, in one sentence: a process that is not seen here may run it."""
     cancelled: tuple[tuple[Cancelled, bool], ...] = ()
@@ -211,9 +211,9 @@ class Snapshot:
     @property
     def alone(self) -> bool:
         """No process is seen to run it, nor is it only starting."""
-        nobody = not self.view.jobs if self.view is not None else not self.driven
+        unseen = not self.view.jobs if self.view is not None else not self.driven
         starting = self.clock - self.board.started < STARTING_SECONDS
-        return nobody and not self.slots and not starting
+        return unseen and not self.slots and not starting
 
     @property
     def waiting(self) -> list[JobView]:

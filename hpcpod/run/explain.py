@@ -75,9 +75,9 @@ def _last_submission(seen: Snapshot) -> list[str]:
 
 
 def _ended(launcher: Launcher | str | None, jobs: Sequence[str]) -> dict[str, EndedLife]:
-    lives = launcher.history(jobs) if jobs and isinstance(launcher, SlurmLauncher) else None
+    found = launcher.history(jobs) if jobs and isinstance(launcher, SlurmLauncher) else None
     # A requeued job has a line of sacct for each time that it ran: the last one counts.
-    return {life.job: life for life in sorted(lives or (), key=lambda life: life.ended)}
+    return {ended.job: ended for ended in sorted(found or (), key=lambda each: each.ended)}
 
 
 def why_run(seen: Snapshot) -> list[str]:
@@ -160,8 +160,8 @@ def _submissions(seen: Snapshot) -> Iterator[str]:
     if backoff.failed_starts:
         logs = f"see `hpcpod logs {seen.word}`"
         yield f"{_last(backoff.failed_starts)} ended without any progress; {logs}"
-        for job, life in sorted(seen.ended.items())[:3]:
-            yield f"slot {job} ended {_how(life)}"
+        for job, ended in sorted(seen.ended.items())[:3]:
+            yield f"slot {job} ended {_how(ended)}"
     if backoff.pause():
         if seen.drain is None:
             yield f"no more are made until a person has looked: `hpcpod resume {seen.word}` goes on"
@@ -187,8 +187,8 @@ def _coordinator(seen: Snapshot) -> Iterator[str]:
         )
     elif all(job.state == "pending" for job in seen.coordinators):
         first = seen.coordinators[0]
-        vain = [each for each in seen.impossible if each.kind == "coordinator"]
-        never = "; ".join(sentences(vain)) if looks_for_nodes(first) else ""
+        demands = [each for each in seen.impossible if each.kind == "coordinator"]
+        never = "; ".join(sentences(demands)) if looks_for_nodes(first) else ""
         why = f"and can't ever start: {never}" if never else reason_words(first.reason)
         yield f"its coordinator waits too: {why}; `hpcpod tick {seen.word}` acts meanwhile"
 
@@ -300,8 +300,8 @@ def _lost(seen: Snapshot, order: Order, claim: Claim) -> Iterator[str]:
     """The fate of an order whose slot shows nothing any more."""
     slot = claim.owner.slot
     head = f"{_task(order)} was taken by slot {slot} on {claim.owner.host}"
-    life = seen.ended.get(element(slot))
-    gone = f"which is gone ({_how(life)})" if life is not None else "which is gone"
+    ended = seen.ended.get(element(slot))
+    gone = f"which is gone ({_how(ended)})" if ended is not None else "which is gone"
     job = next((job for job in seen.cluster.jobs if job.slot in (slot, element(slot))), None)
     again = f"`hpcpod tick {seen.word}` gives it out again at once"
     if job is not None and job.state == "pending":
@@ -343,12 +343,12 @@ def _free(seen: Snapshot, order: Order) -> Iterator[str]:
     yield from why_run(seen)
 
 
-def _how(life: EndedLife) -> str:
+def _how(ended: EndedLife) -> str:
     """The end of a slot, by the site's accounting."""
-    code = f" with exit code {life.exit_code}" if life.exit_code else ""
-    signal = f" by signal {life.signal}" if life.signal else ""
-    node = f" on {life.node}" if life.node else ""
-    return f"{life.state}{code}{signal} after {duration(life.seconds)}{node}"
+    code = f" with exit code {ended.exit_code}" if ended.exit_code else ""
+    signal = f" by signal {ended.signal}" if ended.signal else ""
+    node = f" on {ended.node}" if ended.node else ""
+    return f"{ended.state}{code}{signal} after {duration(ended.seconds)}{node}"
 
 
 def _before(seen: Snapshot, order: Order) -> int:

@@ -80,7 +80,7 @@ def forecast(seen: Snapshot) -> Forecast | None:
     """The time at which the first of the limits ends the run, if its target does not.
 
     Returns:
-        None if no limit can be told: there is none, or nothing was measured yet.
+        None if the limit is unknown: there is none, or nothing was measured yet.
     """
     if seen.board.phase == "finished":
         return None
@@ -93,7 +93,7 @@ def forecast(seen: Snapshot) -> Forecast | None:
 
 def last_rounds(seen: Snapshot) -> dict[str, tuple[float, float]]:
     """In how many seconds each pod that is in training has trained its last round: at the earliest,
-    and at the latest. Empty without ``stop.rounds``, or where that can't be told."""
+    and at the latest. Empty without ``stop.rounds``, or if unknown."""
     if seen.config.stop.rounds is None or seen.board.phase != "running":
         return {}
     low, _, high = (outlook.played() for outlook in _outlooks(seen))
@@ -162,7 +162,7 @@ class _Outlook:
         return factor * together(each, [0.0] * slots)
 
     def played(self) -> Played | None:
-        """The rest of the training; None where it can't be told."""
+        """The rest of the training; None if unknown."""
         stop, board = self._config.stop, self._board
         if not self._costs or (stop.rounds is None and stop.env_steps is None):
             return None

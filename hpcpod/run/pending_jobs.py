@@ -22,16 +22,16 @@ def looks_for_nodes(job: JobView) -> bool:
 
 
 def waiting_words(
-    jobs: Sequence[JobView], now: float, vain: Sequence[Impossible] = ()
+    jobs: Sequence[JobView], now: float, impossible: Sequence[Impossible] = ()
 ) -> Iterator[str]:
     """Reasons for which slots wait, a sentence each, with what can be done about it.
 
     Args:
         jobs: that wait.
         now: Unix time in seconds.
-        vain: what jobs ask for that no node could give.
+        impossible: demands of jobs that no node could meet.
     """
-    never = "; ".join(sentences([each for each in vain if each.kind == "slots"]))
+    never = "; ".join(sentences([each for each in impossible if each.kind == "slots"]))
     for word, count in Counter(job.reason for job in jobs).most_common():
         some = [job for job in jobs if job.reason == word]
         verb = "waits" if count == 1 else "wait"

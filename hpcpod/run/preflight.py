@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -95,7 +95,7 @@ def read_config(
 
 def _from_anywhere(config: RunConfig) -> RunConfig:
     """With absolute paths."""
-    # A tick from another folder found no template, or somebody else's.
+    # A tick from another folder found no template, or another one of this name.
     env, cluster = config.env, config.cluster
     if cluster.template != "default":
         cluster = replace(cluster, template=str(expanded(cluster.template).absolute()))
@@ -117,17 +117,6 @@ def source_of(config: Config) -> str:
     return str(config) if isinstance(config, (str, Path)) else "the configuration"
 
 
-def resolve(
-    config: RunConfig, *, source: str = "the configuration", probe: bool = True
-) -> Resolved:
-    """Check everything that can be checked before anything is made: see ``check``.
-
-    Raises:
-        ConfigError: says every problem that was found.
-    """
-    return check(config, source=source, probe=probe).resolved
-
-
 def check(config: RunConfig, *, source: str = "the configuration", probe: bool = True) -> Checked:
     """Check everything that can be checked, and estimate what the run needs.
 
@@ -146,8 +135,7 @@ def check(config: RunConfig, *, source: str = "the configuration", probe: bool =
     """
     algorithms, look, problems = _task(config, probe=probe)
     footprints = look.footprints if look is not None else {}
-    problems += [*_unusable_parts(config), *_unusable_ranks(config)]
-    problems += [*_endless(config), *_no_gpu(config)]
+    problems += [*_unusable_parts(config), *_unusable_ranks(config), *_contradictions(config)]
     problems += _short_rounds(config, algorithms, footprints)
     if problems:
         raise ConfigError(source, problems)
@@ -218,65 +206,57 @@ def _task(
     return algorithms, look, problems
 
 
-def _unusable_parts(config: RunConfig) -> list[str]:
-    problems, population = [], config.population
-    for path, kind, group, name in (
-        ("population.updater", Updater, "updaters", population.updater),
-        ("population.generator", Generator, "generators", population.generator),
-    ):
-        try:
-            plugins.make(kind, group, name, population)
-        except UserError as error:
-            problems.append(f"{path}: {error}")
+def _refusal(path: str, work: Callable[..., object], *arguments: object) -> list[str]:
+    """The problem of the field at ``path``, if work on it is refused."""
+    try:
+        work(*arguments)
+    except UserError as error:
+        return [f"{path}: {error}"]
+    return []
+
+
+def _unusable_parts(config: RunConfig) -> Iterator[str]:
+    by = config.population
+    yield from _refusal("population.updater", plugins.make, Updater, "updaters", by.updater, by)
+    yield from _refusal(
+        "population.generator", plugins.make, Generator, "generators", by.generator, by
+    )
     try:
         launcher = make_launcher(_NOWHERE, config)
         if isinstance(launcher, ScriptLauncher):
             scripts(config, _NOWHERE)
         if isinstance(launcher, SlurmLauncher):
             # sbatch takes what no node has: it waits for ever, and squeue speaks of drained nodes.
-            problems += sentences(launcher.impossible())
+            yield from sentences(launcher.impossible())
     except UnusablePlugin as error:
-        problems.append(f"cluster.launcher: {error}")
+        yield f"cluster.launcher: {error}"
     except UserError as error:
-        problems.append(str(error))
-    return problems
+        yield str(error)
 
 
-def _unusable_ranks(config: RunConfig) -> list[str]:
+def _unusable_ranks(config: RunConfig) -> Iterator[str]:
     """Problems in the way that a pod is spread over processes."""
-    problems = []
     try:
         shape_of(config, config.resources.nodes_per_pod or 1)
     except UserError as error:
-        problems.append(str(error))
-    if config.pod.pipeline and config.pod.worker != "batched":
-        problems.append("pod.worker: a pipeline has its own; take it out, or pod.pipeline")
-    for path, group, name in (
-        ("pod.worker", "workers", config.pod.worker),
-        ("pod.learner", "learners", config.pod.learner),
-        ("pod.fusion.scheme", "fusions", config.pod.fusion.scheme),
-    ):
-        try:
-            plugins.find(group, name)
-        except UserError as error:
-            problems.append(f"{path}: {error}")
-    return problems
+        yield str(error)
+    pod = config.pod
+    if pod.pipeline and pod.worker != "batched":
+        yield "pod.worker: a pipeline has its own; take it out, or pod.pipeline"
+    yield from _refusal("pod.worker", plugins.find, "workers", pod.worker)
+    yield from _refusal("pod.learner", plugins.find, "learners", pod.learner)
+    yield from _refusal("pod.fusion.scheme", plugins.find, "fusions", pod.fusion.scheme)
 
 
-def _endless(config: RunConfig) -> list[str]:
+def _contradictions(config: RunConfig) -> Iterator[str]:
     stop = config.stop
-    if any(end is not None for end in (stop.target, stop.env_steps, stop.minutes, stop.rounds)):
-        return []
-    return ["stop: nothing ends this run; give it a target, env_steps, minutes or rounds"]
-
-
-def _no_gpu(config: RunConfig) -> list[str]:
-    if config.pod.device != "cuda" or config.resources.gpus_per_pod > 0:
-        return []
-    return [
-        "pod.device: cuda needs a GPU, but resources.gpus_per_pod is 0; set it to 1,"
-        " or pod.device to auto"
-    ]
+    if all(end is None for end in (stop.target, stop.env_steps, stop.minutes, stop.rounds)):
+        yield "stop: nothing ends this run; give it a target, env_steps, minutes or rounds"
+    if config.pod.device == "cuda" and config.resources.gpus_per_pod == 0:
+        yield (
+            "pod.device: cuda needs a GPU, but resources.gpus_per_pod is 0; set it to 1,"
+            " or pod.device to auto"
+        )
 
 
 def _short_rounds(
@@ -307,8 +287,4 @@ def _unknown_env(config: RunConfig) -> list[str]:
         return []
     from hpcpod.envs.make import check_known  # loads torch
 
-    try:
-        check_known(config.env.id, config.env.backend)
-    except UserError as error:
-        return [f"env.id: {error}"]
-    return []
+    return _refusal("env.id", check_known, config.env.id, config.env.backend)

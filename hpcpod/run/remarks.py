@@ -199,9 +199,9 @@ def _no_learning(name: str, space: AlgorithmSpace) -> Iterator[str]:
         so = (
             "no pod learns, as it was on CartPole-v1" if seen else "no pod can be expected to learn"
         )
-        told = ", ".join(f"{rate:g}" for rate in rates)
+        rated = ", ".join(f"{rate:g}" for rate in rates)
         yield (
-            f"agents.{name}.learning_rate: {told} {every} {what}, and {so}; give it a range around"
+            f"agents.{name}.learning_rate: {rated} {every} {what}, and {so}; give it a range around"
             f" the default, {space.defaults.get('learning_rate', 1e-3):g}"
         )
 
@@ -282,19 +282,19 @@ def _clones(name: str, space: AlgorithmSpace) -> Iterator[str]:
             yield f"agents.{name}.{field}: its range has no effect while {why}; leave it out"
         return
     if not space.ranged:
-        told = "there is no range"
+        lack = "there is no range"
     elif idle:
         has = "has" if len(idle) == 1 else "have"
         because = f"which {has} no effect while {next(iter(idle.values()))}"
-        told = f"the only ranges are of {', '.join(idle)}, {because}"
+        lack = f"the only ranges are of {', '.join(idle)}, {because}"
     else:
         because = "which copies keep (they shape the network, or count from scratch alone)"
-        told = f"the only ranges are of {', '.join(space.ranged)}, {because}"
+        lack = f"the only ranges are of {', '.join(space.ranged)}, {because}"
     example, rate = space.defaults.get("learning_rate", ""), ""
     if _number(example):
         rate = f": {{log_uniform: [{example / 3:.1g}, {example * 3:.1g}]}}"
     yield (
-        f"agents.{name}: {told}, so every copy will be a clone of its parent; give a range to"
+        f"agents.{name}: {lack}, so every copy will be a clone of its parent; give a range to"
         f" {'another' if space.ranged else 'a'} hyperparameter, such as learning_rate{rate}"
     )
 

@@ -149,7 +149,7 @@ class Run:
         Args:
             timeout: seconds; None waits as long as it takes.
             poll: seconds between two looks at the board.
-            progress: show how far it is, on standard error. None: as ``launch`` was told, else in a
+            progress: show how far it is, on standard error. None: as in ``launch``, else in a
                 terminal or a notebook.
 
         Raises:

@@ -93,7 +93,7 @@ def counted_here(folder: RunFolder, board: Board, launcher: Launcher | str | Non
 
 
 def _cancelled(folder: RunFolder, view: ClusterView | None) -> tuple[tuple[Cancelled, bool], ...]:
-    """Cancelled slots, but for those told to leave, and those that ended before a person resumed or
+    """Cancelled slots, but for those that retire, and those that ended before a person resumed or
     scaled the run: then its own coordinator cancels what is too much."""
     if view is None or not view.cancelled:
         return ()
@@ -139,6 +139,6 @@ def _ask(folder: RunFolder, launcher: Launcher | str) -> tuple[ClusterView | Non
 
 
 def _at_work(shown: SlotStatus) -> bool:
-    """True if a slot that has shown this still lives, as far as can be seen here."""
+    """True if the process of a slot that has shown this is alive, as far as can be seen here."""
     silence = time.time() - (shown.mtime or 0.0)  # s
     return lives(shown.host or "", shown.pid or 0, silence)

@@ -70,7 +70,7 @@ class Status:
     doubt: str
     """The doubt about ``state``, in one sentence: what is seen may be old; else empty."""
     slots_wanted: int | None
-    """None where that can't be told, or no more are."""
+    """None if unknown, or if no more are."""
     slots_running: int
     slots_pending: int | None
     """None where the scheduler was not asked."""
@@ -85,7 +85,7 @@ class Status:
     """Slots that the scheduler has started again."""
     forecast: Forecast | None
     """The limit that ends the run, if its target does not, and when: ``seconds`` from now, between
-    ``low`` and ``high``. None if no limit can be told."""
+    ``low`` and ``high``. None if unknown."""
     idling: str
     """The reason why slots have no order, or why there are fewer than wanted, and for how long,
     where other slots have all that is left to do in hand; in one sentence, else empty."""

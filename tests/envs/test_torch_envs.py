@@ -18,7 +18,7 @@ from hpcpod.envs.make import check_known, make_env
 from hpcpod.envs.torch_envs import CLASSIC, DYNAMICS, Batch, TorchVecEnv, transition
 from hpcpod.envs.vec_env import Discrete, State, Step, episode_seed, random_seeds
 from hpcpod.errors import ConfigError, Diverged, UnusableWrapper, UserError
-from hpcpod.run.preflight import read_config, resolve
+from hpcpod.run.preflight import check, read_config
 
 ALL = list(CLASSIC)
 SPEED = {"MountainCar-v0": 1, "MountainCarContinuous-v0": 1, "Acrobot-v1": 5}
@@ -350,11 +350,11 @@ def test_a_configuration_names_the_backend() -> None:
         "agents": {"ppo": {"horizon": 8, "minibatch_size": 16}},
         "stop": {"rounds": 1},
     }
-    assert resolve(read_config(plain)).config.env.backend == "torch"
+    assert check(read_config(plain)).resolved.config.env.backend == "torch"
     for env, sentence in (
         ({"id": "Ant-v5"}, "env.id: backend torch has no 'Ant-v5'"),
         ({"kwargs": {"mass": 1}}, "env.id: CartPole-v1 of backend torch has no argument 'mass'"),
         ({"wrappers": ["a:B"]}, "env.wrappers: wrappers are put around gymnasium's"),
     ):
         with pytest.raises(ConfigError, match=sentence):
-            resolve(read_config(plain, overrides={"env": env}))
+            check(read_config(plain, overrides={"env": env}))

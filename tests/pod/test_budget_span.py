@@ -17,7 +17,7 @@ from hpcpod.pod.evaluator import Stopped
 from hpcpod.pod.round import Watch
 from hpcpod.pod.standalone import train as train_alone
 from hpcpod.run.launch import create_run
-from hpcpod.run.preflight import resolve
+from hpcpod.run.preflight import check
 from hpcpod.storage.run_folder import RunFolder
 from tests.pod.rounds import copy_of, countdown, execute, first_birth, train
 from tests.support.small_runs import AGENTS, mapping
@@ -38,7 +38,7 @@ def told(**sections: Any) -> RunConfig:
 
 
 def folder(home: Path, **sections: Any) -> RunFolder:
-    return create_run(resolve(told(**sections), probe=False), home)
+    return create_run(check(told(**sections), probe=False).resolved, home)
 
 
 @pytest.mark.parametrize("pipeline", [False, True])

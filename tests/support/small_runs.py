@@ -9,7 +9,7 @@ from typing import Any
 
 from hpcpod.config.loader import from_mapping
 from hpcpod.run.launch import create_run
-from hpcpod.run.preflight import resolve
+from hpcpod.run.preflight import check
 from hpcpod.storage.run_folder import RunFolder
 
 FAULTS = "tests.support.faulty_envs:Faulty"
@@ -58,7 +58,7 @@ def mapping(*algorithms: str, wrappers: Any = (), **sections: Any) -> dict[str, 
 def create(home: Path, *algorithms: str, **sections: Any) -> RunFolder:
     """A run folder, made as ``launch`` makes it, with nobody at work in it."""
     config = from_mapping(mapping(*algorithms, **sections))
-    return create_run(resolve(config, probe=False), home)
+    return create_run(check(config, probe=False).resolved, home)
 
 
 def wait_for(what: str, holds: Callable[[], bool], seconds: float = 120.0) -> None:
