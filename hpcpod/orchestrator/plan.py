@@ -260,6 +260,7 @@ def _coordinator(observed: Snapshot, new: NewIntent) -> Iterator[Action]:
 
 
 def _new_intents(observed: Snapshot, token: Callable[[], str]) -> NewIntent:
+    # A torn intent's number was given again, and was taken for ever: no later one was submitted.
     readable = max((i.number + 1 for i in observed.intents), default=0)
     numbers = itertools.count(max(observed.numbered, readable))
     reports, now, target = observed.board.reports, observed.now, observed.target

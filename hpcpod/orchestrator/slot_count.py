@@ -63,9 +63,7 @@ def fit(
         limit = 0 if allowed == len(elements) else kept[array] + allowed
         if allowed < len(elements) and limit == 0:
             superfluous += elements
-        elif view.throttles.get(array, 0) != limit or (
-            not limit and _unknown_throttle(elements, view)
-        ):
+        elif view.throttles.get(array, 0) != limit or (not limit and _hidden(elements, view)):
             throttles[array] = limit
     return Fit(
         missing=max(0, spare),
@@ -76,8 +74,9 @@ def fit(
     )
 
 
-def _unknown_throttle(elements: Collection[JobView], view: ClusterView) -> bool:
+def _hidden(elements: Collection[JobView], view: ClusterView) -> bool:
     """True if an unknown throttle holds some of an array's elements back."""
+    # Twenty arrays are asked for theirs at a tick: another one stayed held back for ever.
     held = {job.submission for job in elements if job.reason == THROTTLED}
     return not held <= view.throttles.keys()
 
@@ -85,7 +84,7 @@ def _unknown_throttle(elements: Collection[JobView], view: ClusterView) -> bool:
 def _age(array: tuple[str, list[JobView]]) -> tuple[int, str]:
     """Orders arrays by age: the priority of the oldest has grown most."""
     number = array[0]
-    return len(number), number
+    return len(number), number  # as numbers, without reading one: 9999 is older than 10000
 
 
 class Chooser:

@@ -11,6 +11,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import PodState
 from hpcpod.storage.slots import OrderStatus
+from hpcpod.tournament.statistics import sd
 
 # These were chosen by eleven recorded runs; of five others 13 of 15 forecasts held within 30 %.
 LAST = 4
@@ -99,7 +100,7 @@ def _measured(pod: PodState, shown: OrderStatus | None, config: RunConfig) -> Co
         return None
     whole = _weighted(samples)
     many = sum(weight for _, weight in samples)
-    spread = _spread([cost for cost, _ in samples])
+    spread = sd([math.log(cost) for cost, _ in samples])
     doubt = STEADY + max(SINGLE, spread) / math.sqrt(max(many, 0.25))  # a standard error
     return Cost(max(0.0, whole - evaluate), min(evaluate, whole), doubt, bool(panels))
 
@@ -121,15 +122,6 @@ def _rounds(pod: PodState) -> list[float]:
         for (last, before), (number, cost) in pairwise(ordered)
         if cost > before
     ]
-
-
-def _spread(costs: list[float]) -> float:
-    """The standard deviation of the logarithms."""
-    if len(costs) < 2:
-        return 0.0
-    logs = [math.log(cost) for cost in costs]
-    centre = sum(logs) / len(logs)
-    return math.sqrt(sum((each - centre) ** 2 for each in logs) / (len(logs) - 1))
 
 
 def mean_cost(costs: Iterable[Cost], doubt: float) -> Cost:

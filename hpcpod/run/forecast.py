@@ -133,6 +133,7 @@ class _Outlook:
         seconds = math.inf if played is None else played.seconds
         limit: Limit = "env_steps" if played is not None and played.limited else "rounds"
         if stop.minutes is not None and board.began is not None:
+            # By the clock of the disk: one node whose own was hours ahead ended a run.
             left = max(0.0, board.began + 60 * stop.minutes - self._seen.clock)
             if left <= seconds:
                 # Slots that report notice it, and so does each tick.

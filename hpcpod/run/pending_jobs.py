@@ -12,7 +12,11 @@ from hpcpod.orchestrator.backoff import QUIET
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.run.text import duration, many
 
-_OTHERS = (THROTTLED, "Dependency", "BeginTime")
+_OTHERS = (
+    THROTTLED,
+    "Dependency",  # a coordinator's successor
+    "BeginTime",  # a requeued job, for cred_expire + 1 s: 121 by default
+)
 """Reasons that end by themselves, and come before Slurm looks for nodes."""
 
 
@@ -51,7 +55,7 @@ def cancelled_words(seen: Snapshot) -> str:
         return ""
     missing = min(wanted, seen.useful) - seen.running - len(seen.waiting)
     gone = [slot for slot, replaced in seen.cancelled if not replaced]
-    if gone and missing > 0:
+    if gone and missing > 0:  # the next tick asks for as many again: scancel is no `scale`
         plural = len(gone) != 1
         then = f" and {'come' if plural else 'comes'} back: {wanted} wanted, and"
         then += f" {_next_submission(seen)}"

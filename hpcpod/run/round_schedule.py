@@ -71,6 +71,7 @@ class _Queue:
             self._pods[task.algorithm] = self._pods.get(task.algorithm, 0) + 1
 
     def put(self, task: Task) -> None:
+        # As the tournament draws it: the founders by name, in later rounds no pod always first.
         lot = 0 if task.round == 1 else stable_hash(task.pod, task.round)
         waiting = self._waiting.setdefault(task.algorithm, [])
         heapq.heappush(waiting, (task.round, lot, task.pod, task))
@@ -122,7 +123,7 @@ def play(
         lifetime: seconds from one time limit to the next.
     """
     left = min(rounds, sum(task.left for task in tasks) + len(hands))
-    if not hands or math.isinf(left):
+    if not hands or math.isinf(left):  # nothing limits the rounds: it would play for ever
         return Played(math.inf)
     return _Play(tasks, hands, rounds, list(scores), gap, lifetime, math.ceil(left / MOST)).run()
 

@@ -123,8 +123,13 @@ def _seen_anew(folder: RunFolder, seen: Snapshot) -> Snapshot:
 
 
 def _slots(folder: RunFolder) -> dict[str, SlotStatus]:
-    """The slots at work."""
-    return {name: shown for name, shown in folder.slots.all().items() if _at_work(shown)}
+    """The slots at work: their processes are alive, as far as can be seen here."""
+    now = time.time()
+    return {
+        name: shown
+        for name, shown in folder.slots.all().items()
+        if lives(shown.host or "", shown.pid or 0, now - (shown.mtime or 0.0))  # s of silence
+    }
 
 
 def _ask(folder: RunFolder, launcher: Launcher | str) -> tuple[ClusterView | None, str]:
@@ -136,9 +141,3 @@ def _ask(folder: RunFolder, launcher: Launcher | str) -> tuple[ClusterView | Non
         return launcher.observe(QUEUE_SECONDS), ""  # jobs alone: sinfo and scontrol are not asked
     except UserError as error:
         return None, str(error)
-
-
-def _at_work(shown: SlotStatus) -> bool:
-    """True if the process of a slot that has shown this is alive, as far as can be seen here."""
-    silence = time.time() - (shown.mtime or 0.0)  # s
-    return lives(shown.host or "", shown.pid or 0, silence)

@@ -120,8 +120,8 @@ def status_of(folder: RunFolder, seen: Snapshot) -> Status:
     board, config, asked = seen.board, seen.config, seen.view is not None
     end = board.stopped if board.stopped is not None else seen.clock
     began = board.began if board.began is not None else end
-    used_up = used(seen.restarts)
-    pending = seen.waiting
+    used_up, pending = used(seen.restarts), seen.waiting
+    best, target = best_of(folder, board), config.stop.target
     ended = seen.state in ("finished", "paused", "draining")
     return Status(
         run=config.name,
@@ -129,9 +129,9 @@ def status_of(folder: RunFolder, seen: Snapshot) -> Status:
         state=seen.state,
         stop_reason=board.stop_reason,
         failure=board.failure or (seen.pause_reason if seen.state == "paused" else ""),
-        target=config.stop.target,
-        distance=_distance(board, config.stop.target),
-        best=best_of(folder, board),
+        target=target,
+        distance=None if target is None or best is None else max(0.0, target - best.low),
+        best=best,
         slots={
             name: {
                 **shown.document(),
@@ -190,15 +190,8 @@ def best_of(folder: RunFolder, board: Board) -> Best | None:
     )
 
 
-def _distance(board: Board, target: float | None) -> float | None:
-    score = leader(board)
-    if target is None or score is None:
-        return None
-    return max(0.0, target - allowed(board, score)[0])
-
-
 def _uncompared(board: Board, config: RunConfig) -> int:
-    if config.population.pods.max == 1:
+    if config.population.pods.max == 1:  # nothing to compare, and nothing to warn of
         return 0
     warmup = config.population.warmup_rounds * len(board.living)
     return max(0, board.rounds - max(board.compared, warmup))

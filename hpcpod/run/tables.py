@@ -82,7 +82,7 @@ def progress_lines(status: Status) -> Iterator[str]:
             yield status.cancelled
         if status.idling:
             yield status.idling
-    used = [
+    used = [  # 0.005 h are 18 s: less is shown as 0.00
         f"{hours:.{0 if hours >= 100 else 2}f} {name}-hours used"
         for name, hours in (("GPU", status.gpu_hours), ("core", status.core_hours))
         if hours >= 0.005
@@ -125,7 +125,7 @@ def _limit_words(status: Status) -> str:
 
 
 def _target_words(status: Status) -> str:
-    if status.target is None or status.state == "finals":
+    if status.target is None or status.state == "finals":  # it has stopped: by a limit, or by it
         return ""
     if status.showable is not None:
         return (

@@ -27,7 +27,7 @@ def duration(seconds: float) -> str:
 
 def since(then: float, now: float) -> str:
     """The time of a beginning, by the reader's clock and as a span: ``since 14:03 (3 min)``."""
-    form = "%H:%M" if now - then < 43200 else "%Y-%m-%d %H:%M"
+    form = "%H:%M" if now - then < 43200 else "%Y-%m-%d %H:%M"  # 12 h
     return f"since {time.strftime(form, time.localtime(then))} ({duration(now - then)})"
 
 
@@ -46,7 +46,9 @@ def span(low: float, high: float) -> str:
     or ``about 4 min`` where that is as good."""
     first, last = duration(low), duration(high)
     if high <= NARROW * low or first == last:
-        return f"about {duration(math.sqrt(max(low, 1e-3) * max(high, 1e-3)))}"
+        return (
+            f"about {duration(math.sqrt(max(low, 1e-3) * max(high, 1e-3)))}"  # their geometric mean
+        )
     number, unit = first.split(" ", 1)
     return f"{number if last.split(' ', 1)[1:] == [unit] else first} to {last}"
 
