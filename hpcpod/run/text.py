@@ -46,9 +46,8 @@ def span(low: float, high: float) -> str:
     or ``about 4 min`` where that is as good."""
     first, last = duration(low), duration(high)
     if high <= NARROW * low or first == last:
-        return (
-            f"about {duration(math.sqrt(max(low, 1e-3) * max(high, 1e-3)))}"  # their geometric mean
-        )
+        low, high = max(low, 1e-3), max(high, 1e-3)  # s
+        return f"about {duration(math.sqrt(low * high))}"
     number, unit = first.split(" ", 1)
     return f"{number if last.split(' ', 1)[1:] == [unit] else first} to {last}"
 
