@@ -181,7 +181,7 @@ class Checkpoints:
             buffer.restore(own.rows, rows, self._marks)
 
     def _parts(self, core: str, inside: bool) -> dict[str, State]:
-        arrays, meta = _read(self._blobs, core)
+        arrays, meta = read_blob(self._blobs, core)
         parts: dict[str, State] = {}
         for name, array in arrays.items():
             part, _, key = name.partition("/")
@@ -216,29 +216,25 @@ def local(agent: Agent, state: State) -> State:
     return {name: tensor for name, tensor in state.items() if fusion_rule(agent, name) == "local"}
 
 
-def read_arrays(blobs: Blobs, sha256: str) -> Arrays:
-    """The arrays of a blob that a checkpoint names.
+def read_blob(blobs: Blobs, sha256: str) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays and the metadata of a blob that a checkpoint names.
 
     Raises:
         Corrupt: it does not match its name, or it is gone: the process that found the damage
             first has moved it into quarantine, and for later ones it is just as lost.
     """
-    return _read(blobs, sha256)[0]
-
-
-def read_segment(blobs: Blobs, segment: Segment) -> State:
-    """Rows that a checkpoint names, as ``Buffer.segment`` gives them; raises what ``read_arrays``
-    does."""
-    arrays = read_arrays(blobs, segment.sha256)
-    whole = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    state = newest(whole, segment.stop - segment.start)
-    return cut_off(state) if segment.cut else state
-
-
-def _read(blobs: Blobs, sha256: str) -> tuple[Arrays, dict[str, Any]]:
     if not blobs.has(sha256):
         raise Corrupt(f"blob {sha256} is missing: there is no {blobs.path(sha256)}")
     return blobs.get(sha256)
+
+
+def read_segment(blobs: Blobs, segment: Segment) -> State:
+    """Rows that a checkpoint names, as ``Buffer.segment`` gives them; raises what ``read_blob``
+    does."""
+    arrays, _ = read_blob(blobs, segment.sha256)
+    whole = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    state = newest(whole, segment.stop - segment.start)
+    return cut_off(state) if segment.cut else state
 
 
 def _engine(meta: Mapping[str, Any]) -> str | None:

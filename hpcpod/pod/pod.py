@@ -22,7 +22,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
 from hpcpod.envs.vec_env import EnvSpec, VecEnv
 from hpcpod.errors import Corrupt, StorageError
-from hpcpod.pod.checkpoint import Checkpoints, read_arrays
+from hpcpod.pod.checkpoint import Checkpoints, read_blob
 from hpcpod.pod.device import device_of
 from hpcpod.pod.evaluator import Evaluator, Stopped
 from hpcpod.pod.factory import EnvFactory, make_agent
@@ -181,7 +181,7 @@ class Pod:
         """An agent as it was saved, without its buffer: enough to be scored."""
         # No seed counts: the state holds the generators'.
         agent = self._agent(order.algorithm, order.hyperparameters, 0)
-        agent.load(agent_state(read_arrays(self._folder.blobs, checkpoint.core)))
+        agent.load(agent_state(read_blob(self._folder.blobs, checkpoint.core)[0]))
         return agent
 
     def _panel(self, agent: Agent, watch: Watch, round_number: int) -> tuple[float, ...]:

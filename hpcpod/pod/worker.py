@@ -27,8 +27,11 @@ class Worker:
 
     def __init__(self, env: VecEnv) -> None:
         self._env = env
+        self.spec: EnvSpec = env.spec
+        """Spec of the environments."""
         n = env.spec.num_envs
-        self._obs: Tensor = torch.empty(0)
+        self.obs: Tensor = torch.empty(0)
+        """The observations on which the agent acts next, [N, *observation]."""
         self._episode_return = torch.zeros(n, dtype=torch.float64)
         # NaN: no episode has ended yet.
         self._recent = torch.full((RECENT,), float("nan"), dtype=torch.float64)
@@ -37,15 +40,10 @@ class Worker:
 
     def reset(self, seeds: Tensor) -> None:
         """Begin every environment anew: int64 ``seeds`` of shape [N]."""
-        self._obs = self._env.reset(seeds)
+        self.obs = self._env.reset(seeds)
         self._episode_return.zero_()
         self._recent.fill_(float("nan"))
         self._episodes = 0
-
-    @property
-    def spec(self) -> EnvSpec:
-        """Of the environments."""
-        return self._env.spec
 
     def go_on(self, seeds: Tensor) -> None:
         """Begin a round in the episodes in progress.
@@ -58,8 +56,8 @@ class Worker:
         """Step ``steps`` times as the agent acts without exploring. No step is kept or counted, but
         as a part of its episode's return."""
         for _ in range(steps):
-            step = self._env.step(agent.act(self._obs, explore=False))
-            self._obs = step.obs
+            step = self._env.step(agent.act(self.obs, explore=False))
+            self.obs = step.obs
             self._count([step])
 
     def collect(self, agent: Agent, buffer: Buffer, steps: int, *, cut: bool) -> int:
@@ -74,13 +72,13 @@ class Worker:
         """
         taken: list[Step] = []
         for index in range(steps):
-            action = agent.act(self._obs, explore=True)
+            action = agent.act(self.obs, explore=True)
             step = self._env.step(action)
             taken.append(step)
             if cut and index == steps - 1 and self._env.state() is None:
                 step = step._replace(truncated=~step.terminated)
-            buffer.add(self._obs, action, step)
-            self._obs = step.obs
+            buffer.add(self.obs, action, step)
+            self.obs = step.obs
         # Asked once, not at every step: a GPU would have to stop for each answer.
         self._count(taken)
         self._look_at(taken[-1])
@@ -110,11 +108,6 @@ class Worker:
         self._episode_return += reward[begin:].sum(0, dtype=torch.float64)
 
     @property
-    def obs(self) -> Tensor:
-        """The observations on which the agent acts next, [N, *observation]."""
-        return self._obs
-
-    @property
     def mean_return(self) -> float:
         """Mean return of the last training episodes; NaN before the first has ended."""
         return float(self._recent.nanmean())
@@ -126,7 +119,7 @@ class Worker:
             return None
         return {
             **{f"env.{name}": tensor for name, tensor in env.items()},
-            "obs": self._obs,
+            "obs": self.obs,
             "episode_return": self._episode_return,
             "recent": self._recent,
             "episodes": torch.tensor(self._episodes),
@@ -142,14 +135,14 @@ class Worker:
         found = self._env.restore(
             {name[4:]: tensor for name, tensor in state.items() if name.startswith("env.")}
         )
-        self._obs = state["obs"].to(self._env.spec.device, copy=True)
+        self.obs = state["obs"].to(self._env.spec.device, copy=True)
         self._episode_return = state["episode_return"].clone()
         self._recent = state["recent"].clone()
         self._episodes = int(state["episodes"])
-        if found is None or torch.equal(found, self._obs):
+        if found is None or torch.equal(found, self.obs):
             return True
         # BipedalWalker's world outlives a reset: played again, its last bits may differ.
-        elsewhere = (found != self._obs).reshape(len(found), -1).any(1)
+        elsewhere = (found != self.obs).reshape(len(found), -1).any(1)
         self._episode_return[elsewhere.cpu()] = float("nan")  # unknown from here on
-        self._obs = found
+        self.obs = found
         return False

@@ -43,19 +43,16 @@ class StopRequests:
     def read(self) -> set[Way]:
         """Read the run folder; while it can't be read, what it has asked for."""
         with contextlib.suppress(StorageError):  # a slot ended at that, and its round was lost
-            self._asked = self._read()
+            requests, retiring = self._folder.requests, self._folder.slots.retiring(self._slot)
+            drain, found = requests.read(Drain), set[Way]()
+            if requests.read(Finals) is not None:
+                found.add("discard")
+            if retiring == "now" or (drain and drain.now) or requests.read(Stop) is not None:
+                found.add("stop")
+            elif retiring or drain:
+                found.add("drain")
+            self._asked = found
         return self._asked
-
-    def _read(self) -> set[Way]:
-        requests, retiring = self._folder.requests, self._folder.slots.retiring(self._slot)
-        drain, found = requests.read(Drain), set[Way]()
-        if requests.read(Finals) is not None:
-            found.add("discard")
-        if retiring == "now" or (drain and drain.now) or requests.read(Stop) is not None:
-            found.add("stop")
-        elif retiring or drain:
-            found.add("drain")
-        return found
 
     def asked(self, *ways: Way) -> bool:
         """True if one of these ways was asked for, as of the last look; a signal asks to stop."""

@@ -64,11 +64,8 @@ class Client:
         self._end = weakref.finalize(self, _end, self._process, connection, (to, back))
         self._channel = Channel(connection, to, back)
         with contextlib.suppress(OSError):  # who asks it something will see that it died
-            connection.send((self._config, self._gpu()))
-
-    def _gpu(self) -> int | None:
-        """The number of the GPU that the pod trains on, where there are several too."""
-        return torch.cuda.current_device() if device_of(self._config) == "cuda" else None
+            on_gpu = device_of(self._config) == "cuda"
+            connection.send((self._config, torch.cuda.current_device() if on_gpu else None))
 
     def ask(
         self, method: str, *arguments: object, tensors: State | None = None

@@ -69,7 +69,9 @@ class Pipeline:
     ) -> None:
         """One round of an agent by its plugin name, in environments of ``spec``."""
         self._client, self._begun = client, False
-        self._spec, self._agent = spec, (agent, dict(hyperparameters))
+        self._agent = agent, dict(hyperparameters)
+        self.spec = spec
+        """Spec of the environments."""
         self._ahead: State = {}
         self._sent: State = {}
         self._rules: Mapping[str, Rule] = {}
@@ -92,11 +94,6 @@ class Pipeline:
             seeds: of a ``reset``, int64 [N]: the actor's random numbers follow from them.
         """
         self._seed = stable_hash("actor", *seeds.tolist())
-
-    @property
-    def spec(self) -> EnvSpec:
-        """Of the environments."""
-        return self._spec
 
     def walk(self, agent: Agent, steps: int) -> None:
         """See ``Worker.walk``."""
@@ -155,7 +152,7 @@ class Pipeline:
         return self._client
 
     def _begin_to_collect(self, agent: Agent, state: State, left: int) -> None:
-        last = agent.horizon * self._spec.num_envs >= left
+        last = agent.horizon * self.spec.num_envs >= left
         progress = None if self.span is None else self.span.at(left)
         self._prepared.send("collect", agent.horizon, last, self._seed, progress, tensors=state)
         self._seed = None  # once a round
@@ -167,12 +164,12 @@ class Pipeline:
         return {**ahead, **prefixed("sent", self._sent)}
 
     def _hand_over(self, buffer: Buffer, ahead: State) -> None:
-        rows = {name: t.to(self._spec.device) for name, t in under("rows", ahead).items()}
+        rows = {name: t.to(self.spec.device) for name, t in under("rows", ahead).items()}
         for obs, action, step in rows_of(rows):
             buffer.add(obs, action, step)
         if isinstance(buffer, Described):
             behaviour = under("behaviour", ahead)
-            buffer.describe({name: t.to(self._spec.device) for name, t in behaviour.items()})
+            buffer.describe({name: t.to(self.spec.device) for name, t in behaviour.items()})
 
     def _count(self, agent: Agent, actor: State, sent: State) -> State:
         """Let the learner know what was counted by acting; the state that acts next."""

@@ -99,8 +99,7 @@ def join_peers(config: RunConfig) -> Communicator:
             )
         store, _, _ = next(dist.rendezvous("env://", rank.number, size))  # type: ignore[attr-defined]
         group = Distributed(rank, store, chosen, device, fusion.seconds)
-    _checked(group, {"the configuration": _digest(to_mapping(config))}, device)
-    return group
+    return _checked(group, {"the configuration": _digest(to_mapping(config))}, device)
 
 
 def join(rank: Rank, meeting: Meeting, backend: Backend, device: torch.device) -> Communicator:
@@ -118,18 +117,33 @@ def join(rank: Rank, meeting: Meeting, backend: Backend, device: torch.device) -
     chosen, why = choose(backend, device)
     if rank.number == 0:
         log.info("%d ranks exchange by %s: %s", meeting.size, chosen, why)
-    group = _group(rank, meeting, chosen, device)
-    _checked(group, meeting.agreed, device)
-    return group
+    if chosen == "mpi":
+        group: Communicator = _by_mpi(rank)
+    else:
+        from hpcpod.pod.ranks.distributed import Distributed
+        from hpcpod.pod.ranks.rendezvous import address_file, interface_to, meet, own_address
+
+        store = meet(rank, meeting.disk, meeting.folder, meeting.name, meeting.seconds)
+        if "GLOO_SOCKET_IFNAME" not in os.environ:
+            # By default gloo asks for this node's own name, which need not resolve: it then hangs.
+            interface = interface_to(own_address(rank, os.environ))
+            if interface is not None:
+                os.environ["GLOO_SOCKET_IFNAME"] = interface
+        group = Distributed(rank, store, chosen, device, meeting.seconds)
+        if rank.number == 0:
+            meeting.disk.remove(address_file(meeting.folder, meeting.name))  # all are there
+    return _checked(group, meeting.agreed, device)
 
 
-def _checked(group: Communicator, agreed: Mapping[str, str], device: torch.device) -> None:
+def _checked(group: Communicator, agreed: Mapping[str, str], device: torch.device) -> Communicator:
+    """The group, once all of its ranks are found to fit each other."""
     try:
         _agree(group, agreed)
         _own_gpu_each(group, gpu_name(device))
     except BaseException:
         group.close()
         raise
+    return group
 
 
 def choose(backend: Backend, device: torch.device) -> tuple[Literal["gloo", "nccl", "mpi"], str]:
@@ -141,26 +155,6 @@ def choose(backend: Backend, device: torch.device) -> tuple[Literal["gloo", "ncc
     if device.type == "cuda":
         return "gloo", "this torch has no NCCL"
     return "gloo", "the ranks train on CPUs"
-
-
-def _group(
-    rank: Rank, meeting: Meeting, backend: Literal["gloo", "nccl", "mpi"], device: torch.device
-) -> Communicator:
-    if backend == "mpi":
-        return _by_mpi(rank)
-    from hpcpod.pod.ranks.distributed import Distributed
-    from hpcpod.pod.ranks.rendezvous import address_file, interface_to, meet, own_address
-
-    store = meet(rank, meeting.disk, meeting.folder, meeting.name, meeting.seconds)
-    if "GLOO_SOCKET_IFNAME" not in os.environ:
-        # By default gloo asks for this node's own name, which need not resolve: it then hangs.
-        interface = interface_to(own_address(rank, os.environ))
-        if interface is not None:
-            os.environ["GLOO_SOCKET_IFNAME"] = interface
-    group = Distributed(rank, store, backend, device, meeting.seconds)
-    if rank.number == 0:
-        meeting.disk.remove(address_file(meeting.folder, meeting.name))  # all are there
-    return group
 
 
 def _by_mpi(rank: Rank) -> Communicator:

@@ -120,7 +120,11 @@ def try_env(
             saves = env.state() is not None
             spec, backend = spec_to_plain(env.spec), backend_of(config.env)
             yield About(spec, backend, saves, env_threads(), processes_of(env), config.env.python)
-            yield _contract(env, steps or _steps(env.spec), tell)
+            count = steps or _steps(env.spec)
+            tell(f"checking the contract in {count} steps")
+            watched = Watched(env, tell, count)
+            check_env(watched, count)
+            yield Contract(count, num_envs, watched.ends, watched.strange)
         measured: list[Speed] = []
         for size in sizes:
             measured.append(_speed(make, size, seconds, measured, tell))
@@ -130,26 +134,6 @@ def try_env(
 def _steps(spec: EnvSpec) -> int:
     limit = (spec.max_episode_steps or 0) + 50  # check_env goes back a few in the middle
     return max(STEPS, limit if limit <= LONGEST else 0)
-
-
-def _contract(env: VecEnv, steps: int, tell: Tell) -> Contract:
-    tell(f"checking the contract in {steps} steps")
-    watched = Watched(env, tell, steps)
-    check_env(watched, steps)
-    return Contract(steps, env.spec.num_envs, watched.ends, watched.strange)
-
-
-def _paced(tell: Tell) -> Tell:
-    """The same, but heard no more often than a person can read."""
-    heard = time.monotonic()
-
-    def paced(text: str) -> None:
-        nonlocal heard
-        if time.monotonic() - heard >= OFTEN:
-            heard = time.monotonic()
-            tell(text)
-
-    return paced
 
 
 def _speed(
@@ -165,7 +149,7 @@ def _speed(
     with contextlib.closing(make(size)) as env:
         env.reset(random_seeds("speed", count=size))
         made = time.monotonic() - began
-        rate = _steps_per_second(env, seconds, _paced(tell))
+        rate = _steps_per_second(env, seconds, tell)
         return Speed(size, rate, processes_of(env), made)
 
 
@@ -173,11 +157,14 @@ def _steps_per_second(env: VecEnv, seconds: float, tell: Tell) -> float:
     actions = random_actions(env.spec, 16, torch.Generator().manual_seed(0))
     env.step(actions[0])  # the first one may compile, or allocate
     valid: list[Tensor] = []
-    began = time.monotonic()
+    began = now = heard = time.monotonic()
     for action in itertools.cycle(actions):
         valid.append(env.step(action).valid)
-        tell(f"measuring the speed with N = {env.spec.num_envs}")
-        if time.monotonic() - began >= seconds:
+        now = time.monotonic()
+        if now - heard >= OFTEN:
+            heard = now
+            tell(f"measuring the speed with N = {env.spec.num_envs}")
+        if now - began >= seconds:
             break
     valid[-1].cpu()  # a GPU may still be at work
     elapsed = time.monotonic() - began

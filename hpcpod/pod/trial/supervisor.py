@@ -198,7 +198,7 @@ def follow(
                 if "refused" in reply:
                     raise UserError(reply["refused"])
                 yield reply
-        except _Hung:
+        except TimeoutError:
             well = False
             process.send_signal(signal.SIGUSR1)  # it writes its stack
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -208,7 +208,7 @@ def follow(
             raise TrialEnded(
                 doing.field, f"{said}{_line(stack)}; {more}{_last_words(printed)}"
             ) from None
-        except _Gone:
+        except EOFError:
             well = False
             code = process.wait()
             said = f"{env} ended its process while {doing.words}{_line(stack)}: it {ending(code)}"
@@ -217,14 +217,6 @@ def follow(
             _end(process)
             if well:  # otherwise the end of it is in the message
                 sys.stderr.write(_printed(printed))
-
-
-class _Hung(Exception):
-    pass
-
-
-class _Gone(Exception):
-    pass
 
 
 def _start(
@@ -245,7 +237,12 @@ def _start(
 def _replies(
     process: subprocess.Popen[bytes], doing: _Doing, seconds: float, hear: Hear
 ) -> Iterator[dict[str, Any]]:
-    """Replies up to the last one; what is done meanwhile goes to ``doing``."""
+    """Replies up to the last one; what is done meanwhile goes to ``doing``.
+
+    Raises:
+        EOFError: the process has ended before it was done.
+        TimeoutError: it hangs.
+    """
     assert process.stdout is not None
     reading, received = process.stdout.fileno(), b""
     gone = os.pidfd_open(process.pid)  # a simulator's worker may outlive it, and hold the pipe open
@@ -261,7 +258,7 @@ def _replies(
                 if not chunk:  # nothing comes any more
                     poll.unregister(reading)
             elif gone in ready:
-                raise _Gone
+                raise EOFError
             *lines, received = received.split(b"\n")
             for line in lines:
                 reply = json.loads(line)
@@ -277,7 +274,7 @@ def _replies(
             hear(doing.words)
             # An environment that hung kept launch silent for ever.
             if doing.field and time.monotonic() - doing.since > seconds:
-                raise _Hung
+                raise TimeoutError
     finally:
         os.close(gone)
 

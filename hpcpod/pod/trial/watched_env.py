@@ -8,7 +8,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from hpcpod.envs.suspect_values import Strange
-from hpcpod.envs.vec_env import State, Step, VecEnv
+from hpcpod.envs.vec_env import Step, VecEnv
 
 OFTEN = 0.2
 """Seconds between two words on steps: no oftener than a person can read."""
@@ -25,7 +25,8 @@ class Watched:
             tell: called with what is done.
             expected: steps that the contract is checked in; 0: it is stepped for another reason.
         """
-        self.spec = env.spec
+        self.spec, self.state, self.restore = env.spec, env.state, env.restore
+        self.close = env.close
         self._env = env
         self._tell, self._told = tell, time.monotonic()
         self._expected = expected
@@ -71,15 +72,3 @@ class Watched:
             of = f"checking the contract: {done} of {self._expected} steps"
             self._tell(of if self._expected else "stepping it at random")
         return step
-
-    def state(self) -> State | None:
-        """As it is."""
-        return self._env.state()
-
-    def restore(self, state: State) -> Tensor | None:
-        """As it is."""
-        return self._env.restore(state)
-
-    def close(self) -> None:
-        """As it is."""
-        self._env.close()
