@@ -88,11 +88,11 @@ class ClusterConfig(Limited):
     holds counts, else ``slots``: ``{mon-fri 08:00-18:00: 4, "sat,sun": 16}``. With fewer slots than
     usual the pods with the worst prospects rest, with more all go on. ``hpcpod scale`` overrules
     it."""
-    waiting: Natural | None = None
+    waiting: Natural | None = None  # HyperQueue's backlog is 1
     """Slots that may wait in the queue at once beyond ``pods.min``, beside those for which sinfo
     says there is room; null: all that are wanted. A small number is polite where a waiting job
     costs others something; it costs a tick until slots start on what falls idle."""
-    coordinator: bool = True
+    coordinator: bool = True  # sites kill daemons on login nodes (clustermq #216)
     """True if the coordinator is a job, with a successor in the queue. Turn it off where compute
     nodes may not submit: then ``hpcpod tick`` must be called, by scrontab or on the login node."""
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from hpcpod.errors import Corrupt
-from hpcpod.records.records import Checkpoint, Report, decode
+from hpcpod.records.records import Checkpoint, Json, Report, decode
 from hpcpod.storage.layout import blob_name, plain
 
 MOST = 2**53  # forged ones above it were a traceback for all who looked at the run
 """Limit of the numbers in a slot's files, which another user may have written."""
 
-Json = Any
 _T = TypeVar("_T")
 
 _HEAD = b'{"sha256":"'

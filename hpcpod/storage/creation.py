@@ -9,15 +9,17 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from hpcpod.errors import RunExists, StorageError, UserError
+from hpcpod.records.records import Document
+from hpcpod.storage.board import BoardFile, writer_id
 from hpcpod.storage.checksummed import pack
 from hpcpod.storage.disk import TEMPORARY, Disk, explain, explained, probe, unique
 from hpcpod.storage.layout import CLOSED, SHARED
 from hpcpod.storage.ownership import CONFIG
+from hpcpod.storage.quarantine import Quarantine
 
 FORMAT = 1
 """The layout of a run folder; a folder of another one is refused."""
@@ -36,12 +38,12 @@ _ASKED_FOR = {
 
 
 def create_folder(
-    path: Path, config: dict[str, Any], disk: Disk, fill: Callable[[Path], None]
+    path: Path, config: dict[str, Any], disk: Disk, board: Document | None
 ) -> dict[str, Any]:
     """Create a run folder and return its configuration document.
 
-    It is built beside its place, where ``fill`` may put more into it, and renamed into it. The
-    document says, besides ``config``, the ``format``, how names are published on this
+    It is built beside its place, with generation 0 of its board if there is one, and renamed into
+    it. The document says, besides ``config``, the ``format``, how names are published on this
     filesystem, and where it was made: by its path and its number in the filesystem.
 
     Raises:
@@ -67,7 +69,9 @@ def create_folder(
             inode = aside.stat().st_ino  # a copy has another: copies took each other's jobs
         document = {**config, **made, "inode": inode}
         disk.replace(aside / "config.json", pack(document, indent=1))
-        fill(aside)
+        if board is not None:
+            file = BoardFile(disk, aside / "board", Quarantine(disk, aside))
+            file.publish(-1, {}, board, writer_id())
         with explained("create the run folder", path):
             disk.rename(aside, path)
             disk.sync(path.parent)

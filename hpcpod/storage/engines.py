@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hpcpod.errors import StorageError
-from hpcpod.storage.checksummed import pack
 from hpcpod.storage.layout import plain
 from hpcpod.storage.store import OwnedStore
 
@@ -17,15 +16,12 @@ class Engines(OwnedStore):
         Raises:
             StorageError: it can't be recorded.
         """
-        path = self._folder / (plain(scores) + ".json")
-        for _ in range(2):
-            # Read first: each order of each rank had written a file to learn it.
-            agreed = self._quarantine.sound(dict[str, str], path)
-            if agreed is not None and "engine" in agreed:
-                return agreed["engine"]
-            if self._disk.publish(path, pack({"engine": engine})):
-                return engine
-        raise StorageError(f"the engine of {scores} scores can't be recorded")
+        path, kind = self._folder / (plain(scores) + ".json"), dict[str, str]
+        # Read first: each order of each rank had written a file to learn it.
+        agreed = self._quarantine.sound(kind, path) or self._first(kind, path, {"engine": engine})
+        if agreed is None or "engine" not in agreed:
+            raise StorageError(f"the engine of {scores} scores can't be recorded")
+        return agreed["engine"]
 
     def forget(self) -> None:
         """Let the next slot that asks decide anew.

@@ -58,13 +58,10 @@ class Intents(OwnedStore):
         duplicate, submitted by a coordinator that didn't see the first: it must exit.
         """
         self._owner.require_mine()
-        for _ in range(2):
-            if self._disk.publish(self._submission(number), pack({"job": job})):
-                return job
-            winner = self.submission(number)
-            if winner is not None:
-                return winner
-        raise StorageError(f"the job of intent {number} can't be recorded")
+        recorded = self._first(dict[str, str], self._submission(number), {"job": job})
+        if recorded is None:
+            raise StorageError(f"the job of intent {number} can't be recorded")
+        return recorded["job"]
 
     def submission(self, number: int) -> str | None:
         """The job that carries out an intent; None while none is recorded."""

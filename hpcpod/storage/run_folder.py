@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hpcpod import plugins
 from hpcpod.config.resolved import Resolved
 from hpcpod.errors import Corrupt, RunNotFound, StorageError
-from hpcpod.storage.board import BoardFile, writer_id
+from hpcpod.storage.board import BoardFile
 from hpcpod.storage.checkpoints import Checkpoints
 from hpcpod.storage.checksummed import unpack
 from hpcpod.storage.claims import Claims
@@ -86,13 +86,7 @@ class RunFolder:
             UserError: the folder above can't be written.
         """
         path, disk = Path(path).absolute(), disk or Disk()
-
-        def fill(aside: Path) -> None:
-            if board is not None:
-                file = BoardFile(disk, aside / "board", Quarantine(disk, aside))
-                file.publish(-1, {}, board, writer_id())
-
-        document = create_folder(path, config, disk, fill)
+        document = create_folder(path, config, disk, board)
         return cls(path, document, disk, Ownership(path, os.geteuid()))
 
     @classmethod
