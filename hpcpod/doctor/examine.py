@@ -47,7 +47,7 @@ class Asked:
     runs: Path
     """Folder for runs, which need not exist yet."""
     here: bool
-    """No job: only what can be told from this machine."""
+    """No job: only what this machine shows."""
     patience: float
     """Seconds for the probe's job to start."""
 

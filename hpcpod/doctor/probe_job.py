@@ -154,7 +154,7 @@ class ProbeJob:
         path.write_text(self.script(nodes))
         job = ""
         try:
-            with _held():  # Slurm has the job before sbatch has told its id
+            with _held():  # Slurm has the job before sbatch has printed its id
                 answer = self._ask("sbatch", "--parsable", str(path))
                 if not answer.ok:
                     why = own_words(answer.err) or "it gives no reason"
@@ -168,7 +168,7 @@ class ProbeJob:
 
     def _awaited(self, job: str) -> tuple[str, str]:
         """Wait until it is done, or will not be: the state, and why."""
-        told = submitted = time.monotonic()
+        said = submitted = time.monotonic()
         started = asked = None
         state, reason = "pending", ""
         while not self._is_done():
@@ -191,8 +191,8 @@ class ProbeJob:
                 return "waiting", why + (f" ({reason})" if reason else "")
             if started is not None and now - started > 60.0 * MINUTES:
                 return "broken", f"it was not done within {MINUTES} minutes"
-            if now - told >= TELL_SECONDS:
-                told = now
+            if now - said >= TELL_SECONDS:
+                said = now
                 waits = f"{state}{f' ({reason})' if reason else ''}, {now - submitted:.0f} s"
                 self.tell(f"the probe's job {job}: {waits}")
             time.sleep(0.25)

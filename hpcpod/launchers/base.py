@@ -153,13 +153,13 @@ class Launcher(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go: what lives only as long as this process is ended; Slurm's jobs live on."""
+        """End what depends on this process; Slurm's jobs go on."""
         ...
 
 
 @runtime_checkable
 class QueueLauncher(Launcher, Protocol):
-    """A launcher whose slots wait in a queue, come back to it, and can be told something."""
+    """A launcher whose slots wait in a queue, come back to it, and get signals."""
 
     def signal(self, jobs: Sequence[str]) -> None:
         """Have these running slots look at once whether they are to retire."""

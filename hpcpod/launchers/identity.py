@@ -100,10 +100,10 @@ def alive(owner: Owner, view: ClusterView, silence: Mapping[str, float]) -> bool
     """
     if owner.slot in view.slots or element(owner.slot) in view.slots:
         return True
-    return owner.slot in silence and lives(owner.host, owner.pid, silence[owner.slot])
+    return owner.slot in silence and process_alive(owner.host, owner.pid, silence[owner.slot])
 
 
-def lives(host: str, pid: int, silence: float) -> bool:
+def process_alive(host: str, pid: int, silence: float) -> bool:
     """True if a slot's process lives, as far as can be seen from here.
 
     Args:

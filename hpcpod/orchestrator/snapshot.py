@@ -19,7 +19,7 @@ from hpcpod.launchers.base import Cancelled, ClusterView, JobView, Launcher
 from hpcpod.launchers.identity import BY_HAND
 from hpcpod.launchers.local import LocalLauncher, places_of
 from hpcpod.launchers.slurm.feasibility import Impossible
-from hpcpod.launchers.slurm.sacct import EndedLife
+from hpcpod.launchers.slurm.sacct import EndedJob
 from hpcpod.orchestrator.backoff import DELAYS, Backoff, failed_starts
 from hpcpod.records.records import Birth, Board, Intent, Order, Owner
 from hpcpod.storage.requests import Drain, Refusals, Resumed, Scale, SlotRefused
@@ -96,7 +96,7 @@ class Snapshot:
     were asked for since."""
     impossible: tuple[Impossible, ...] = ()
     """Demands of waiting jobs that no node could meet."""
-    ended: Mapping[str, EndedLife] = field(default_factory=dict)
+    ended: Mapping[str, EndedJob] = field(default_factory=dict)
     """The last end of slots that are gone, by their names, where the site keeps account."""
 
     @property

@@ -12,7 +12,7 @@ from hpcpod.launchers.identity import BY_HAND
 from hpcpod.launchers.slurm.feasibility import Impossible, sentences
 from hpcpod.launchers.slurm.launcher import SlurmLauncher
 from hpcpod.launchers.slurm.reasons import explain
-from hpcpod.launchers.slurm.sacct import EndedLife
+from hpcpod.launchers.slurm.sacct import EndedJob
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Birth, Order, PodState
 from hpcpod.run.idle_slots import idling
@@ -74,7 +74,7 @@ def _last_submission(seen: Snapshot) -> list[str]:
     return [seen.submitted[number] for number in made[-1:]]
 
 
-def _ended(launcher: Launcher | str | None, jobs: Sequence[str]) -> dict[str, EndedLife]:
+def _ended(launcher: Launcher | str | None, jobs: Sequence[str]) -> dict[str, EndedJob]:
     found = launcher.history(jobs) if jobs and isinstance(launcher, SlurmLauncher) else None
     # A requeued job has a line of sacct for each time that it ran: the last one counts.
     return {ended.job: ended for ended in sorted(found or (), key=lambda each: each.ended)}
@@ -343,7 +343,7 @@ def _free(seen: Snapshot, order: Order) -> Iterator[str]:
     yield from why_run(seen)
 
 
-def _how(ended: EndedLife) -> str:
+def _how(ended: EndedJob) -> str:
     """The end of a slot, by the site's accounting."""
     code = f" with exit code {ended.exit_code}" if ended.exit_code else ""
     signal = f" by signal {ended.signal}" if ended.signal else ""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from hpcpod.errors import StorageError, UserError
 from hpcpod.launchers.base import Cancelled, ClusterView, Launcher
 from hpcpod.launchers.factory import launcher_here, require_launcher
-from hpcpod.launchers.identity import lives
+from hpcpod.launchers.identity import process_alive
 from hpcpod.orchestrator.backoff import Backoff
 from hpcpod.orchestrator.snapshot import Snapshot, backoff_of, counted, submissions
 from hpcpod.records.records import Board
@@ -128,7 +128,9 @@ def _slots(folder: RunFolder) -> dict[str, SlotStatus]:
     return {
         name: shown
         for name, shown in folder.slots.all().items()
-        if lives(shown.host or "", shown.pid or 0, now - (shown.mtime or 0.0))  # s of silence
+        if process_alive(
+            shown.host or "", shown.pid or 0, now - (shown.mtime or 0.0)
+        )  # s of silence
     }
 
 

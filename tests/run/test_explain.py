@@ -10,7 +10,7 @@ import pytest
 
 from hpcpod.config.schema import ClusterConfig
 from hpcpod.launchers.base import Cancelled, ClusterView, JobView
-from hpcpod.launchers.slurm.sacct import EndedLife
+from hpcpod.launchers.slurm.sacct import EndedJob
 from hpcpod.orchestrator.backoff import Backoff, Refusals
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Board, Order, Owner, Rescore
@@ -84,7 +84,7 @@ def test_a_pod_whose_slot_is_gone_is_given_out_again() -> None:
     said = pod("p0001", seen(), claimed(order))
     assert "which is gone; it goes on from its checkpoint in another" in said
     assert "`hpcpod tick runs/test`" in said
-    life = EndedLife("7_0", "OUT_OF_MEMORY", 0, 125, 90.0, NOW, "node4")
+    life = EndedJob("7_0", "OUT_OF_MEMORY", 0, 125, 90.0, NOW, "node4")
     said = pod("p0001", seen(), claimed(order), ended={"7_0": life})
     assert "which is gone (OUT_OF_MEMORY by signal 125 after 2 min on node4)" in said
     said = pod("p0001", seen(jobs=None, unknown="no squeue"), claimed(order))

@@ -150,11 +150,6 @@ def _quota(mount: Mount | None) -> tuple[Quota | None, str]:
     return read_quota(answer.out, names), ""  # `quota` says by its exit code that one is exceeded
 
 
-def is_shared(mount: Mount | None) -> bool:
-    """True if several machines may have it mounted, by its type."""
-    return mount is not None and SHARED.fullmatch(mount.type) is not None
-
-
 def judge(facts: SpaceFacts, *, slurm: bool, seen: bool) -> list[Finding]:
     """Findings on a filesystem for a run there.
 
@@ -183,7 +178,7 @@ def _judge_type(mount: Mount | None, slurm: bool, seen: bool) -> Finding:
          "locks are each node's own: merges race, and the losers do theirs again"),
         (seen, "ok", found, "slots see it"),
         (not slurm, "ok", found, "slots are processes here"),
-        (is_shared(mount), "ok", found, "whether nodes see it, two would show"),
+        (SHARED.fullmatch(mount.type), "ok", found, "whether nodes see it, two would show"),
         (True, "note", f"{found}: by its type, this machine's own",
          "a run must lie where all nodes see it, and these were not asked, or don't: name such a"
          " place (--runs DIR)"),

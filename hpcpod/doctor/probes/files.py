@@ -98,7 +98,7 @@ def workplace(folder: Path) -> Iterator[Path]:
 
 
 def _discard(disk: Disk, home: Path) -> None:
-    """A process that was told to end may still write: look again."""
+    """Remove a folder; a process that was sent a signal may still write into it."""
     for _ in range(5):
         with contextlib.suppress(StorageError):
             disk.discard(home)
@@ -126,17 +126,17 @@ def _measured(folder: Path, home: Path) -> FileFacts:
         scheme = probe(disk, home)
     except StorageError as error:
         scheme_error = str(error)
-    ahead = clock_ahead(home / "clock")
+    fill(disk, home / "kept")
     return FileFacts(
         folder=str(folder),
         error="",
         scheme=scheme,
         scheme_error=scheme_error,
         replaced=_replaces(disk, home / "replaced"),
-        occupied=_keeps(disk, home),
+        occupied=keeps(disk, home / "kept", home / "other"),
         sync_seconds=statistics.median(_sync_seconds(disk, home / "synced") for _ in range(_SYNCS)),
         locks={kind: between_processes(kind, home / f"lock-{kind}") for kind in KINDS},
-        ahead=ahead,
+        ahead=clock_ahead(home / "clock"),
     )
 
 
@@ -168,11 +168,6 @@ def keeps(disk: Disk, kept: Path, other: Path) -> bool:
     except OSError:
         return disk.read(kept / "content") == kept.name.encode()
     return False
-
-
-def _keeps(disk: Disk, home: Path) -> bool:
-    fill(disk, home / "kept")
-    return keeps(disk, home / "kept", home / "other")
 
 
 def _sync_seconds(disk: Disk, path: Path) -> float:

@@ -52,13 +52,13 @@ def summary(mine: str, theirs: str, after: str) -> str:
     """The worth of a lock: ``seen``, ``unseen``, ``kept`` or ``refused: ...``.
 
     Args:
-        mine: what the first process was told when it took it.
-        theirs: what another process was told meanwhile.
-        after: what that one was told once the first had let go.
+        mine: the answer to the first process when it took it.
+        theirs: the answer to another process meanwhile.
+        after: the answer to that one once the first had let go.
     """
-    for told in (mine, theirs, after):
-        if told.startswith("refused"):
-            return told
+    for answer in (mine, theirs, after):
+        if answer.startswith("refused"):
+            return answer
     if mine != "taken":
         return "refused: a new file is locked already"
     if theirs == "taken":
@@ -87,18 +87,18 @@ def judge(group: str, locks: dict[str, str], where: str) -> list[Finding]:
         locks: by kind, as ``summary`` says.
         where: between whom it was tried: ``processes``, ``nodes``.
     """
-    return [_judged(group, kind, told, where) for kind, told in sorted(locks.items())]
+    return [_judged(group, kind, worth, where) for kind, worth in sorted(locks.items())]
 
 
-def _judged(group: str, kind: str, told: str, where: str) -> Finding:
+def _judged(group: str, kind: str, worth: str, where: str) -> Finding:
     race = "merges race, and the losers do theirs again: what counts is decided without locks"
     finding = decide(
         group, f"locks ({kind})",
-        (told == "seen", "ok", f"a lock is seen between {where}", "merges take turns"),
-        (told == "unseen", "note", f"a lock that is held is not seen between {where}", race),
-        (told == "kept", "note", f"a lock that was let go of is still held for other {where}",
+        (worth == "seen", "ok", f"a lock is seen between {where}", "merges take turns"),
+        (worth == "unseen", "note", f"a lock that is held is not seen between {where}", race),
+        (worth == "kept", "note", f"a lock that was let go of is still held for other {where}",
          "merges wait for it in vain, some seconds each; what counts is decided without locks"),
-        (True, "note", f"there are none ({told.removeprefix('refused: ')})", race),
+        (True, "note", f"there are none ({worth.removeprefix('refused: ')})", race),
     )  # fmt: skip
     if kind == "fcntl":
         return replace(finding, then="nothing: hpcpod takes no such locks")
@@ -106,5 +106,5 @@ def _judged(group: str, kind: str, told: str, where: str) -> Finding:
 
 
 if __name__ == "__main__":
-    with trying(sys.argv[1], Path(sys.argv[2])) as told_here:
-        print(told_here)  # noqa: T201
+    with trying(sys.argv[1], Path(sys.argv[2])) as answer_here:
+        print(answer_here)  # noqa: T201

@@ -69,7 +69,7 @@ class MachineFacts:
     node: str
     """Slurm's name of it, else its host name."""
     boot: str
-    """Differs between any two running kernels; empty if it can't be told."""
+    """Differs between any two running kernels; empty if unknown."""
     python: str
     """The interpreter."""
     version: str
@@ -154,12 +154,10 @@ def _listed_gpus() -> int | None:
 
 def _scratch() -> list[Scratch]:
     named = [os.environ[name] for name in _SCRATCH if os.environ.get(name)]
-    found: dict[str, Scratch] = {}
+    paths: dict[str, str] = {}
     for path in (*named, "/tmp", "/dev/shm"):
-        real = os.path.realpath(path)
-        if real not in found:
-            found[real] = _room(path, real)
-    return list(found.values())
+        paths.setdefault(os.path.realpath(path), path)
+    return [_room(path, real) for real, path in paths.items()]
 
 
 def _room(path: str, real: str) -> Scratch:
@@ -188,14 +186,14 @@ def judge(
     for machine in machines:
         for finding in _judged(group, machine, gpus, more):
             rows.setdefault(finding.probe, []).append((machine.node, finding))
-    return [finding for told in rows.values() for finding in _merged(told)]
+    return [finding for found in rows.values() for finding in _merged(found)]
 
 
-def _merged(told: list[tuple[str, Finding]]) -> list[Finding]:
-    first = told[0][1]
-    if all((f.verdict, f.then) == (first.verdict, first.then) for _, f in told):
+def _merged(found: list[tuple[str, Finding]]) -> list[Finding]:
+    first = found[0][1]
+    if all((f.verdict, f.then) == (first.verdict, first.then) for _, f in found):
         return [first]
-    return [replace(finding, found=f"{node}: {finding.found}") for node, finding in told]
+    return [replace(finding, found=f"{node}: {finding.found}") for node, finding in found]
 
 
 def _judged(group: str, machine: MachineFacts, gpus: int | None, more: bool) -> list[Finding]:

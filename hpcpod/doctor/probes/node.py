@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hpcpod.doctor.probes.disk_space import SpaceFacts, measure_space
 from hpcpod.doctor.probes.machine import MachineFacts, look, node_name
-from hpcpod.doctor.probes.peers import HEAR_SECONDS, leave, meet, staying
+from hpcpod.doctor.probes.peers import leave, meet, staying
 from hpcpod.records.codec import decode
 from hpcpod.storage.disk import Scheme
 
@@ -24,8 +24,6 @@ class Order:
 
     scheme: Scheme | None
     """Way in which a run would publish names; None if it can't."""
-    seconds: float = HEAR_SECONDS
-    """Wait for each word of the other task's."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ def main(folder: Path) -> None:
         sys.exit(f"error: {node_name()} does not see {folder}")
     order = decode(Order, json.loads(text))
     if tasks > 1:
-        pair = meet(folder / "pair", task, order.scheme, order.seconds)
+        pair = meet(folder / "pair", task, order.scheme)
         leave(folder, f"pair-{task}", pair)
     leave(folder, f"node-{task}", NodeFacts(look(), measure_space(folder)))
 

@@ -174,7 +174,7 @@ def _clocks(exchange: Exchange) -> dict[str, Any]:
 
 
 def _names(exchange: Exchange) -> dict[str, Any]:
-    """How soon a name is seen by who has asked for it in vain, as slots ask for generations."""
+    """Delay until a name is seen by a task that has asked before it was there, as slots do."""
     folder = exchange.folder / "names"
     late = folder / "late"
     if exchange.task == 0:
@@ -199,7 +199,7 @@ def _names(exchange: Exchange) -> dict[str, Any]:
 
 
 def _locks(exchange: Exchange) -> dict[str, Any]:
-    told = []
+    answers = []
     for kind in KINDS:
         path = exchange.folder / f"lock-{kind}"
         if exchange.task == 0:
@@ -208,17 +208,17 @@ def _locks(exchange: Exchange) -> dict[str, Any]:
                 exchange.hear(f"{kind}-tried")
             exchange.say(f"{kind}-released")
             exchange.hear(f"{kind}-again")
-            told.append((kind, mine))
+            answers.append((kind, mine))
             continue
         exchange.hear(f"{kind}-held")
         with trying(kind, path) as theirs:
-            told.append((kind, theirs))
+            answers.append((kind, theirs))
         exchange.say(f"{kind}-tried")
         exchange.hear(f"{kind}-released")
         with trying(kind, path) as after:
-            told.append((f"{kind} again", after))
+            answers.append((f"{kind} again", after))
         exchange.say(f"{kind}-again")
-    return {"locks": tuple(told)}
+    return {"locks": tuple(answers)}
 
 
 def _publishing(exchange: Exchange, scheme: Scheme) -> dict[str, Any]:

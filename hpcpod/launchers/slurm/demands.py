@@ -67,13 +67,14 @@ def read_demand(script: str) -> Demand:
         text = options.get(name, "")
         asked = text if name == "gres" else ",".join(f"gpu:{part}" for part in text.split(","))
         gpus |= gpu_counts(asked if text else "")
+    # Slurm may shorten a job to --time-min.
+    minutes = minutes_of(options.get("time-min") or options.get("time", ""))
     features = options.get("constraint", "")
     simple = _FEATURES.fullmatch(features) is not None
     return Demand(
         partitions=tuple(filter(None, options.get("partition", "").split(","))),
         qos=options.get("qos", ""),
-        # to which Slurm may shorten it
-        minutes=_minutes(options.get("time-min") or options.get("time")),
+        minutes=0.0 if math.isinf(minutes) else minutes,
         nodes=nodes,
         cpus=cpus,
         memory=_megabytes(options.get("mem")),  # --mem=0 asks for all of a node
@@ -116,11 +117,6 @@ def _whole(text: str | None, otherwise: int) -> int:
     """The first number, of ``2-4`` the least."""
     match = re.match(r"\d{1,9}", text or "", re.ASCII)
     return max(1, int(match[0])) if match else otherwise
-
-
-def _minutes(text: str | None) -> float:
-    minutes = minutes_of(text) if text else 0.0
-    return 0.0 if math.isinf(minutes) else minutes
 
 
 def _megabytes(text: str | None) -> float:

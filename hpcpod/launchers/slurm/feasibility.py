@@ -89,7 +89,7 @@ def sentences(found: Sequence[Impossible]) -> list[str]:
 
 def _by_default(demands: Sequence[tuple[Kind, Demand]]) -> list[tuple[Kind, Demand]]:
     """The demands, in the user's own partition where a script names none."""
-    own = tuple(filter(None, os.environ.get("SBATCH_PARTITION", "").split(",")))
+    own = _names(os.environ.get("SBATCH_PARTITION", ""))
     return [(kind, replace(d, partitions=d.partitions or own)) for kind, d in demands]
 
 

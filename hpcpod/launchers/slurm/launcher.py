@@ -34,7 +34,7 @@ from hpcpod.launchers.slurm.queries import (
     ask_queue,
     ask_throttles,
 )
-from hpcpod.launchers.slurm.sacct import EndedLife, ask_history
+from hpcpod.launchers.slurm.sacct import EndedJob, ask_history
 from hpcpod.launchers.slurm.scontrol import max_array_size, read_settings
 from hpcpod.launchers.slurm.scripts import Scripts
 from hpcpod.launchers.slurm.sinfo import NODE_FORMAT, largest_node, slots_that_fit
@@ -208,8 +208,8 @@ class SlurmLauncher:
             kinds.append("coordinator")
         return foresee(partial(self._ask, patience=patience), self.script, kinds, waiting)
 
-    def history(self, jobs: Sequence[str]) -> tuple[EndedLife, ...] | None:
-        """The ended lives of these jobs by sacct; None if the site keeps no accounts."""
+    def history(self, jobs: Sequence[str]) -> tuple[EndedJob, ...] | None:
+        """The ended runs of these jobs by sacct; None if the site keeps no accounts."""
         return ask_history(self._ask, jobs)
 
     def cancel(self, jobs: Sequence[str]) -> None:

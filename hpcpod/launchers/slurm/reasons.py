@@ -24,8 +24,6 @@ class Explanation:
     """The job won't start until a user or an administrator has done something about it."""
 
 
-_Row = tuple[str, str, str, bool]
-
 _WAIT = "wait; with fewer GPUs, nodes or minutes for a slot it may fit in sooner"
 _ASK_SITE = "ask the site's support"
 _AGAIN = "cancel it (`scancel`), and the next tick submits another"
@@ -35,7 +33,7 @@ _SHORTER = "lower cluster.minutes: slots requeue themselves, so that nothing is 
 _POLICY = "use another account or QOS (cluster.account, cluster.qos), or ask the site for more"
 
 # The first row whose pattern matches the whole word counts.
-_ROWS: tuple[_Row, ...] = (
+_ROWS: tuple[tuple[str, str, str, bool], ...] = (
     ("|None|WaitingForScheduling|SchedDefer",
      "the scheduler has not looked at it yet", "wait a minute", False),
     ("Priority", "jobs of a higher priority come first", _WAIT, False),

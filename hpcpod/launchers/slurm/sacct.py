@@ -19,8 +19,8 @@ _CODE = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")  # exit code:signal
 
 
 @dataclass(frozen=True)
-class EndedLife:
-    """One life of a job: from a start to its end, or until it was requeued."""
+class EndedJob:
+    """One run of a job: from a start to its end, or until it was requeued."""
 
     job: str
     """The job's, or the element's, id."""
@@ -38,10 +38,10 @@ class EndedLife:
     """Nodes, as Slurm writes them."""
 
 
-def ask_history(ask: Ask, jobs: Sequence[str]) -> tuple[EndedLife, ...] | None:
-    """The ended lives of these jobs, arrays or elements; None if the site keeps no accounts.
+def ask_history(ask: Ask, jobs: Sequence[str]) -> tuple[EndedJob, ...] | None:
+    """The ended runs of these jobs, arrays or elements; None if the site keeps no accounts.
 
-    ``-D``: without it only a job's last life is shown, and not those that were requeued.
+    ``-D``: without it only a job's last run is shown, and not those that were requeued.
     """
     if not jobs:
         return ()
@@ -53,20 +53,20 @@ def ask_history(ask: Ask, jobs: Sequence[str]) -> tuple[EndedLife, ...] | None:
         return None
 
 
-def read_history(text: str) -> tuple[EndedLife, ...]:
-    """The ended lives among the lines that ``sacct -P`` printed in ``HISTORY_FORMAT``.
+def read_history(text: str) -> tuple[EndedJob, ...]:
+    """The ended runs among the lines that ``sacct -P`` printed in ``HISTORY_FORMAT``.
 
     Times are Unix times (``cluster.TIME_FORMAT``). Lines of anything else are passed over.
     """
-    lives = []
+    ended_jobs = []
     for line in text.splitlines():
         job, state, code, seconds, ended, node, *_ = [*line.split("|"), *[""] * 6]
         codes = _CODE.fullmatch(code)
         # While it has not ended sacct says so by a word.
         if not (_JOB.fullmatch(job) and codes and _WHOLE.fullmatch(ended)):
             continue
-        lives.append(
-            EndedLife(
+        ended_jobs.append(
+            EndedJob(
                 job=job,
                 state=state.partition(" ")[0],  # CANCELLED by 1000
                 exit_code=int(codes[1]),
@@ -76,4 +76,4 @@ def read_history(text: str) -> tuple[EndedLife, ...]:
                 node=node,
             )
         )
-    return tuple(lives)
+    return tuple(ended_jobs)

@@ -122,7 +122,7 @@ class Scripts:
     def _python(self, runner: Runner | None) -> dict[str, str]:
         return {
             "container": _lines([*runner.srun, *runner.prefix]) if runner else "",
-            "python": _words(runner.python) if runner else self.python,
+            "python": " ".join(map(_quoted, runner.python)) if runner else self.python,
         }
 
     def _container(self, setup: Sequence[str]) -> Runner | None:
@@ -252,10 +252,6 @@ def directive(name: str, value: str) -> str:
             " another character in it that can't be printed: take it out"
         )
     return f"#SBATCH --{name}={shlex.quote(value)}" if value else f"#SBATCH --{name}"
-
-
-def _words(words: Sequence[str]) -> str:
-    return " ".join(_quoted(word) for word in words)
 
 
 def _lines(words: Sequence[str]) -> str:

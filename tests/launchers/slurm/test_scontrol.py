@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcpod.launchers.slurm.sacct import EndedLife, read_history
+from hpcpod.launchers.slurm.sacct import EndedJob, read_history
 from hpcpod.launchers.slurm.scontrol import (
     max_array_size,
     option,
@@ -71,8 +71,8 @@ def test_a_life_is_read_with_how_it_ended() -> None:
         "8|FAILED|75\n"
     )
     assert read_history(text) == (
-        EndedLife("4_5", "CANCELLED", 0, 15, 4.0, 1795335624.0, "n3"),
-        EndedLife("7", "OUT_OF_MEMORY", 0, 125, 61.0, 1795335618.0, "n[1-2]"),
+        EndedJob("4_5", "CANCELLED", 0, 15, 4.0, 1795335624.0, "n3"),
+        EndedJob("7", "OUT_OF_MEMORY", 0, 125, 61.0, 1795335618.0, "n[1-2]"),
     )
 
 
