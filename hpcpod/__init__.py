@@ -16,22 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "launch", "load_policy", "make_env", "open_run", "train"]
 
-_HOMES = {
-    "Run": "hpcpod.run.run",
-    "launch": "hpcpod.api",
-    "load_policy": "hpcpod.api",
-    "make_env": "hpcpod.api",
-    "open_run": "hpcpod.run.run",
-    "train": "hpcpod.api",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'hpcpod' has no attribute '{name}'")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    # hpcpod.api loads what a launch needs: a look at a run does without.
+    home = "hpcpod.run.run" if name in ("Run", "open_run") else "hpcpod.api"
+    return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:

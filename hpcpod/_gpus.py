@@ -22,11 +22,7 @@ def visible_gpus() -> list[str]:
         return list(itertools.takewhile(_DEVICE.fullmatch, names))
     try:
         listing = subprocess.run(
-            ["nvidia-smi", "-L"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,  # s
+            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False
         ).stdout
     except (OSError, subprocess.TimeoutExpired):  # no driver here, or one that hangs
         return []

@@ -83,9 +83,7 @@ def end_group_with(pipe: int, patience: float = 0.0, *, or_with_this: bool = Fal
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     ending = select.poll()
-    ending.register(
-        pipe, 0
-    )  # asks for nothing; that the other end is gone (POLLHUP, POLLERR) is always reported
+    ending.register(pipe, 0)  # asks for nothing: POLLHUP and POLLERR are always reported
     if this is not None:
         ending.register(this, select.POLLIN)
     if any(descriptor == pipe for descriptor, _ in ending.poll()) and patience:
