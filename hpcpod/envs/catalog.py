@@ -38,7 +38,7 @@ class Facts:
     device: str
     """Threads or device that step them, in words."""
     ids: tuple[str, ...] = ()
-    """Every id that it steps; none if they can't be told in advance."""
+    """Every id that it steps; none if they are not known in advance."""
 
 
 GYMNASIUM = "gymnasium"

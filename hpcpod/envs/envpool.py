@@ -76,7 +76,7 @@ class EnvPoolVecEnv(GymnasiumVectorEnv):
 
 
 class Pool(VectorEnv[Any, Any, Any]):
-    """EnvPool as a VectorEnv whose ``reset`` takes seeds: EnvPool's own is deaf to them."""
+    """EnvPool as a VectorEnv whose ``reset`` takes seeds: EnvPool's own ignores them."""
 
     def __init__(self, task: str, num_envs: int, options: Mapping[str, object]) -> None:
         """Read what the task is; the first ``reset`` makes its environments.

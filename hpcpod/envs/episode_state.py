@@ -49,7 +49,7 @@ _CLASSIC = frozenset(
 
 
 def can_save(env: Env) -> bool:
-    """True if ``save`` tells everything about this environment."""
+    """True if ``save`` gives the whole state of this environment."""
     kind = type(env.unwrapped)
     known = f"{kind.__module__}:{kind.__qualname__}" in _CLASSIC
     if not known and not isinstance(env.unwrapped, Saveable):

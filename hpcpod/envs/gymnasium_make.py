@@ -15,7 +15,7 @@ from gymnasium.envs.registration import load_env_creator
 from hpcpod import plugins
 from hpcpod.envs import observations
 from hpcpod.envs.backend import Wanted
-from hpcpod.envs.simulator_warnings import models_of, one_line, told_once
+from hpcpod.envs.simulator_warnings import logged_once, models_of, one_line
 from hpcpod.envs.spec_json import structure_of
 from hpcpod.envs.vec_env import Bound, Box, Discrete, EnvSpec, MultiDiscrete, Space
 from hpcpod.errors import UnknownPlugin, UnsupportedSpace, UnusableWrapper, UserError, in_words
@@ -53,8 +53,8 @@ def build(
 
 
 def import_before(source: object) -> None:
-    """Import what makes an environment: a simulator can only be told where its warnings go once it
-    is there. What can't be imported is left to the call that makes the environment."""
+    """Import what makes an environment: the log of a simulator's warnings can only be set once it
+    is imported. What can't be imported is left to the call that makes the environment."""
     if not isinstance(source, str):
         return
     with suppress(UnknownPlugin, gym.error.Error, ImportError, ValueError):
@@ -66,7 +66,7 @@ def import_before(source: object) -> None:
 
 @contextmanager
 def refusals(name: str) -> Iterator[None]:
-    """Turn whatever an environment raises while it is made into a sentence; log its warnings.
+    """Turn what an environment raises while it is made into a sentence; log its warnings.
 
     Args:
         name: the environment's.
@@ -74,7 +74,7 @@ def refusals(name: str) -> Iterator[None]:
     Raises:
         UserError: something was raised.
     """
-    with told_once(name):
+    with logged_once(name):
         try:
             yield
         except gym.error.DependencyNotInstalled as error:

@@ -61,7 +61,7 @@ class Backend:
     device: str
     """Threads or device that step them, in words."""
     ids: tuple[str, ...]
-    """Every id that it steps; none if they can't be told in advance."""
+    """Every id that it steps; none if they are not known in advance."""
     families: tuple[Family, ...]
     """Registered families of backend gymnasium; none for others."""
 

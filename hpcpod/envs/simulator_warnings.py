@@ -1,7 +1,7 @@
 """Warnings of simulators while they are imported and made: logged once, and seldom loudly.
 
 That a simulator's own files or types are written in an old way is nothing that its user can mend:
-such words are for the log of who debugs. All others are warnings.
+such lines are of level debug. All others are warnings.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _log = logging.getLogger(__name__)
 
 _OLD = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning)
 
-# SWIG's and MuJoCo's words came anew for each environment that was made.
-_TOLD: set[tuple[str, str]] = set()
+# SWIG's and MuJoCo's warnings came anew for each environment that was made.
+_LOGGED: set[tuple[str, str]] = set()
 """Of what, and what was said, in this process."""
 
 
 @contextmanager
-def told_once(name: str) -> Iterator[None]:
+def logged_once(name: str) -> Iterator[None]:
     """Log Python's warnings once in a process, when this ends without an error.
 
     Args:
@@ -39,7 +39,7 @@ def told_once(name: str) -> Iterator[None]:
         said = one_line(warning.message)
         # gymnasium's own are of the id or its arguments, also those of this category.
         old = issubclass(warning.category, _OLD) and not said.startswith("WARN: ")
-        _tell(name, said, logging.DEBUG if old else logging.WARNING)
+        _log_once(name, said, logging.DEBUG if old else logging.WARNING)
 
 
 @contextmanager
@@ -71,11 +71,11 @@ def one_line(message: object) -> str:
     return text
 
 
-def _tell(name: str, said: str, level: int) -> None:
-    if (name, said) not in _TOLD:
-        _TOLD.add((name, said))
+def _log_once(name: str, said: str, level: int) -> None:
+    if (name, said) not in _LOGGED:
+        _LOGGED.add((name, said))
         _log.log(level, "%s: %s", name, said)
 
 
 def _compiled(name: str, said: str) -> None:
-    _tell(name, one_line(said), logging.DEBUG if "deprecated" in said else logging.WARNING)
+    _log_once(name, one_line(said), logging.DEBUG if "deprecated" in said else logging.WARNING)

@@ -49,11 +49,11 @@ def structure_of(space: gym.Space[Any]) -> dict[str, Any] | None:
 
 
 def space_of(structure: Mapping[str, Any]) -> gym.Space[Any]:
-    """The space of which ``structure_of`` has told; each ``Box`` of it has the bounds 0 and 1, for
-    its own are not kept.
+    """The space that ``structure_of`` describes; each ``Box`` of it has the bounds 0 and 1, unless
+    they are given, for ``structure_of`` does not keep them.
 
     Raises:
-        TypeError, ValueError, LookupError, AssertionError: it tells of no space.
+        TypeError, ValueError, LookupError, AssertionError: it describes no space.
     """
     kind = structure["kind"]
     if kind == "Dict":
@@ -63,10 +63,11 @@ def space_of(structure: Mapping[str, Any]) -> gym.Space[Any]:
     if kind == "Discrete":
         return gym.spaces.Discrete(structure["n"], start=structure["start"])
     if kind == "MultiDiscrete":
-        nvec, start = np.asarray(structure["nvec"]), np.asarray(structure["start"])
-        return gym.spaces.MultiDiscrete(nvec, start=start)
+        nvec = np.asarray(structure["nvec"])
+        return gym.spaces.MultiDiscrete(nvec, start=np.full(nvec.shape, structure["start"]))
     shape, dtype = tuple(structure["shape"]), np.dtype(structure["dtype"])
-    return gym.spaces.Box(0, 1, shape, dtype.type)
+    low, high = (np.full(shape, structure.get(*end), dtype) for end in (("low", 0), ("high", 1)))
+    return gym.spaces.Box(low, high, shape, dtype.type)
 
 
 def _space_to_plain(space: gym.Space[Any]) -> dict[str, Any]:

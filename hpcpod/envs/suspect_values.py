@@ -29,7 +29,7 @@ class Strange:
         self._rewards_seen = False
 
     def look(self, step: Step) -> Iterator[str]:
-        """A sentence for what was not told of before; two at most, over all looks."""
+        """A sentence for each fault not yet reported; two at most, over all looks."""
         if not self._rewards_seen:
             yield from self._reward(step.reward)
         if self._bounds is not None:

@@ -43,7 +43,7 @@ class Helpers:
         """
         if not self._end.alive:
             raise RuntimeError("close() was called")
-        done: _Done = SimpleQueue()  # its own: an interrupted run may have left words in its queue
+        done: _Done = SimpleQueue()  # its own: an interrupted run may have left some in its queue
         begun = len(self._threads)
         for _ in range(begun):
             self._orders.put((work, done))

@@ -16,7 +16,7 @@ from hpcpod._process import end_group_with
 
 
 def main() -> None:
-    """Read the request from standard input and serve until told to end."""
+    """Read the request from standard input and serve until the command to close."""
     parser = argparse.ArgumentParser(prog="python -m hpcpod.envs.processes", description=__doc__)
     for name, what in (
         ("wire", "the socket"),

@@ -151,10 +151,10 @@ def _request(wanted: Wanted) -> dict[str, Any]:
             f"other processes can't be given {name_of(wanted.env)} itself; give its path, such as"
             " 'pkg.mod:MyEnv', or leave processes at 1"
         )
-    told = plain(wanted.env, wanted.wrappers, wanted.kwargs)
+    named = plain(wanted.env, wanted.wrappers, wanted.kwargs)
     # Simulators compute with denormal numbers, or without, as they would in this process.
     flushes = float(torch.tensor(1e-40) * 1.0) == 0.0
-    return {**told, "backend": wanted.backend, "path": sys.path, "flush_denormal": flushes}
+    return {**named, "backend": wanted.backend, "path": sys.path, "flush_denormal": flushes}
 
 
 def _whole(specs: Sequence[Mapping[str, Any]], num_envs: int, device: str) -> EnvSpec:

@@ -1,7 +1,7 @@
 """Environments in another Python: this file needs numpy and a simulator there, not hpcpod.
 
-Python 3.8 runs it, because Isaac Gym needs that; tests hold it to it. ``remote`` starts it, tells
-it on standard input what to make, and gives it descriptors: a socket for messages (``wire``), one
+Python 3.8 runs it, because Isaac Gym needs that; tests hold it to it. ``remote`` starts it, gives
+it a request on standard input, and hands it descriptors: a socket for messages (``wire``), one
 eventfd that gives commands, one that says they are done (``pool``), and memory (``memory``).
 """
 
@@ -28,7 +28,7 @@ class Refused(Exception):
 
 
 def main(wire: int, go: int, done: int, memory: int) -> None:
-    """Serve the one who started this process until told to end."""
+    """Serve the process that started this one until the command to close."""
     end_group_with(wire)
     # A scheduler signals every process of a job: the batch is stepped on until it is saved.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
@@ -49,7 +49,7 @@ def main(wire: int, go: int, done: int, memory: int) -> None:
 
 
 def serve(batch: Serial, arrays: dict[str, Any], end: socket.socket, go: int, done: int) -> None:
-    """Do as told, until that is to close the environments."""
+    """Obey commands, until one is to close the environments."""
     while True:
         command = int.from_bytes(os.read(go, 8), sys.byteorder)
         if command == SAVE:
@@ -155,7 +155,7 @@ class VecTask:
     Its ``step`` applies the actions and simulates, resets what had ended *before*, then computes
     observations and rewards. So an end shows its true last observation, and the next row is a
     dummy: its action went with the old episode, its reward is for the new one's first state.
-    ``extras["time_outs"]`` tells which ends are the time limit's. A task may be of numpy's arrays.
+    ``extras["time_outs"]`` says which ends are the time limit's. A task may be of numpy's arrays.
     """
 
     def __init__(self, task: Any, num_envs: int) -> None:

@@ -131,7 +131,7 @@ class Pool:
             for request in requests:
                 self._workers.append(self._start(request))
         except BaseException:
-            self._end("it was never started", kindly=False)
+            self._end("it was never started", gently=False)
             raise
 
     def specs(self) -> list[dict[str, Any]]:
@@ -199,7 +199,7 @@ class Pool:
 
     def close(self) -> None:
         """End all processes and what they have started; environments may close before."""
-        self._end(f"{self._name} was closed", kindly=True)
+        self._end(f"{self._name} was closed", gently=True)
 
     def _start(self, request: Mapping[str, Any]) -> _Worker:
         ours, theirs = socket.socketpair()
@@ -238,7 +238,7 @@ class Pool:
         except BaseException as error:
             ours = isinstance(error, HpcpodError)
             said = str(error) if ours else f"{self._name} was interrupted in the middle of a step"
-            self._end(said, kindly=False)
+            self._end(said, gently=False)
             raise
 
     def _seen(self, began: float) -> bool:
@@ -291,11 +291,11 @@ class Pool:
                 )
             raise kind(each["said"])
 
-    def _end(self, why: str, *, kindly: bool) -> None:
+    def _end(self, why: str, *, gently: bool) -> None:
         if self._gone is not None or os.getpid() != self._owner:  # a fork of the owner owns none
             return
         self._gone = why
-        if kindly:
+        if gently:
             self._let_environments_close()
         for worker in self._workers:
             with contextlib.suppress(ProcessLookupError, PermissionError):

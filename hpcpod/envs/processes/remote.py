@@ -19,6 +19,7 @@ from hpcpod.envs.processes import foreign
 from hpcpod.envs.processes.env import Pooled
 from hpcpod.envs.processes.pool import Pool, shared_out
 from hpcpod.envs.processes.wire import plain
+from hpcpod.envs.spec_json import space_of
 from hpcpod.envs.vec_env import State, Step, check_batch
 from hpcpod.errors import UnsupportedSpace, UserError
 
@@ -48,20 +49,20 @@ class RemoteVecEnv(Pooled):
         check_batch(num_envs, device)
         python, env = check_python(config.python), config.id
         processes = min(config.processes or 1, num_envs)
-        told = plain(env, config.wrappers, config.kwargs)
         if config.max_episode_steps is not None and config.backend == "isaacgym":
             raise time_limit.refused(config.backend)
         request = {
-            **told, "backend": config.backend, "path": own_folders(),
+            **plain(env, config.wrappers, config.kwargs),
+            "backend": config.backend, "path": own_folders(),
             "max_episode_steps": config.max_episode_steps,
         }  # fmt: skip
         requests = shared_out(request, num_envs, processes)
         # -E: PYTHONPATH and the like are meant for this Python.
         super().__init__(Pool(env, requests, (python, "-E", "-u", str(Path(foreign.__file__)))))
-        told = self._pool.specs()[0]
+        spec = self._pool.specs()[0]
         try:
-            observed, acted = _space(env, told["observation"]), _space(env, told["action"])
-            facts = {name: told[name] for name in ("max_episode_steps", "engine", "seeded")}
+            observed, acted = _space(env, spec["observation"]), _space(env, spec["action"])
+            facts = {name: spec[name] for name in ("max_episode_steps", "engine", "seeded")}
             wanted = Wanted(env, num_envs, device)
             self.spec = gymnasium_make.spec_of(env, observed, acted, wanted, **facts)
         except UserError:
@@ -134,21 +135,13 @@ def own_folders() -> list[str]:
     ]  # fmt: skip
 
 
-def _space(env: str, told: Mapping[str, Any]) -> gym.Space[Any]:
+def _space(env: str, described: Mapping[str, Any]) -> gym.Space[Any]:
     """The space as gymnasium of this Python has it."""
-    spaces, kind = gym.spaces, told["kind"]
-    dtype = told["dtype"]
-    if kind == "Box":
-        low, high = (np.asarray(told[name], dtype) for name in ("low", "high"))
-        return spaces.Box(low, high, tuple(told["shape"]), np.dtype(dtype).type)
-    if kind == "Discrete":
-        return spaces.Discrete(told["n"], start=told.get("start", 0))
-    if kind == "MultiDiscrete":
-        nvec = np.asarray(told["nvec"])
-        return spaces.MultiDiscrete(nvec, start=np.asarray(told.get("start", np.zeros_like(nvec))))
-    if kind == "MultiBinary":
-        return spaces.MultiBinary(told["n"])
+    if described["kind"] == "MultiBinary":
+        return gym.spaces.MultiBinary(described["n"])
+    if described["kind"] in ("Box", "Discrete", "MultiDiscrete"):
+        return space_of({"start": 0} | dict(described))  # old gym's spaces have none
     raise UnsupportedSpace(
-        f"{env} has a space that agents can't use: {told['words']}; a wrapper in env.wrappers may"
-        " turn it into one, such as gymnasium.wrappers:FlattenObservation"
+        f"{env} has a space that agents can't use: {described['words']}; a wrapper in env.wrappers"
+        " may turn it into one, such as gymnasium.wrappers:FlattenObservation"
     )

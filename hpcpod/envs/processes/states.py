@@ -41,7 +41,7 @@ def parted(whole: State, rows: Sequence[range]) -> list[State]:
     """
     parts: list[State] = [{} for _ in rows]
     count = rows[-1].stop
-    stranger = f"the state is not of {count} environments in {len(rows)} processes"
+    refusal = f"the state is not of {count} environments in {len(rows)} processes"
     for name, value in whole.items():
         place, slash, rest = name.partition("/")
         process = place.removeprefix("process")
@@ -54,9 +54,9 @@ def parted(whole: State, rows: Sequence[range]) -> list[State]:
             for part, own in zip(parts, rows, strict=True):
                 part[name] = value[own.start : own.stop]
         else:
-            raise ValueError(f"{stranger}: it has {name!r}")
+            raise ValueError(f"{refusal}: it has {name!r}")
     if not all(parts):
-        raise ValueError(f"{stranger}: it has fewer")
+        raise ValueError(f"{refusal}: it has fewer")
     return parts
 
 

@@ -94,7 +94,7 @@ class Worker:
         self._obs = shared["obs"][rows]
 
     def execute(self, command: int, done: int) -> None:
-        """Do as told and say so."""
+        """Obey a command of the pool's, and answer it."""
         if command in (Command.SAVE, Command.LOAD):
             given = self._wire.receive()[1] if command == Command.LOAD else None
             try:
