@@ -19,12 +19,10 @@ import numpy as np
 from hpcpod.envs.arrays import Array
 from hpcpod.errors import UnsupportedSpace
 
-_STRUCTURES = (gym.spaces.Dict, gym.spaces.Tuple)
-
 
 def is_structured(space: gym.Space[Any]) -> bool:
     """True if it is one of several parts, whose observations become one vector."""
-    return isinstance(space, _STRUCTURES)
+    return isinstance(space, (gym.spaces.Dict, gym.spaces.Tuple))
 
 
 def vector_space(name: str, space: gym.Space[Any]) -> gym.spaces.Box:
@@ -37,9 +35,8 @@ def vector_space(name: str, space: gym.Space[Any]) -> gym.spaces.Box:
     Raises:
         UnsupportedSpace: a part is an image, or of a kind that is no vector.
     """
-    count = 0
-    for path, part in _leaves(space, ""):
-        count += 1
+    leaves = list(_leaves(space, ""))
+    for path, part in leaves:
         if isinstance(part, gym.spaces.Box) and part.dtype == np.uint8 and len(part.shape) > 1:
             raise UnsupportedSpace(
                 f"{name} observes an image ('{path}') among other things, and agents read an image"
@@ -54,7 +51,7 @@ def vector_space(name: str, space: gym.Space[Any]) -> gym.spaces.Box:
                 " which agents can't read; leave it out by gymnasium.wrappers:FilterObservation in"
                 " env.wrappers"
             )
-    if not count:
+    if not leaves:
         raise UnsupportedSpace(f"{name} observes nothing: its {type(space).__name__} has no parts")
     box = gym.spaces.utils.flatten_space(space)
     assert isinstance(box, gym.spaces.Box)

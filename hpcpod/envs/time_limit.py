@@ -27,10 +27,9 @@ def limited(wanted: Wanted, steps: int) -> Wanted:
     Raises:
         UserError: this backend resets its environments by itself, whenever it likes.
     """
-    # Without a limit, one that never ends trained nothing until stop.minutes.
     if steps < 1:
         raise UserError(f"max_episode_steps must be at least 1, got {steps}")
-    limit = {"max_episode_steps": steps}
+    limit = {"max_episode_steps": steps}  # without one, runs trained nothing until stop.minutes
     if wanted.backend == "gymnasium":
         return replace(wanted, wrappers=[*wanted.wrappers, {_TIME_LIMIT: limit}])
     own = _OWN.get(wanted.backend)

@@ -137,7 +137,6 @@ class Simulations:
                 copy(ctrl, row)
                 step(model, data, steps)
                 if forces:
-                    # As v5 does: it reads xpos and cfrc_ext at RK4's last stage.
-                    add_forces(model, data)
+                    add_forces(model, data)  # v5 reads xpos, cfrc_ext at RK4's last stage
             for views, target in outputs:
                 np.concatenate(views, out=target)

@@ -133,8 +133,7 @@ def options(
 def _checked(kind: type[Task], name: str, default: object, value: Any) -> object:
     if name == "main_body":
         fits, wanted = isinstance(value, (int, str)), "the number or the name of a body"
-    # Else a generator would refuse a negative scale, in the first reset.
-    elif name == "reset_noise_scale":
+    elif name == "reset_noise_scale":  # the generator refused a negative one at the first reset
         fits, wanted = _number(value) and 0 <= value < np.inf, "a finite number of at least 0"
     elif isinstance(default, bool):
         fits, wanted = isinstance(value, bool), "true or false"

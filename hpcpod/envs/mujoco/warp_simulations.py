@@ -151,8 +151,7 @@ class WarpSimulations:
         with wp.ScopedDevice(device):
             work()  # builds the kernels and loads them: neither can be done while capturing
             wp.synchronize_device(device)
-            # RK4 allocates inside the step, by wp.clone.
-            if is_cuda and not wp.is_mempool_enabled(device):
+            if is_cuda and not wp.is_mempool_enabled(device):  # RK4 allocates by wp.clone
                 return lambda: self._in_order(work)
             with wp.ScopedCapture(device) as capture:
                 work()
