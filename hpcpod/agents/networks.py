@@ -255,6 +255,7 @@ class Critics(nn.Module):
         """Make ``count`` networks of these sizes: features and numbers of an action, hidden."""
         super().__init__()
         self.encoder = encoder
+        # products of twice the width were no faster
         self.hidden = Stacks(count, sizes, RELU, generator)
         each = [_orthogonal(1, sizes[-1], generator) for _ in range(count)]
         self.weight = nn.Parameter(torch.stack(each))

@@ -13,7 +13,7 @@ DELAYS = (0.0, 60.0, 900.0, 1800.0, 3600.0)
 """Seconds before the next submission, after so many failures in a row."""
 QUIET = 5  # to 300 s from 60: squeue's manual warns of loops, PSI/J asks each 30 s
 """The longest pause between two ticks while nothing happens, in pauses of ``tick_interval``."""
-FAILED_SUBMISSIONS = 10
+FAILED_SUBMISSIONS = 10  # one a tick: by its arrays, one busy moment paused a run
 """Submissions in a row that the scheduler refused, after which the run pauses."""
 FAILED_STARTS = 3
 """Submissions in a row whose slots all ended without any progress, after which the run pauses."""
