@@ -219,7 +219,7 @@ def _backed_off(observed: Snapshot, slots: list[JobView], missing: int) -> int:
     # A backlog of one: while what was asked for last waits for room, more would wait with it.
     if any(targets.get(job.token, 0) >= observed.target for job in queued):
         return 0
-    if observed.local:
+    if observed.fits is not None:
         # A slot that leaves has its GPU until it is gone: the next one got none, and saw all.
         may_wait = 0
     elif may_wait is None:
