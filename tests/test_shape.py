@@ -74,8 +74,20 @@ def undocumented(path: Path) -> Iterator[str]:
             yield f"{name(path)}:{node.lineno}: {qualified}"
 
 
+def fields(module: ast.Module) -> Iterator[tuple[str, str]]:
+    """Attributes and constants that have a docstring below them, each with it."""
+    for node in ast.walk(module):
+        body = node.body if isinstance(node, (ast.Module, ast.ClassDef, Function)) else []
+        for above, below in zip(body, body[1:], strict=False):
+            if not isinstance(above, (ast.Assign, ast.AnnAssign)) or not isinstance(below, ast.Expr):
+                continue
+            if isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
+                target = above.target if isinstance(above, ast.AnnAssign) else above.targets[0]
+                yield ast.unparse(target), below.value.value
+
+
 def riddles(path: Path) -> Iterator[str]:
-    """A line for each module, or public thing of the package, that begins with no noun."""
+    """A line for each module, or thing of the package, that begins with no noun."""
     module = tree(path)
     things = list(public(module.body)) if path not in SOURCES or path in PUBLIC else []
     for qualified, node in [("the module", module), *things]:
@@ -83,6 +95,10 @@ def riddles(path: Path) -> Iterator[str]:
             first = (ast.get_docstring(node) or "").partition("\n")[0]
             if RIDDLE.match(first):
                 yield f"{name(path)}: {qualified}: {first}"
+    for field, text in fields(module) if things else ():
+        first = text.partition("\n")[0]
+        if RIDDLE.match(first):
+            yield f"{name(path)}: {field}: {first}"
 
 
 def test_the_files_to_check_are_found() -> None:
@@ -105,7 +121,7 @@ def test_every_public_thing_has_a_docstring() -> None:
     assert [line for path in PUBLIC for line in undocumented(path)] == []
 
 
-def test_the_docstrings_of_modules_and_public_things_begin_with_their_noun() -> None:
+def test_docstrings_of_modules_public_things_and_fields_begin_with_their_noun() -> None:
     assert [line for path in SOURCES for line in riddles(path)] == []
 
 
@@ -127,8 +143,10 @@ def test_what_is_wrong_with_a_file_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", ["What is born next.", "By what jobs are told.", "Who it is"])
 def test_a_riddle_is_found(tmp_path: Path, first: str) -> None:
     path = tmp_path / "bad.py"
-    path.write_text(f'"""{first}"""\n\ndef f():\n    """{first}"""\n')
-    assert list(riddles(path)) == [f"bad.py: the module: {first}", f"bad.py: f: {first}"]
+    path.write_text(f'"""{first}"""\n\nX = 1\n"""{first}"""\n\ndef f():\n    """{first}"""\n')
+    assert list(riddles(path)) == [
+        f"bad.py: {thing}: {first}" for thing in ("the module", "f", "X")
+    ]
 
 
 def test_every_field_of_the_configuration_is_in_the_manual() -> None:
