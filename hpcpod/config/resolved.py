@@ -37,8 +37,9 @@ class Resolved:
         return [f"{place}: {path}" for place, path in named.items()]
 
     def own_rules(self) -> list[str]:
-        """The part of ``own_code`` that merging runs: what judges reports and gives births."""
-        rules = ("population.updater: ", "population.generator: ")
+        """The part of ``own_code`` that merging runs: what judges reports, gives births
+        and says who trains."""
+        rules = ("population.updater: ", "population.generator: ", "population.allocator: ")
         return [named for named in self.own_code() if named.startswith(rules)]
 
     def document(self) -> dict[str, Any]:

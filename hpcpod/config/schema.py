@@ -138,6 +138,15 @@ class PopulationConfig(Limited):
     many tests."""
     generator: str = "gentle_truncation"
     """The rule that proposes the next pod: a name or a path."""
+    allocator: str = "fair"
+    """The rule that says who trains the next round, who rests and who is given up: a name or a
+    path. ``fair``: every pod trains as much. ``halving``: each stage of the budget trains half as
+    many pods as the one before. ``ocba``: rounds go where they tell the best apart. ``thompson``: a
+    pod trains as often as it may be the best. ``curves``: by where learning curves will be when the
+    budget ends."""
+    budget: Literal["env_steps", "seconds"] | None = None
+    """The budget that an allocator spends: ``seconds`` of slots, or ``env_steps``, where a slot may
+    idle while pods rest. Null: ``seconds`` with ``stop.minutes``, else ``env_steps``."""
     capacity: Count = 16
     """Rows that the leaderboard keeps; the best is never evicted."""
     warmup_rounds: Natural = 1

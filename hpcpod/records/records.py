@@ -25,7 +25,7 @@ Document = dict[str, dict[str, Json]]
 
 Hyperparameters = Mapping[str, Scalar]
 Cause = Literal["fresh", "copy"]
-Fate = Literal["alive", "replaced", "failed"]
+Fate = Literal["alive", "replaced", "failed", "given up"]
 Phase = Literal["running", "finals", "finished"]
 Keep = Literal["best", "last"]
 """The policy of the best evaluation, or of the last one."""
@@ -226,6 +226,8 @@ class PodState:
     """The reason for its birth: the gate's numbers, in words."""
     fate: Fate = "alive"
     fate_reason: str = ""
+    rests: str = ""
+    """Empty, or why the allocator trains others instead."""
     birth: Birth | None = None
     """Its next order; None once dead, or when it has trained all its rounds."""
     judged: int = 0
@@ -345,6 +347,9 @@ class Board:
     """``rounds`` when a pod was last compared with others."""
     compared_at: float | None = None
     """Unix time of that, in seconds."""
+    turns: tuple[str, ...] = ()
+    """Pods that train next, the first one first, as the allocator orders them; those that it does
+    not name come after them."""
     pods: Mapping[str, PodState] = field(default_factory=dict)
     entries: tuple[Entry, ...] = ()
     """The leaderboard, best first."""

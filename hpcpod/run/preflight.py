@@ -25,6 +25,7 @@ from hpcpod.pod.trial import supervisor
 from hpcpod.pod.trial.fit import Footprint, Look
 from hpcpod.records.records import Intent
 from hpcpod.run.remarks import remarks, round_in_words
+from hpcpod.tournament.allocation import Allocator
 from hpcpod.tournament.cohorts import quotas
 from hpcpod.tournament.generators import Generator
 from hpcpod.tournament.mutation import unmutated
@@ -217,10 +218,12 @@ def _refusal(path: str, work: Callable[..., object], *arguments: object) -> list
 
 def _unusable_parts(config: RunConfig) -> Iterator[str]:
     by = config.population
-    yield from _refusal("population.updater", plugins.make, Updater, "updaters", by.updater, by)
-    yield from _refusal(
-        "population.generator", plugins.make, Generator, "generators", by.generator, by
-    )
+    for kind, field, name in (
+        (Updater, "updater", by.updater),
+        (Generator, "generator", by.generator),
+        (Allocator, "allocator", by.allocator),
+    ):
+        yield from _refusal(f"population.{field}", plugins.make, kind, f"{field}s", name, by)
     try:
         launcher = make_launcher(_NOWHERE, config)
         if isinstance(launcher, ScriptLauncher):

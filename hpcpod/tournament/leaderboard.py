@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from hpcpod.records.records import Birth, Board, Entry, Order, PodState, Report, stable_hash
+from hpcpod.tournament.allocation import allocated
 from hpcpod.tournament.budget import dated
 from hpcpod.tournament.cohorts import Cohorts, broken, quotas
 from hpcpod.tournament.generators import Fresh
@@ -84,6 +85,7 @@ def fold(
         merged = settle(merged, births, lost, rules.config)
     if births:
         merged = _evolve(_without_broken(merged), board, births, rules, now)
+        merged = allocated(merged, rules.allocator, rules.config, now)
     # Who has trained goes on, in fewer places, though no pod is born any more.
     if len(merged.living) < (len(board.living) if merged.rounds == 0 else 1):
         return finish(merged, "failed", now, _why_hopeless(merged))
@@ -98,18 +100,23 @@ def orders(board: Board) -> list[Order]:
     living pod: with fewer slots than pods each algorithm gets its share of the time, whatever its
     steps take. Within an algorithm the fewest rounds come first. The founders' first round goes by
     name, so that the first slots get different algorithms, and what failed is tried again when all
-    were tried; in later ones no pod is always first.
+    were tried; in later ones no pod is always first. Where an allocator has ordered pods
+    (``board.turns``), these go first.
     """
     rescores: list[Order] = [order for _, order in sorted(board.rescores.items())]
     # By rounds alone PPO had 0.2 of 48 slot-hours, beside SAC at a 67th of its speed.
     births = [pod.birth for pod in board.pods.values() if pod.birth is not None]
     spent = _spent(board)
 
-    def urgency(birth: Birth) -> tuple[bool, float, int, int, str]:
+    turns = {pod: place for place, pod in enumerate(board.turns)}
+
+    def urgency(birth: Birth) -> tuple[int, bool, float, int, int, str]:
         pod = board.pods[birth.pod]
         first = birth.round == 1 and pod.replaces is None
         lot = pod.failures if first else stable_hash(birth.pod, birth.round)
-        return not first, 0.0 if first else spent[birth.algorithm], birth.round, lot, birth.pod
+        turn = turns.get(birth.pod, len(turns))
+        share = 0.0 if first else spent[birth.algorithm]
+        return turn, not first, share, birth.round, lot, birth.pod
 
     return rescores + sorted(births, key=urgency)
 
@@ -167,7 +174,7 @@ def _without_broken(board: Board) -> Board:
         for name, pod in board.pods.items():
             if pod.algorithm == algorithm and pod.fate == "alive":
                 reason = f"each pod of {algorithm} raised the same in its first round"
-                pods[name] = as_dead(pod, f"{reason}: {pod.failure}", replaced=False)
+                pods[name] = as_dead(pod, f"{reason}: {pod.failure}", "failed")
     return replace(board, pods=pods)
 
 

@@ -33,7 +33,7 @@ class Offspring:
             child = self._copied(name, decision)
         self.pods[name] = child = replace(child, replaces=old.id)
         if old.fate == "alive":
-            self.pods[old.id] = as_dead(old, f"{name} took its place", replaced=True)
+            self.pods[old.id] = as_dead(old, f"{name} took its place", "replaced")
         return child
 
     def board(self, before: Board) -> Board:

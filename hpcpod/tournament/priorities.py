@@ -33,11 +33,14 @@ def by_priority(board: Board) -> list[str]:
 
 
 def resting_pods(board: Board) -> frozenset[str]:
-    """Pods that get no slot for now, since ``board.size`` is smaller than the population.
+    """Pods that get no slot for now: the allocator trains others instead, or ``board.size`` is
+    smaller than the population.
 
-    They keep everything and go on when there is room again. Never among them: a protected pod,
-    or one whose rounds are all trained.
+    They keep everything and go on when there is room again. Never among them for want of room: a
+    protected pod, or one whose rounds are all trained.
     """
+    resting = frozenset(pod.id for pod in board.living if pod.rests)
     if board.size is None:
-        return frozenset()
-    return frozenset(by_priority(board)[board.size :]) - protected(board)
+        return resting
+    training = [pod for pod in by_priority(board) if pod not in resting]
+    return resting | (frozenset(training[board.size :]) - protected(board))

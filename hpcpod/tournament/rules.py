@@ -1,4 +1,4 @@
-"""The rules of a tournament: the configuration, the updater and the generator."""
+"""The rules of a tournament: the configuration, the updater, the generator, the allocator."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hpcpod import plugins
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.allocation import Allocator
 from hpcpod.tournament.generators import Generator
 from hpcpod.tournament.updaters import Updater
 
@@ -21,19 +22,21 @@ class Rules:
     algorithms: Mapping[str, AlgorithmSpace]
     updater: Updater
     generator: Generator
+    allocator: Allocator
 
     @classmethod
     def of(cls, config: RunConfig, algorithms: Mapping[str, AlgorithmSpace]) -> Rules:
-        """The rules of a run: its updater and its generator are plugins, built with
+        """The rules of a run: its updater, generator and allocator are plugins, built with
         ``config.population``.
 
         Raises:
-            UnusablePlugin: no such updater or generator.
+            UnusablePlugin: no such updater, generator or allocator.
         """
         population = config.population
         updater = plugins.make(Updater, "updaters", population.updater, population)
         generator = plugins.make(Generator, "generators", population.generator, population)
-        return cls(config, algorithms, updater, generator)
+        allocator = plugins.make(Allocator, "allocators", population.allocator, population)
+        return cls(config, algorithms, updater, generator, allocator)
 
     @classmethod
     def of_run(cls, folder: RunFolder) -> Rules:
@@ -41,7 +44,7 @@ class Rules:
 
         Raises:
             UserError: they are code of another user's own, see ``Ownership.require_code``.
-            UnusablePlugin: no such updater or generator.
+            UnusablePlugin: no such updater, generator or allocator.
         """
         resolved = folder.resolved
         folder.owner.require_code(resolved.own_rules(), "merge")

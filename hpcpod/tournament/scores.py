@@ -43,8 +43,13 @@ class Posterior:
     """(pods,): shrunk towards each other."""
     errors: Array
     """(pods,): standard deviations of the true means."""
-    best: Array
-    """(pods,): probabilities of having the highest true mean; they sum to 1."""
+    draws: Array
+    """(draws, pods): true means as they may be together."""
+
+    @property
+    def best(self) -> Array:
+        """(pods,): probabilities of having the highest true mean; they sum to 1."""
+        return np.bincount(self.draws.argmax(axis=1), minlength=len(self.means)) / len(self.draws)
 
 
 def covariance(samples: Sequence[Sample]) -> Array:
@@ -110,7 +115,9 @@ def posterior(means: ArrayLike, errors: Array, *, key: int = 0, draws: int = DRA
     """
     seen = np.asarray(means, dtype=np.float64)
     if len(seen) == 1:
-        return Posterior(seen, np.sqrt(np.diag(errors)), np.ones(1))
+        error = np.sqrt(np.diag(errors))
+        noise = np.random.default_rng(key).standard_normal((draws, 1))
+        return Posterior(seen, error, seen + error * noise)
     values, vectors = np.linalg.eigh(errors)
     values = np.maximum(values, 0.0)
     spread = seen.std(ddof=1) or 1e-12
@@ -134,8 +141,7 @@ def posterior(means: ArrayLike, errors: Array, *, key: int = 0, draws: int = DRA
     noise = rng.standard_normal((draws, len(seen))) * np.sqrt(kept * values)[which]
     moved = rng.standard_normal(draws) / np.sqrt(weight.sum(axis=1)[which])
     drawn = centres[which] + noise @ vectors.T + moved[:, None] * slack[which]
-    best = np.bincount(drawn.argmax(axis=1), minlength=len(seen)) / draws
-    return Posterior(centre, np.sqrt(scatter), best)
+    return Posterior(centre, np.sqrt(scatter), drawn)
 
 
 def iqm(values: ArrayLike) -> float:

@@ -13,6 +13,7 @@ from hpcpod.records.records import (
     Checkpoint,
     Entry,
     Evaluation,
+    Fate,
     Milestone,
     PodState,
     Report,
@@ -180,12 +181,13 @@ def onward(birth: Birth, trained: int, checkpoint: Checkpoint, config: RunConfig
     return replace(birth, round=trained + 1, checkpoint=checkpoint, inherited=False)
 
 
-def as_dead(pod: PodState, reason: str, *, replaced: bool) -> PodState:
+def as_dead(pod: PodState, reason: str, fate: Fate) -> PodState:
     """A pod that is dead: what an ancestor is remembered by stays, its history goes."""
     return replace(
         pod,
-        fate="replaced" if replaced else "failed",
+        fate=fate,
         fate_reason=reason,
+        rests="",
         birth=None,
         history=(),
         milestones=(),
@@ -249,15 +251,15 @@ def _failed(pod: PodState, report: Report, kind: str, why: str, config: RunConfi
         raised=raised if pod.raised == raised or not pod.failures else "",
     )
     if kind == "diverged":
-        return as_dead(pod, f"diverged: {why}", replaced=False)
+        return as_dead(pod, f"diverged: {why}", "failed")
     if kind == "corrupt" and again.checkpoint is not None:
         if not pod.history:
-            return as_dead(pod, f"nothing older to go back to: {why}", replaced=False)
+            return as_dead(pod, f"nothing older to go back to: {why}", "failed")
         last = pod.history[-1]
         return replace(pod, birth=onward(again, last.round, last.checkpoint, config))
     if failures > config.cluster.max_restarts:
         times = "1 failure" if failures == 1 else f"{failures} failures in a row"
-        return as_dead(pod, f"{times}, the last one: {why}", replaced=False)
+        return as_dead(pod, f"{times}, the last one: {why}", "failed")
     return replace(pod, birth=again)
 
 

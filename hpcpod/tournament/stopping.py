@@ -167,7 +167,7 @@ def _limit(board: Board, config: RunConfig, now: float) -> str | None:
     spent = 0.0 if board.began is None else now - board.began  # s; a queue costs none
     if stop.minutes is not None and spent >= 60 * stop.minutes:
         return "minutes"
-    if stop.rounds is not None and all(pod.birth is None for pod in board.living):
+    if stop.rounds is not None and all(pod.birth is None or pod.rests for pod in board.living):
         return "rounds"
     return None
 

@@ -9,6 +9,7 @@ finals. It is a regression test of the decisions, no proof that they win on any 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from statistics import fmean
 
@@ -21,7 +22,6 @@ from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.generators import Copy, GentleTruncation
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.mutation import mutate
-from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.stopping import leader
 from tests.tournament.world import report, rules
 
@@ -89,7 +89,7 @@ class Toy:
 def delivered(generator: type[GentleTruncation], cost: float, seed: int) -> float:
     """The true score of the policy that a run hands over."""
     plain = rules(PODS, {"toy": 1.0}, seed=seed, space=SPACE, stop=StopConfig(rounds=ROUNDS))
-    game = Rules(plain.config, plain.algorithms, plain.updater, generator(plain.config.population))
+    game = replace(plain, generator=generator(plain.config.population))
     toy = Toy(cost, seed)
     board: Board = first_board(game, 0.0)
     while board.phase != "finished":

@@ -285,7 +285,7 @@ def test_a_generator_that_crosses_families_is_refused() -> None:
             return type(copy)(copy.parent, copy.round, wider, copy.mutated, copy.evidence)
 
     game = rules(8)
-    careless = Rules(game.config, game.algorithms, game.updater, Careless(game.config.population))
+    careless = replace(game, generator=Careless(game.config.population))
     with pytest.raises(ValueError, match=r"must be a ppo\(width=\d+\), not a ppo\(width=1024\)"):
         after_warmup(careless)
 

@@ -1,0 +1,243 @@
+"""Allocation of a run's budget: what an allocator sees, what it decides, and what may be decided.
+
+An allocator is asked after each merge that has counted a round. It orders the pods, and may have
+some rest: a pod that rests keeps everything and trains again when an allocator says so. Where the
+budget is counted in environment steps, an idle slot costs nothing and resting pods are not trained.
+Where it is counted in seconds a slot that finds nothing better trains one of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
+
+from hpcpod.config.schema import RunConfig
+from hpcpod.errors import in_words
+from hpcpod.records.records import Board, Evaluation, Milestone, PodState, stable_hash
+from hpcpod.tournament.settle import as_dead, rank
+from hpcpod.tournament.statistics import GATE, difference, mean, standard_error
+from hpcpod.tournament.stopping import leader
+
+log = logging.getLogger(__name__)
+
+Axis = Literal["env_steps", "seconds"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """An evaluation on a pod's learning curve."""
+
+    spent: float
+    """Experience that it took, its ancestors' included, on the budget's axis: environment steps,
+    or slot-seconds."""
+    round: int
+    mean: float
+    error: float
+    """Standard error of the mean."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A living pod that has a round to train."""
+
+    pod: str
+    algorithm: str
+    curve: tuple[Point, ...]
+    """Oldest first; empty before the first round was evaluated."""
+    returns: tuple[float, ...] = ()
+    """Of the last panel, which is common to all pods of the same round."""
+    score: float | None = None
+    """The estimated mean return of the last checkpoint; None before there is one."""
+    protected: bool = False
+    """It may not rest: the leader, or a control that is not shown to be worse than the leader."""
+    rests: bool = False
+    """It rests now."""
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of experience."""
+        return self.curve[-1].round if self.curve else 0
+
+    @property
+    def spent(self) -> float:
+        """Its experience on the budget's axis."""
+        return self.curve[-1].spent if self.curve else 0.0
+
+
+@dataclass(frozen=True)
+class Prospects:
+    """Everything that an allocator decides by."""
+
+    candidates: tuple[Candidate, ...]
+    """By name."""
+    axis: Axis
+    """Of the budget."""
+    spent: float | None
+    """Share of the run's budget that is spent, in [0, 1]; None: nothing but rounds limits it."""
+    left: float | None
+    """Experience that one pod would gain if it alone trained until the end, on the same axis."""
+    rounds: int | None
+    """Rounds after which a pod is done."""
+    pods: int
+    """Places of the population."""
+    key: int
+    """Root of every draw."""
+
+    @property
+    def scored(self) -> list[Candidate]:
+        """Candidates that have a score, best first."""
+        found = [each for each in self.candidates if each.score is not None]
+        return sorted(found, key=lambda each: (-(each.score or 0.0), each.pod))
+
+    @property
+    def unscored(self) -> list[Candidate]:
+        """Candidates that nothing is known of."""
+        return [each for each in self.candidates if each.score is None]
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """An allocator's decision."""
+
+    order: tuple[str, ...] = ()
+    """Pods, those that train next first. Pods that are not named come after them, and by the
+    tournament's own order: each algorithm gets its share of the time, the fewest rounds first."""
+    resting: Mapping[str, str] = field(default_factory=dict)
+    """Pods that rest, each with the reason."""
+    given_up: Mapping[str, str] = field(default_factory=dict)
+    """Pods that end, each with the reason; no other takes the place."""
+
+
+class Allocator(Protocol):
+    """Decides who trains next. Pure: the same prospects, the same allocation.
+
+    A plugin is built with the run's ``PopulationConfig``.
+    """
+
+    def allocate(self, prospects: Prospects) -> Allocation:
+        """Say who trains next, who rests, and who is given up."""
+        ...
+
+
+def prospects(board: Board, config: RunConfig, now: float) -> Prospects:
+    """What an allocator decides by on a board.
+
+    Args:
+        board: all reports of the merge are in, and all births that follow from them.
+        config: of the run.
+        now: Unix time in seconds.
+    """
+    axis, spent, left = budget(board, config, now)
+    best = leader(board)
+    first = None if best is None else board.pods.get(best.pod)
+    candidates = [
+        _candidate(pod, first, axis, config) for pod in board.living if pod.birth is not None
+    ]
+    key = stable_hash(config.seed, board.rounds, "allocation")
+    pods = config.population.pods.max
+    return Prospects(tuple(candidates), axis, spent, left, config.stop.rounds, pods, key)
+
+
+def budget(board: Board, config: RunConfig, now: float) -> tuple[Axis, float | None, float | None]:
+    """The axis of the budget, the share that is spent, and what is left of it on that axis."""
+    stop = config.stop
+    axis: Axis = config.population.budget or ("env_steps" if stop.minutes is None else "seconds")
+    shares: list[tuple[float, float | None]] = []
+    if stop.env_steps is not None:
+        left = float(max(0, stop.env_steps - board.env_steps))
+        shares.append((board.env_steps / stop.env_steps, left if axis == "env_steps" else None))
+    if stop.minutes is not None:
+        gone = 0.0 if board.began is None else now - board.began
+        whole = 60 * stop.minutes
+        shares.append((gone / whole, max(0.0, whole - gone) if axis == "seconds" else None))
+    if not shares:
+        return axis, None, None
+    share, left_over = max(shares, key=lambda each: each[0])
+    return axis, min(1.0, max(0.0, share)), left_over
+
+
+def _candidate(pod: PodState, best: PodState | None, axis: Axis, config: RunConfig) -> Candidate:
+    points = [_point(each, axis, config) for each in evaluations(pod)]
+    last = pod.history[-1] if pod.history else None
+    leads = best is not None and pod.id == best.id
+    return Candidate(
+        pod.id,
+        pod.algorithm,
+        tuple(points),
+        () if last is None else last.returns,
+        None if last is None else rank(last)[0],
+        protected=leads or (pod.control and not _teaches_nothing(pod, best)),
+        rests=bool(pod.rests),
+    )
+
+
+def evaluations(pod: PodState) -> list[Evaluation | Milestone]:
+    """All that is kept of a pod's evaluations and its ancestors', oldest first."""
+    return [*pod.milestones, *pod.history]
+
+
+def _point(each: Evaluation | Milestone, axis: Axis, config: RunConfig) -> Point:
+    steps = float(each.round * config.round.env_steps)
+    spent = each.cost if axis == "seconds" else steps
+    return Point(spent, each.round, mean(each.returns), standard_error(each.returns))
+
+
+def _teaches_nothing(control: PodState, best: PodState | None) -> bool:
+    """True if a control was shown to be worse than the leader after as many rounds, by the gate's
+    test on common seeds: it has said what it was kept for."""
+    if best is None:
+        return False
+    own = {each.round: each.returns for each in evaluations(control)}
+    both = [each for each in evaluations(best) if each.round in own]
+    tests = (difference(e.returns, own[e.round], paired=True, level=GATE) for e in both[-2:])
+    return len(both) > 1 and all(test is not None and test.low > 0 for test in tests)
+
+
+def refusal(allocation: Allocation, prospects: Prospects) -> str:
+    """Why an allocation can't be carried out, in words; empty if it can."""
+    known = {each.pod: each for each in prospects.candidates}
+    idle = {**allocation.resting, **allocation.given_up}
+    for pod in (*allocation.order, *idle):
+        if pod not in known:
+            return f"it names {pod!r}, which is no pod that has a round to train"
+    for pod in idle:
+        if known[pod].protected:
+            return f"it leaves {pod} without a round, which leads or is a control"
+    if known and len(idle) == len(known):
+        return "it leaves every pod without a round"
+    return ""
+
+
+def carried_out(board: Board, allocation: Allocation, axis: Axis) -> Board:
+    """The board with an allocation on it."""
+    resting, turns = allocation.resting, allocation.order
+    if axis == "seconds":  # a slot that idles wins nothing: they come last
+        resting, turns = {}, (*turns, *(pod for pod in resting if pod not in turns))
+    pods = dict(board.pods)
+    for pod in board.living:
+        reason = resting.get(pod.id, "")
+        if pod.id in allocation.given_up:
+            pods[pod.id] = as_dead(pod, allocation.given_up[pod.id], "given up")
+        elif pod.rests != reason:
+            pods[pod.id] = replace(pod, rests=reason)
+    return replace(board, pods=pods, turns=turns)
+
+
+def allocated(board: Board, allocator: Allocator, config: RunConfig, now: float) -> Board:
+    """The board after its allocator was asked.
+
+    Where an allocator raises, or its decision can't be carried out, that is logged, and every pod
+    trains.
+    """
+    seen = prospects(board, config, now)
+    try:
+        allocation = allocator.allocate(seen)
+        wrong = refusal(allocation, seen)
+    except Exception as error:  # a user's own may raise whatever it likes
+        wrong = in_words(error)
+    if wrong:
+        log.warning("population.allocator: its decision is refused: %s", wrong)
+        allocation = Allocation()
+    return carried_out(board, allocation, seen.axis)

@@ -1,0 +1,1 @@
+"""Allocators: who trains the next round, who rests, who is given up."""

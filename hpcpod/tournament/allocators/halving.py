@@ -1,0 +1,81 @@
+"""Halving: each stage of the budget trains half as many pods as the one before.
+
+With a budget in steps or minutes the stages are equal shares of it. N pods pass through
+K = ceil(log2 N) halvings; in stage k of K + 1 the best N / 2^k train, by their estimated score. No
+pod waits for another at the end of a stage: at each report the best of that moment train. One that
+rested comes back if those before it collapse. Successive halving (Jamieson and Talwalkar 2016) by
+shares of the budget instead of rungs, so that pods of different speeds compete for hours.
+
+Where only ``stop.rounds`` end the run, it is asynchronous successive halving (Li et al. 2020): at
+the rungs of 1, 2, 4, 8 ... rounds a pod goes on if it is among the better half of those that have
+been there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from hpcpod.config.schema import PopulationConfig
+from hpcpod.tournament.allocation import Allocation, Candidate, Prospects
+
+
+class Halving:
+    """Successive halving, by shares of the budget or by rounds."""
+
+    def __init__(self, config: PopulationConfig) -> None:
+        self._warmup = config.warmup_rounds
+
+    def allocate(self, prospects: Prospects) -> Allocation:
+        """Train the best of this stage, the least experienced first; the others rest."""
+        if prospects.spent is None:
+            return self._by_rungs(prospects)
+        ahead = prospects.scored
+        stages = stage_count(prospects.pods)
+        stage = min(stages - 1, int(prospects.spent * stages))
+        places = math.ceil(prospects.pods / 2**stage)
+        new = [each for each in ahead if each.rounds <= self._warmup]
+        kept = set(ahead[: max(1, places)]) | {each for each in ahead if each.protected} | {*new}
+        said = f"stage {stage + 1} of {stages} trains the best {places} of {prospects.pods}"
+        return divided(prospects, kept, said)
+
+    def _by_rungs(self, prospects: Prospects) -> Allocation:
+        kept = set(prospects.scored)
+        for rung in rungs(prospects):
+            there = [each for each in prospects.scored if each.rounds >= rung]
+            passing = sorted(there, key=lambda each: (-score_at(each, rung), each.pod))
+            kept -= set(passing[math.ceil(len(passing) / 2) :])
+        kept |= {each for each in prospects.scored if each.protected or each.rounds <= self._warmup}
+        return divided(prospects, kept, "it is in the worse half of those at its rung")
+
+
+def divided(prospects: Prospects, kept: set[Candidate], said: str) -> Allocation:
+    """The allocation by which some train, the least experienced first, and the others rest; pods
+    without a score train."""
+    training = [*prospects.unscored, *sorted(kept, key=lambda each: (each.spent, each.pod))]
+    names = tuple(each.pod for each in training)
+    resting = {
+        each.pod: f"{said}; it is number {place}"
+        for place, each in enumerate(prospects.scored, start=1)
+        if each not in kept
+    }
+    return Allocation(names, resting)
+
+
+def stage_count(pods: int) -> int:
+    """Stages of the budget: one more than halvings."""
+    return math.ceil(math.log2(max(1, pods))) + 1
+
+
+def rungs(prospects: Prospects) -> Iterator[int]:
+    """Rounds at which pods are compared: 1, 2, 4, 8 ..., below the last."""
+    rung, end = 1, prospects.rounds or 2**30
+    farthest = max((each.rounds for each in prospects.scored), default=0)
+    while rung <= farthest and rung < end:
+        yield rung
+        rung *= 2
+
+
+def score_at(candidate: Candidate, rung: int) -> float:
+    """A pod's mean at a rung: of the last evaluation that it has from there or before."""
+    return [point.mean for point in candidate.curve if point.round <= rung][-1:][0]
