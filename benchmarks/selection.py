@@ -23,13 +23,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from selection_scenarios import equal, fast_node, first_row, sparse, speeds, target, trap
+from selection_scenarios import budget, equal, fast_node, first_row, sparse, speeds, target, trap
 from selection_scenarios.measures import Number, Row, render
 from selection_scenarios.world import Settings
 
 import hpcpod
 
 SCENARIOS: dict[str, Callable[[Settings], Iterator[Row]]] = {
+    "budget": budget.rows,
     "equal": equal.rows,
     "first_row": first_row.rows,
     "speeds": speeds.rows,

@@ -68,6 +68,8 @@ class Game:
     episodes: int = EPISODES
     env_steps: int = 50_000
     never_copy: bool = False
+    allocator: str | None = None
+    """Null: the configuration's default."""
 
     def rules(self, settings: Settings, replicate: int) -> Rules:
         """The run's real rules."""
@@ -78,6 +80,8 @@ class Game:
         )
         if settings.updater is not None:
             population = replace(population, updater=settings.updater)
+        if self.allocator is not None:
+            population = replace(population, allocator=self.allocator)
         config = RunConfig(
             name="selection",
             env=EnvConfig("Selection-v0"),
