@@ -79,7 +79,9 @@ def fields(module: ast.Module) -> Iterator[tuple[str, str]]:
     for node in ast.walk(module):
         body = node.body if isinstance(node, (ast.Module, ast.ClassDef, Function)) else []
         for above, below in zip(body, body[1:], strict=False):
-            if not isinstance(above, (ast.Assign, ast.AnnAssign)) or not isinstance(below, ast.Expr):
+            if not isinstance(above, (ast.Assign, ast.AnnAssign)) or not isinstance(
+                below, ast.Expr
+            ):
                 continue
             if isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
                 target = above.target if isinstance(above, ast.AnnAssign) else above.targets[0]

@@ -18,6 +18,7 @@ from hpcpod.pod.evaluator import Evaluator
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.pipeline.pipeline import Turns
 from hpcpod.pod.ranks.fusion import Fusion
+from hpcpod.tournament.allocation import Allocator
 from hpcpod.tournament.generators import Generator
 from hpcpod.tournament.updaters import Updater
 
@@ -81,6 +82,7 @@ PARTS: dict[str, tuple[type, set[str]]] = {
         {"gymnasium", "torch", "vector", "mujoco", "warp", "envpool", "isaaclab"},
     ),
     "generators": (Generator, {"gentle_truncation"}),
+    "allocators": (Allocator, {"fair", "halving", "ocba", "thompson", "curves"}),
     "updaters": (Updater, {"paired_gate"}),
     "evaluators": (Evaluator, {"panel"}),
     "workers": (Turns, {"batched"}),

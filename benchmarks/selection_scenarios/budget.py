@@ -1,9 +1,10 @@
 """A budget of steps that is too small for all: which allocator delivers the best policy?
 
-16 pods may train 160 rounds together, two at a time. A pod approaches a
-ceiling, and both ceiling and speed follow from its ``step``. In ``open`` who is fast goes far, in ``late`` who starts slowly goes
-farther, in ``flat`` all are equal, in ``brittle`` a policy loses most of its skill in one round of
-fifteen, in ``noisy`` returns vary as much as pods do. With copies, as by default, and without.
+16 pods may train 160 rounds together, two at a time. A pod approaches a ceiling, and both ceiling
+and speed follow from its ``step``. In ``open`` who is fast goes far, in ``late`` who starts slowly
+goes farther, in ``flat`` all are equal, in ``brittle`` a policy loses most of its skill in one
+round of fifteen, in ``noisy`` returns vary as much as pods do. With copies, as by default, and
+without.
 """
 
 from __future__ import annotations
