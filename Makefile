@@ -39,7 +39,7 @@ floors: .venv/.test ## Imports only go down (import-linter)
 	@$(BIN)/lint-imports
 
 tests: .venv/.test ## The tests alone (pytest); PYTEST="-n 0 -k name" passes options
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST)
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 format: .venv/.test ## Format the code
 	@$(BIN)/ruff check --quiet --fix-only . ; $(BIN)/ruff format .

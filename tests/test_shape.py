@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -78,14 +79,13 @@ def fields(module: ast.Module) -> Iterator[tuple[str, str]]:
     """Attributes and constants that have a docstring below them, each with it."""
     for node in ast.walk(module):
         body = node.body if isinstance(node, (ast.Module, ast.ClassDef, Function)) else []
-        for above, below in zip(body, body[1:], strict=False):
-            if not isinstance(above, (ast.Assign, ast.AnnAssign)) or not isinstance(
-                below, ast.Expr
-            ):
-                continue
-            if isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
-                target = above.target if isinstance(above, ast.AnnAssign) else above.targets[0]
-                yield ast.unparse(target), below.value.value
+        for above, below in pairwise(body):
+            match above, below:
+                case (
+                    ast.Assign(targets=[target]) | ast.AnnAssign(target=target),
+                    ast.Expr(ast.Constant(str(text))),
+                ):
+                    yield ast.unparse(target), text
 
 
 def riddles(path: Path) -> Iterator[str]:
