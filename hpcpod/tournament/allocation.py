@@ -71,7 +71,7 @@ class Prospects:
     """Everything that an allocator decides by."""
 
     candidates: tuple[Candidate, ...]
-    """By name."""
+    """Living pods that have a round to train, by name."""
     axis: Axis
     """Of the budget."""
     spent: float | None
@@ -122,7 +122,7 @@ class Allocator(Protocol):
 
 
 def prospects(board: Board, config: RunConfig, now: float) -> Prospects:
-    """What an allocator decides by on a board.
+    """The prospects of the pods on a board.
 
     Args:
         board: all reports of the merge are in, and all births that follow from them.
@@ -196,7 +196,7 @@ def _teaches_nothing(control: PodState, best: PodState | None) -> bool:
 
 
 def refusal(allocation: Allocation, prospects: Prospects) -> str:
-    """Why an allocation can't be carried out, in words; empty if it can."""
+    """The reason why an allocation can't be carried out, in words; empty if it can."""
     known = {each.pod: each for each in prospects.candidates}
     idle = {**allocation.resting, **allocation.given_up}
     for pod in (*allocation.order, *idle):
