@@ -3,7 +3,7 @@
 A curve is an asymptote that it approaches, with steps that shrink: a Gaussian process in experience
 x with the kernel of exponentials that decay at unknown rates, beta^alpha / (x + x' + beta)^alpha
 (Swersky, Snoek and Adams 2014). Curves share the mean of their asymptotes, how far these differ,
-and how large the decaying part is; these are chosen by likelihood from a grid. The belief about a
+and how large the decaying part is; over these a grid is averaged by likelihood. The belief about a
 pod's score at the end has the error of its panels and of all that is not known of its future, so a
 slow starter is believed in for as long as its curve allows.
 """
@@ -24,13 +24,15 @@ Array = NDArray[np.float64]
 ALPHA = 1.0
 GRID = {
     "between": (0.3, 1.0, 2.0),
-    "within": (0.3, 1.0, 2.0),
-    "beta": (0.1, 0.5, 2.0),
+    "within": (0.5, 1.0, 2.0, 4.0),
+    "beta": (0.1, 0.3, 1.0, 3.0),
     "jitter": (0.05, 0.2),
 }
 """Candidates for a population's constants. Standard deviations are in units of how far all points
 of all curves spread, beta in units of the longest curve."""
 DRAWS = 512
+UNLIKELY = 0.01
+"""Constants that are less likely than this part of the likeliest are left out."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,17 @@ def forecast(pods: list[Candidate], prospects: Prospects) -> tuple[Array, Array]
         for pod in pods
     ]
     grid = [Constants(*values) for values in product(*GRID.values())]
-    chosen = max(grid, key=lambda constants: fit(curves, constants)[0])
-    level = fit(curves, chosen)[1]
-    found = [predict(*curve, end, level, chosen) for curve, end in zip(curves, ends, strict=True)]
-    means, errors = np.array(found).T
-    return centre + scale * means, scale * errors
+    fits = [fit(curves, constants) for constants in grid]
+    weights = np.exp(np.array([log for log, _ in fits]) - max(log for log, _ in fits))
+    likely = [i for i in np.argsort(-weights) if weights[i] > UNLIKELY]
+    shares = weights[likely] / weights[likely].sum()
+    at_end = zip(curves, ends, strict=True)
+    found = np.array(
+        [[predict(*c, end, fits[i][1], grid[i]) for i in likely] for c, end in at_end]
+    )  # (pods, constants, 2)
+    means = found[:, :, 0] @ shares
+    variances = (found[:, :, 1] ** 2 + (found[:, :, 0] - means[:, None]) ** 2) @ shares
+    return centre + scale * means, scale * np.sqrt(variances)
 
 
 def kernel(one: Array, other: Array, constants: Constants) -> Array:

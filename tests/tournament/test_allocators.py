@@ -1,0 +1,274 @@
+"""Allocators: numbers by hand, the null, and what may not be decided."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+
+from hpcpod.config.schema import PopulationConfig, StopConfig
+from hpcpod.records.records import Board
+from hpcpod.tournament.allocation import (
+    Allocation,
+    Candidate,
+    Point,
+    Prospects,
+    allocated,
+    prospects,
+    refusal,
+)
+from hpcpod.tournament.allocators.curves import Constants, Curves, forecast, kernel, predict
+from hpcpod.tournament.allocators.halving import Halving, stage_count
+from hpcpod.tournament.allocators.ocba import Ocba, ratios
+from hpcpod.tournament.allocators.thompson import Thompson
+from hpcpod.tournament.leaderboard import first_board, fold, orders
+from hpcpod.tournament.priorities import resting_pods
+from hpcpod.tournament.rules import Rules
+from tests.tournament.world import report, rules
+
+POPULATION = PopulationConfig()
+STEPS = 20_000
+
+
+def pod(name: str, *means: float, error: float = 1.0, **fields: object) -> Candidate:
+    """A candidate with a panel's mean after each of its rounds, each with the same error."""
+    if not means:
+        return Candidate(name, "ppo", ())
+    noise = np.random.default_rng([ord(letter) for letter in name]).standard_normal(16)
+    noise = (noise - noise.mean()) / noise.std(ddof=1) * error * 4  # of 16 episodes
+    curve = [Point(float(STEPS * r), r, mean, error) for r, mean in enumerate(means, start=1)]
+    found = Candidate(name, "ppo", tuple(curve), tuple((means[-1] + noise).tolist()), means[-1])
+    return replace(found, **fields)  # type: ignore[arg-type]
+
+
+def seen(*pods: Candidate, spent: float | None = 0.0, **fields: object) -> Prospects:
+    """What an allocator sees of these pods."""
+    left = None if spent is None else 1e6 * (1 - spent)
+    found = Prospects(tuple(pods), "env_steps", spent, left, None, len(pods), key=1)
+    return replace(found, **fields)  # type: ignore[arg-type]
+
+
+EIGHT = [pod(f"p{score}", score, score, score) for score in range(8)]
+"""Pods p0 to p7 with the scores 0 to 7 after three rounds."""
+
+
+@pytest.mark.parametrize(("pods", "stages"), [(1, 1), (2, 2), (8, 4), (9, 5), (16, 5)])
+def test_halving_has_a_stage_more_than_halvings(pods: int, stages: int) -> None:
+    assert stage_count(pods) == stages
+
+
+@pytest.mark.parametrize(("spent", "kept"), [(0.0, 8), (0.24, 8), (0.26, 4), (0.6, 2), (1, 1)])
+def test_each_quarter_of_the_budget_trains_half_as_many_of_eight(spent: float, kept: int) -> None:
+    found = Halving(POPULATION).allocate(seen(*EIGHT, spent=spent))
+    assert set(found.order) == {f"p{score}" for score in range(8 - kept, 8)}
+    assert set(found.resting) == {f"p{score}" for score in range(8 - kept)}
+
+
+def test_one_that_rested_comes_back_when_those_before_it_collapse() -> None:
+    fallen = pod("p7", 7, 7, 7, 7, 7, -50)
+    found = Halving(POPULATION).allocate(seen(*EIGHT[:7], fallen, spent=0.9))
+    assert found.order == ("p6",)
+
+
+def test_protected_pods_and_new_ones_train() -> None:
+    control, new = replace(EIGHT[0], protected=True), pod("new")
+    born = pod("born", -9.0)
+    found = Halving(POPULATION).allocate(seen(control, *EIGHT[1:], new, born, spent=0.9))
+    assert found.order[0] == "new"
+    assert set(found.order) == {"p0", "p7", "new", "born"}
+
+
+def test_without_a_budget_the_better_half_goes_on_at_each_rung() -> None:
+    # at rung 2 the better half of p0..p7 goes on: p4..p7; two of them have four rounds
+    high = [pod(f"p{s}", s, s, s, s) for s in (6, 7)]
+    found = Halving(POPULATION).allocate(seen(*EIGHT[:6], *high, spent=None, rounds=16))
+    assert set(found.order) == {"p7", "p5", "p4"}  # at rung 4 one of p6, p7
+
+
+def test_ocba_s_ratios_by_hand() -> None:
+    # means 10, 8, 6, each with a variance of 4, independent: of the differences 8. N2 / N3 =
+    # (8 / 2^2) / (8 / 4^2) = 4, N1 = 2 sqrt((2^2 + 0.5^2) / 4) = 2.0616
+    found = ratios(np.array([10.0, 8, 6]), np.eye(3) * 4, np.zeros(3))
+    assert found == pytest.approx(np.array([2.0616, 2, 0.5]) / 4.5616, rel=1e-4)
+
+
+def test_common_seeds_take_rounds_from_those_that_are_told_apart() -> None:
+    alone = ratios(np.array([10.0, 8, 6]), np.eye(3) * 4, np.zeros(3))
+    common = np.array([[4.0, 0, 3.9], [0, 4, 0], [3.9, 0, 4]])
+    assert ratios(np.array([10.0, 8, 6]), common, np.zeros(3))[2] < alone[2] / 3
+
+
+def test_ocba_rests_those_that_are_far_behind() -> None:
+    found = Ocba(POPULATION).allocate(seen(*[pod(f"p{s}", s) for s in (0, 1, 99, 100)]))
+    assert set(found.resting) == {"p0", "p1"}
+    assert set(found.order) == {"p99", "p100"}
+
+
+def test_thompson_trains_a_pod_as_often_as_it_may_be_the_best() -> None:
+    pods = [pod("a", 0.0), pod("b", 0.0), pod("c", -1.5)]
+    thompson = Thompson(POPULATION)
+    first = Counter(thompson.allocate(seen(*pods, key=key)).order[0] for key in range(300))
+    assert first["a"] == pytest.approx(first["b"], abs=60)
+    assert 5 < first["c"] < min(first["a"], first["b"])
+
+
+def test_who_is_out_of_contention_rests() -> None:
+    found = Thompson(POPULATION).allocate(seen(*[pod(f"p{s}", s) for s in (0, 50, 100)]))
+    assert found.order == ("p100",)
+    assert set(found.resting) == {"p0", "p50"}
+
+
+def test_a_curve_s_forecast_is_the_normal_one() -> None:
+    """The conditional distribution of a normal vector, by its whole covariance matrix."""
+    constants = Constants(1.0, 0.7, 0.5, 0.1)
+    x, y, errors = np.array([0.1, 0.5, 1.0]), np.array([-1.0, 0.2, 0.6]), np.full(3, 0.3)
+    points = np.append(x, 3.0)
+    whole = kernel(points, points, constants) + np.diag([*(errors**2), 0.0]) + np.eye(4) * 0.01
+    inverse = np.linalg.inv(whole)  # of a normal vector: variance 1 / P_44, mean -P_4i y_i / P_44
+    mean, sd = predict(x, y, errors, 3.0, 0.0, constants)
+    assert sd**2 == pytest.approx(1 / inverse[3, 3])
+    assert mean == pytest.approx(-(inverse[3, :3] @ y) / inverse[3, 3])
+
+
+@pytest.mark.parametrize("between", [10.0, 30.0])
+def test_forecasts_hold_the_end_of_curves_that_approach_their_asymptotes(between: float) -> None:
+    rng, held, runs = np.random.default_rng(3), 0, 60
+    for _ in range(runs):
+        ends, pods = [], []
+        for place in range(8):
+            ceiling, rate = rng.normal(60, between), rng.uniform(0.05, 0.3)
+            curve = [ceiling * (1 - np.exp(-rate * r)) + rng.normal(0, 2) for r in range(1, 9)]
+            pods.append(pod(f"p{place}", *curve, error=2.0))
+            ends.append(ceiling * (1 - np.exp(-rate * 24)))
+        means, errors = forecast(pods, seen(*pods, left=16.0 * STEPS))
+        held += int((abs(means - np.array(ends)) < 1.96 * errors).sum())
+    assert held / runs / 8 > 0.85
+
+
+def test_curves_believe_in_one_that_still_grows() -> None:
+    done = pod("done", 40, 50, 52, 52.5, 52.5, 52.5, error=0.5)
+    grows = pod("grows", 5, 13, 21, 29, 37, 45, error=0.5)
+    behind = pod("behind", 2, 3, 3.5, 3.5, 3.5, 3.5, error=0.5)
+    found = Curves(POPULATION).allocate(seen(done, grows, behind))
+    assert "grows" in found.order
+    assert "behind" in found.resting
+
+
+@pytest.mark.parametrize("allocator", [Halving, Ocba, Thompson, Curves])
+def test_equal_pods_train_equally_often(allocator: type[Thompson]) -> None:
+    rng, trained = np.random.default_rng(1), Counter[str]()
+    for key in range(100):
+        pods = [pod(f"p{i}", *rng.normal(0, 1, 3)) for i in range(4)]
+        trained.update(allocator(POPULATION).allocate(seen(*pods, spent=0.7, key=key)).order[:1])
+    assert sum(trained.values()) == 100
+    # 25 each are expected, with a standard deviation of 4.3
+    assert all(12 <= trained[f"p{i}"] <= 38 for i in range(4))
+
+
+def budgeted(allocator: str, *, minutes: float | None = None, steps: int | None = None) -> Rules:
+    game = rules(8, stop=StopConfig(minutes=minutes, env_steps=steps), controls=1)
+    config = replace(game.config, population=replace(game.config.population, allocator=allocator))
+    return Rules.of(config, game.algorithms)
+
+
+def played(game: Rules, merges: int, slots: int = 2) -> Board:
+    """The board after some merges of ``slots`` rounds each; pod number k plays around k."""
+    board, rng, now = first_board(game, 0.0), Random(4), 0.0
+    for _ in range(merges):
+        now += 60.0
+        waiting = [o for o in orders(board) if o.pod not in resting_pods(board)][:slots]
+        done = [
+            report(order, [10 * int(order.pod[1:]) + rng.gauss(0, 1) for _ in range(16)])
+            for order in waiting
+        ]
+        board = fold(
+            board,
+            [replace(each, trained_steps=STEPS, wall_seconds=60.0) for each in done],
+            game,
+            now=now,
+        )
+    return board
+
+
+def test_a_budget_of_steps_is_spent_on_the_best() -> None:
+    board = played(budgeted("halving", steps=64 * STEPS), 30)
+    training = {pod.id for pod in board.living} - resting_pods(board)
+    assert len(training) <= 2
+    assert board.entries[0].pod in training
+    assert board.entries[0].round > 10  # of 60 rounds by 8 pods
+
+
+def test_a_control_that_was_shown_to_be_worse_ends_its_privilege() -> None:
+    game = budgeted("halving", steps=64 * STEPS)
+    board = played(game, 14)
+    control = next(pod for pod in board.living if pod.control)
+    assert control.rests.startswith("stage 2 of 4 trains the best 4 of 8; it is number")
+
+
+def test_in_a_budget_of_minutes_no_pod_rests_while_a_slot_is_free() -> None:
+    board = played(budgeted("halving", minutes=60), 40)
+    assert resting_pods(board) == frozenset()
+    first = [order.pod for order in orders(board)][:2]
+    assert board.entries[0].pod in first
+
+
+def test_a_fair_run_has_no_turns() -> None:
+    board = played(budgeted("fair", steps=64 * STEPS), 10)
+    assert (board.turns, resting_pods(board)) == ((), frozenset())
+
+
+class Starving:
+    """An allocator that trains nobody."""
+
+    def allocate(self, prospects: Prospects) -> Allocation:
+        return Allocation(resting={each.pod: "no" for each in prospects.candidates})
+
+
+class Raising:
+    """An allocator that is broken."""
+
+    def allocate(self, prospects: Prospects) -> Allocation:
+        raise KeyError("p0009")
+
+
+@pytest.mark.parametrize("allocator", [Starving(), Raising()])
+def test_what_can_t_be_carried_out_is_refused(
+    allocator: Starving, caplog: pytest.LogCaptureFixture
+) -> None:
+    game = budgeted("halving", steps=64 * STEPS)
+    board = played(game, 25)
+    assert resting_pods(board)
+    with caplog.at_level(logging.WARNING):
+        after = allocated(board, allocator, game.config, 60.0)
+    assert resting_pods(after) == frozenset()
+    assert "population.allocator: its decision is refused" in caplog.text
+
+
+def test_refusals() -> None:
+    known = seen(replace(EIGHT[0], protected=True), EIGHT[1])
+    assert refusal(Allocation(("p9",)), known) == (
+        "it names 'p9', which is no pod that has a round to train"
+    )
+    assert refusal(Allocation(resting={"p0": "no"}), known) == (
+        "it leaves p0 without a round, which leads or is a control"
+    )
+    assert refusal(Allocation(resting={"p1": "no"}), known) == ""
+
+
+def test_a_pod_that_is_given_up_ends() -> None:
+    class Cutting:
+        def allocate(self, prospects: Prospects) -> Allocation:
+            return Allocation(given_up={prospects.scored[-1].pod: "the last"})
+
+    game = budgeted("fair", steps=64 * STEPS)
+    board = played(game, 12)
+    last = prospects(board, game.config, 0.0).scored[-1].pod
+    after = allocated(board, Cutting(), game.config, 0.0)
+    ended = after.pods[last]
+    assert (ended.fate, ended.fate_reason, ended.birth) == ("given up", "the last", None)
+    assert len(after.living) == 7
+    assert Board.from_document(after.document()) == after
