@@ -7,6 +7,7 @@ import time
 from argparse import Namespace
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpcpod._process import REQUEUE
 from hpcpod.cli.output import say, say_json
@@ -18,6 +19,9 @@ from hpcpod.run.pod_log import PodLogs
 from hpcpod.run.run import ENDED, Run, open_run, runs_here, runs_home
 from hpcpod.run.status import Status
 from hpcpod.run.text import times
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def status(options: Namespace) -> int:
@@ -100,22 +104,30 @@ def leaderboard(options: Namespace) -> int:
                 "winner": board.winner,
                 "lineage": [encode(pod) for pod in run.lineage(board=board)],
                 "confirmed": [encode(score) for score in board.confirmed],
+                **({"scores": [encode(s) for s in run.scores(board)]} if options.stats else {}),
             }
         )
         return 0
     show_leaderboard(run, board)
+    if options.stats:
+        from hpcpod.run.tables import scores_table
+
+        _console().print(scores_table(run.scores(board)))
     return 0
+
+
+def _console() -> Console:
+    """A console of rich's, which takes what is no terminal for one of 80 columns."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 140, highlight=False)
 
 
 def show_leaderboard(run: Run, board: Board) -> None:
     """Print the leaderboard and the lineage of the best."""
-    from rich.console import Console
-
     from hpcpod.run.tables import leaderboard_table, lineage_lines
 
-    # rich takes what is no terminal for one of 80 columns.
-    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
-    console.print(leaderboard_table(board))
+    _console().print(leaderboard_table(board))
     ancestors = run.lineage(board=board)
     if ancestors:
         say(f"lineage of {ancestors[-1].id}:")

@@ -148,7 +148,11 @@ VERBS = {
     "leaderboard": Verb(
         inspect.leaderboard,
         "who leads, with intervals that allow for the choice, and the winner's lineage",
-        (_RUN, _JSON),
+        (_RUN,
+         _arg("--stats", action="store_true",
+              help="how sure that is: the living pods side by side, with shrunk means,"
+              " interquartile means, P(best) and the slope of each learning curve"),
+         _JSON),
     ),
     "why": Verb(
         inspect.why, "why a run or a pod waits, and what you can do about it",

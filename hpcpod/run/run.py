@@ -23,6 +23,7 @@ from hpcpod.run import requests
 from hpcpod.run.explain import why
 from hpcpod.run.leaderboard import Row, ranking, rows
 from hpcpod.run.pod_history import require_pod
+from hpcpod.run.population_scores import PodScore, pod_scores
 from hpcpod.run.progress_line import progress_text
 from hpcpod.run.snapshot import counted_here, see
 from hpcpod.run.status import Best, Status, best_of, status_of
@@ -115,6 +116,13 @@ class Run:
     def leaderboard(self, board: Board | None = None) -> tuple[Row, ...]:
         """The rows, best first."""
         return rows(board or self.board())
+
+    def scores(self, board: Board | None = None) -> tuple[PodScore, ...]:
+        """The living pods side by side, by their last panels: shrunk means, IQM, P(best), slopes.
+
+        It needs numpy, which nothing else here imports.
+        """
+        return pod_scores(board or self.board())
 
     def ranking(self, board: Board | None = None) -> str:
         """The order of the leaderboard, and what its intervals allow for, in a sentence or two."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpcpod.records.records import Board, PodState
 from hpcpod.run.leaderboard import ranking, rows
+from hpcpod.run.population_scores import PodScore, believed
 from hpcpod.run.status import Status
 from hpcpod.run.text import span, times
 
@@ -204,6 +205,35 @@ def leaderboard_table(board: Board, most: int | None = None) -> Table:
             Text(visible(row.algorithm), no_wrap=True, overflow="ellipsis"), str(row.round),
             interval(row.mean, row.low, row.high), "-" if row.last is None else number(row.last),
             Text(visible(row.origin)), row.fate,
+        )  # fmt: skip
+    return table
+
+
+def scores_table(scores: Sequence[PodScore]) -> Table:
+    """The living pods side by side, the highest shrunk mean first, with a caption."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title="scores", title_justify="left", caption=Text(believed(scores)),
+        caption_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False,
+        pad_edge=False,
+    )  # fmt: skip
+    table.add_column("pod", no_wrap=True)
+    table.add_column("algorithm")
+    for column in ("round", "mean", "sd", "shrunk", "above (95 %)", "IQM", "P(best)", "P(> first)",
+                   "a round"):  # fmt: skip
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in scores:
+        slope = "-"
+        if row.slope is not None and row.slope_error is not None:
+            slope = f"{number(row.slope)} ± {number(row.slope_error)}"
+        table.add_row(
+            Text(visible(row.pod)), Text(visible(row.algorithm), no_wrap=True, overflow="ellipsis"),
+            str(row.round), number(row.mean), number(row.sd), number(row.shrunk), number(row.low),
+            interval(row.iqm, row.iqm_low, row.iqm_high), f"{row.best:.2f}",
+            "-" if row.improves is None else f"{row.improves:.2f}", slope,
         )  # fmt: skip
     return table
 
