@@ -49,7 +49,20 @@ class Posterior:
     @property
     def best(self) -> Array:
         """(pods,): probabilities of having the highest true mean; they sum to 1."""
-        return np.bincount(self.draws.argmax(axis=1), minlength=len(self.means)) / len(self.draws)
+        return best_of(self.draws)
+
+
+def best_of(draws: Array) -> Array:
+    """The share of draws that each pod leads, (pods,), of what they are worth, (draws, pods)."""
+    return np.bincount(draws.argmax(axis=1), minlength=draws.shape[1]) / len(draws)
+
+
+def contenders(best: ArrayLike) -> float:
+    """The number of equal pods among which it would be as open who is the best: the exponential of
+    the entropy of these probabilities, (pods,)."""
+    shares = np.asarray(best, dtype=np.float64)
+    shares = shares[shares > 0]
+    return math.exp(-float((shares * np.log(shares)).sum()))
 
 
 def covariance(samples: Sequence[Sample]) -> Array:

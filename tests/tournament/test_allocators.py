@@ -46,7 +46,7 @@ def pod(name: str, *means: float, error: float = 1.0, **fields: object) -> Candi
 
 
 def seen(*pods: Candidate, spent: float | None = 0.0, **fields: object) -> Prospects:
-    """What an allocator sees of these pods."""
+    """Prospects of these pods."""
     left = None if spent is None else 1e6 * (1 - spent)
     found = Prospects(tuple(pods), "env_steps", spent, left, None, len(pods), key=1)
     return replace(found, **fields)  # type: ignore[arg-type]

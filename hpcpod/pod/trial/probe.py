@@ -185,7 +185,7 @@ def _blamed(error: Exception) -> str:
 
 
 def _complaint(what: str, error: Exception, free: int) -> str:
-    """What an error says; one that was not raised on purpose is ``what``'s."""
+    """The words of an error; one that was not raised on purpose is ``what``'s."""
     if out_of_memory(error):
         return (
             f"more memory is needed than the {free / 1e9:.3g} GB that are free here; make it"

@@ -63,8 +63,7 @@ class Curves:
         means, errors = forecast(pods, prospects)
         rng = np.random.default_rng(prospects.key)
         draws = means + errors * rng.standard_normal((max(DRAWS, len(pods)), len(pods)))
-        best = np.bincount(draws.argmax(axis=1), minlength=len(pods)) / len(draws)
-        return drawn(prospects, pods, best, draws)
+        return drawn(prospects, pods, draws)
 
 
 def forecast(pods: list[Candidate], prospects: Prospects) -> tuple[Array, Array]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hpcpod.config.schema import PopulationConfig
 from hpcpod.tournament.allocation import Allocation, Candidate, Prospects
-from hpcpod.tournament.allocators.contention import seen
+from hpcpod.tournament.allocators.contention import ordered, seen
 
 LEAST = 0.25
 """A pod rests whose share of the rounds would be smaller than this part of an equal one."""
@@ -44,8 +44,7 @@ class Ocba:
             for place in order
             if shares[place] < LEAST / len(pods) and not pods[place].protected
         }
-        names = (*(each.pod for each in prospects.unscored), *(pods[place].pod for place in order))
-        return Allocation(tuple(name for name in names if name not in resting), resting)
+        return ordered(prospects, [pods[place].pod for place in order], resting)
 
 
 def ratios(
@@ -69,7 +68,7 @@ def ratios(
 
 
 def _scatter(pod: Candidate) -> float:
-    """How far a pod's means move from one evaluation to the next, squared, beyond their errors."""
+    """The mean square by which a pod's means move between evaluations, beyond their errors."""
     pairs = list(zip(pod.curve, pod.curve[1:], strict=False))
     if not pairs:
         return 0.0

@@ -21,4 +21,4 @@ class Thompson:
         if not pods:
             return Allocation()
         belief = posterior(*seen(pods), key=prospects.key, draws=max(512, len(pods)))
-        return drawn(prospects, pods, belief.best, belief.draws)
+        return drawn(prospects, pods, belief.draws)
