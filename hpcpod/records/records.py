@@ -254,6 +254,11 @@ class PodState:
     lost: float = 0.0
     """Slot-seconds of its attempts that failed."""
 
+    @property
+    def evaluations(self) -> list[Evaluation | Milestone]:
+        """All that is kept of its evaluations and its ancestors', oldest first."""
+        return [*self.milestones, *self.history]
+
 
 @dataclass(frozen=True)
 class Entry:

@@ -6,12 +6,10 @@ seeds, and their covariance counts.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpcpod.records.records import Board, PodState
-from hpcpod.tournament.allocation import evaluations
 from hpcpod.tournament.statistics import mean, sd, standard_error
 
 
@@ -76,7 +74,7 @@ def _score(pod: PodState, first: PodState, shrunk: float, error: float, best: fl
     low, high = iqm_interval([last.returns])
     paired = last.round == against.round and len(last.returns) == len(against.returns)
     beside = None if pod is first else improvement(last.returns, against.returns, paired=paired)
-    kept = evaluations(pod)
+    kept = pod.evaluations
     errors = [standard_error(each.returns) for each in kept]
     line = trend([each.round for each in kept], [mean(each.returns) for each in kept],
                  errors if min(errors) > 0 else None)  # fmt: skip
@@ -92,10 +90,12 @@ def believed(scores: Sequence[PodScore]) -> str:
     """The grounds of a table of scores, in a sentence or two."""
     if not scores:
         return "No living pod has an evaluation yet."
-    contenders = sum(score.best >= 0.05 for score in scores)
-    entropy = -sum(score.best * math.log(score.best) for score in scores if score.best > 0)
+    from hpcpod.tournament.scores import contenders
+
+    likely = sum(score.best >= 0.05 for score in scores)
+    equal = contenders([score.best for score in scores])
     return (
         "Of the living pods' last panels. 'shrunk' is the mean drawn towards all pods' by its"
-        f" error, P(best) allows for common seeds. {contenders} of {len(scores)} may be the best"
-        f" with 5 % or more; it is as open as among {math.exp(entropy):.1f} equal ones."
+        f" error, P(best) allows for common seeds. {likely} of {len(scores)} may be the best"
+        f" with 5 % or more; it is as open as among {equal:.1f} equal ones."
     )

@@ -159,7 +159,7 @@ def budget(board: Board, config: RunConfig, now: float) -> tuple[Axis, float | N
 
 
 def _candidate(pod: PodState, best: PodState | None, axis: Axis, config: RunConfig) -> Candidate:
-    points = [_point(each, axis, config) for each in evaluations(pod)]
+    points = [_point(each, axis, config) for each in pod.evaluations]
     last = pod.history[-1] if pod.history else None
     leads = best is not None and pod.id == best.id
     return Candidate(
@@ -173,11 +173,6 @@ def _candidate(pod: PodState, best: PodState | None, axis: Axis, config: RunConf
     )
 
 
-def evaluations(pod: PodState) -> list[Evaluation | Milestone]:
-    """All that is kept of a pod's evaluations and its ancestors', oldest first."""
-    return [*pod.milestones, *pod.history]
-
-
 def _point(each: Evaluation | Milestone, axis: Axis, config: RunConfig) -> Point:
     steps = float(each.round * config.round.env_steps)
     spent = each.cost if axis == "seconds" else steps
@@ -189,8 +184,8 @@ def _teaches_nothing(control: PodState, best: PodState | None) -> bool:
     test on common seeds: it has said what it was kept for."""
     if best is None:
         return False
-    own = {each.round: each.returns for each in evaluations(control)}
-    both = [each for each in evaluations(best) if each.round in own]
+    own = {each.round: each.returns for each in control.evaluations}
+    both = [each for each in best.evaluations if each.round in own]
     tests = (difference(e.returns, own[e.round], paired=True, level=GATE) for e in both[-2:])
     return len(both) > 1 and all(test is not None and test.low > 0 for test in tests)
 

@@ -280,4 +280,4 @@ def quotas(population: PopulationConfig) -> dict[str, int]:
 def _standings(pod: PodState) -> list[Standing]:
     """All that is kept of a pod's evaluations and its ancestors', oldest first; none while it has
     no checkpoint of its own, of which a copy could be made."""
-    return [*pod.milestones, *pod.history] if pod.history else []
+    return pod.evaluations if pod.history else []

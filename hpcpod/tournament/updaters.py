@@ -8,7 +8,7 @@ from typing import Protocol
 
 from hpcpod.config.schema import PopulationConfig
 from hpcpod.records.records import PodState, Report, Verdict
-from hpcpod.tournament.cohorts import NEAR, Cohort, Cohorts, Standing
+from hpcpod.tournament.cohorts import NEAR, Cohort, Cohorts
 from hpcpod.tournament.statistics import GATE, Difference, difference, halves, mean, t_quantile
 
 
@@ -70,8 +70,9 @@ def rivals(cohorts: Cohorts, cohort: Cohort, pod: PodState) -> Iterator[str]:
     """The best of a cohort, but for those that stand in it by their cost alone, with an evaluation
     at less than the cost at which the pod was compared last, or made as a copy."""
     last = max(pod.judged, pod.parent_round)
-    own: tuple[Standing, ...] = (*pod.milestones, *pod.history)
-    cost = max((standing.cost for standing in own if standing.round <= last), default=0.0)
+    cost = max(
+        (standing.cost for standing in pod.evaluations if standing.round <= last), default=0.0
+    )
     for rival in cohort.best:
         standing = cohort.standings[rival]
         kin = cohorts.board.pods[rival].algorithm == pod.algorithm
