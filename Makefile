@@ -9,6 +9,8 @@
 BIN := .venv/bin
 NAME = cartpole-$(shell date +%Y%m%d-%H%M%S)
 export PYTHON
+# Tests start a thousand Pythons; each would compile all of hpcpod again.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile

@@ -7,6 +7,7 @@ import importlib.metadata
 import math
 import re
 import sys
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +20,7 @@ from hpcpod.errors import UnknownPlugin, UnsupportedSpace, UnusablePlugin
 
 
 @pytest.fixture(autouse=True)
-def _entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+def _entry_points(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An installation with two generators, one of which is broken."""
     points = EntryPoints(
         [
@@ -28,6 +29,23 @@ def _entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
     )
     monkeypatch.setattr(plugins, "entry_points", lambda group: points.select(group=group))
+    plugins._paths_of.cache_clear()
+    yield
+    plugins._paths_of.cache_clear()
+
+
+def test_a_package_that_was_installed_meanwhile_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert plugins.known("updaters") == []
+    later = EntryPoints([EntryPoint("cube_root", "math:cbrt", "hpcpod.updaters")])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: later.select(group=group))
+    plugins.find("updaters", "cube_root")
+    assert plugins.known("updaters") == ["cube_root"]
+
+
+def test_of_two_packages_that_give_a_name_the_first_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = EntryPoints([EntryPoint("root", f"math:{n}", "hpcpod.agents") for n in ("sqrt", "cbrt")])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: two.select(group=group))
+    assert plugins.resolve("agents", "root") is math.sqrt
 
 
 def test_a_name_is_found_in_its_group() -> None:

@@ -119,10 +119,12 @@ def test_no_function_has_more_than_60_lines() -> None:
     assert [line for path in SOURCES for line in long_functions(path)] == []
 
 
+@pytest.mark.long
 def test_every_public_thing_has_a_docstring() -> None:
     assert [line for path in PUBLIC for line in undocumented(path)] == []
 
 
+@pytest.mark.long
 def test_docstrings_of_modules_public_things_and_fields_begin_with_their_noun() -> None:
     assert [line for path in SOURCES for line in riddles(path)] == []
 

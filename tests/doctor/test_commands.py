@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from hpcpod.doctor.commands import ask
 from tests.support.slots import gone
 from tests.support.small_runs import wait_for
 
 
+@pytest.mark.long
 def test_what_hangs_is_ended_with_all_that_it_has_started(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     hang = f"trap '' TERM; sleep 300 & echo $! $$ > {pids}; wait"

@@ -89,6 +89,7 @@ def test_a_task_whose_folder_is_gone_says_so(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_clock_that_is_ahead_is_told_within_its_error(tmp_path: Path) -> None:
     """The test is task 1, whose clock is 100 s ahead."""
     other = Exchange(tmp_path, 1)
@@ -107,6 +108,7 @@ def test_a_clock_that_is_ahead_is_told_within_its_error(tmp_path: Path) -> None:
     assert found.found == "b is 100 s ahead of a"
 
 
+@pytest.mark.long
 def test_a_file_that_is_written_in_place_is_seen_torn(tmp_path: Path) -> None:
     """The test is task 0, whose filesystem replaces nothing in one step."""
     other = Exchange(tmp_path, 0)

@@ -118,6 +118,7 @@ def test_the_owner_may_have_the_blobs_on_another_disk(run: RunFolder, tmp_path: 
     assert (run.blobs.has(sha256), run.blobs.has(other)) == (False, True)
 
 
+@pytest.mark.long
 def test_a_file_that_is_too_long_to_be_meant_takes_no_memory(run: RunFolder) -> None:
     path = claim_path(run, "o-1")
     path.touch()

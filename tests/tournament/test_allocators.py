@@ -134,6 +134,7 @@ def test_a_curve_s_forecast_is_the_normal_one() -> None:
     assert mean == pytest.approx(-(inverse[3, :3] @ y) / inverse[3, 3])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("between", [10.0, 30.0])
 def test_forecasts_hold_the_end_of_curves_that_approach_their_asymptotes(between: float) -> None:
     rng, held, runs = np.random.default_rng(3), 0, 60
@@ -158,6 +159,7 @@ def test_curves_believe_in_one_that_still_grows() -> None:
     assert "behind" in found.resting
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("allocator", [Halving, Ocba, Thompson, Curves])
 def test_equal_pods_train_equally_often(allocator: type[Thompson]) -> None:
     rng, trained = np.random.default_rng(1), Counter[str]()

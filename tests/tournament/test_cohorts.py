@@ -117,6 +117,7 @@ def uncompared(board: Board) -> dict[str, int]:
     return {pod.id: pod.history[-1].round - pod.judged for pod in board.living}
 
 
+@pytest.mark.long
 def test_algorithms_of_unequal_speed_go_on_being_compared() -> None:
     game = rules(8, {"ppo": 1, "sac": 1})
     board = play_for(game, 60, lambda pod, algorithm: SECONDS[algorithm])
@@ -126,6 +127,7 @@ def test_algorithms_of_unequal_speed_go_on_being_compared() -> None:
     assert board.rounds - board.compared < 4
 
 
+@pytest.mark.long
 def test_a_slow_node_beside_fast_ones_does_not_end_comparisons() -> None:
     game = rules(8)
     slow = {"p0003", "p0004", "p0005", "p0006"}

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from rliable import library, metrics
 from scipy import stats
 
 from hpcpod.tournament.scores import (
@@ -131,7 +130,10 @@ def test_among_equal_pods_no_one_is_said_to_be_the_best() -> None:
     assert np.mean(np.array(claims) > 0.95) < 0.02
 
 
+@pytest.mark.long
 def test_the_interquartile_mean_is_scipy_s_and_rliable_s() -> None:
+    from rliable import metrics  # 2 s of imports
+
     rng = np.random.default_rng(6)
     for size in (1, 3, 4, 7, 32, 101):
         values = rng.standard_t(2, size)
@@ -139,7 +141,10 @@ def test_the_interquartile_mean_is_scipy_s_and_rliable_s() -> None:
         assert iqm(values) == pytest.approx(float(metrics.aggregate_iqm(values[:, None])))
 
 
+@pytest.mark.long
 def test_its_interval_is_rliable_s() -> None:
+    from rliable import library, metrics
+
     scores = np.random.default_rng(7).exponential(size=(10, 4))  # runs x tasks
     np.random.seed(0)
     _, theirs = library.get_interval_estimates(
@@ -158,7 +163,10 @@ def test_the_interval_covers_the_truth() -> None:
     assert 0.88 < covered / 300 < 0.985
 
 
+@pytest.mark.long
 def test_improvement_is_scipy_s_and_rliable_s() -> None:
+    from rliable import metrics
+
     rng = np.random.default_rng(9)
     one, other = rng.integers(0, 6, 14).astype(float), rng.integers(0, 5, 9).astype(float)
     found = improvement(one, other, paired=False)
