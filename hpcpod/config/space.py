@@ -123,7 +123,27 @@ class AlgorithmSpace:
         fixed = {*self.structural, *self.initial}
         return tuple(name for name in self.ranged if name not in fixed)
 
+    def misfit(self, hyperparameters: Mapping[str, Scalar]) -> str:
+        """The reason why no pod can have these, in words; empty if one can."""
+        if wrong := sorted(self.values.keys() ^ hyperparameters.keys()):
+            return f"{wrong[0]} is {'missing' if wrong[0] in self.values else 'unknown'}"
+        for name, allowed in self.values.items():
+            if not _allows(allowed, hyperparameters[name]):
+                return f"{name} = {hyperparameters[name]!r} is not within {allowed!r}"
+        return ""
+
     def family(self, algorithm: str, hyperparameters: Mapping[str, Scalar]) -> str:
         """Weights cross only between pods of equal family: algorithm and network shape."""
         shape = ",".join(f"{name}={hyperparameters[name]}" for name in self.structural)
         return f"{algorithm}({shape})"
+
+
+def _allows(allowed: Value, value: object) -> bool:
+    """True if a single value equals it, or a range holds it."""
+    if isinstance(allowed, Range):
+        if isinstance(allowed, Choice):
+            return any(value == each and type(value) is type(each) for each in allowed.values)
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        number = whole or (isinstance(value, float) and not isinstance(allowed, Int))
+        return number and allowed.low <= value <= allowed.high  # type: ignore[operator]
+    return value == allowed and isinstance(value, bool) == isinstance(allowed, bool)

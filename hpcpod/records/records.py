@@ -19,6 +19,12 @@ from hpcpod.records.checkpoints import Segment as Segment
 from hpcpod.records.codec import Json as Json
 from hpcpod.records.codec import decode as decode
 from hpcpod.records.codec import encode as encode
+from hpcpod.records.decisions import Decision as Decision
+from hpcpod.records.decisions import DecisionKind as DecisionKind
+from hpcpod.records.decisions import PairTest as PairTest
+from hpcpod.records.decisions import Verdict as Verdict
+from hpcpod.records.jobs import Intent as Intent
+from hpcpod.records.jobs import Owner as Owner
 
 Document = dict[str, dict[str, Json]]
 """Sections by name, rows by name: ``{"pods": {"p0001": {...}}, "run": {"phase": "running"}}``."""
@@ -27,6 +33,8 @@ Hyperparameters = Mapping[str, Scalar]
 Cause = Literal["fresh", "copy"]
 Fate = Literal["alive", "replaced", "failed", "given up"]
 Phase = Literal["running", "finals", "finished"]
+_SECTIONS = ("pods", "rescores", "decisions")
+"""Parts of a board that are rows of a section of their own."""
 Keep = Literal["best", "last"]
 """The policy of the best evaluation, or of the last one."""
 
@@ -130,37 +138,6 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Owner:
-    """The owner of a claim. The same slot of the same job may re-enter it after a requeue."""
-
-    slot: str
-    """The slot's name: ``<array job>_<element>`` on Slurm, ``local-<n>`` on this machine."""
-    job: str
-    """The identity that a requeue keeps: the Slurm job, or the local launcher's token."""
-    host: str = ""
-    pid: int = 0
-
-
-@dataclass(frozen=True)
-class Intent:
-    """A submission, published before it is made, so that it counts once."""
-
-    number: int
-    """Its place in the run's order of intents, from 0."""
-    token: str
-    """A random name that the job carries in its comment, by which it is found again."""
-    kind: Literal["slots", "coordinator"]
-    count: int = 1
-    """Array elements."""
-    reports: int = 0
-    """Reports on the board when it was published: submitting without progress has a limit."""
-    time: float = 0.0
-    """Unix time of its publication, in seconds."""
-    target: int = 0
-    """Slots wanted at once when it was published."""
-
-
-@dataclass(frozen=True)
 class Milestone:
     """An evaluation that is kept for comparisons alone: its checkpoint is not."""
 
@@ -232,6 +209,8 @@ class PodState:
     """Its next order; None once dead, or when it has trained all its rounds."""
     judged: int = 0
     """The last round at which it was compared with its cohort."""
+    verdict: str = ""
+    """Empty, or what the updater found then, in words."""
     failures: int = 0
     """Failed attempts in a row."""
     failure: str = ""
@@ -276,20 +255,6 @@ class Entry:
     checkpoint: Checkpoint
     estimate: float | None = None
     """The mean shrunk towards the pod's neighbouring rounds: rows are in the order of these."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The updater's verdict on a report."""
-
-    admit: bool
-    """The report's evaluation belongs on the leaderboard."""
-    round: int = 0
-    """The round at which the pod was compared with its cohort; 0 if it was not."""
-    beaten_by: tuple[str, ...] = ()
-    """Pods that beat this one at equal experience, by the updater's test."""
-    evidence: Mapping[str, str] = field(default_factory=dict)
-    """Per beater, the numbers of the test in words."""
 
 
 @dataclass(frozen=True)
@@ -362,6 +327,9 @@ class Board:
     """Open orders to score on fresh seeds, by ``pod``."""
     confirmed: tuple[Confirmed, ...] = ()
     """Scores on fresh seeds, in the order in which they came."""
+    decisions: Mapping[str, Decision] = field(default_factory=dict)
+    """Those of the last merge that made any, by a name that counts up through the run. Earlier ones
+    are in files of their own, see ``storage.decisions``."""
 
     @property
     def living(self) -> list[PodState]:
@@ -371,13 +339,12 @@ class Board:
     def document(self) -> Document:
         """The board as sections of rows."""
         whole: dict[str, Json] = encode(self)
-        pods, rescores = whole.pop("pods"), whole.pop("rescores")
-        return {"run": whole, "pods": pods, "rescores": rescores}
+        return {**{name: whole.pop(name) for name in _SECTIONS}, "run": whole}
 
     @classmethod
     def from_document(cls, document: Document) -> Board:
         """The inverse of ``document``."""
-        sections = {name: document.get(name, {}) for name in ("pods", "rescores")}
+        sections = {name: document.get(name, {}) for name in _SECTIONS}
         return decode(cls, {**document["run"], **sections})
 
 

@@ -218,6 +218,8 @@ def why_pod(seen: Snapshot, name: str, claims: Mapping[str, Claim]) -> list[str]
     """
     pod = seen.board.pods[name]
     said = [_origin(pod)]
+    if pod.verdict:
+        said.append(f"compared with others {pod.verdict}")
     if pod.fate != "alive":
         return [*said, _fate(seen, pod)]
     mine = [order for order in orders(seen.board) if order.pod == name]

@@ -18,7 +18,7 @@ from hpcpod.config.space import Range
 from hpcpod.errors import HpcpodError, RunNotFound, StorageError, UserError
 from hpcpod.launchers.factory import launcher_here
 from hpcpod.orchestrator.snapshot import RunState, Snapshot
-from hpcpod.records.records import Board, PodState
+from hpcpod.records.records import Board, Decision, PodState
 from hpcpod.run import requests
 from hpcpod.run.explain import why
 from hpcpod.run.leaderboard import Row, ranking, rows
@@ -123,6 +123,26 @@ class Run:
         It needs numpy, which nothing else here imports.
         """
         return pod_scores(board or self.board())
+
+    @door(pod=str | None)
+    def decisions(self, pod: str | None = None, board: Board | None = None) -> list[Decision]:
+        """Every decision of the updater, the generator and the allocator so far, oldest first.
+
+        ``pandas.DataFrame(map(dataclasses.asdict, run.decisions()))`` is a table of them. It reads
+        a small file for each merge; ``why`` tells the last ones of a pod without.
+
+        Args:
+            pod: those alone that are about this pod, or name it.
+            board: a board that was read before, to end at; by default the latest.
+
+        Raises:
+            UserError: the run has no such pod.
+        """
+        board = board or self.board()
+        if pod is not None:
+            require_pod(board, pod, self.name)
+        every = {**self.folder.decisions.all(), **board.decisions}
+        return [each for each in every.values() if pod is None or pod in (each.pod, *each.others)]
 
     def ranking(self, board: Board | None = None) -> str:
         """The order of the leaderboard, and what its intervals allow for, in a sentence or two."""

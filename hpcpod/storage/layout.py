@@ -12,6 +12,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 SHARED = (
     "board",
     "reports",
+    "decisions",
     "claims",
     "blobs",
     "pods",

@@ -18,6 +18,7 @@ from hpcpod.storage.checkpoints import Checkpoints
 from hpcpod.storage.checksummed import unpack
 from hpcpod.storage.claims import Claims
 from hpcpod.storage.creation import FORMAT, create_folder
+from hpcpod.storage.decisions import Decisions
 from hpcpod.storage.disk import TEMPORARY, Disk, explained
 from hpcpod.storage.engines import Engines
 from hpcpod.storage.intents import Intents
@@ -56,6 +57,7 @@ class RunFolder:
         self.quarantine = Quarantine(disk, path)
         self.board = BoardFile(disk, path / "board", self.quarantine)
         self.reports = Reports(disk, path / "reports", self.quarantine)
+        self.decisions = Decisions(disk, path / "decisions", self.quarantine)
         self.claims = Claims(disk, path / "claims", self.quarantine)
         self.requests = Requests(disk, path / "control", self.quarantine, owner)
         self.checkpoints = Checkpoints(disk, path, self.quarantine)

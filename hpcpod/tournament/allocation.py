@@ -8,19 +8,15 @@ Where it is counted in seconds a slot that finds nothing better trains one of th
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from hpcpod.config.schema import RunConfig
-from hpcpod.errors import in_words
 from hpcpod.records.records import Board, Evaluation, Milestone, PodState, stable_hash
 from hpcpod.tournament.settle import as_dead, rank
 from hpcpod.tournament.statistics import GATE, difference, mean, standard_error
 from hpcpod.tournament.stopping import leader
-
-log = logging.getLogger(__name__)
 
 Axis = Literal["env_steps", "seconds"]
 
@@ -218,21 +214,3 @@ def carried_out(board: Board, allocation: Allocation, axis: Axis) -> Board:
         elif pod.rests != reason:
             pods[pod.id] = replace(pod, rests=reason)
     return replace(board, pods=pods, turns=turns)
-
-
-def allocated(board: Board, allocator: Allocator, config: RunConfig, now: float) -> Board:
-    """The board after its allocator was asked.
-
-    Where an allocator raises, or its decision can't be carried out, that is logged, and every pod
-    trains.
-    """
-    seen = prospects(board, config, now)
-    try:
-        allocation = allocator.allocate(seen)
-        wrong = refusal(allocation, seen)
-    except Exception as error:  # a user's own may raise whatever it likes
-        wrong = in_words(error)
-    if wrong:
-        log.warning("population.allocator: its decision is refused: %s", wrong)
-        allocation = Allocation()
-    return carried_out(board, allocation, seen.axis)

@@ -57,6 +57,8 @@ class Cohort:
     algorithm, so that no pod pays for a slow node."""
     standings: Mapping[str, Standing]
     """Evaluations with which the living stand in it, by pod."""
+    order: tuple[str, ...]
+    """All of these, best first."""
     best: tuple[str, ...]
     """The best 30 %, at least one, best first: who may be copied."""
     worst: frozenset[str]
@@ -67,6 +69,10 @@ class Cohort:
     def paired(self, one: str, other: str) -> bool:
         """True if two pods stand in it with the same round, so with the same seeds."""
         return self.standings[one].round == self.standings[other].round
+
+    def place(self, pod: str) -> int:
+        """Place of a pod in it: the best has 1, one that is not in it 0."""
+        return self.order.index(pod) + 1 if pod in self.standings else 0
 
 
 class Cohorts:
@@ -239,7 +245,8 @@ class Cohorts:
             round_number,
             cost,
             {pod.id: standing for pod, standing in sorted(found, key=lambda each: each[0].id)},
-            best=tuple(pod.id for pod, _ in ranked[: max(1, len(ranked) * 3 // 10)]),
+            order=(order := tuple(pod.id for pod, _ in ranked)),
+            best=order[: max(1, len(ranked) * 3 // 10)],
             worst=frozenset(spare[-eighth:]),
             places=ceil((len(kin) + self.copies[algorithm, round_number]) / 8),
         )

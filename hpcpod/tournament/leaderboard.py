@@ -11,12 +11,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from hpcpod.records.records import Birth, Board, Entry, Order, PodState, Report, stable_hash
-from hpcpod.tournament.allocation import allocated
 from hpcpod.tournament.budget import dated
 from hpcpod.tournament.cohorts import Cohorts, broken, quotas
 from hpcpod.tournament.generators import Fresh
 from hpcpod.tournament.offspring import Offspring, founder, pod_name
 from hpcpod.tournament.rules import Rules
+from hpcpod.tournament.rulings import Rulings, in_short
 from hpcpod.tournament.settle import accept, as_dead, entry_of, ranked, settle
 from hpcpod.tournament.statistics import mean
 from hpcpod.tournament.stopping import advance, finish, settle_rescores
@@ -84,8 +84,9 @@ def fold(
     if births or lost:
         merged = settle(merged, births, lost, rules.config)
     if births:
-        merged = _evolve(_without_broken(merged), board, births, rules, now)
-        merged = allocated(merged, rules.allocator, rules.config, now)
+        rulings = Rulings(rules, merged, now)
+        merged = _evolve(_without_broken(merged), board, births, rules, rulings, now)
+        merged = rulings.on(rulings.allocated(merged))
     # Who has trained goes on, in fewer places, though no pod is born any more.
     if len(merged.living) < (len(board.living) if merged.rounds == 0 else 1):
         return finish(merged, "failed", now, _why_hopeless(merged))
@@ -179,7 +180,12 @@ def _without_broken(board: Board) -> Board:
 
 
 def _evolve(
-    board: Board, before: Board, reports: Mapping[str, Report], rules: Rules, now: float
+    board: Board,
+    before: Board,
+    reports: Mapping[str, Report],
+    rules: Rules,
+    rulings: Rulings,
+    now: float,
 ) -> Board:
     """Judge every pod that finished a round, replace the beaten and the dead, rank the best.
 
@@ -196,20 +202,22 @@ def _evolve(
         pod = board.pods[report.pod]
         if pod.fate != "alive" or pod.failures > 0:
             continue
-        verdict = rules.updater.judge(cohorts, report)
+        verdict = rulings.judge(cohorts, report)
         if pod.best is not None and (verdict.admit or pod.id in listed):
             admitted.append(entry_of(pod, pod.best))
         compared = compared or verdict.round > 0
-        pod = replace(pod, judged=max(pod.judged, verdict.round))
+        if verdict.round:
+            judged = max(pod.judged, verdict.round)
+            pod = replace(pod, judged=judged, verdict=in_short(verdict))
         offspring.pods[pod.id] = pod
         key = stable_hash(rules.config.seed, pod.id, report.round)
-        copy = rules.generator.challenge(cohorts, pod, verdict, key)
-        if copy is not None:
-            cohorts.succeed(pod, offspring.add(copy, pod))
+        child = rulings.challenge(cohorts, offspring, pod, verdict, key)
+        if child is not None:
+            cohorts.succeed(pod, child)
     for pod in (board.pods[each.id] for each in fallen):
         if cohorts.hopeful():
             key = stable_hash(rules.config.seed, pod.id, "successor")
-            cohorts.succeed(pod, offspring.add(rules.generator.replace(cohorts, pod, key), pod))
+            cohorts.succeed(pod, rulings.replace(cohorts, offspring, pod, key))
     if compared:
         board = replace(board, compared=board.rounds, compared_at=now)
     return _rank(offspring.board(board), admitted, rules.config.population.capacity)

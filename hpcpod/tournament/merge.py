@@ -154,6 +154,8 @@ def merge(
             board = fold(begun, reports, rules, now=now, lost=gone, stop=stop, size=size)
             if board == old:
                 break
+            if board.decisions != old.decisions:
+                folder.decisions.publish(old.decisions)
             published = folder.board.publish(generation, document, board.document(), writer)
         if published:
             for report in reports:

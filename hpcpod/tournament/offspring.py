@@ -26,15 +26,22 @@ class Offspring:
             ValueError: a generator crossed two families, whose weights do not fit.
         """
         name = pod_name(self._next_pod)
+        child = self.child(name, decision)
         self._next_pod += 1
-        if isinstance(decision, Fresh):
-            child = founder(name, decision, self._rules)
-        else:
-            child = self._copied(name, decision)
         self.pods[name] = child = replace(child, replaces=old.id)
         if old.fate == "alive":
             self.pods[old.id] = as_dead(old, f"{name} took its place", "replaced")
         return child
+
+    def child(self, name: str, decision: Copy | Fresh) -> PodState:
+        """A new pod by this name; it has no place yet.
+
+        Raises:
+            ValueError: as ``add``.
+        """
+        if isinstance(decision, Fresh):
+            return founder(name, decision, self._rules)
+        return self._copied(name, decision)
 
     def board(self, before: Board) -> Board:
         """A board as it was, with all pods that were born and that died."""
@@ -42,7 +49,9 @@ class Offspring:
 
     def _copied(self, name: str, copy: Copy) -> PodState:
         parent = self._board.pods[copy.parent]
-        source = next(e for e in parent.history if e.round == copy.round)
+        source = next((e for e in parent.history if e.round == copy.round), None)
+        if source is None:
+            raise ValueError(f"{parent.id} keeps no checkpoint of round {copy.round} to copy")
         space = self._rules.algorithms[parent.algorithm]
         family = space.family(parent.algorithm, copy.hyperparameters)
         if family != parent.family:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hpcpod import plugins
 from hpcpod.config.schema import RunConfig
@@ -23,6 +23,8 @@ class Rules:
     updater: Updater
     generator: Generator
     allocator: Allocator
+    silent: set[str] = field(default_factory=set, compare=False)
+    """Parts that took too long in this process, and are not asked any more."""
 
     @classmethod
     def of(cls, config: RunConfig, algorithms: Mapping[str, AlgorithmSpace]) -> Rules:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from hpcpod.config.schema import PopulationConfig
-from hpcpod.records.records import PodState, Report, Verdict
+from hpcpod.records.records import PairTest, PodState, Report, Verdict
 from hpcpod.tournament.cohorts import NEAR, Cohort, Cohorts
 from hpcpod.tournament.statistics import GATE, Difference, difference, halves, mean, t_quantile
 
@@ -58,12 +58,20 @@ class PairedGate:
             return Verdict(admit)
         cohort = cohorts.cohort(pod.algorithm, compared)
         evidence: dict[str, str] = {}
+        tests: list[PairTest] = []
         if pod.id in cohort.worst:
+            level = GATE / len(cohort.best)
             for rival in rivals(cohorts, cohort, pod):
                 test = _compare(cohort, rival, pod.id)
-                if test is not None and min(test.low, test.mean - _doubt(cohort, pod)) > 0:
+                if test is None:
+                    continue
+                low = min(test.low, test.mean - _doubt(cohort, pod))
+                tests.append(PairTest(rival, test.mean, low, level, test.episodes, test.paired))
+                if low > 0:
                     evidence[rival] = _in_words(cohort, rival, pod.id, test)
-        return Verdict(admit, compared, tuple(evidence), evidence)
+        place = cohort.place(pod.id)
+        among = len(cohort.standings)
+        return Verdict(admit, compared, tuple(evidence), evidence, place, among, tuple(tests))
 
 
 def rivals(cohorts: Cohorts, cohort: Cohort, pod: PodState) -> Iterator[str]:

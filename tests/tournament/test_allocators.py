@@ -17,7 +17,6 @@ from hpcpod.tournament.allocation import (
     Candidate,
     Point,
     Prospects,
-    allocated,
     prospects,
     refusal,
 )
@@ -28,6 +27,7 @@ from hpcpod.tournament.allocators.thompson import Thompson
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.priorities import resting_pods
 from hpcpod.tournament.rules import Rules
+from hpcpod.tournament.rulings import Rulings
 from tests.tournament.world import report, rules
 
 POPULATION = PopulationConfig()
@@ -245,7 +245,7 @@ def test_what_can_t_be_carried_out_is_refused(
     board = played(game, 25)
     assert resting_pods(board)
     with caplog.at_level(logging.WARNING):
-        after = allocated(board, allocator, game.config, 60.0)
+        after = Rulings(replace(game, allocator=allocator), board, 60.0).allocated(board)
     assert resting_pods(after) == frozenset()
     assert "population.allocator: its decision is refused" in caplog.text
 
@@ -269,7 +269,7 @@ def test_a_pod_that_is_given_up_ends() -> None:
     game = budgeted("fair", steps=64 * STEPS)
     board = played(game, 12)
     last = prospects(board, game.config, 0.0).scored[-1].pod
-    after = allocated(board, Cutting(), game.config, 0.0)
+    after = Rulings(replace(game, allocator=Cutting()), board, 0.0).allocated(board)
     ended = after.pods[last]
     assert (ended.fate, ended.fate_reason, ended.birth) == ("given up", "the last", None)
     assert len(after.living) == 7

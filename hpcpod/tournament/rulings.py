@@ -1,0 +1,283 @@
+"""Rulings: a merge asks the run's updater, generator and allocator, checks, and records.
+
+These may be a user's own code. What raises, takes too long or can't be carried out is refused: the
+refusal is recorded, the built-in rule decides instead, and the run goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from hpcpod.errors import in_words
+from hpcpod.records.records import Board, Decision, DecisionKind, PodState, Report, Verdict
+from hpcpod.tournament.allocation import Allocation, Prospects, carried_out, prospects, refusal
+from hpcpod.tournament.cohorts import Cohorts
+from hpcpod.tournament.generators import Copy, Fresh, GentleTruncation
+from hpcpod.tournament.offspring import Offspring
+from hpcpod.tournament.rules import Rules
+from hpcpod.tournament.updaters import PairedGate
+
+log = logging.getLogger(__name__)
+
+SECONDS = 10.0
+"""Time that a user's rule has for one decision: all slots that report wait for it."""
+
+T = TypeVar("T")
+
+
+class Rulings:
+    """The questions of one merge to the rules, and what was decided."""
+
+    def __init__(self, rules: Rules, board: Board, now: float) -> None:
+        self.made: list[Decision] = []
+        """All decisions so far."""
+        self._rules = rules
+        self._board = board
+        self._now = now
+        population = rules.config.population
+        self._updater, self._generator = PairedGate(population), GentleTruncation(population)
+
+    def judge(self, cohorts: Cohorts, report: Report) -> Verdict:
+        """The updater's verdict on a report."""
+        verdict = self._asked(
+            "updater",
+            report.pod,
+            lambda: self._rules.updater.judge(cohorts, report),
+            lambda found: _wrong_verdict(found, cohorts, report),
+            lambda: self._updater.judge(cohorts, report),
+        )
+        if verdict.round:
+            self._note("comparison", report.pod, "updater", in_short(verdict),
+                round=verdict.round, others=_compared(verdict), tests=verdict.tests,
+                numbers={"place": verdict.place, "among": verdict.among},
+            )  # fmt: skip
+        return verdict
+
+    def challenge(
+        self, cohorts: Cohorts, offspring: Offspring, pod: PodState, verdict: Verdict, key: int
+    ) -> PodState | None:
+        """The child that takes the place of a pod that has reported; None if it trains on."""
+        generator = self._rules.generator
+        return self._born(
+            cohorts,
+            offspring,
+            pod,
+            lambda: generator.challenge(cohorts, pod, verdict, key),
+            lambda: self._generator.challenge(cohorts, pod, verdict, key),
+        )
+
+    def replace(self, cohorts: Cohorts, offspring: Offspring, dead: PodState, key: int) -> PodState:
+        """The child that takes the place of a pod that has failed."""
+        generator = self._rules.generator
+        child = self._born(
+            cohorts,
+            offspring,
+            dead,
+            lambda: generator.replace(cohorts, dead, key),
+            lambda: self._generator.replace(cohorts, dead, key),
+        )
+        assert child is not None
+        return child
+
+    def allocated(self, board: Board) -> Board:
+        """The board after its allocator was asked; if that is refused, every pod trains."""
+        seen = prospects(board, self._rules.config, self._now)
+        allocation = self._asked(
+            "allocator",
+            "",
+            lambda: self._rules.allocator.allocate(seen),
+            lambda found: refusal(found, seen),
+            Allocation,
+        )
+        self._note_allocation(seen, allocation)
+        return carried_out(board, allocation, seen.axis)
+
+    def on(self, board: Board) -> Board:
+        """The board with this merge's decisions, if there were any."""
+        if not self.made:
+            return board
+        # no two merges that decide have counted as many reports
+        names = (f"{board.reports:010d}-{place:05d}" for place in range(len(self.made)))
+        return replace(board, decisions=dict(zip(names, self.made, strict=True)))
+
+    def _born(
+        self,
+        cohorts: Cohorts,
+        offspring: Offspring,
+        old: PodState,
+        ask: Callable[[], Copy | Fresh | None],
+        instead: Callable[[], Copy | Fresh | None],
+    ) -> PodState | None:
+        dead = old.fate != "alive"
+        decision = self._asked(
+            "generator",
+            old.id,
+            ask,
+            lambda found: _wrong_birth(found, cohorts, offspring, old),
+            instead,
+        )
+        if decision is None:
+            assert not dead
+            return None
+        child = offspring.add(decision, old)
+        first = f"a copy of {child.parent} at round {child.parent_round}" if child.parent else "new"
+        self._note("birth", child.id, "generator",
+            f"{child.algorithm}, {first}, in place of {old.id}: {child.evidence or 'no reason'}",
+            round=child.parent_round, others=tuple(filter(None, [child.parent, old.id])),
+        )  # fmt: skip
+        return child
+
+    def _note_allocation(self, seen: Prospects, allocation: Allocation) -> None:
+        """Record who rests now, who trains again, and who is given up."""
+        known = {each.pod: each for each in seen.candidates}
+        changes: dict[str, tuple[DecisionKind, str]] = {
+            pod: ("rest", why) for pod, why in allocation.resting.items() if not known[pod].rests
+        }
+        changes |= {
+            pod: ("train", "its prospects are among the best again")
+            for pod, each in known.items()
+            if each.rests and pod not in allocation.resting
+        }
+        changes |= {pod: ("give up", why) for pod, why in allocation.given_up.items()}
+        for pod, (kind, why) in sorted(changes.items()):
+            numbers = {"rounds": float(known[pod].rounds)}
+            if (score := known[pod].score) is not None:
+                numbers["score"] = score
+            if seen.spent is not None:
+                numbers["spent"] = seen.spent
+            self._note(kind, pod, "allocator", why, numbers=numbers)
+
+    def _asked(
+        self,
+        part: str,
+        pod: str,
+        ask: Callable[[], T],
+        wrong: Callable[[T], str],
+        instead: Callable[[], T],
+    ) -> T:
+        """The answer of a rule, or if that is refused, the built-in one's."""
+        rule = getattr(self._rules, part)
+        own = type(rule).__module__.startswith("hpcpod.")
+        if part in self._rules.silent:  # a part that took too long once would each time
+            return instead()
+        try:
+            answer = ask() if own else within(SECONDS, ask)
+            reason = wrong(answer)
+        except TimeoutError:
+            reason = f"it took more than {SECONDS:g} s, and is not asked again by this process"
+            self._rules.silent.add(part)
+        except Exception as error:  # a user's own may raise whatever it likes
+            reason = in_words(error)
+        if not reason:
+            return answer
+        about = f" about {pod}" if pod else ""
+        log.warning("population.%s: its decision%s is refused: %s", part, about, reason)
+        self._note("refusal", pod, part, reason)
+        return instead()
+
+    def _note(
+        self,
+        kind: DecisionKind,
+        pod: str,
+        part: str,
+        outcome: str,
+        *,
+        numbers: Mapping[str, float] | None = None,
+        **more: Any,
+    ) -> None:
+        rule = getattr(self._rules.config.population, part)
+        time, rounds = self._now, self._board.rounds
+        self.made.append(
+            Decision(kind, pod, rule, outcome, time, rounds, numbers=numbers or {}, **more)
+        )
+
+
+def within(seconds: float, call: Callable[[], T]) -> T:
+    """The answer of a call, if it comes in time. Python can't end a thread: one that goes on is
+    left alone, and ends with the process at the latest.
+
+    Raises:
+        TimeoutError: it takes longer.
+        Exception: whatever the call raises.
+    """
+    answers: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answers.append(call())
+        except BaseException as error:  # SystemExit too: it is for the caller to see
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise TimeoutError
+    if errors:
+        error = errors[0]
+        raise error if isinstance(error, Exception) else RuntimeError(in_words(error))
+    return answers[0]
+
+
+def in_short(verdict: Verdict) -> str:
+    """A verdict in a sentence."""
+    where = f"at round {verdict.round}"
+    if verdict.place:
+        where += f" it was number {verdict.place} of {verdict.among}"
+    if verdict.beaten_by:
+        first = verdict.evidence.get(verdict.beaten_by[0], "")
+        return f"{where}, and is beaten by {', '.join(verdict.beaten_by)}" + (
+            f": {first}" if first else ""
+        )
+    if verdict.tests:
+        best = max(verdict.tests, key=lambda test: test.low)
+        return (
+            f"{where}, and was tested against {len(verdict.tests)}, of which none was shown to be"
+            f" better; {best.rival} came closest: mean difference {best.mean:.6g}, lower bound"
+            f" {best.low:.6g} at {100 * best.level:.3g} %"
+        )
+    return where + (", not among those that are tested" if verdict.place else "")
+
+
+def _compared(verdict: Verdict) -> tuple[str, ...]:
+    """The rivals of a verdict, by name."""
+    return tuple(sorted({test.rival for test in verdict.tests} | set(verdict.beaten_by)))
+
+
+def _wrong_verdict(found: object, cohorts: Cohorts, report: Report) -> str:
+    if not isinstance(found, Verdict):
+        return f"it gives a {type(found).__name__}, not a Verdict"
+    for rival in found.beaten_by:
+        if rival == report.pod or rival not in cohorts.board.pods:
+            return f"it says that {report.pod} is beaten by {rival!r}, which is no other pod"
+    return ""
+
+
+def _wrong_birth(found: object, cohorts: Cohorts, offspring: Offspring, old: PodState) -> str:
+    if found is None:
+        return "it names no successor of a pod that has failed" if old.fate != "alive" else ""
+    if not isinstance(found, (Copy, Fresh)):
+        return f"it gives a {type(found).__name__}, not a Copy or a Fresh"
+    if old.fate == "alive" and not cohorts.spare(old):
+        what = "a control" if old.control else f"the last {old.algorithm}"
+        return f"it replaces {old.id}, which is {what}"
+    if isinstance(found, Fresh):
+        algorithm = found.algorithm
+        if algorithm not in cohorts.algorithms:
+            return f"there is no algorithm {algorithm!r}"
+    elif found.parent not in cohorts.board.pods:
+        return f"there is no pod {found.parent!r} to copy"
+    else:
+        algorithm = cohorts.board.pods[found.parent].algorithm
+    if misfit := cohorts.algorithms[algorithm].misfit(found.hyperparameters):
+        return f"{algorithm}: {misfit}"
+    try:
+        offspring.child("p0000", found)
+    except (ValueError, StopIteration) as error:
+        return str(error) or f"{found} can't be made"
+    return ""
