@@ -16,14 +16,18 @@ from hpcpod.tournament.cohorts import Cohorts, broken, quotas
 from hpcpod.tournament.generators import Fresh
 from hpcpod.tournament.offspring import Offspring, founder, pod_name
 from hpcpod.tournament.rules import Rules
-from hpcpod.tournament.rulings import Rulings, in_short
+from hpcpod.tournament.rulings import Rulings, drawn_founder, in_short
 from hpcpod.tournament.settle import accept, as_dead, entry_of, ranked, settle
 from hpcpod.tournament.statistics import mean
 from hpcpod.tournament.stopping import advance, finish, settle_rescores
 
 
 def first_board(rules: Rules, now: float) -> Board:
-    """The first generation: controls first, founders drawn from every range after them."""
+    """The first generation: controls first, founders drawn from every range after them.
+
+    Raises:
+        UnusablePlugin: the generator gives hyperparameters that no pod can have, or none.
+    """
     quota = quotas(rules.config.population)
     # p0001 ppo, p0002 dqn, p0003 ppo: the first slots get different algorithms
     turns = [
@@ -33,7 +37,7 @@ def first_board(rules: Rules, now: float) -> Board:
     for number, (turn, algorithm) in enumerate(turns, start=1):
         control = turn < rules.config.population.controls
         key = stable_hash(rules.config.seed, pod_name(number), "founder")
-        drawn = rules.generator.founder(rules.algorithms[algorithm], control, key)
+        drawn = drawn_founder(rules, algorithm, control, key)
         pod = founder(pod_name(number), Fresh(algorithm, drawn, control), rules)
         pods[pod.id] = pod
     board = Board(started=now, next_pod=len(turns) + 1, pods=pods)

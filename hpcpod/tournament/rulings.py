@@ -12,8 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from hpcpod.errors import in_words
-from hpcpod.records.records import Board, Decision, DecisionKind, PodState, Report, Verdict
+from hpcpod.errors import UnusablePlugin, in_words
+from hpcpod.records.records import (
+    Board,
+    Decision,
+    DecisionKind,
+    Hyperparameters,
+    PodState,
+    Report,
+    Verdict,
+)
 from hpcpod.tournament.allocation import Allocation, Prospects, carried_out, prospects, refusal
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.generators import Copy, Fresh, GentleTruncation
@@ -194,6 +202,26 @@ class Rulings:
         self.made.append(
             Decision(kind, pod, rule, outcome, time, rounds, numbers=numbers or {}, **more)
         )
+
+
+def drawn_founder(rules: Rules, algorithm: str, control: bool, key: int) -> Hyperparameters:
+    """Hyperparameters of a pod of the first generation.
+
+    Raises:
+        UnusablePlugin: the generator raises, or gives what no pod can have.
+    """
+    space = rules.algorithms[algorithm]
+    try:
+        drawn = rules.generator.founder(space, control, key)
+        wrong = space.misfit(drawn)
+    except Exception as error:  # a user's own may raise whatever it likes
+        wrong = in_words(error)
+    if wrong:
+        name = rules.config.population.generator
+        raise UnusablePlugin(
+            f"population.generator: {name} gives no founder of {algorithm}: {wrong}"
+        )
+    return drawn
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:

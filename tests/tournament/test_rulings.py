@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hpcpod.config.space import AlgorithmSpace
+from hpcpod.errors import UnusablePlugin
 from hpcpod.records.records import Board, Hyperparameters, PodState, Report, Verdict
 from hpcpod.tournament import rulings
 from hpcpod.tournament.cohorts import Cohorts
@@ -193,6 +194,14 @@ def test_a_verdict_in_short() -> None:
         "at round 3 it was number 5 of 5, and is beaten by p2: 9 over 3"
     )
     assert in_short(Verdict(True, 3)) == "at round 3"
+
+
+@pytest.mark.parametrize("drawn", [None, {"gamma": 1}])
+def test_a_generator_without_founders_is_refused_at_launch(drawn: Any) -> None:
+    generator = Generating(lambda c, p: None)
+    generator.founder = lambda space, control, key: drawn  # type: ignore[method-assign]
+    with pytest.raises(UnusablePlugin, match=r"population.generator: .* no founder of ppo: "):
+        first_board(replace(GAME, generator=generator), 0.0)
 
 
 def test_what_ends_in_time_is_given_on() -> None:
