@@ -314,8 +314,8 @@ FAULTS: dict[str, tuple[list[str], str]] = {
         "Hanging hangs: nothing has happened for 8 s while ",
     ),
     "hangs where it is measured": (
-        ["own_envs:Hanging", "--patience", "3", "--set", "resources.cpus_per_pod=2"],
-        "Hanging hangs: nothing has happened for 3 s while making N = 2",
+        ["own_envs:Hanging", "--patience", "8", "--set", "resources.cpus_per_pod=2"],
+        "Hanging hangs: nothing has happened for 8 s while making N = 2",
     ),
     "aliases": (
         ["CartPole-v1", "--backend", "own_envs:Aliasing"],
@@ -371,7 +371,6 @@ def test_a_terminal_shows_what_is_being_done_and_keeps_none_of_it() -> None:
     os.close(theirs)
     shown = os.read(ours, 100_000).decode()
     os.close(ours)
-    assert "making N = 2 ..." in shown
     assert "measuring the speed with N = 2 ..." in shown
     assert shown.endswith("\r\x1b[K")
     assert "..." not in done.stdout

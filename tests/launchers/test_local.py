@@ -177,8 +177,9 @@ def test_a_run_outlives_the_reader_of_its_progress_and_ends_as_it_would(shell: S
     assert launched.stdout is not None and launched.stderr is not None
     (shell.home / "0.out").write_bytes(launched.stdout.readline())
     launched.stdout.close()
-    wait_for("a report", lambda: shell.run.board().reports > 0)
     shell.until_in_mid_round(launched)
+    slots = shell.run.folder.slots
+    wait_for("round 2", lambda: any("-00002-" in (s.order or "") for s in slots.all().values()))
     launched.send_signal(signal.SIGINT)
     assert launched.wait(180) == 75
     assert launched.stderr.read() == b""
