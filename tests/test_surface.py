@@ -20,7 +20,7 @@ from hpcpod.pod.pipeline.pipeline import Turns
 from hpcpod.pod.ranks.fusion import Fusion
 from hpcpod.tournament.allocation import Allocator
 from hpcpod.tournament.generators import Generator
-from hpcpod.tournament.updaters import Updater
+from hpcpod.tournament.judgement import Updater
 
 HEAVY = {"torch", "numpy", "mpi4py", "isaacgym", "gymnasium", "h5py", "submitit", "rich"}
 
@@ -83,7 +83,7 @@ PARTS: dict[str, tuple[type, set[str]]] = {
     ),
     "generators": (Generator, {"gentle_truncation"}),
     "allocators": (Allocator, {"fair", "halving", "ocba", "thompson", "curves"}),
-    "updaters": (Updater, {"paired_gate"}),
+    "updaters": (Updater, {"paired_gate", "welch_gate", "ranking", "pareto"}),
     "evaluators": (Evaluator, {"panel"}),
     "workers": (Turns, {"batched"}),
     "learners": (Learner, {"update"}),

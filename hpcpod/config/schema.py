@@ -135,7 +135,12 @@ class PopulationConfig(Limited):
     ``paired_gate``: a pod is tested only if it is among the worst eighth, rounded up, by one half
     of its panel, and gives way only if a leader is better by a test on the other half. Where all
     are equal, a test finds a difference in about 5 % of cases (benchmarks/RESULTS.md); a run makes
-    many tests."""
+    many tests. ``welch_gate``: the same without pairs, for environments whose seeds do not decide
+    their episodes. ``pareto``: a leader must be better in return or in ``cost``, and in neither
+    worse. ``ranking``: the worst give way without a test, to compare with."""
+    cost: str = "seconds"
+    """The second aim of the updater ``pareto``, of which less is better: ``seconds`` of a slot for
+    a round, or the name of a metric that the agent's updates give."""
     generator: str = "gentle_truncation"
     """The rule that proposes the next pod: a name or a path."""
     allocator: str = "fair"

@@ -28,8 +28,8 @@ from hpcpod.run.remarks import remarks, round_in_words
 from hpcpod.tournament.allocation import Allocator
 from hpcpod.tournament.cohorts import quotas
 from hpcpod.tournament.generators import Generator
+from hpcpod.tournament.judgement import Updater
 from hpcpod.tournament.mutation import unmutated
-from hpcpod.tournament.updaters import Updater
 
 Config = str | Path | Mapping[str, Any] | RunConfig
 

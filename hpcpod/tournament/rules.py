@@ -11,7 +11,7 @@ from hpcpod.config.space import AlgorithmSpace
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.allocation import Allocator
 from hpcpod.tournament.generators import Generator
-from hpcpod.tournament.updaters import Updater
+from hpcpod.tournament.judgement import Updater
 
 
 @dataclass(frozen=True)

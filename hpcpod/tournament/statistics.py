@@ -125,7 +125,9 @@ def _welch(one: Returns, other: Returns) -> tuple[float, int]:
     if variance == 0.0:
         return 0.0, min(freedom for _, freedom in parts)
     freedom = variance**2 / sum(square**2 / freedom for square, freedom in parts)
-    return math.sqrt(variance), max(1, int(freedom))
+    return math.sqrt(variance), max(
+        1, int(freedom + 1e-9)
+    )  # of equal variances 6 came out as 5.999
 
 
 def halves(returns: Returns) -> tuple[Returns, Returns]:
