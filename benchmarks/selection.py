@@ -23,7 +23,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from selection_scenarios import budget, equal, fast_node, first_row, sparse, speeds, target, trap
+from selection_scenarios import (
+    budget,
+    equal,
+    fast_node,
+    first_row,
+    schemes,
+    sparse,
+    speeds,
+    target,
+    trap,
+)
 from selection_scenarios.measures import Number, Row, render
 from selection_scenarios.world import Settings
 
@@ -35,6 +45,7 @@ SCENARIOS: dict[str, Callable[[Settings], Iterator[Row]]] = {
     "first_row": first_row.rows,
     "speeds": speeds.rows,
     "fast_node": fast_node.rows,
+    "schemes": schemes.rows,
     "target": target.rows,
     "sparse": sparse.rows,
     "trap": trap.rows,

@@ -28,7 +28,7 @@ from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import SlotStatus, element
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import read_board
-from hpcpod.tournament.priorities import resting_pods
+from hpcpod.tournament.priorities import resting_pods, sidelined
 
 RunState = Literal["running", "finals", "draining", "paused", "waiting", "interrupted", "finished"]
 
@@ -184,8 +184,12 @@ class Snapshot:
 
     @property
     def useful(self) -> int:
-        """Slots that the open orders need."""
-        return -(-len(self.open_orders) // self.lanes)
+        """Slots that the open orders need, those of pods at a barrier included: else a queue would
+        follow each barrier."""
+        aside = sidelined(self.board)
+        births = [pod for pod in self.board.living if pod.birth is not None]
+        pods = sum(pod.id not in aside for pod in births)
+        return -(-(pods + len(self.board.rescores)) // self.lanes)
 
     @property
     def cluster(self) -> ClusterView:

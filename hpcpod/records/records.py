@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from hpcpod.config.space import Scalar
+from hpcpod.records.barrier import Barrier
 from hpcpod.records.checkpoints import Checkpoint as Checkpoint
 from hpcpod.records.checkpoints import Part as Part
 from hpcpod.records.checkpoints import Segment as Segment
@@ -320,6 +321,8 @@ class Board:
     turns: tuple[str, ...] = ()
     """Pods that train next, the first one first, as the allocator orders them; those that it does
     not name come after them."""
+    barrier: Barrier = field(default_factory=Barrier)
+    """The one at which pods wait, under scheme ``generational``."""
     pods: Mapping[str, PodState] = field(default_factory=dict)
     entries: tuple[Entry, ...] = ()
     """The leaderboard, best first."""

@@ -15,7 +15,7 @@ from hpcpod.launchers.slurm.reasons import explain
 from hpcpod.launchers.slurm.sacct import EndedJob
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Birth, Order, PodState
-from hpcpod.run.idle_slots import idling
+from hpcpod.run.idle_slots import at_barrier, idling
 from hpcpod.run.pending_jobs import (
     cancelled_words,
     looks_for_nodes,
@@ -28,7 +28,7 @@ from hpcpod.run.text import duration, many, since
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import OrderStatus, SlotStatus, element
 from hpcpod.tournament.leaderboard import orders
-from hpcpod.tournament.priorities import resting_pods
+from hpcpod.tournament.priorities import resting_pods, sidelined
 
 
 def why(folder: RunFolder, pod: str | None = None) -> list[str]:
@@ -326,10 +326,7 @@ def _lost(seen: Snapshot, order: Order, claim: Claim) -> Iterator[str]:
 def _free(seen: Snapshot, order: Order) -> Iterator[str]:
     """The reason why an order without a slot waits."""
     if order.pod in resting_pods(seen.board) and isinstance(order, Birth):  # a rescore never rests
-        yield (
-            f"it rests before {_task(order)}: {many(seen.board.size or 0, 'pod')} may be in"
-            " training now, and others have better prospects"
-        )
+        yield _resting(seen, order)
         return
     begun = [slot for slot, shown in seen.slots.items() if shown.ahead and shown.order == order.id]
     if begun:
@@ -343,6 +340,14 @@ def _free(seen: Snapshot, order: Order) -> Iterator[str]:
     if before:
         yield f"{many(before, 'order')} will be taken before it"
     yield from why_run(seen)
+
+
+def _resting(seen: Snapshot, order: Order) -> str:
+    if order.pod not in sidelined(seen.board):
+        return f"before {_task(order)} it waits for {at_barrier(seen)}"
+    room = f"{many(seen.board.size or 0, 'pod')} may be in training now, and others have better"
+    reason = seen.board.pods[order.pod].rests or f"{room} prospects"
+    return f"it rests before {_task(order)}: {reason}"
 
 
 def _how(ended: EndedJob) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Birth, Order
 from hpcpod.run.forecast import forecast, last_rounds
-from hpcpod.run.text import listed, many, span
+from hpcpod.run.text import duration, listed, many, span
+from hpcpod.tournament.barrier import awaited, deadline
 
 
 def idling(seen: Snapshot) -> str:
@@ -33,6 +34,13 @@ def idling(seen: Snapshot) -> str:
     return ""
 
 
+def at_barrier(seen: Snapshot) -> str:
+    """The pods for which a barrier waits, and for how long at most."""
+    end = deadline(seen.board, seen.config)
+    most = "" if end is None else f", {duration(max(0.0, end - seen.clock))} more at most"
+    return f"{listed(awaited(seen.board))} at the barrier of round {seen.board.barrier.round}{most}"
+
+
 def _awaited(seen: Snapshot, found: Sequence[Order]) -> str:
     """The work that other slots have in hand, and when it ends."""
     pods = sorted({order.pod for order in found})
@@ -40,6 +48,8 @@ def _awaited(seen: Snapshot, found: Sequence[Order]) -> str:
         ends = forecast(seen)
         when = f"; they end in {span(ends.low, ends.high)}" if ends is not None else ""
         return f"the final {'scores' if len(pods) > 1 else 'score'} of {listed(pods)}{when}"
+    if awaited(seen.board):
+        return at_barrier(seen)
     births = [order for order in found if isinstance(order, Birth)]
     rounds = seen.config.stop.rounds
     if rounds is None or not births:

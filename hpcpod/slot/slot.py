@@ -34,9 +34,10 @@ from hpcpod.storage.requests import SlotRefused
 from hpcpod.storage.retry import with_retries
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import OrderStatus, SlotStatus
+from hpcpod.tournament.barrier import goes_on
 from hpcpod.tournament.budget import same_work, speculative, taken_up
 from hpcpod.tournament.leaderboard import orders
-from hpcpod.tournament.merge import merge, now_of, read_board
+from hpcpod.tournament.merge import merge, now_of, overdue, read_board
 from hpcpod.tournament.order_choice import take
 from hpcpod.tournament.priorities import resting_pods
 from hpcpod.tournament.rules import Rules
@@ -289,6 +290,11 @@ class Slot:
                 began = partial(merge, self._folder, self._rules, at_work=True)
                 with_retries(began, self._requests.leaving)
             self.execute(order)
+        if not found and with_retries(
+            partial(overdue, self._folder, board), self._requests.leaving
+        ):
+            with_retries(partial(merge, self._folder, self._rules), self._requests.leaving)
+            return None
         if not found and self._trains_nothing():
             self._speculate(board)
         self._wait(found)
@@ -308,6 +314,8 @@ class Slot:
             return
         birth = self._scorer.order
         if board.phase != "running" or not isinstance(birth, Birth):
+            return
+        if not goes_on(board, birth):  # its next round waits at a barrier
             return
         self._speculative = speculative(birth, self._scoring.checkpoint, self._config)
         if self._speculative is not None:

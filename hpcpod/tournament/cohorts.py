@@ -23,7 +23,7 @@ from statistics import median
 from hpcpod.config.schema import PopulationConfig, RunConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.records.records import Board, Evaluation, Milestone, PodState
-from hpcpod.tournament.priorities import resting_pods
+from hpcpod.tournament.priorities import sidelined
 from hpcpod.tournament.settle import HISTORY
 from hpcpod.tournament.statistics import halves, mean
 
@@ -98,8 +98,8 @@ class Cohorts:
         self._kin: dict[str, list[PodState]] = {}
         for pod in self.living.values():
             self._kin.setdefault(pod.algorithm, []).append(pod)
-        resting = resting_pods(board)
-        self._active = Counter(p.algorithm for p in self.living.values() if p.id not in resting)
+        aside = sidelined(board)
+        self._active = Counter(p.algorithm for p in self.living.values() if p.id not in aside)
         self._standings = {pod.id: _standings(pod) for pod in self.living.values()}
         self._cohorts: dict[tuple[str, int], Cohort] = {}
         self._quorums: dict[tuple[str, int], bool] = {}

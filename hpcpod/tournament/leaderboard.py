@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from hpcpod.records.records import Birth, Board, Entry, Order, PodState, Report, stable_hash
+from hpcpod.tournament.barrier import at_barrier, checked, first_barrier, opened, opens
 from hpcpod.tournament.budget import dated
 from hpcpod.tournament.cohorts import Cohorts, broken, quotas
 from hpcpod.tournament.generators import Fresh
@@ -40,7 +41,8 @@ def first_board(rules: Rules, now: float) -> Board:
         drawn = drawn_founder(rules, algorithm, control, key)
         pod = founder(pod_name(number), Fresh(algorithm, drawn, control), rules)
         pods[pod.id] = pod
-    board = Board(started=now, next_pod=len(turns) + 1, pods=pods)
+    barrier = first_barrier(rules.config)
+    board = Board(started=now, next_pod=len(turns) + 1, pods=pods, barrier=barrier)
     return dated(board, None, rules.config, now)
 
 
@@ -87,10 +89,16 @@ def fold(
     births = {name: report for name, report in counted.items() if name in open_births}
     if births or lost:
         merged = settle(merged, births, lost, rules.config)
+    rulings = Rulings(rules, merged, now)
     if births:
-        rulings = Rulings(rules, merged, now)
         merged = _evolve(_without_broken(merged), board, births, rules, rulings, now)
-        merged = rulings.on(rulings.allocated(merged))
+        merged = rulings.allocated(merged)
+    merged = checked(merged, rules.config, now)
+    while opens(merged, rules.config, now):
+        merged, waited = opened(merged, now)
+        merged = _evolve(merged, merged, waited, rules, rulings, now)
+        merged = checked(rulings.allocated(merged), rules.config, now)
+    merged = rulings.on(merged)
     # Who has trained goes on, in fewer places, though no pod is born any more.
     if len(merged.living) < (len(board.living) if merged.rounds == 0 else 1):
         return finish(merged, "failed", now, _why_hopeless(merged))
@@ -195,7 +203,8 @@ def _evolve(
 
     All judgements see the same board, the one with every report in; births follow one by
     one, in the order of names. Places of the dead stay empty only if every algorithm is
-    hopeless: then the run has failed. ``before`` is the board that was merged into.
+    hopeless: then the run has failed. ``before`` is the board that was merged into. Pods that wait
+    at a barrier are judged when it opens.
     """
     cohorts = Cohorts(board, rules.config, rules.algorithms)
     offspring = Offspring(board, rules)
@@ -206,9 +215,12 @@ def _evolve(
         pod = board.pods[report.pod]
         if pod.fate != "alive" or pod.failures > 0:
             continue
-        verdict = rulings.judge(cohorts, report)
+        waits = at_barrier(board, pod)
+        verdict = rulings.judge(cohorts, report, counts=not waits)
         if pod.best is not None and (verdict.admit or pod.id in listed):
             admitted.append(entry_of(pod, pod.best))
+        if waits:
+            continue
         compared = compared or verdict.round > 0
         if verdict.round:
             judged = max(pod.judged, verdict.round)

@@ -20,6 +20,7 @@ from hpcpod.storage.freshness import refresh_report
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.requests import Finals, Stop
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.barrier import opens
 from hpcpod.tournament.leaderboard import begin, fold, orders
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.stopping import allowed, leader
@@ -167,16 +168,29 @@ def merge(
     return board
 
 
+def overdue(folder: RunFolder, board: Board) -> bool:
+    """True if a merge would open a barrier whose deadline has passed, though no report comes.
+
+    Raises:
+        StorageError: the filesystem refuses.
+    """
+    if board.barrier.met is None:  # no question to the disk where nothing can be due
+        return False
+    return opens(board, folder.resolved.config, now_of(folder, board))
+
+
 def now_of(folder: RunFolder, board: Board) -> float:
     """Unix time in seconds, to compare with the times on a run's board.
 
-    Where it can end the run, what has passed since the launch is measured by one clock, the
-    disk's: on a node whose own is hours ahead the first merge would spend ``stop.minutes``.
+    Where it can end the run or open a barrier, what has passed since the launch is measured by one
+    clock, the disk's: on a node whose own is hours ahead the first merge would spend
+    ``stop.minutes``.
 
     Raises:
         StorageError: the filesystem refuses; another clock would not do.
     """
-    if folder.resolved.config.stop.minutes is None:
+    config = folder.resolved.config
+    if config.stop.minutes is None and config.population.scheme == "tournament":
         return time.time()
     # by a node's own clock, hours ahead, one merge ended the run
     return board.started + folder.age()

@@ -33,11 +33,22 @@ def by_priority(board: Board) -> list[str]:
 
 
 def resting_pods(board: Board) -> frozenset[str]:
-    """Pods that get no slot for now: the allocator trains others instead, or ``board.size`` is
-    smaller than the population.
+    """Pods that get no slot for now: those that are sidelined, and those that wait at a barrier.
 
-    They keep everything and go on when there is room again. Never among them for want of room: a
-    protected pod, or one whose rounds are all trained.
+    They keep everything and go on when there is room again, or the barrier opens.
+    """
+    barrier = board.barrier.round
+    waiting = (
+        pod.id for pod in board.living if pod.birth is not None and pod.birth.round > barrier
+    )
+    return sidelined(board).union(waiting if barrier else ())
+
+
+def sidelined(board: Board) -> frozenset[str]:
+    """Pods without a place: the allocator trains others instead, or ``board.size`` is smaller than
+    the population.
+
+    Never among them for want of room: a protected pod, or one whose rounds are all trained.
     """
     resting = frozenset(pod.id for pod in board.living if pod.rests)
     if board.size is None:

@@ -49,8 +49,8 @@ class Rulings:
         population = rules.config.population
         self._updater, self._generator = PairedGate(population), GentleTruncation(population)
 
-    def judge(self, cohorts: Cohorts, report: Report) -> Verdict:
-        """The updater's verdict on a report."""
+    def judge(self, cohorts: Cohorts, report: Report, *, counts: bool = True) -> Verdict:
+        """The updater's verdict on a report; only one that ``counts`` is recorded."""
         verdict = self._asked(
             "updater",
             report.pod,
@@ -58,7 +58,7 @@ class Rulings:
             lambda found: _wrong_verdict(found, cohorts, report),
             lambda: self._updater.judge(cohorts, report),
         )
-        if verdict.round:
+        if verdict.round and counts:
             self._note("comparison", report.pod, "updater", in_short(verdict),
                 round=verdict.round, others=_compared(verdict), tests=verdict.tests,
                 numbers={"place": verdict.place, "among": verdict.among},
@@ -108,8 +108,9 @@ class Rulings:
         """The board with this merge's decisions, if there were any."""
         if not self.made:
             return board
-        # no two merges that decide have counted as many reports
-        names = (f"{board.reports:010d}-{place:05d}" for place in range(len(self.made)))
+        # no two merges that decide have counted as many reports and opened as many barriers
+        merge = f"{board.reports:010d}-{board.barrier.round:05d}"
+        names = (f"{merge}-{place:05d}" for place in range(len(self.made)))
         return replace(board, decisions=dict(zip(names, self.made, strict=True)))
 
     def _born(

@@ -128,7 +128,8 @@ class Campaign:
         """Until so many faults have hit, and the run that met the last of them has ended."""
         began = time.monotonic()
         try:
-            for number, scene in enumerate(itertools.cycle(scenes)):
+            both = (*scenes, *(scene.other for scene in scenes))
+            for number, scene in enumerate(itertools.cycle(both)):
                 goes_on = self._disturb(scene, number, faults)
                 if not goes_on or self.summary.injected >= faults:
                     break
@@ -140,7 +141,7 @@ class Campaign:
         """One run, from its launch to its end; whether there are storms left for another."""
         world, summary = self._world, self.summary
         world.launch(scene, f"{scene.name}-{number}", summary.seed + number)
-        self._say(f"run {number}: {scene.name}")
+        self._say(f"run {number}: {scene.name}, {scene.scheme}")
         world.wait("a report", 120.0, lambda: world.board().reports > 0)
         storm: list[Fault] | None = []
         while summary.injected < faults and world.board().phase != "finished":

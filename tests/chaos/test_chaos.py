@@ -298,7 +298,9 @@ def test_a_short_campaign_on_a_disk_that_shows_what_was_breaks_no_promise(
     require_views()
     with World.started(tmp_path, off(1)) as world:
         moments = storms(1, mounted=world.disk.own, views=True, longest=8.0)
-        summary = Campaign(world, moments, tmp_path / "log.jsonl", Summary(1)).run(20, SHORT[:1])
+        summary = Campaign(world, moments, tmp_path / "log.jsonl", Summary(1)).run(
+            20, (SHORT[0].other,)
+        )
     assert summary.violations == [], summary.text()
     assert summary.by_kind["lost replies"] and summary.by_kind["disk hangs"], summary.text()
     assert summary.reports > 10

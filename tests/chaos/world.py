@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -35,7 +35,7 @@ CONFIG = """\
 name: {name}
 env: {{id: CartPole-v1, num_envs: 4}}
 seed: {seed}
-population: {{pods: {{min: 1, max: {pods}}}, algorithms: {algorithms}}}
+population: {{scheme: {scheme}, pods: {{min: 1, max: {pods}}}, algorithms: {algorithms}}}
 round: {{env_steps: {steps}, episodes: 8}}
 agents: {agents}
 pod: {{checkpoint_seconds: 1, ranks: {ranks}, fusion: {{seconds: 30}}}}
@@ -72,6 +72,13 @@ class Scene:
     stop: str = "{rounds: 40, minutes: 60, finalists: 2, confirm_episodes: 8}"
     ends: str = "rounds"
     """The reason for which it must end."""
+    scheme: str = "tournament"
+
+    @property
+    def other(self) -> Scene:
+        """The same by the other scheme."""
+        schemes = {"tournament": "generational", "generational": "tournament"}
+        return replace(self, scheme=schemes[self.scheme])
 
 
 SCENES = (
@@ -79,7 +86,7 @@ SCENES = (
         "target", algorithms="{ppo: 1}", agents=f"{{ppo: {SLOW}}}", ends="target",
         stop="{target: 250, minutes: 60, confirm_episodes: 16, alpha: 0.2}",
     ),
-    Scene("rounds"),
+    Scene("rounds", scheme="generational"),
     Scene(
         "ranks", pods=2, slots=2, ranks=2, algorithms="{ppo: 1}", agents=f"{{ppo: {PPO}}}",
         stop="{rounds: 60, minutes: 60, finalists: 1, confirm_episodes: 8}",

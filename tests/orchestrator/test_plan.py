@@ -21,6 +21,7 @@ from hpcpod.orchestrator.plan import (
     Throttle,
 )
 from hpcpod.orchestrator.snapshot import Snapshot
+from hpcpod.records.barrier import Barrier
 from hpcpod.records.records import Intent, Owner
 from tests.orchestrator.situations import (
     board,
@@ -149,6 +150,13 @@ def test_fewer_slots_retire_those_with_the_worst_prospects_and_their_pods_rest()
     retire, merge = planned(six(4))
     assert retire == Retire(("job0_0", "job0_2"), True, "no more than 4 are wanted now")
     assert merge == Merge(size=4)
+
+
+def test_slots_stay_while_their_pods_wait_at_a_barrier() -> None:
+    what = six(6)
+    on = replace(what.board, barrier=Barrier(1))
+    assert planned(replace(what, board=on, claims={})) == [Merge()]
+    assert replace(what, board=on).open_orders == []
 
 
 def test_a_slot_without_work_goes_first() -> None:

@@ -17,9 +17,9 @@ from hpcpod.records.records import Board, Order, Owner, Rescore
 from hpcpod.run.explain import why_pod, why_run
 from hpcpod.run.pod_history import Claim
 from hpcpod.storage.requests import Drain
-from hpcpod.tournament.leaderboard import first_board, fold
+from hpcpod.tournament.leaderboard import begin, first_board, fold
 from tests.support.slots import statuses
-from tests.tournament.world import by_number, failed, order_of, play_round, rules
+from tests.tournament.world import by_number, failed, order_of, play_round, report, rules
 
 GAME = rules(4)
 BEGIN = first_board(GAME, 0.0)
@@ -263,3 +263,24 @@ def test_a_slot_that_somebody_cancelled_comes_back_unless_fewer_are_asked_for() 
     # What the coordinator itself had too many of does not come back.
     assert "cancelled" not in run(replace(looked, view=full, cancelled=lost("7_2")))
     assert "cancelled" not in run(replace(looked, drain=Drain(now=True), cancelled=lost("7_2")))
+
+
+def test_a_pod_at_a_barrier_says_for_whom_it_waits_and_for_how_long() -> None:
+    game = rules(4, scheme="generational")
+    board = first_board(game, NOW - 30.0)
+    for name, now in (("p0001", NOW - 20.0), ("p0002", NOW - 10.0)):
+        board = fold(begin(board, NOW - 30.0), [report(order_of(board, name))], game, now=now)
+    of = replace(seen(board), config=replace(game.config, cluster=GAME.config.cluster))
+    said = pod("p0001", of)
+    assert said.endswith("before round 2 it waits for p0003 and p0004 at the barrier of round 1")
+    assert "waits for a slot" in pod("p0004", of)
+    board = fold(board, [report(order_of(board, "p0004"))], game, now=NOW - 6.0)
+    said = pod("p0001", replace(of, board=board))  # the quorum took 24 s
+    assert said.endswith("it waits for p0003 at the barrier of round 1, 18 s more at most")
+
+
+def test_a_pod_that_its_allocator_lets_rest_says_its_reason() -> None:
+    board = play_round(BEGIN, GAME, by_number)
+    resting = replace(board.pods["p0002"], rests="it is number 4 of 4")
+    board = replace(board, pods={**board.pods, "p0002": resting})
+    assert "it rests before round 2: it is number 4 of 4" in pod("p0002", seen(board))

@@ -13,11 +13,13 @@ import yaml
 
 from hpcpod.config.schema import StopConfig
 from hpcpod.orchestrator.snapshot import Snapshot
+from hpcpod.records.barrier import Barrier
 from hpcpod.records.records import Rescore
 from hpcpod.run.idle_slots import idling
 from hpcpod.run.run import Run, open_run
 from hpcpod.storage.requests import Drain
 from tests.run.test_forecast import NOW, pod, seen, training
+from tests.support.slots import statuses
 from tests.support.small_runs import mapping, wait_for
 
 IDLE = {"state": "idle", "mtime": NOW}
@@ -51,6 +53,13 @@ def test_slots_that_were_handed_back_are_explained_too() -> None:
     )
     assert idling(replace(late(), places=1)) == ""
     assert idling(replace(late(), places=None)) == ""
+
+
+def test_a_slot_at_a_barrier_waits_for_those_that_are_missing() -> None:
+    run = seen(StopConfig(rounds=9), pod("p1", 10, 4), SLOW, board={"barrier": Barrier(4)})
+    run = replace(run, slots=statuses({"a": training(SLOW), "b": IDLE}), places=2)
+    said = idling(run)
+    assert said == "slot b has no order: it waits for p2 at the barrier of round 4"
 
 
 def test_nothing_is_said_while_there_is_an_order_to_take() -> None:

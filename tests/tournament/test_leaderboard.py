@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -45,6 +46,7 @@ class Run:
     algorithms: tuple[str, ...]
     controls: int
     target: float | None
+    scheme: Literal["tournament", "generational"]
 
     @property
     def rules(self) -> Rules:
@@ -54,6 +56,7 @@ class Run:
             seed=self.seed,
             controls=self.controls,
             stop=StopConfig(target=self.target, rounds=6),
+            scheme=self.scheme,
         )
 
     @property
@@ -68,6 +71,7 @@ RUNS = st.builds(
     algorithms=st.sampled_from([("ppo",), ("ppo", "dqn")]),
     controls=st.integers(0, 1),
     target=st.sampled_from([None, 40.0, 60.0]),
+    scheme=st.sampled_from(["tournament", "generational"]),
 )
 every_run = settings(max_examples=min(40, settings().max_examples), deadline=None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Literal
 
 from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.schema import (
@@ -53,6 +54,7 @@ def rules(
     controls: int = 1,
     warmup_rounds: int = 1,
     capacity: int = 16,
+    scheme: Literal["tournament", "generational"] = "tournament",
 ) -> Rules:
     """The rules of a run with the built-in updater and generator."""
     algorithms = algorithms or {"ppo": 1.0}
@@ -68,6 +70,7 @@ def rules(
             controls=controls,
             warmup_rounds=warmup_rounds,
             capacity=capacity,
+            scheme=scheme,
         ),
         stop=stop or StopConfig(),
         cluster=ClusterConfig(max_restarts=max_restarts),
