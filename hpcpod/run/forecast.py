@@ -15,7 +15,7 @@ from hpcpod.config.placement import scores_beside
 from hpcpod.launchers.base import THROTTLED
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.run.costs import Cost, costs_of, mean_cost, panel_seconds, progress
-from hpcpod.run.round_schedule import Hand, Played, Task, play, together
+from hpcpod.run.round_schedule import Gate, Hand, Played, Task, play, together
 from hpcpod.storage.restarts import RestartRecord
 from hpcpod.storage.slots import OrderStatus, element
 
@@ -181,7 +181,19 @@ class _Outlook:
         lifetime = math.inf if self._local else 60.0 * self._config.cluster.minutes
         return play(
             list(tasks.values()), hands, rounds=rounds, scores=scores, gap=self._gap(),
-            lifetime=lifetime,
+            lifetime=lifetime, gate=self._gate(),
+        )  # fmt: skip
+
+    def _gate(self) -> Gate | None:
+        """The barrier that pods are at, or come to next."""
+        barrier, population = self._board.barrier, self._config.population
+        if not barrier.round:
+            return None
+        now, since = self._seen.clock, barrier.since or self._board.began
+        return Gate(
+            barrier.round, population.quorum, population.deadline,
+            0.0 if since is None else min(0.0, since - now),
+            None if barrier.met is None else min(0.0, barrier.met - now),
         )  # fmt: skip
 
     def _tasks(self) -> Iterator[Task]:

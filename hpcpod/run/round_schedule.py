@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -45,6 +46,41 @@ class Hand:
     """The task of that round; it counts the rounds after it. None: a score, or nothing."""
     ends: float = math.inf
     """Seconds until its job's time limit, when it is requeued."""
+
+
+@dataclass
+class Gate:
+    """A barrier at which pods wait for each other, see ``tournament.barrier``."""
+
+    round: int
+    """Pods that have trained it wait."""
+    quorum: float
+    deadline: float
+    since: float = 0.0
+    """Seconds at which the one before has opened: 0 is now."""
+    met: float | None = None
+    """Seconds at which the quorum was there; None: it is not."""
+    held: list[Task] = field(default_factory=list)
+    """Tasks of the pods that wait."""
+    pods: Counter[int] = field(default_factory=Counter)
+    """Pods by rounds of experience."""
+
+    def opens(self, now: float) -> bool:
+        """True if it opens now."""
+        missing = self.pods[self.round - 1]
+        there = sum(pods for rounds, pods in self.pods.items() if rounds >= self.round)
+        if not self.held or there < self.quorum * (there + missing) - 1e-9:
+            self.met = None
+            return False
+        self.met = now if self.met is None else self.met
+        return not missing or now >= self.end
+
+    @property
+    def end(self) -> float:
+        """Seconds until it opens though pods are missing."""
+        return (
+            math.inf if self.met is None else self.since + self.deadline * (self.met - self.since)
+        )
 
 
 @dataclass(frozen=True)
@@ -110,6 +146,7 @@ def play(
     scores: Iterable[float] = (),
     gap: float = 0.0,
     lifetime: float = math.inf,
+    gate: Gate | None = None,
 ) -> Played:
     """Play the rest of a run's rounds.
 
@@ -121,25 +158,31 @@ def play(
         scores: seconds of each order to score that no slot has in hand.
         gap: seconds from a slot's time limit to its work.
         lifetime: seconds from one time limit to the next.
+        gate: at which pods wait; None: they don't. It is used up.
     """
     left = min(rounds, sum(task.left for task in tasks) + len(hands))
     if not hands or math.isinf(left):  # nothing limits the rounds: it would play for ever
         return Played(math.inf)
-    return _Play(tasks, hands, rounds, list(scores), gap, lifetime, math.ceil(left / MOST)).run()
+    block = math.ceil(left / MOST)
+    gate = gate if block == 1 else None
+    return _Play(tasks, hands, rounds, list(scores), (gap, lifetime), block, gate).run()
 
 
 class _Play:
     def __init__(
         self, tasks: list[Task], hands: list[Hand], rounds: float, scores: list[float],
-        gap: float, lifetime: float, block: int,
+        requeue: tuple[float, float], block: int, gate: Gate | None,
     ) -> None:  # fmt: skip
         self._queue = _Queue(tasks)
+        self._gate = gate
         held = {id(hand.task) for hand in hands}
         for task in tasks:
-            if id(task) not in held and task.left > 0:
+            if gate is not None:
+                gate.pods[task.round - (2 if id(task) in held else 1)] += 1
+            if id(task) not in held and task.left > 0 and not self._waits(task):
                 self._queue.put(task)
         self._hands, self._rounds, self._scores = hands, rounds, scores
-        self._gap, self._lifetime, self._block = gap, lifetime, block
+        (self._gap, self._lifetime), self._block = requeue, block
         self._ends: dict[str, float] = {}
         self._events = [(hand.free, index) for index, hand in enumerate(hands)]
         self._sizes = [1.0] * len(hands)
@@ -148,24 +191,59 @@ class _Play:
     def run(self) -> Played:
         done, last = 0.0, 0.0
         heapq.heapify(self._events)
+        self._open(0.0)
         while self._events:
             now, index = heapq.heappop(self._events)
+            if index < 0:  # a gate's deadline
+                self._open(now)
+                self._serve(now)
+                continue
             hand, own = self._hands[index], None
             if hand.task is not None:
                 task, hand.task = hand.task, None
                 done += self._sizes[index]
                 last = max(last, now + task.after)
                 self._queue.spend(task, self._sizes[index])
-                if task.left > 0:
-                    own = task
-                else:
+                if self._gate is not None:
+                    self._gate.pods.subtract([task.round - 2])
+                    self._gate.pods[task.round - 1] += 1
+                if task.left == 0:
                     self._ends[task.pod] = now + task.after
+                elif not self._waits(task):
+                    own = task
                 if done >= self._rounds:
                     return Played(last, self._ends, limited=True)
+            self._open(now)
             self._give(index, now, own)
-            while self._idle and self._give(self._idle[0], now, None):
-                self._idle.pop(0)
+            self._serve(now)
         return Played(last, self._ends)
+
+    def _serve(self, now: float) -> None:
+        while self._idle and self._give(self._idle[0], now, None):
+            self._idle.pop(0)
+
+    def _waits(self, task: Task) -> bool:
+        """True if a pod is at the gate; then it is held."""
+        gate = self._gate
+        if gate is None or task.round <= gate.round:
+            return False
+        gate.held.append(task)
+        return True
+
+    def _open(self, now: float) -> None:
+        """Open the gate, if it opens now; else note when it does at the latest."""
+        gate = self._gate
+        if gate is None:
+            return
+        known = gate.end
+        while gate.opens(now):
+            waited, gate.held = gate.held, []
+            gate.round, gate.since, gate.met = gate.round + 1, now, None
+            for task in waited:
+                if not self._waits(task):
+                    self._queue.put(task)
+        if now < gate.end < math.inf and (gate.end != known or not now):
+            heapq.heappush(self._events, (gate.end, -1))
 
     def _give(self, index: int, now: float, own: Task | None) -> bool:
         """Hand a slot the next order there is; without one it idles."""

@@ -65,7 +65,7 @@ def checked(board: Board, config: RunConfig, now: float) -> Board:
         config: of the run.
         now: Unix time in seconds.
     """
-    if not board.barrier.round:
+    if not board.barrier.round or board.phase != "running":
         return board
     there, missing = len(_there(board)), len(awaited(board))
     share = config.population.quorum * (there + missing)

@@ -38,10 +38,10 @@ def resting_pods(board: Board) -> frozenset[str]:
     They keep everything and go on when there is room again, or the barrier opens.
     """
     barrier = board.barrier.round
-    waiting = (
-        pod.id for pod in board.living if pod.birth is not None and pod.birth.round > barrier
-    )
-    return sidelined(board).union(waiting if barrier else ())
+    if not barrier:
+        return sidelined(board)
+    births = (pod.birth for pod in board.living if pod.birth is not None)
+    return sidelined(board).union(birth.pod for birth in births if birth.round > barrier)
 
 
 def sidelined(board: Board) -> frozenset[str]:

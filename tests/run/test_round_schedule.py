@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hpcpod.records.records import Board
-from hpcpod.run.round_schedule import Hand, Task, play, together
+from hpcpod.run.round_schedule import Gate, Hand, Task, play, together
 from hpcpod.tournament.leaderboard import first_board, orders
 from tests.tournament.world import by_number, play_round, rules
 
@@ -72,3 +72,31 @@ def test_each_is_done_by_the_slot_that_is_free_first() -> None:
     assert together([4.0, 4.0, 4.0], [0.0, 0.0]) == 8.0
     assert together([4.0, 4.0], [0.0, 9.0]) == 8.0
     assert together([], [0.0]) == 0.0
+
+
+def unequal(*seconds: float, rounds: int = 3) -> list[Task]:
+    return [Task(f"p{n}", "ppo", 1, rounds, each) for n, each in enumerate(seconds, start=1)]
+
+
+def test_pods_wait_for_each_other_at_a_gate() -> None:
+    tasks = unequal(10.0, 20.0)
+    assert play(tasks, [Hand(), Hand()]).pods == {"p1": 30.0, "p2": 60.0}
+    held = play(unequal(10.0, 20.0), [Hand(), Hand()], gate=Gate(1, 1.0, 2.0))
+    assert held.pods == {"p1": 50.0, "p2": 60.0}  # rounds begin at 0, 20 and 40
+    # reports at 10, 20, 30 and 40, where without a gate the fourth comes at 30
+    four = play(unequal(10.0, 20.0), [Hand(), Hand()], rounds=4, gate=Gate(1, 1.0, 2.0))
+    assert four.seconds == 40.0
+
+
+def test_a_gate_opens_after_its_deadline_and_who_is_late_holds_up_no_other() -> None:
+    hands = [Hand(), Hand(), Hand()]
+    played = play(unequal(10.0, 10.0, 40.0), hands, gate=Gate(1, 0.6, 2.0))
+    # two of three at 10, so it opens at 20, and then at 30: the third lacks two rounds
+    assert played.pods == {"p1": 40.0, "p2": 40.0, "p3": 120.0}
+
+
+def test_a_gate_that_waits_already_keeps_its_deadline() -> None:
+    slow, waits = Task("p1", "ppo", 2, 1, 100.0), Task("p2", "ppo", 2, 1, 10.0)
+    gate = Gate(1, 0.5, 2.0, since=-30.0, met=-10.0)
+    played = play([slow, waits], [Hand(90.0, slow), Hand()], gate=gate)
+    assert played.pods["p2"] == 20.0  # it opens at -30 + 2 * 20
