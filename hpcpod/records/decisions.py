@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-DecisionKind = Literal["comparison", "birth", "rest", "train", "give up", "refusal"]
+DecisionKind = Literal["comparison", "birth", "rest", "train", "give up", "refusal", "barrier"]
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,12 @@ class Decision:
     kind: DecisionKind
     """``comparison``: an updater judged a round. ``birth``: a generator made a pod. ``rest``,
     ``train`` and ``give up``: an allocator let a pod rest, train again, or end. ``refusal``: what
-    a rule decided can't be done, and the built-in rule's decision took its place."""
+    a rule decided can't be done, and the built-in rule's decision took its place. ``barrier``: one
+    has opened."""
     pod: str
     """The pod that it is about; of a birth the child; empty if it is about all."""
     rule: str
-    """The name or dotted path of the updater, generator or allocator."""
+    """The name or dotted path of the updater, generator or allocator; of a barrier the scheme."""
     outcome: str
     """The decision and its reason, in one sentence."""
     time: float
@@ -65,11 +66,13 @@ class Decision:
     rounds: int
     """Rounds that all pods together had finished."""
     round: int = 0
-    """The pod's round that was compared, or from which it was copied; else 0."""
+    """The pod's round that was compared, or from which it was copied; a barrier's round; else 0."""
     others: tuple[str, ...] = ()
-    """Pods that it was compared with, or copied from and put in place of."""
+    """Pods that it was compared with, or copied from and put in place of; of a barrier those it
+    opened without."""
     numbers: Mapping[str, float] = field(default_factory=dict)
     """Numbers by name: ``place`` and ``among`` of a comparison, ``spent`` (share of the budget),
-    ``score`` and ``rounds`` (the pod's own) of an allocation."""
+    ``score`` and ``rounds`` (the pod's own) of an allocation, ``there``, ``missing`` and
+    ``seconds`` (since the one before) of a barrier."""
     tests: tuple[PairTest, ...] = ()
     """Tests of a comparison."""

@@ -18,6 +18,7 @@ from hpcpod.run.costs import Cost, costs_of, mean_cost, panel_seconds, progress
 from hpcpod.run.round_schedule import Gate, Hand, Played, Task, play, together
 from hpcpod.storage.restarts import RestartRecord
 from hpcpod.storage.slots import OrderStatus, element
+from hpcpod.tournament.barrier import since
 
 Limit = Literal["minutes", "env_steps", "rounds", "user"]
 
@@ -189,10 +190,10 @@ class _Outlook:
         barrier, population = self._board.barrier, self._config.population
         if not barrier.round:
             return None
-        now, since = self._seen.clock, barrier.since or self._board.began
+        now, begun = self._seen.clock, since(self._board)
         return Gate(
             barrier.round, population.quorum, population.deadline,
-            0.0 if since is None else min(0.0, since - now),
+            0.0 if begun is None else min(0.0, begun - now),
             None if barrier.met is None else min(0.0, barrier.met - now),
         )  # fmt: skip
 

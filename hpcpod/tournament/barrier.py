@@ -47,14 +47,20 @@ def goes_on(board: Board, birth: Birth) -> bool:
     return birth.round < board.barrier.round or set(awaited(board)) <= {birth.pod}
 
 
+def since(board: Board) -> float | None:
+    """Unix time in seconds from which pods came to the barrier; None while no slot has begun."""
+    return board.began if board.barrier.since is None else board.barrier.since
+
+
 def deadline(board: Board, config: RunConfig) -> float | None:
     """Unix time in seconds at which the barrier opens though pods are missing; None while the
     quorum is missing, too."""
-    met, since = board.barrier.met, board.barrier.since
+    met = board.barrier.met
     if met is None:
         return None
-    since = since if since is not None else board.began if board.began is not None else met
-    return since + config.population.deadline * max(0.0, met - since)
+    begun = since(board)
+    begun = met if begun is None else begun
+    return begun + config.population.deadline * max(0.0, met - begun)
 
 
 def checked(board: Board, config: RunConfig, now: float) -> Board:

@@ -95,6 +95,7 @@ def fold(
         merged = rulings.allocated(merged)
     merged = checked(merged, rules.config, now)
     while opens(merged, rules.config, now):
+        rulings.opening(merged)
         merged, waited = opened(merged, now)
         merged = _evolve(merged, merged, waited, rules, rulings, now)
         merged = checked(rulings.allocated(merged), rules.config, now)

@@ -23,6 +23,7 @@ from hpcpod.records.records import (
     Verdict,
 )
 from hpcpod.tournament.allocation import Allocation, Prospects, carried_out, prospects, refusal
+from hpcpod.tournament.barrier import at_barrier, awaited, since
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.generators import Copy, Fresh, GentleTruncation
 from hpcpod.tournament.offspring import Offspring
@@ -103,6 +104,19 @@ class Rulings:
         )
         self._note_allocation(seen, allocation)
         return carried_out(board, allocation, seen.axis)
+
+    def opening(self, board: Board) -> None:
+        """Record that a board's barrier opens."""
+        missing = tuple(awaited(board))
+        without = f" without {', '.join(missing)}" if missing else ""
+        there = sum(at_barrier(board, pod) for pod in board.living)
+        begun = since(board)
+        seconds = 0.0 if begun is None else self._now - begun
+        self._note("barrier", "", "scheme",
+            f"the barrier of round {board.barrier.round} opens{without}",
+            round=board.barrier.round, others=missing,
+            numbers={"there": float(there), "missing": float(len(missing)), "seconds": seconds},
+        )  # fmt: skip
 
     def on(self, board: Board) -> Board:
         """The board with this merge's decisions, if there were any."""

@@ -110,6 +110,10 @@ def test_after_the_deadline_the_quorum_is_enough_though_nobody_reports() -> None
     assert after.barrier == Barrier(round=2, since=24.0)
     assert resting_pods(after) == frozenset()
     assert awaited(after) == ["p0001", "p0002", "p0003"]  # the fourth lacks two rounds
+    (opening,) = (each for each in after.decisions.values() if each.kind == "barrier")
+    assert opening.outcome == "the barrier of round 1 opens without p0004"
+    assert opening.numbers == {"there": 3.0, "missing": 1.0, "seconds": 24.0}
+    assert not set(after.decisions) & set(board.decisions)
 
 
 def test_a_late_report_counts_and_its_pod_is_judged_late() -> None:
