@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, Protocol
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.records.records import Board, Evaluation, Milestone, PodState, stable_hash
+from hpcpod.tournament.budget import spent_share
 from hpcpod.tournament.settle import as_dead, rank
 from hpcpod.tournament.statistics import GATE, difference, mean, standard_error
 from hpcpod.tournament.stopping import leader
@@ -29,9 +31,19 @@ class Point:
     """Experience that it took, its ancestors' included, on the budget's axis: environment steps,
     or slot-seconds."""
     round: int
-    mean: float
-    error: float
-    """Standard error of the mean."""
+    returns: tuple[float, ...]
+    """Of its panel."""
+
+    # a thousand pods' means at each merge cost more than the merge, and most rules ask for none
+    @cached_property
+    def mean(self) -> float:
+        """The mean return."""
+        return mean(self.returns)
+
+    @cached_property
+    def error(self) -> float:
+        """The standard error of the mean."""
+        return standard_error(self.returns)
 
 
 @dataclass(frozen=True)
@@ -125,7 +137,8 @@ def prospects(board: Board, config: RunConfig, now: float) -> Prospects:
         config: of the run.
         now: Unix time in seconds.
     """
-    axis, spent, left = budget(board, config, now)
+    axis, spent = _axis(config), spent_share(board, config, now)
+    left = _left(board, config, axis, now)
     best = leader(board)
     first = None if best is None else board.pods.get(best.pod)
     candidates = [
@@ -136,22 +149,18 @@ def prospects(board: Board, config: RunConfig, now: float) -> Prospects:
     return Prospects(tuple(candidates), axis, spent, left, config.stop.rounds, pods, key)
 
 
-def budget(board: Board, config: RunConfig, now: float) -> tuple[Axis, float | None, float | None]:
-    """The axis of the budget, the share that is spent, and what is left of it on that axis."""
+def _axis(config: RunConfig) -> Axis:
+    """The axis of a run's budget."""
+    return config.population.budget or ("env_steps" if config.stop.minutes is None else "seconds")
+
+
+def _left(board: Board, config: RunConfig, axis: Axis, now: float) -> float | None:
+    """The rest of the limit that is counted on an axis; None without one."""
     stop = config.stop
-    axis: Axis = config.population.budget or ("env_steps" if stop.minutes is None else "seconds")
-    shares: list[tuple[float, float | None]] = []
-    if stop.env_steps is not None:
-        left = float(max(0, stop.env_steps - board.env_steps))
-        shares.append((board.env_steps / stop.env_steps, left if axis == "env_steps" else None))
-    if stop.minutes is not None:
-        gone = 0.0 if board.began is None else now - board.began
-        whole = 60 * stop.minutes
-        shares.append((gone / whole, max(0.0, whole - gone) if axis == "seconds" else None))
-    if not shares:
-        return axis, None, None
-    share, left_over = max(shares, key=lambda each: each[0])
-    return axis, min(1.0, max(0.0, share)), left_over
+    if axis == "env_steps":
+        return None if stop.env_steps is None else float(max(0, stop.env_steps - board.env_steps))
+    gone = 0.0 if board.began is None else now - board.began
+    return None if stop.minutes is None else max(0.0, 60 * stop.minutes - gone)
 
 
 def _candidate(pod: PodState, best: PodState | None, axis: Axis, config: RunConfig) -> Candidate:
@@ -172,7 +181,7 @@ def _candidate(pod: PodState, best: PodState | None, axis: Axis, config: RunConf
 def _point(each: Evaluation | Milestone, axis: Axis, config: RunConfig) -> Point:
     steps = float(each.round * config.round.env_steps)
     spent = each.cost if axis == "seconds" else steps
-    return Point(spent, each.round, mean(each.returns), standard_error(each.returns))
+    return Point(spent, each.round, each.returns)
 
 
 def _teaches_nothing(control: PodState, best: PodState | None) -> bool:

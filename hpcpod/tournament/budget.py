@@ -57,16 +57,23 @@ def taken_up(order: Order, board: Board, config: RunConfig, now: float) -> Order
     return _lasting(order, spent, max(0.0, order.ends - spent), config)
 
 
-def _spent(birth: Birth, board: Board, config: RunConfig, now: float) -> float | None:
-    """The share of the run's budget that is spent; None: nothing limits the run."""
+def spent_share(board: Board, config: RunConfig, now: float) -> float | None:
+    """The spent share of ``stop.env_steps`` or ``stop.minutes``, the larger one, in [0, 1]; None:
+    neither limits the run."""
     stop, shares = config.stop, []
-    if stop.rounds is not None:
-        shares.append((birth.round - 1) / stop.rounds)
     if stop.env_steps is not None:
         shares.append(board.env_steps / stop.env_steps)
     if stop.minutes is not None:
         shares.append((now - (now if board.began is None else board.began)) / (60 * stop.minutes))
     return min(1.0, max(0.0, *shares)) if shares else None
+
+
+def _spent(birth: Birth, board: Board, config: RunConfig, now: float) -> float | None:
+    """The spent share of the run's budget when a round begins; None: nothing limits the run."""
+    spent, rounds = spent_share(board, config, now), config.stop.rounds
+    if rounds is None:
+        return spent
+    return min(1.0, max(spent or 0.0, (birth.round - 1) / rounds))
 
 
 def _dated(

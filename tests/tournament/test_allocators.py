@@ -40,7 +40,10 @@ def pod(name: str, *means: float, error: float = 1.0, **fields: object) -> Candi
         return Candidate(name, "ppo", ())
     noise = np.random.default_rng([ord(letter) for letter in name]).standard_normal(16)
     noise = (noise - noise.mean()) / noise.std(ddof=1) * error * 4  # of 16 episodes
-    curve = [Point(float(STEPS * r), r, mean, error) for r, mean in enumerate(means, start=1)]
+    curve = [  # of two returns that lie d above and below their mean the error is d
+        Point(float(STEPS * r), r, (mean - error, mean + error))
+        for r, mean in enumerate(means, start=1)
+    ]
     found = Candidate(name, "ppo", tuple(curve), tuple((means[-1] + noise).tolist()), means[-1])
     return replace(found, **fields)  # type: ignore[arg-type]
 

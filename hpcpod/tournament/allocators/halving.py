@@ -14,7 +14,7 @@ been there.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from hpcpod.config.schema import PopulationConfig
 from hpcpod.tournament.allocation import Allocation, Candidate, Prospects
@@ -34,32 +34,45 @@ class Halving:
         stages = stage_count(prospects.pods)
         stage = min(stages - 1, int(prospects.spent * stages))
         places = math.ceil(prospects.pods / 2**stage)
-        new = [each for each in ahead if each.rounds <= self._warmup]
-        kept = set(ahead[: max(1, places)]) | {each for each in ahead if each.protected} | {*new}
+        kept = names(ahead[: max(1, places)]) | _always(ahead, self._warmup)
         said = f"stage {stage + 1} of {stages} trains the best {places} of {prospects.pods}"
         return divided(prospects, kept, said)
 
     def _by_rungs(self, prospects: Prospects) -> Allocation:
-        kept = set(prospects.scored)
+        scored = prospects.scored
+        kept = names(scored)
         for rung in rungs(prospects):
-            there = [each for each in prospects.scored if each.rounds >= rung]
+            there = [each for each in scored if each.rounds >= rung]
             passing = sorted(there, key=lambda each: (-score_at(each, rung), each.pod))
-            kept -= set(passing[math.ceil(len(passing) / 2) :])
-        kept |= {each for each in prospects.scored if each.protected or each.rounds <= self._warmup}
+            kept -= names(passing[math.ceil(len(passing) / 2) :])
+        kept |= _always(scored, self._warmup)
         return divided(prospects, kept, "it is in the worse half of those at its rung")
 
 
-def divided(prospects: Prospects, kept: set[Candidate], said: str) -> Allocation:
+def names(candidates: Iterable[Candidate]) -> set[str]:
+    """The names of pods."""
+    return {each.pod for each in candidates}
+
+
+def _always(candidates: Iterable[Candidate], warmup: int) -> set[str]:
+    """Pods that train whatever their rank: the protected, and those that are in their warm-up."""
+    return names(each for each in candidates if each.protected or each.rounds <= warmup)
+
+
+def divided(prospects: Prospects, kept: Container[str], said: str) -> Allocation:
     """The allocation by which some train, the least experienced first, and the others rest; pods
     without a score train."""
-    training = [*prospects.unscored, *sorted(kept, key=lambda each: (each.spent, each.pod))]
-    names = tuple(each.pod for each in training)
+    scored = prospects.scored
+    training = sorted(
+        (each for each in scored if each.pod in kept), key=lambda each: (each.spent, each.pod)
+    )
+    order = tuple(each.pod for each in (*prospects.unscored, *training))
     resting = {
         each.pod: f"{said}; it is number {place}"
-        for place, each in enumerate(prospects.scored, start=1)
-        if each not in kept
+        for place, each in enumerate(scored, start=1)
+        if each.pod not in kept
     }
-    return Allocation(names, resting)
+    return Allocation(order, resting)
 
 
 def stage_count(pods: int) -> int:
