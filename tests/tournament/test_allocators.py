@@ -127,14 +127,14 @@ def test_who_is_out_of_contention_rests() -> None:
 
 def test_a_curve_s_forecast_is_the_normal_one() -> None:
     """The conditional distribution of a normal vector, by its whole covariance matrix."""
-    constants = Constants(1.0, 0.7, 0.5, 0.1)
+    constants = Constants(*np.array([[1.0], [0.7], [0.5], [0.1]]))
     x, y, errors = np.array([0.1, 0.5, 1.0]), np.array([-1.0, 0.2, 0.6]), np.full(3, 0.3)
     points = np.append(x, 3.0)
-    whole = kernel(points, points, constants) + np.diag([*(errors**2), 0.0]) + np.eye(4) * 0.01
+    whole = kernel(points, points, constants)[0] + np.diag([*(errors**2), 0.0]) + np.eye(4) * 0.01
     inverse = np.linalg.inv(whole)  # of a normal vector: variance 1 / P_44, mean -P_4i y_i / P_44
-    mean, sd = predict(x, y, errors, 3.0, 0.0, constants)
-    assert sd**2 == pytest.approx(1 / inverse[3, 3])
-    assert mean == pytest.approx(-(inverse[3, :3] @ y) / inverse[3, 3])
+    mean, sd = predict(x, y, errors, 3.0, np.zeros(1), constants)
+    assert sd[0] ** 2 == pytest.approx(1 / inverse[3, 3])
+    assert mean[0] == pytest.approx(-(inverse[3, :3] @ y) / inverse[3, 3])
 
 
 @pytest.mark.long

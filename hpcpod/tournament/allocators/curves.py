@@ -37,16 +37,21 @@ UNLIKELY = 0.01
 
 @dataclass(frozen=True)
 class Constants:
-    """Constants of a population's curves."""
+    """Constants of a population's curves, (grid,) each: they are tried all at once."""
 
-    between: float
+    between: Array
     """Standard deviation of asymptotes."""
-    within: float
+    within: Array
     """Standard deviation of where curves begin, about their asymptotes."""
-    beta: float
+    beta: Array
     """Experience after which a curve has come half-way."""
-    jitter: float
+    jitter: Array
     """Standard deviation of what a round moves a policy by, beside its trend."""
+
+    def only(self, chosen: NDArray[np.bool_]) -> Constants:
+        """Some of them."""
+        own = (self.between, self.within, self.beta, self.jitter)
+        return Constants(*(each[chosen] for each in own))
 
 
 class Curves:
@@ -91,49 +96,61 @@ def forecast(pods: list[Candidate], prospects: Prospects) -> tuple[Array, Array]
         )
         for pod in pods
     ]
-    grid = [Constants(*values) for values in product(*GRID.values())]
-    fits = [fit(curves, constants) for constants in grid]
-    weights = np.exp(np.array([log for log, _ in fits]) - max(log for log, _ in fits))
-    likely = [i for i in np.argsort(-weights) if weights[i] > UNLIKELY]
-    shares = weights[likely] / weights[likely].sum()
+    grid = Constants(*np.array(list(product(*GRID.values()))).T)
+    logs, levels = fit(curves, grid)
+    weights = np.exp(logs - logs.max())
+    likely = weights > UNLIKELY
+    shares, grid, levels = (
+        weights[likely] / weights[likely].sum(),
+        grid.only(likely),
+        levels[likely],
+    )
     at_end = zip(curves, ends, strict=True)
-    found = np.array(
-        [[predict(*c, end, fits[i][1], grid[i]) for i in likely] for c, end in at_end]
-    )  # (pods, constants, 2)
-    means = found[:, :, 0] @ shares
-    variances = (found[:, :, 1] ** 2 + (found[:, :, 0] - means[:, None]) ** 2) @ shares
+    found = np.array([predict(*c, end, levels, grid) for c, end in at_end])  # (pods, 2, constants)
+    means = found[:, 0] @ shares
+    variances = (found[:, 1] ** 2 + (found[:, 0] - means[:, None]) ** 2) @ shares
     return centre + scale * means, scale * np.sqrt(variances)
 
 
 def kernel(one: Array, other: Array, constants: Constants) -> Array:
-    """The covariance of points of one curve without what is not its trend, (points, points)."""
-    together = one[:, None] + other[None, :] + constants.beta
-    return np.asarray(
-        constants.between**2 + constants.within**2 * (constants.beta / together) ** ALPHA
-    )
+    """The covariance of points of one curve without what is not its trend, (grid, points,
+    points)."""
+    beta = constants.beta[:, None, None]
+    together = one[:, None] + other[None, :] + beta
+    trend = (constants.within**2)[:, None, None] * (beta / together) ** ALPHA
+    return np.asarray((constants.between**2)[:, None, None] + trend)
 
 
-def fit(curves: list[tuple[Array, Array, Array]], constants: Constants) -> tuple[float, float]:
-    """The log likelihood of all curves, and the mean of their asymptotes that makes it largest."""
-    squares = ones = cross = log = 0.0
+def _panels(x: Array, errors: Array, constants: Constants) -> Array:
+    """The covariance of the means that were seen, (grid, points, points)."""
+    noise = errors**2 + (constants.jitter**2)[:, None]  # (grid, points)
+    return np.asarray(kernel(x, x, constants) + noise[:, :, None] * np.eye(len(x)))
+
+
+def fit(curves: list[tuple[Array, Array, Array]], constants: Constants) -> tuple[Array, Array]:
+    """The log likelihood of all curves, and the mean of their asymptotes that makes it largest,
+    (grid,) each."""
+    squares, ones, cross, log = np.zeros((4, len(constants.beta)))
     for x, y, errors in curves:
-        whole = kernel(x, x, constants) + np.diag(errors**2 + constants.jitter**2)
-        lower = np.linalg.cholesky(whole)
-        left = np.linalg.solve(lower, np.stack([y, np.ones(len(y))], axis=1))
-        squares += float(left[:, 0] @ left[:, 0])
-        cross += float(left[:, 0] @ left[:, 1])
-        ones += float(left[:, 1] @ left[:, 1])
-        log += float(np.log(np.diag(lower)).sum())
+        lower = np.linalg.cholesky(_panels(x, errors, constants))
+        both = np.broadcast_to(np.stack([y, np.ones(len(y))], axis=1), (*lower.shape[:2], 2))
+        left = np.linalg.solve(lower, both)
+        squares += (left[..., 0] ** 2).sum(axis=1)
+        cross += (left[..., 0] * left[..., 1]).sum(axis=1)
+        ones += (left[..., 1] ** 2).sum(axis=1)
+        log += np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
     return -log - (squares - cross**2 / ones) / 2, cross / ones
 
 
 def predict(
-    x: Array, y: Array, errors: Array, end: float, level: float, constants: Constants
-) -> tuple[float, float]:
-    """The mean and the standard deviation of one curve at an experience."""
-    whole = kernel(x, x, constants) + np.diag(errors**2 + constants.jitter**2)
+    x: Array, y: Array, errors: Array, end: float, levels: Array, constants: Constants
+) -> tuple[Array, Array]:
+    """The mean and the standard deviation of one curve at an experience, (grid,) each."""
+    whole = _panels(x, errors, constants)
     at = np.array([end])
-    across = kernel(at, x, constants)[0]
-    mean = level + float(across @ np.linalg.solve(whole, y - level))
-    variance = float(kernel(at, at, constants)[0, 0] - across @ np.linalg.solve(whole, across))
-    return mean, max(1e-9, variance + constants.jitter**2) ** 0.5
+    across = kernel(at, x, constants)  # (grid, 1, points)
+    rest = (y - levels[:, None])[..., None]
+    both = np.linalg.solve(whole, np.concatenate([rest, across.transpose(0, 2, 1)], axis=2))
+    known = (across @ both)[:, 0]  # (grid, 2): the mean's move, and the variance that it takes
+    variance = kernel(at, at, constants)[:, 0, 0] - known[:, 1] + constants.jitter**2
+    return levels + known[:, 0], np.sqrt(np.maximum(1e-9, variance))
