@@ -82,7 +82,7 @@ PARTS: dict[str, tuple[type, set[str]]] = {
         {"gymnasium", "torch", "vector", "mujoco", "warp", "envpool", "isaaclab"},
     ),
     "generators": (Generator, {"gentle_truncation"}),
-    "allocators": (Allocator, {"fair", "halving", "ocba", "thompson", "curves"}),
+    "allocators": (Allocator, {"fair", "halving", "replicates", "ocba", "thompson", "curves"}),
     "updaters": (Updater, {"paired_gate", "welch_gate", "ranking", "pareto"}),
     "evaluators": (Evaluator, {"panel"}),
     "workers": (Turns, {"batched"}),

@@ -196,6 +196,8 @@ class PodState:
     """The parent's returns then, kept until the child's first report is checked against it."""
     replaces: str | None = None
     """The pod whose place it took."""
+    repeats: str | None = None
+    """The pod whose hyperparameters it trains again from scratch, with another seed."""
     mutated: tuple[str, ...] = ()
     """Hyperparameters that differ from the parent's."""
     transfer_exact: bool | None = None

@@ -240,6 +240,8 @@ def why_pod(seen: Snapshot, name: str, claims: Mapping[str, Claim]) -> list[str]
 def _origin(pod: PodState) -> str:
     if pod.parent is None:
         kind = "a control: its hyperparameters never change" if pod.control else "a fresh draw"
+        if pod.repeats is not None:
+            kind = f"{pod.repeats}'s training again with another seed: {pod.evidence}"
         return f"{pod.id} {pod.algorithm} is {kind}"
     because = f", because {pod.evidence}" if pod.evidence else ""
     return (

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import compress
+from operator import not_
 from typing import Literal, Protocol
 
 from hpcpod.config.schema import RunConfig
@@ -62,6 +64,8 @@ class Candidate:
     """It may not rest: the leader, or a control that is not shown to be worse than the leader."""
     rests: bool = False
     """It rests now."""
+    repeats: str = ""
+    """The pod whose training it repeats with another seed; empty if none."""
 
     @property
     def rounds(self) -> int:
@@ -92,6 +96,8 @@ class Prospects:
     """Places of the population."""
     key: int
     """Root of every draw."""
+    done: tuple[Candidate, ...] = ()
+    """Living pods that have trained all their rounds, by name."""
 
     @property
     def scored(self) -> list[Candidate]:
@@ -116,6 +122,9 @@ class Allocation:
     """Pods that rest, each with the reason."""
     given_up: Mapping[str, str] = field(default_factory=dict)
     """Pods that end, each with the reason; no other takes the place."""
+    again: Mapping[str, str] = field(default_factory=dict)
+    """Pods that end so that a new one takes the place, each with the pod whose hyperparameters the
+    new one trains again from scratch, with another seed."""
 
 
 class Allocator(Protocol):
@@ -141,12 +150,14 @@ def prospects(board: Board, config: RunConfig, now: float) -> Prospects:
     left = _left(board, config, axis, now)
     best = leader(board)
     first = None if best is None else board.pods.get(best.pod)
-    candidates = [
-        _candidate(pod, first, axis, config) for pod in board.living if pod.birth is not None
-    ]
+    living = board.living
+    every = [_candidate(pod, first, axis, config) for pod in living]
+    trains = [pod.birth is not None for pod in living]
     key = stable_hash(config.seed, board.rounds, "allocation")
-    pods = config.population.pods.max
-    return Prospects(tuple(candidates), axis, spent, left, config.stop.rounds, pods, key)
+    return Prospects(
+        tuple(compress(every, trains)), axis, spent, left, config.stop.rounds,
+        config.population.pods.max, key, tuple(compress(every, map(not_, trains))),
+    )  # fmt: skip
 
 
 def _axis(config: RunConfig) -> Axis:
@@ -175,6 +186,7 @@ def _candidate(pod: PodState, best: PodState | None, axis: Axis, config: RunConf
         None if last is None else rank(last)[0],
         protected=leads or (pod.control and not _teaches_nothing(pod, best)),
         rests=bool(pod.rests),
+        repeats=pod.repeats or "",
     )
 
 
@@ -198,20 +210,23 @@ def _teaches_nothing(control: PodState, best: PodState | None) -> bool:
 def refusal(allocation: Allocation, prospects: Prospects) -> str:
     """The reason why an allocation can't be carried out, in words; empty if it can."""
     known = {each.pod: each for each in prospects.candidates}
-    idle = {**allocation.resting, **allocation.given_up}
+    idle = {**allocation.resting, **allocation.given_up, **allocation.again}
     for pod in (*allocation.order, *idle):
         if pod not in known:
             return f"it names {pod!r}, which is no pod that has a round to train"
+    for pod in allocation.again.values():
+        if pod not in known and all(pod != each.pod for each in prospects.done):
+            return f"it has {pod!r} trained again, which is no living pod"
     for pod in idle:
         if known[pod].protected:
             return f"it leaves {pod} without a round, which leads or is a control"
-    if known and len(idle) == len(known):
+    if known and len(idle) == len(known) and not allocation.again:
         return "it leaves every pod without a round"
     return ""
 
 
 def carried_out(board: Board, allocation: Allocation, axis: Axis) -> Board:
-    """The board with an allocation on it."""
+    """The board with an allocation on it, but for the pods that are trained again."""
     resting, turns = allocation.resting, allocation.order
     if axis == "seconds":  # a slot that idles wins nothing: they come last
         resting, turns = {}, (*turns, *(pod for pod in resting if pod not in turns))

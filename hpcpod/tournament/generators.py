@@ -25,6 +25,8 @@ class Fresh:
     hyperparameters: Hyperparameters
     control: bool = False
     evidence: str = ""
+    repeats: str | None = None
+    """The pod whose training it repeats with another seed."""
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,7 @@ def founder(name: str, fresh: Fresh, rules: Rules) -> PodState:
         cause="fresh",
         control=fresh.control,
         evidence=fresh.evidence,
+        repeats=fresh.repeats,
     )
     return replace(pod, birth=_first_birth(pod))
 

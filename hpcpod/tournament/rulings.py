@@ -103,7 +103,7 @@ class Rulings:
             Allocation,
         )
         self._note_allocation(seen, allocation)
-        return carried_out(board, allocation, seen.axis)
+        return carried_out(self._again(board, allocation.again), allocation, seen.axis)
 
     def opening(self, board: Board) -> None:
         """Record that a board's barrier opens."""
@@ -154,6 +154,21 @@ class Rulings:
         )  # fmt: skip
         return child
 
+    def _again(self, board: Board, again: Mapping[str, str]) -> Board:
+        """The board with pods that train others' hyperparameters again, in places of theirs."""
+        offspring = Offspring(board, self._rules)
+        for place, of in sorted(again.items()):
+            pod = board.pods[of]
+            first = pod.repeats or of
+            evidence = f"{first} is among the best, and one training says little"
+            fresh = Fresh(pod.algorithm, pod.hyperparameters, evidence=evidence, repeats=first)
+            child = offspring.add(fresh, board.pods[place])
+            self._note("birth", child.id, "allocator",
+                f"{child.algorithm}, {first} again with another seed, in place of {place}:"
+                f" {evidence}", others=(first, place),
+            )  # fmt: skip
+        return offspring.board(board)
+
     def _note_allocation(self, seen: Prospects, allocation: Allocation) -> None:
         """Record who rests now, who trains again, and who is given up."""
         known = {each.pod: each for each in seen.candidates}
@@ -163,7 +178,7 @@ class Rulings:
         changes |= {
             pod: ("train", "its prospects are among the best again")
             for pod, each in known.items()
-            if each.rests and pod not in allocation.resting
+            if each.rests and pod not in {**allocation.resting, **allocation.again}
         }
         changes |= {pod: ("give up", why) for pod, why in allocation.given_up.items()}
         for pod, (kind, why) in sorted(changes.items()):

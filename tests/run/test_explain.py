@@ -133,6 +133,13 @@ def test_a_pod_without_prospects_rests_while_there_are_few_slots() -> None:
     assert "it rests before round 2: 2 pods may be in training now" in said
 
 
+def test_a_pod_that_repeats_a_training_says_whose() -> None:
+    again = replace(BEGIN.pods["p0002"], repeats="p0001", evidence="p0001 is among the best")
+    board = replace(BEGIN, pods={**BEGIN.pods, "p0002": again})
+    said = pod("p0002", seen(board))
+    assert "is p0001's training again with another seed: p0001 is among the best" in said
+
+
 def test_a_pod_that_failed_says_why_and_one_that_is_dead_too() -> None:
     first = order_of(BEGIN, "p0002")
     once = fold(BEGIN, [failed(first, why="it broke")], GAME, now=1.0)

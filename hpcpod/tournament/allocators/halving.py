@@ -31,12 +31,8 @@ class Halving:
         if prospects.spent is None:
             return self._by_rungs(prospects)
         ahead = prospects.scored
-        stages = stage_count(prospects.pods)
-        stage = min(stages - 1, int(prospects.spent * stages))
-        places = math.ceil(prospects.pods / 2**stage)
-        kept = names(ahead[: max(1, places)]) | _always(ahead, self._warmup)
-        said = f"stage {stage + 1} of {stages} trains the best {places} of {prospects.pods}"
-        return divided(prospects, kept, said)
+        places, said = stage(prospects.pods, prospects.spent)
+        return divided(prospects, names(ahead[:places]) | always(ahead, self._warmup), said)
 
     def _by_rungs(self, prospects: Prospects) -> Allocation:
         scored = prospects.scored
@@ -45,7 +41,7 @@ class Halving:
             there = [each for each in scored if each.rounds >= rung]
             passing = sorted(there, key=lambda each: (-score_at(each, rung), each.pod))
             kept -= names(passing[math.ceil(len(passing) / 2) :])
-        kept |= _always(scored, self._warmup)
+        kept |= always(scored, self._warmup)
         return divided(prospects, kept, "it is in the worse half of those at its rung")
 
 
@@ -54,7 +50,7 @@ def names(candidates: Iterable[Candidate]) -> set[str]:
     return {each.pod for each in candidates}
 
 
-def _always(candidates: Iterable[Candidate], warmup: int) -> set[str]:
+def always(candidates: Iterable[Candidate], warmup: int) -> set[str]:
     """Pods that train whatever their rank: the protected, and those that are in their warm-up."""
     return names(each for each in candidates if each.protected or each.rounds <= warmup)
 
@@ -73,6 +69,14 @@ def divided(prospects: Prospects, kept: Container[str], said: str) -> Allocation
         if each.pod not in kept
     }
     return Allocation(order, resting)
+
+
+def stage(pods: int, spent: float) -> tuple[int, str]:
+    """The number of pods that train after this share of the budget, and a sentence on it."""
+    stages = stage_count(pods)
+    number = min(stages - 1, int(spent * stages))
+    places = math.ceil(pods / 2**number)
+    return places, f"stage {number + 1} of {stages} trains the best {places} of {pods}"
 
 
 def stage_count(pods: int) -> int:
