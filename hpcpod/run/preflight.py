@@ -137,6 +137,7 @@ def check(config: RunConfig, *, source: str = "the configuration", probe: bool =
     algorithms, look, problems = _task(config, probe=probe)
     footprints = look.footprints if look is not None else {}
     problems += [*_unusable_parts(config), *_unusable_ranks(config), *_contradictions(config)]
+    problems += _short_budget(config)
     problems += _short_rounds(config, algorithms, footprints)
     if problems:
         raise ConfigError(source, problems)
@@ -259,6 +260,18 @@ def _contradictions(config: RunConfig) -> Iterator[str]:
         yield (
             "pod.device: cuda needs a GPU, but resources.gpus_per_pod is 0; set it to 1,"
             " or pod.device to auto"
+        )
+
+
+def _short_budget(config: RunConfig) -> Iterator[str]:
+    """A budget that ends before an allocator has pods to compare."""
+    population, steps = config.population, config.stop.env_steps
+    pods, one = population.pods.max, config.round.env_steps
+    if population.allocator not in ("auto", "fair") and steps is not None and steps < pods * one:
+        yield (
+            f"stop.env_steps: the budget of {steps} steps ends before each of {pods} pods has"
+            f" trained a round of {one}, so population.allocator has nothing to compare; set it to"
+            f" at least {pods * one}, or lower population.pods.max or round.env_steps"
         )
 
 

@@ -157,6 +157,19 @@ def test_a_run_without_an_end_is_refused(home: Path, capsys: pytest.CaptureFixtu
         hpcpod.launch(mapping(stop={"rounds": None}), runs=home)
 
 
+def test_a_budget_that_ends_before_pods_can_be_compared_is_refused(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--set", "population.pods.max=4", "--set", "round.env_steps=2000"]
+    words += ["--set", "stop.env_steps=7999", "--set", "population.allocator=halving"]
+    said = problem(capsys, "validate", "good.yaml", "--no-probe", *words)
+    assert said == (
+        "stop.env_steps: the budget of 7999 steps ends before each of 4 pods has trained a round"
+        " of 2000, so population.allocator has nothing to compare; set it to at least 8000, or"
+        " lower population.pods.max or round.env_steps"
+    )
+
+
 def test_a_target_alone_is_an_end(home: Path) -> None:
     assert main(["validate", "good.yaml", "--set", "stop={target: 475}"]) == 0
 
