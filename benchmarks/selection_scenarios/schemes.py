@@ -25,7 +25,7 @@ from hpcpod.tournament.leaderboard import begin, first_board, fold, orders
 from hpcpod.tournament.order_choice import take
 from hpcpod.tournament.priorities import resting_pods
 from hpcpod.tournament.rules import Rules
-from selection_scenarios.budget import Pupils
+from selection_scenarios.budget import WORLDS, Pupils
 from selection_scenarios.measures import Number, Row, mean
 from selection_scenarios.speeds import Claims
 from selection_scenarios.world import Game, Settings, copies, delivered
@@ -76,7 +76,7 @@ def outcome(
         plain = game.rules(settings, replicate)
         population = replace(plain.config.population, scheme=kind, quorum=quorum)
         rules = Rules.of(replace(plain.config, population=population), plain.algorithms)
-        agents = Pupils(rules, replicate, world)
+        agents = Pupils(rules, replicate, WORLDS[world])
         board, worked = play(rules, agents, Site(slots, spread, Random(replicate)))
         at_work.append(worked / (slots * 60 * MINUTES))
         rounds.append(float(board.rounds))

@@ -210,17 +210,18 @@ def _teaches_nothing(control: PodState, best: PodState | None) -> bool:
 def refusal(allocation: Allocation, prospects: Prospects) -> str:
     """The reason why an allocation can't be carried out, in words; empty if it can."""
     known = {each.pod: each for each in prospects.candidates}
-    idle = {**allocation.resting, **allocation.given_up, **allocation.again}
+    living = {**known, **{each.pod: each for each in prospects.done}}
+    idle = {**allocation.resting, **allocation.given_up}
     for pod in (*allocation.order, *idle):
         if pod not in known:
             return f"it names {pod!r}, which is no pod that has a round to train"
-    for pod in allocation.again.values():
-        if pod not in known and all(pod != each.pod for each in prospects.done):
-            return f"it has {pod!r} trained again, which is no living pod"
-    for pod in idle:
-        if known[pod].protected:
+    for pod in (*allocation.again, *allocation.again.values()):
+        if pod not in living:
+            return f"it has {pod!r} trained again, or replaced for that, which is no living pod"
+    for pod in (*idle, *allocation.again):
+        if living[pod].protected:
             return f"it leaves {pod} without a round, which leads or is a control"
-    if known and len(idle) == len(known) and not allocation.again:
+    if known and not allocation.again and len(idle) == len(known):
         return "it leaves every pod without a round"
     return ""
 

@@ -63,10 +63,15 @@ def test_configurations_with_enough_trainings_leave_the_budget_to_others() -> No
     assert found.again == {"p8": "p7"}
 
 
+def test_where_all_are_done_the_worst_of_them_gives_its_place() -> None:
+    leads = pod("p3", 9, ROUNDS, protected=True)
+    found = REPLICATES.allocate(seen(pod("p0", 1, ROUNDS), pod("p1", 0, ROUNDS), leads))
+    assert found.again == {"p1": "p3"}
+
+
 def test_without_an_end_of_training_it_is_halving() -> None:
     pods = [pod(f"p{score}", score) for score in range(8)]
-    for changes in ({"rounds": None}, {"spent": None}):
-        asked = replace(seen(*pods), **changes)
+    for asked in (replace(seen(*pods), rounds=None), replace(seen(*pods), spent=None)):
         assert REPLICATES.allocate(asked) == Halving(PopulationConfig()).allocate(asked)
 
 
@@ -124,5 +129,5 @@ def test_a_run_spends_its_budget_on_seeds_of_the_best() -> None:
 def test_an_impossible_training_again_is_refused() -> None:
     known = seen(pod("p0", 1), pod("p1", 2))
     assert refusal(Allocation(again={"p0": "p7"}), known) == (
-        "it has 'p7' trained again, which is no living pod"
+        "it has 'p7' trained again, or replaced for that, which is no living pod"
     )

@@ -9,7 +9,9 @@ of pods that rest. They are ranked by their mean over seeds, shrunk (``scores.po
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +33,9 @@ class Configuration:
     """A set of hyperparameters, and the living pods that were trained with it from scratch."""
 
     first: str
-    """The pod that had it first."""
+    """The pod that had it first; it may be gone."""
+    living: str
+    """One that lives."""
     trained: int
     """Pods that have trained all their rounds."""
     going: tuple[Candidate, ...]
@@ -57,25 +61,34 @@ class Replicates:
         places, said = stage(prospects.pods, prospects.spent)
         kept: set[str] = set()
         wanted: list[str] = []
-        for each in configurations(prospects):
+        ranking = configurations(prospects)
+        for each in ranking:
             if len(wanted) + len(kept) >= places:
                 break
             if each.going:
                 kept |= names(each.going)
             elif each.trained < MOST:
-                wanted.append(each.first)
+                wanted.append(each.living)
         kept |= always(prospects.scored, self._warmup)
-        idle = [each for each in prospects.scored[::-1] if each.pod not in kept]
-        # one that rests already has no slot
-        idle.sort(key=lambda each: not each.rests)
-        again = dict(
-            zip((each.pod for each in idle), wanted[: _room(prospects, kept)], strict=False)
-        )
+        wanted = wanted[: _room(prospects, kept)]
+        again = dict(zip(_spare(prospects, kept, ranking), wanted, strict=False))
         if not (kept or again or prospects.unscored):
             kept = names(prospects.scored[:1])
         found = divided(prospects, kept, said)
         resting = {pod: why for pod, why in found.resting.items() if pod not in again}
         return Allocation(found.order, resting, again=again)
+
+
+def _spare(prospects: Prospects, kept: set[str], ranking: Sequence[Configuration]) -> Iterator[str]:
+    """Pods whose place another may take: the worst of those that rest already, and so have no slot;
+    then of the others that are not kept; then the worse half of the configurations that are done.
+    """
+    idle = [e for e in prospects.scored[::-1] if e.pod not in kept and not e.repeats]
+    yield from (each.pod for each in sorted(idle, key=lambda each: not each.rests))
+    for each in ranking[: math.ceil(len(ranking) / 2) - 1 : -1]:
+        if not each.going:
+            ended = (e for e in prospects.done if (e.repeats or e.pod) == each.first)
+            yield from (e.pod for e in ended if not e.protected)
 
 
 def configurations(prospects: Prospects) -> list[Configuration]:
@@ -92,6 +105,7 @@ def configurations(prospects: Prospects) -> list[Configuration]:
     found = [
         Configuration(
             name,
+            groups[name][0].pod,
             sum(each.pod in done for each in groups[name]),
             tuple(each for each in groups[name] if each.pod not in done),
             mean(scores[name]),

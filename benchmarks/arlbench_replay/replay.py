@@ -1,0 +1,148 @@
+"""A replay: hpcpod's own fold and allocators over trainings that are written down already.
+
+A pod is a configuration with a training seed. A round is a tenth of its training, and reports what
+the table says of it. Copies can't be replayed, so no pod is ever beaten. Of each configuration's
+ten seeds six, in a random order, may be trained; the other four say what it is truly worth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from selection_scenarios.world import Nobody
+
+from arlbench_replay.tables import Array, Table
+from hpcpod.config.schema import (
+    EnvConfig,
+    PodsConfig,
+    PopulationConfig,
+    RoundConfig,
+    RunConfig,
+    StopConfig,
+)
+from hpcpod.config.space import AlgorithmSpace, Int
+from hpcpod.records.records import Birth, Board, Checkpoint, PodState, Report
+from hpcpod.tournament.allocation import prospects
+from hpcpod.tournament.allocators.replicates import MOST, configurations
+from hpcpod.tournament.leaderboard import first_board, fold, orders
+from hpcpod.tournament.priorities import resting_pods
+from hpcpod.tournament.rules import Rules
+
+TRAININGS = 96
+"""The budget: as many whole trainings as 32 configurations with 3 seeds take."""
+SLOTS = 8
+ENV_STEPS = 1000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A configuration that was chosen."""
+
+    true: float
+    """Its mean return over seeds that were never trained."""
+    shown: float
+    """The mean return that is claimed for it."""
+    cost: float
+    """Trainings that were spent."""
+    seeds: float = 3.0
+    """Trainings of it."""
+
+
+class Draw:
+    """One replicate's configurations and the order of their seeds."""
+
+    def __init__(self, table: Table, replicate: int) -> None:
+        rng = np.random.default_rng([len(table.returns), replicate])
+        returns = table.returns
+        order = np.array([rng.permutation(returns.shape[1]) for _ in returns])
+        shuffled = np.take_along_axis(returns, order[:, :, None], axis=1)
+        self.curves: Array = shuffled[rng.permutation(len(returns))]
+        """(configurations, seeds, budgets), both in the order in which they are trained."""
+        self.truth: Array = self.curves[:, MOST:, -1].mean(axis=1)
+
+
+def random_search(draw: Draw, seeds: int = 3) -> Outcome:
+    """The best of as many configurations as are trained in full with so many seeds each."""
+    means = draw.curves[: TRAININGS // seeds, :seeds, -1].mean(axis=1)
+    best = int(means.argmax())
+    return Outcome(float(draw.truth[best]), float(means[best]), float(TRAININGS), float(seeds))
+
+
+def replayed(draw: Draw, allocator: str, pods: int, replicate: int) -> Outcome:
+    """The configuration that a run with this allocator delivers."""
+    rules = _rules(allocator, min(pods, len(draw.curves)), draw.curves.shape[2], replicate)
+    board = first_board(rules, 0.0)
+    board = replace(board, pods={n: _with(p, i) for i, (n, p) in enumerate(board.pods.items())})
+    trained: dict[int, int] = {}
+    seed_of: dict[str, int] = {}
+    now, last = 0.0, board
+    while board.phase == "running":
+        now, last = now + 60.0, board
+        resting = resting_pods(board)
+        waiting = [each for each in orders(board) if each.pod not in resting][:SLOTS]
+        reports = []
+        for order in waiting:
+            assert isinstance(order, Birth)
+            configuration = order.hyperparameters["configuration"]
+            assert isinstance(configuration, int)
+            if order.pod not in seed_of:
+                seed_of[order.pod] = trained.get(configuration, 0)
+                trained[configuration] = seed_of[order.pod] + 1
+            # one whose pods gave their places and that leads again has its seeds twice
+            curve = draw.curves[configuration, seed_of[order.pod] % MOST]
+            reports.append(_report(order, float(curve[order.round - 1])))
+        board = fold(board, reports, rules, now=now)
+    return _delivered(last, board, rules, draw, now)
+
+
+def _delivered(last: Board, board: Board, rules: Rules, draw: Draw, now: float) -> Outcome:
+    """The configuration of the best estimate among those that were trained in full."""
+    # the end takes the births of all pods, so that all would seem to be done
+    open_births = {name: pod.birth for name, pod in last.pods.items()}
+    pods = {
+        name: pod
+        if pod.evaluations and pod.evaluations[-1].round == rules.config.stop.rounds
+        else replace(pod, birth=open_births.get(name))
+        for name, pod in board.pods.items()
+    }
+    found = configurations(prospects(replace(board, pods=pods), rules.config, now))
+    ended = [each for each in found if each.trained]
+    best = (ended or found)[0]
+    which = board.pods[best.first].hyperparameters["configuration"]
+    assert isinstance(which, int)
+    cost = board.env_steps / ENV_STEPS / draw.curves.shape[2]
+    return Outcome(float(draw.truth[which]), best.estimate, cost, float(best.trained))
+
+
+def _rules(allocator: str, pods: int, rounds: int, seed: int) -> Rules:
+    config = RunConfig(
+        name="arlbench",
+        env=EnvConfig("Table-v0"),
+        seed=seed,
+        population=PopulationConfig(
+            pods=PodsConfig(min=1, max=pods), algorithms={"toy": 1.0}, controls=0,
+            allocator=allocator,
+        ),
+        round=RoundConfig(env_steps=ENV_STEPS, episodes=2),
+        stop=StopConfig(env_steps=TRAININGS * rounds * ENV_STEPS, rounds=rounds),
+    )  # fmt: skip
+    space = AlgorithmSpace("toy", {"configuration": Int(0, 10_000)}, {"configuration": 0})
+    rules = Rules.of(config, {"toy": space})
+    return replace(rules, updater=Nobody(rules.updater))
+
+
+def _with(pod: PodState, configuration: int) -> PodState:
+    assert pod.birth is not None
+    hyperparameters = {"configuration": configuration}
+    birth = replace(pod.birth, hyperparameters=hyperparameters)
+    return replace(pod, hyperparameters=hyperparameters, birth=birth)
+
+
+def _report(order: Birth, score: float) -> Report:
+    """A good report; of a panel that is a single number all returns are alike."""
+    return Report(
+        order.id, order.pod, order.round, order.attempt, slot="s", returns=(score, score),
+        checkpoint=Checkpoint(f"core of {order.id}", env_steps=ENV_STEPS * order.round),
+        trained_steps=ENV_STEPS, wall_seconds=1.0, train_seconds=1.0,
+    )  # fmt: skip
