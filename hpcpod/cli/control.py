@@ -55,7 +55,8 @@ def stop(options: Namespace) -> int:
         if not now.best.fresh:
             say("it was not scored on fresh seeds")
     if now.state == "finals":
-        say("its finalists are scored on fresh seeds, and then it is finished")
+        kept = " and its snapshots" if run.snapshots() else ""
+        say(f"its finalists{kept} are scored on fresh seeds, and then it is finished")
         say(f"finish it without: hpcpod stop {run.word} --now")
     elif now.state != "finished":
         say(f"go on with: hpcpod resume {run.word}")

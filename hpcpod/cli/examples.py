@@ -34,6 +34,11 @@ Example:
 Example:
   hpcpod leaderboard cartpole --json | jq '.entries[0].pod'
 """,
+    "snapshots": """\
+Example:
+  hpcpod launch configs/cartpole.yaml --set snapshots.seconds=10
+  hpcpod snapshots cartpole --json | jq '.[] | [.seconds, .env_steps, .mean, .sd]'
+""",
     "why": """\
 Examples:
   hpcpod why cartpole             why it has fewer slots than it wants, or does not go on

@@ -116,6 +116,21 @@ def leaderboard(options: Namespace) -> int:
     return 0
 
 
+def snapshots(options: Namespace) -> int:
+    """``hpcpod snapshots``: the leader's policy at equal wall times, with its scores."""
+    run = open_run(options.run)
+    scores = run.snapshots()
+    if options.json:
+        say_json([encode(score) for score in scores])
+        return 0
+    if run.folder.resolved.config.snapshots.seconds is None:
+        raise UserError(f"{run.name} keeps no snapshots: launch it with snapshots.seconds")
+    from hpcpod.run.tables import snapshots_table
+
+    _console().print(snapshots_table(scores))
+    return 0
+
+
 def _console() -> Console:
     """A console of rich's, which takes what is no terminal for one of 80 columns."""
     from rich.console import Console
@@ -160,6 +175,8 @@ def conclude(run: Run) -> int:
         say(f"{now.state}; go on with: hpcpod resume {run.word}")
         return REQUEUE
     say(f"finished: {board.stop_reason}, after {now.minutes:.1f} minutes")
+    if board.snapshots:
+        say(f"return against time: hpcpod snapshots {run.word}")
     if now.best is None:
         say(f"no policy: no round was reported; `hpcpod logs {run.word}` may say why")
     fruitless = now.best is None and board.stop_reason != "user"

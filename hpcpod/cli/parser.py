@@ -154,6 +154,10 @@ VERBS = {
               " interquartile means, P(best) and the slope of each learning curve"),
          _JSON),
     ),
+    "snapshots": Verb(
+        inspect.snapshots, "the leader's policy at equal wall times, scored on fresh seeds",
+        (_RUN, _JSON),
+    ),
     "why": Verb(
         inspect.why, "why a run or a pod waits, and what you can do about it",
         (_RUN_OR_POD,

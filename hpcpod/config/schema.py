@@ -301,6 +301,18 @@ class StopConfig(Limited):
 
 
 @dataclass(frozen=True)
+class SnapshotsConfig(Limited):
+    """Policies at equal wall times, to draw return against time and environment steps."""
+
+    seconds: Annotated[float, Limit(least=1)] | None = None
+    """Seconds between two snapshots, from when the first slot began to work, pauses included: the
+    policy that leads the leaderboard then is kept. Null: none."""
+    episodes: Panel = 32
+    """Episodes that each of these policies is scored on, after the run, by its slots: on fresh
+    seeds, the same for all of them. ``hpcpod snapshots RUN`` shows the scores."""
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """A whole run."""
 
@@ -320,6 +332,8 @@ class RunConfig:
     """Inside a pod."""
     stop: StopConfig = field(default_factory=StopConfig)
     """The end of the run: a tournament needs a target or one of the three limits."""
+    snapshots: SnapshotsConfig = field(default_factory=SnapshotsConfig)
+    """Policies at equal wall times."""
     resources: ResourcesConfig = field(default_factory=ResourcesConfig)
     """The needs of a pod."""
     cluster: ClusterConfig = field(default_factory=ClusterConfig)

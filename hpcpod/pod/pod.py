@@ -174,6 +174,9 @@ class Pod:
         agent = self._loaded(order, order.checkpoint)
         panel = self._config.seed, order.purpose, order.number
         episodes = self._config.stop.confirm_episodes
+        if order.purpose == "snapshot":  # common seeds: a curve of their differences has less noise
+            panel = self._config.seed, order.purpose, 0
+            episodes = self._config.snapshots.episodes
         returns = self._score(finals, agent, watch, *panel, episodes=episodes)
         return replace(self._bare(order, slot), returns=returns, engine=engine)
 

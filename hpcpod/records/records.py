@@ -26,6 +26,7 @@ from hpcpod.records.decisions import PairTest as PairTest
 from hpcpod.records.decisions import Verdict as Verdict
 from hpcpod.records.jobs import Intent as Intent
 from hpcpod.records.jobs import Owner as Owner
+from hpcpod.records.policy_snapshots import PolicySnapshot
 
 Document = dict[str, dict[str, Json]]
 """Sections by name, rows by name: ``{"pods": {"p0001": {...}}, "run": {"phase": "running"}}``."""
@@ -34,7 +35,7 @@ Hyperparameters = Mapping[str, Scalar]
 Cause = Literal["fresh", "copy"]
 Fate = Literal["alive", "replaced", "failed", "given up"]
 Phase = Literal["running", "finals", "finished"]
-_SECTIONS = ("pods", "rescores", "decisions")
+_SECTIONS = ("pods", "rescores", "decisions", "snapshots")
 """Parts of a board that are rows of a section of their own."""
 Keep = Literal["best", "last"]
 """The policy of the best evaluation, or of the last one."""
@@ -73,9 +74,9 @@ class Birth:
 class Rescore:
     """An order to score a checkpoint on seeds of which no evaluation before it knew."""
 
-    purpose: Literal["confirm", "final"]
+    purpose: Literal["confirm", "final", "snapshot"]
     number: int
-    """The number of the set of fresh seeds: the k-th attempt at the target, or 0 for the finals."""
+    """Of the set of fresh seeds: the k-th of the target's, 0 for the finals; or the snapshot's."""
     pod: str
     attempt: int
     algorithm: str
@@ -329,12 +330,16 @@ class Board:
     entries: tuple[Entry, ...] = ()
     """The leaderboard, best first."""
     rescores: Mapping[str, Rescore] = field(default_factory=dict)
-    """Open orders to score on fresh seeds, by ``pod``."""
+    """Open orders to score on fresh seeds, by ``pod``; of snapshots by pod and number."""
     confirmed: tuple[Confirmed, ...] = ()
     """Scores on fresh seeds, in the order in which they came."""
     decisions: Mapping[str, Decision] = field(default_factory=dict)
     """Those of the last merge that made any, by a name that counts up through the run. Earlier ones
     are in files of their own, see ``storage.decisions``."""
+    snapshots: Mapping[str, PolicySnapshot] = field(default_factory=dict)
+    """Policies at equal wall times, by number; see ``tournament.policy_snapshots``."""
+    snapshot_times: int = 0
+    """Times of snapshots that have come, those without a leader included."""
 
     @property
     def living(self) -> list[PodState]:

@@ -24,11 +24,15 @@ from hpcpod.run.pending_jobs import (
 )
 from hpcpod.run.pod_history import Claim, claim_of, require_pod
 from hpcpod.run.snapshot import QUEUE_SECONDS, see
+from hpcpod.run.snapshot_scores import scoring
 from hpcpod.run.text import duration, many, since
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import OrderStatus, SlotStatus, element
 from hpcpod.tournament.leaderboard import orders
+from hpcpod.tournament.policy_snapshots import being_scored
 from hpcpod.tournament.priorities import resting_pods, sidelined
+
+_PURPOSES = {"confirm": "the target", "final": "the final score", "snapshot": "a snapshot"}
 
 
 def why(folder: RunFolder, pod: str | None = None) -> list[str]:
@@ -115,8 +119,11 @@ def _state(seen: Snapshot) -> Iterator[str]:
     if seen.refused:
         yield f"a slot could do nothing for it: {seen.refused}"
     if seen.board.phase == "finals":
-        left = f"{many(len(seen.board.rescores), 'finalist')} still to score"
-        if seen.board.stop_reason == "user":
+        left = scoring(seen.board)
+        if being_scored(seen.board.rescores):
+            ended = f"it has ended ({seen.board.stop_reason}), {seen.board.winner} is the winner"
+            yield f"{ended}: {left}; `hpcpod stop {seen.word} --now` ends it without"
+        elif seen.board.stop_reason == "user":
             yield f"a person ends it: {left}; `hpcpod stop {seen.word} --now` ends it without"
         else:
             yield f"it has met its limit ({seen.board.stop_reason}): {left}"
@@ -265,8 +272,7 @@ def _fate(seen: Snapshot, pod: PodState) -> str:
 def _task(order: Order) -> str:
     if isinstance(order, Birth):
         return f"round {order.round}"
-    to = "the target" if order.purpose == "confirm" else "the final score"
-    return f"round {order.round} on fresh seeds for {to}"
+    return f"round {order.round} on fresh seeds for {_PURPOSES[order.purpose]}"
 
 
 def _held(seen: Snapshot, order: Order, claim: Claim) -> Iterator[str]:

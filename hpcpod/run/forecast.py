@@ -14,13 +14,15 @@ from typing import Literal, cast
 from hpcpod.config.placement import scores_beside
 from hpcpod.launchers.base import THROTTLED
 from hpcpod.orchestrator.snapshot import Snapshot
+from hpcpod.records.records import Rescore
 from hpcpod.run.costs import Cost, costs_of, mean_cost, panel_seconds, progress
 from hpcpod.run.round_schedule import Gate, Hand, Played, Task, play, together
 from hpcpod.storage.restarts import RestartRecord
 from hpcpod.storage.slots import OrderStatus, element
 from hpcpod.tournament.barrier import since
+from hpcpod.tournament.policy_snapshots import being_scored, policies, to_score
 
-Limit = Literal["minutes", "env_steps", "rounds", "user"]
+Limit = Literal["minutes", "env_steps", "rounds", "user", "target"]
 
 START_SECONDS = 15.0
 """Time from a slot's start to its work: what it imports."""
@@ -42,7 +44,8 @@ class Forecast:
     """The limit of ``stop`` that comes first, and when the run has ended then."""
 
     limit: Limit
-    """Its name in the configuration; ``user`` once a person ends the run."""
+    """Its name in the configuration; ``user`` once a person ends the run, ``target`` while the
+    snapshots of one that has reached it are scored."""
     seconds: float
     """Time left to the end of the run, the final evaluation included; an estimate."""
     low: float
@@ -140,16 +143,22 @@ class _Outlook:
                 # Slots that report notice it, and so does each tick.
                 late = 0.0 if self._way < 1 else self._config.cluster.tick_interval
                 limit, seconds = "minutes", left + late
-        return None if math.isinf(seconds) else (limit, seconds + (finals or 0.0))
+        if math.isinf(seconds):
+            return None
+        return limit, seconds + (finals or 0.0) + self._snapshots(seconds)
 
     def _rest_of_finals(self) -> float:
         """Seconds until the finals that have begun are over, at the pace that they have."""
         board, held = self._board, self._seen.held
         spent = 0.0 if board.stopped is None else max(0.0, self._seen.clock - board.stopped)
         done = [self._score(score.pod) for score in board.confirmed if score.purpose == "final"]
+        kept = [row for row in policies(board).values() if row.settled]
+        done += [self._score(row.pod, self._config.snapshots.episodes) for row in kept]
         orders = board.rescores.values()
-        begun = [self._score(order.pod) for order in orders if order.id in held]
-        others = [self._score(order.pod) for order in orders if order.id not in held]
+        begun = [self._ordered(order) for order in orders if order.id in held]
+        others = [self._ordered(order) for order in orders if order.id not in held]
+        if not being_scored(board.rescores):
+            others += [self._ordered(order) for order in to_score(board).values()]
         slots = len(self._seen.slots)
         factor = math.exp(self._way * FRESH)
         # Recorded runs: a score that takes longer than its panel promised says so of the others.
@@ -235,13 +244,19 @@ class _Outlook:
             return (1.0 - done) * task.seconds
         return (1.0 - done) * cost.train + cost.evaluate
 
-    def _score(self, pod: str) -> float:
-        """Seconds that a set of fresh seeds takes a pod."""
+    def _ordered(self, order: Rescore) -> float:
+        """Seconds that an order to score on fresh seeds takes."""
+        few = order.purpose == "snapshot"
+        return self._score(order.pod, self._config.snapshots.episodes if few else None)
+
+    def _score(self, pod: str, episodes: int | None = None) -> float:
+        """Seconds that a set of fresh seeds takes a pod; by default one of finals."""
         cost = self._costs.get(pod)
         cost = cost if cost is not None and cost.scored else self._others
         if cost is None:
             return 0.0
-        return panel_seconds(cost, self._config.stop.confirm_episodes, self._config)
+        episodes = episodes or self._config.stop.confirm_episodes
+        return panel_seconds(cost, episodes, self._config)
 
     def _finals(self) -> float | None:
         """Seconds that all finalists take to be scored; None if no panel was measured."""
@@ -260,6 +275,24 @@ class _Outlook:
         heed = NOTICE_SECONDS[self._local]
         factor = math.exp(self._way * FRESH)
         return heed + factor * together([self._score(pod) for pod in pods], free or [0.0])
+
+    def _snapshots(self, seconds: float) -> float:
+        """Seconds that scoring the snapshots takes when the run has its winner.
+
+        Of those still to come as many are new policies as of those that were taken.
+
+        Args:
+            seconds: until its limit.
+        """
+        board, every = self._board, self._config.snapshots
+        if every.seconds is None or self._others is None:
+            return 0.0
+        each = panel_seconds(self._others, every.episodes, self._config)
+        times = sum(row.times for row in board.snapshots.values())
+        new = len(policies(board)) / times if times else 1.0
+        count = len(to_score(board)) + round(new * (seconds // every.seconds))
+        factor = math.exp(self._way * FRESH)
+        return factor * together([each] * count, [0.0] * max(1, len(self._seen.slots)))
 
     def _coming(self) -> Iterator[float]:
         """Seconds until each slot that is in the queue, or starts, is at work. A slot whose start

@@ -9,6 +9,7 @@ from hpcpod.records.records import Birth, Order
 from hpcpod.run.forecast import forecast, last_rounds
 from hpcpod.run.text import duration, listed, many, span
 from hpcpod.tournament.barrier import awaited, deadline
+from hpcpod.tournament.policy_snapshots import being_scored
 
 
 def idling(seen: Snapshot) -> str:
@@ -47,7 +48,8 @@ def _awaited(seen: Snapshot, found: Sequence[Order]) -> str:
     if seen.board.phase == "finals":
         ends = forecast(seen)
         when = f"; they end in {span(ends.low, ends.high)}" if ends is not None else ""
-        return f"the final {'scores' if len(pods) > 1 else 'score'} of {listed(pods)}{when}"
+        kind = "snapshot" if being_scored(seen.board.rescores) else "final"
+        return f"the {kind} {'scores' if len(found) > 1 else 'score'} of {listed(pods)}{when}"
     if awaited(seen.board):
         return at_barrier(seen)
     births = [order for order in found if isinstance(order, Birth)]

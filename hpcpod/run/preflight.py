@@ -144,7 +144,10 @@ def check(config: RunConfig, *, source: str = "the configuration", probe: bool =
     share = quotas(config.population)
     # A pod keeps a core per round of its history, its best and the one it is working on; its
     # replay is shared between them but for the rows that were overwritten in between.
-    disk = sum(share[name] * (7 * f.core + 2 * f.replay) for name, f in footprints.items())
+    disk = sum(share[name] * (7.0 * f.core + 2 * f.replay) for name, f in footprints.items())
+    every, minutes = config.snapshots.seconds, config.stop.minutes
+    if every is not None and minutes is not None and footprints:  # each may be another policy
+        disk += int(60 * minutes // every) * max(f.core for f in footprints.values())
     said = tuple(remarks(config, algorithms, look))
     sees = round_in_words(config, look)
     return Checked(Resolved(config, algorithms), share, footprints, disk, sees, said)

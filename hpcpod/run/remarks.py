@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from hpcpod.config.placement import LENGTH, ranks_of, walk_of
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar, extremes
+from hpcpod.run.snapshot_scores import odd_times
 from hpcpod.tournament.cohorts import quotas
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def remarks(
         yield from of_environment(config, look)
         yield from _late_parts(config, look)
     yield from _idle_slots(config)
+    yield from odd_times(config)
     if _own_rules(config):
         yield from _no_evolution(config, look)
     spare = _spare_places(config)

@@ -26,6 +26,7 @@ from hpcpod.run.pod_history import require_pod
 from hpcpod.run.population_scores import PodScore, pod_scores
 from hpcpod.run.progress_line import progress_text
 from hpcpod.run.snapshot import counted_here, see
+from hpcpod.run.snapshot_scores import SnapshotScore, snapshot_scores
 from hpcpod.run.status import Best, Status, best_of, status_of
 from hpcpod.run.tables import summary
 from hpcpod.storage.disk import check_writable
@@ -143,6 +144,11 @@ class Run:
             require_pod(board, pod, self.name)
         every = {**self.folder.decisions.all(), **board.decisions}
         return [each for each in every.values() if pod is None or pod in (each.pod, *each.others)]
+
+    def snapshots(self, board: Board | None = None) -> tuple[SnapshotScore, ...]:
+        """The leader's policy at equal wall times (``snapshots.seconds``), oldest first, each with
+        mean, deviation, environment steps and seconds; scored when the run has ended."""
+        return snapshot_scores(self.folder, board or self.board())
 
     def ranking(self, board: Board | None = None) -> str:
         """The order of the leaderboard, and what its intervals allow for, in a sentence or two."""

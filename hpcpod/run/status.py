@@ -16,6 +16,7 @@ from hpcpod.records.records import Board, Confirmed
 from hpcpod.run.forecast import Forecast, forecast, used
 from hpcpod.run.idle_slots import idling
 from hpcpod.run.pending_jobs import cancelled_words
+from hpcpod.run.snapshot_scores import scoring
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.confirmation import highest_target
@@ -105,6 +106,9 @@ class Status:
     there is one pod only."""
     env_steps: int
     """Environment steps trained, over all pods."""
+    scoring: str
+    """The scores on fresh seeds that the run waits for after its limit or its target, and how many
+    are done; empty if it waits for none."""
     attempts: int
     """Attempts made at the target."""
     showable: float | None
@@ -159,6 +163,7 @@ def status_of(folder: RunFolder, seen: Snapshot) -> Status:
         rounds=board.rounds,
         uncompared=_uncompared(board, config),
         env_steps=board.env_steps,
+        scoring=scoring(board),
         attempts=board.attempts,
         # A search, so once a look: it was made for each candidate on the board.
         showable=highest_target(board, config.stop) if board.phase == "running" else None,

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 from hpcpod.records.records import Board, PodState
 from hpcpod.run.leaderboard import ranking, rows
 from hpcpod.run.population_scores import PodScore, believed
+from hpcpod.run.snapshot_scores import SnapshotScore, caption
 from hpcpod.run.status import Status
 from hpcpod.run.text import span, times
+from hpcpod.tournament.policy_snapshots import policies
+from hpcpod.tournament.statistics import mean
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -83,6 +86,8 @@ def progress_lines(status: Status) -> Iterator[str]:
             yield status.cancelled
         if status.idling:
             yield status.idling
+        if status.scoring:
+            yield status.scoring
     used = [  # 0.005 h are 18 s: less is shown as 0.00
         f"{hours:.{0 if hours >= 100 else 2}f} {name}-hours used"
         for name, hours in (("GPU", status.gpu_hours), ("core", status.core_hours))
@@ -121,7 +126,7 @@ def _limit_words(status: Status) -> str:
         return ""
     when = span(limit.low, limit.high)
     if status.state == "finals":
-        return f"in {when} (finals)"
+        return f"in {when} ({'snapshots' if 'snapshots:' in status.scoring else 'finals'})"
     return f"{'at the latest ' if limit.limit == 'minutes' else ''}in {when} (stop.{limit.limit})"
 
 
@@ -238,6 +243,32 @@ def scores_table(scores: Sequence[PodScore]) -> Table:
     return table
 
 
+def snapshots_table(scores: Sequence[SnapshotScore]) -> Table:
+    """A run's snapshots in order of time, with a caption."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title="snapshots", title_justify="left", caption=Text(caption(scores)),
+        caption_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False,
+        pad_edge=False,
+    )  # fmt: skip
+    for column in ("seconds", "env steps", "return", "sd", "error", "episodes"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("pod", no_wrap=True)
+    table.add_column("algorithm")
+    table.add_column("round", justify="right", no_wrap=True)
+    for row in scores:
+        shown = ["-" if value is None else number(value) for value in (row.mean, row.sd, row.error)]
+        table.add_row(
+            f"{row.seconds:g}", count(row.env_steps), *shown, str(row.episodes),
+            Text(visible(row.pod)), Text(visible(row.algorithm), no_wrap=True, overflow="ellipsis"),
+            str(row.round),
+        )  # fmt: skip
+    return table
+
+
 def screen(status: Status, board: Board) -> RenderableType:
     """The whole live picture: headline, slots, leaderboard."""
     from rich.console import Group
@@ -288,6 +319,17 @@ def events(old: Board | None, new: Board, run: str) -> Iterator[str]:
             f"{score.pod} round {score.round} on {score.episodes} fresh seeds"
             f" ({score.purpose}{by}): {interval(score.mean, score.low, score.high)}{verdict}"
         )
+    yield from _snapshots(old, new)
+
+
+def _snapshots(old: Board | None, new: Board) -> Iterator[str]:
+    """A line for each policy snapshot that got its score between two boards."""
+    known = old.snapshots if old is not None else {}
+    for row in policies(new).values():
+        was = known.get(str(row.number))
+        if row.settled and not (was is not None and was.settled):
+            said = row.failure or f"return {number(mean(row.returns))}"
+            yield f"snapshot {row.number} is {row.pod} round {row.round}: {said}"
 
 
 def changes(board: Board, pod: PodState) -> str:

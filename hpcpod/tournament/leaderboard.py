@@ -16,6 +16,7 @@ from hpcpod.tournament.budget import dated
 from hpcpod.tournament.cohorts import Cohorts, broken, quotas
 from hpcpod.tournament.generators import Fresh
 from hpcpod.tournament.offspring import Offspring, founder, pod_name
+from hpcpod.tournament.policy_snapshots import taken
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.rulings import Rulings, drawn_founder, in_short
 from hpcpod.tournament.settle import accept, as_dead, entry_of, ranked, settle
@@ -81,7 +82,7 @@ def fold(
         return board
     counted = accept(board, reports)
     lost = frozenset(lost)
-    merged = begin(board, now) if counted else board
+    merged = taken(begin(board, now) if counted else board, rules.config, now)
     if size is not None:
         merged = replace(merged, size=size if size < rules.config.population.pods.max else None)
     merged = settle_rescores(merged, counted, lost, rules.config)
@@ -172,6 +173,7 @@ def needed_checkpoints(board: Board) -> set[str]:
     kept = [entry.checkpoint for entry in board.entries]
     kept += [order.checkpoint for order in board.rescores.values()]
     kept += [s.checkpoint for s in board.confirmed if s.passed or s.purpose == "final"]
+    kept += [snapshot.checkpoint for snapshot in board.snapshots.values()]
     for pod in board.pods.values():
         kept += [evaluation.checkpoint for evaluation in pod.history]
         if pod.best is not None:

@@ -103,6 +103,7 @@ def _check_names(board: Board) -> None:
     _check_chains({name: pod.replaces for name, pod in board.pods.items()}, "replaces itself")
     named = {entry.pod for entry in board.entries} | {score.pod for score in board.confirmed}
     named |= {order.pod for order in board.rescores.values()} | {*filter(None, [board.winner])}
+    named |= {snapshot.pod for snapshot in board.snapshots.values()}
     for name in sorted(named):
         if name not in board.pods:
             raise ValueError(f"there is no pod {name!r}")
@@ -182,15 +183,16 @@ def overdue(folder: RunFolder, board: Board) -> bool:
 def now_of(folder: RunFolder, board: Board) -> float:
     """Unix time in seconds, to compare with the times on a run's board.
 
-    Where it can end the run or open a barrier, what has passed since the launch is measured by one
-    clock, the disk's: on a node whose own is hours ahead the first merge would spend
-    ``stop.minutes``.
+    Where it can end the run or open a barrier, or tells the times of snapshots, what has passed
+    since the launch is measured by one clock, the disk's: on a node whose own is hours ahead the
+    first merge would spend ``stop.minutes``.
 
     Raises:
         StorageError: the filesystem refuses; another clock would not do.
     """
     config = folder.resolved.config
-    if config.stop.minutes is None and config.population.scheme == "tournament":
+    timed = config.stop.minutes is not None or config.snapshots.seconds is not None
+    if not timed and config.population.scheme == "tournament":
         return time.time()
     # by a node's own clock, hours ahead, one merge ended the run
     return board.started + folder.age()

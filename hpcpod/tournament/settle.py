@@ -15,6 +15,7 @@ from hpcpod.records.records import (
     Evaluation,
     Fate,
     Milestone,
+    Order,
     PodState,
     Report,
 )
@@ -49,7 +50,7 @@ def accept(board: Board, reports: Collection[Report]) -> dict[str, Report]:
 
 def _answers_open_order(board: Board, report: Report) -> bool:
     pod = board.pods.get(report.pod)
-    orders = (None if pod is None else pod.birth, board.rescores.get(report.pod))
+    orders: list[Order | None] = [None if pod is None else pod.birth, *board.rescores.values()]
     answered = (report.order, report.round, report.attempt)
     return any(
         order is not None and (order.id, order.round, order.attempt) == answered for order in orders

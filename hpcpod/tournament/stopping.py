@@ -6,6 +6,9 @@
        ├──env_steps, minutes, rounds, user──> finals ──scored──> finished
        └──failed, or nothing to score────────────┴──user───────> finished
 
+A run that has kept policy snapshots has them scored between its decision (target, or finals scored)
+and ``finished``: in phase ``finals``, with its winner and its reason on the board already.
+
 ``stop.minutes`` count from the moment at which the first slot began to work: a queue, however
 long, costs none. They go on while a run is paused, or waits for slots again.
 
@@ -29,6 +32,7 @@ from hpcpod.records.records import (
     Rescore,
 )
 from hpcpod.tournament.confirmation import attempt_target, goes_on, shown
+from hpcpod.tournament.policy_snapshots import being_scored, scored, to_score
 from hpcpod.tournament.settle import failure, lowest, strike
 from hpcpod.tournament.statistics import chosen_interval, interval, mean
 
@@ -44,7 +48,7 @@ def settle_rescores(
     A rescore that fails is tried again, ``cluster.max_restarts`` times; at once given up if
     trying again can't help.
     """
-    rescores = dict(board.rescores)
+    rescores, snapshots = dict(board.rescores), board.snapshots
     confirmed = list(board.confirmed)
     unreadable: set[Checkpoint] = set()
     counted, sets, worst = 0, board.confirmations, board.worst
@@ -55,13 +59,16 @@ def settle_rescores(
                 rescores[name] = replace(order, attempt=order.attempt + 1)
             continue
         counted += 1
-        kind, _ = failure(report)
+        kind, why = failure(report)
         if kind in ("crash", "raised", "memory") and order.attempt <= config.cluster.max_restarts:
             rescores[name] = replace(order, attempt=order.attempt + 1)
             continue
         if kind == "corrupt":
             unreadable.add(order.checkpoint)
         del rescores[name]
+        if order.purpose == "snapshot":  # the run is decided: they count for nothing else
+            snapshots = scored(replace(board, snapshots=snapshots), order, report, why)
+            continue
         returns = () if kind else (*order.earlier, *report.returns)
         worst = lowest(worst, returns)
         score = _scored(order, returns, worst, report.engine, config)
@@ -74,6 +81,7 @@ def settle_rescores(
     return replace(
         strike(board, unreadable),
         rescores=rescores,
+        snapshots=snapshots,
         confirmed=tuple(confirmed),
         confirmations=sets,
         worst=worst,
@@ -93,16 +101,20 @@ def advance(
 
     ``before`` is the board that was merged into.
     """
+    at_once = stop is not None and stop != FINALS_FIRST
+    if being_scored(before.rescores):
+        return finish(board, None, now) if at_once or not board.rescores else board
+    end = finish if at_once else _decide
     if any(score.passed for score in board.confirmed):
-        return finish(board, "target", now)
-    if stop is not None and stop != FINALS_FIRST:
+        return end(board, "target", now)
+    if at_once:
         return finish(board, board.stop_reason or stop, now)
     if board.phase == "running":
         return _run_on(board, config, now, finals=stop is not None)
     if board.rescores:
         return board
     waited = any(order.purpose == "confirm" for order in before.rescores.values())
-    return _open_finals(board, config, now) if waited else finish(board, None, now)
+    return _open_finals(board, config, now) if waited else _decide(board, None, now)
 
 
 def finish(board: Board, reason: str | None, now: float, failure: str = "") -> Board:
@@ -114,9 +126,16 @@ def finish(board: Board, reason: str | None, now: float, failure: str = "") -> B
         stop_reason=reason if reason is not None else board.stop_reason,
         failure=failure,
         stopped=board.stopped if board.stopped is not None else now,
-        winner=None if champion is None else champion.pod,
+        winner=board.winner or (None if champion is None else champion.pod),
         rescores={},
     )
+
+
+def _decide(board: Board, reason: str | None, now: float) -> Board:
+    """The end of a run, but that its snapshots are scored first, if it has any."""
+    decided = finish(board, reason, now)
+    orders = to_score(decided)
+    return replace(decided, phase="finals", rescores=orders) if orders else decided
 
 
 def leader(board: Board) -> Confirmed | Entry | None:
@@ -176,7 +195,7 @@ def _open_finals(board: Board, config: RunConfig, now: float) -> Board:
     """Order the finalists to be scored on fresh seeds; with none, the run is over."""
     finalists = board.entries[: config.stop.finalists]
     if not finalists:
-        return finish(board, None, now)
+        return _decide(board, None, now)
     rescores = {
         entry.pod: Rescore(
             "final", 0, entry.pod, 1, entry.algorithm, board.pods[entry.pod].hyperparameters,
@@ -191,6 +210,7 @@ def _scored(
     order: Rescore, returns: tuple[float, ...], worst: float | None, engine: str, config: RunConfig
 ) -> Confirmed:
     """A rescore's result; without returns, the record that it could not be scored."""
+    assert order.purpose != "snapshot"
     centre = low = high = 0.0
     passed = False
     if returns:

@@ -154,12 +154,14 @@ def _failed(before: PodState, after: PodState) -> bool:
 
 
 def _closed_rescore(order: Rescore, old: Board, new: Board, report: Report | None) -> str:
-    now = new.rescores.get(order.pod)
-    if now is not None and now.id == order.id:
+    if any(now.id == order.id for now in new.rescores.values()):
         return "open"
     fresh = new.confirmed[len(old.confirmed) :]
     scored = any((s.pod, s.purpose, s.number) == (order.pod, order.purpose, order.number)
                  for s in fresh)  # fmt: skip
+    if order.purpose == "snapshot":
+        number = str(order.number)
+        scored = new.snapshots[number].settled and not old.snapshots[number].settled
     if scored:
         return "counted" if report is not None and report.order == order.id else "unexplained"
     failed = report is not None and report.failure_kind in ("crash", "raised", "memory")

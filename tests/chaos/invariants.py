@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from hpcpod.records.records import Board, Checkpoint
 from hpcpod.storage.layout import blob_path
+from hpcpod.tournament.policy_snapshots import in_order
 from tests.chaos.accounting import audit
 from tests.chaos.world import World, parent, variable, words
 
@@ -117,6 +118,11 @@ def of_the_end(world: World, board: Board) -> list[str]:
     if world.scene.ends == "target" and not any(s.passed for s in board.confirmed):
         violations.append("the target is reached, and no score on fresh seeds says so")
     violations += _lost_best(world, board)
+    violations += [
+        f"snapshot {row.number} has no score: {row.failure or 'the run has ended without'}"
+        for row in in_order(board)
+        if not row.returns and row.checkpoint.core not in world.observer.past.blobs
+    ]
     if not world.wait("its jobs to end", ORPHAN_SECONDS, lambda: not world.jobs()):
         world.repair()  # a controller that died calls running what has ended since
     if not world.wait("its jobs to end", ORPHAN_SECONDS, lambda: not world.jobs()):

@@ -41,6 +41,7 @@ agents: {agents}
 pod: {{checkpoint_seconds: 1, ranks: {ranks}, fusion: {{seconds: 30}}}}
 resources: {{cpus_per_pod: {ranks}}}
 stop: {stop}
+snapshots: {{seconds: 10, episodes: 8}}
 cluster:
   launcher: slurm
   partition: low

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from hpcpod.cli.live import Live
 from hpcpod.config.schema import StopConfig
+from hpcpod.records.checkpoints import Checkpoint
+from hpcpod.records.policy_snapshots import PolicySnapshot
 from hpcpod.records.records import Board, Order, PodState, Report, Rescore
 from hpcpod.run.run import open_run
 from hpcpod.run.tables import changes, events, headline, number
@@ -158,6 +160,21 @@ def test_fresh_seeds_confirm_the_target_or_do_not_yet() -> None:
         start = "p0004 round 1 on 128 fresh seeds (confirm, by gymnasium 1.1): "
         assert line.startswith(f"{start}{number(sum(returns) / 128)} [")
         assert line.endswith(f"]{verdict}")
+
+
+def test_a_snapshot_that_is_scored_is_a_line_with_its_policy() -> None:
+    game = rules(4)
+    before = play_round(first_board(game, 0.0), game, by_number)
+    rows = {
+        str(n): PolicySnapshot(n, 1, 100 * n, "p0004", 1, Checkpoint(core, 100))
+        for n, core in ((1, "a"), (2, "a"), (3, "b"), (4, "c"))
+    }
+    before = replace(before, snapshots={**rows, "4": replace(rows["4"], returns=(5.0, 5.0))})
+    after = {name: replace(row, returns=(1.0, 2.0)) for name, row in rows.items()}
+    after["3"] = replace(rows["3"], failure="it broke")
+    assert said(before, replace(before, snapshots=after)) == [
+        "snapshot 1 is p0004 round 1: return 1.5", "snapshot 3 is p0004 round 1: it broke",
+    ]  # fmt: skip
 
 
 def test_each_phase_is_in_the_headline_and_finals_are_scores_without_a_verdict(

@@ -15,11 +15,13 @@ from hpcpod.config.schema import (
     ResourcesConfig,
     RoundConfig,
     RunConfig,
+    SnapshotsConfig,
     StopConfig,
 )
 from hpcpod.launchers.base import ClusterView, JobView
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.checkpoints import Checkpoint
+from hpcpod.records.policy_snapshots import PolicySnapshot
 from hpcpod.records.records import Birth, Board, Entry, Evaluation, PodState, Rescore
 from hpcpod.run.forecast import Forecast, forecast, last_rounds, used
 from hpcpod.storage.requests import Drain
@@ -186,6 +188,39 @@ def test_finals_that_have_begun_are_told_of_until_they_end() -> None:
     overdue = replace(run, clock=NOW + 100)
     assert seconds(overdue) == pytest.approx(0.3 * 105)
     assert forecast(replace(run, board=replace(run.board, phase="finished"))) is None
+
+
+def test_snapshots_are_scored_after_the_finals_and_count() -> None:
+    # a panel of 32 takes 4 s, so one of 128 is 12 s and one of 8 takes 4 * (8 + 16) / (32 + 16) = 2
+    pods = [pod(f"p{n}", 10, 2, panel=4) for n in range(2)]
+    entry = Entry("p0", "ppo", 2, 1.0, 1.0, 1.0, 32, Checkpoint("c", 2))
+    kept = {
+        str(number): PolicySnapshot(number, 2, 9, "p0", number, Checkpoint(f"c{number}", 9))
+        for number in (1, 3)
+    }
+    stop = StopConfig(minutes=10 + 40 / 60, finalists=1, confirm_episodes=128)
+    config = {"snapshots": SnapshotsConfig(10.0, 8)}
+    board = {"entries": (entry,), "snapshots": kept, "snapshot_times": 4}
+    slots = {"a": training(pods[0])}
+    run = seen(stop, *pods, slots=slots, board=board, config=config)
+    # two policies at four times: of the four times that come in 40 s two more are new
+    assert seconds(run) == pytest.approx(40 + NOTICE + 12 + (2 + 2) * 2)
+    final = Rescore("final", 0, "p0", 1, "ppo", {}, Checkpoint("c", 2), 2)
+    held = {"state": "scoring", "pod": "p0", "round": 2, "mtime": NOW}
+    board |= {"phase": "finals", "stopped": NOW - 5, "stop_reason": "minutes"}
+    finals = seen(
+        stop, *pods, slots={"a": {**held, "order": final.id}}, config=config,
+        board={**board, "rescores": {"p0": final}},
+    )  # fmt: skip
+    assert seconds(finals) == pytest.approx(12 - 5 + 2 * 2)
+    score = replace(kept["1"], returns=(1.0, 1.0))
+    last = Rescore("snapshot", 3, "p0", 1, "ppo", {}, Checkpoint("c3", 9), 3)
+    ending = seen(
+        stop, *pods, slots={"a": {**held, "order": last.id}}, config=config,
+        board={**board, "rescores": {"x": last}, "snapshots": {**kept, "1": score}},
+    )  # fmt: skip
+    # one of 2 s is done and half of another: a pace of 5 / 3; the other half takes as long as 1 s
+    assert seconds(ending) == pytest.approx(5 / 3)
 
 
 def test_a_slot_at_its_time_limit_is_away_for_as_long_as_its_requeues_took() -> None:
