@@ -17,6 +17,7 @@ from hpcpod.config.schema import EnvConfig, PodConfig, RoundConfig, RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.errors import ConfigError, UserError
 from hpcpod.records.records import Keep
+from hpcpod.run.auto import Auto
 from hpcpod.run.best_policy import kept
 from hpcpod.run.launch import create_run, start
 from hpcpod.run.preflight import Config, check, read_config, resolve_task, site_for, source_of
@@ -76,14 +77,15 @@ def launch(
     Raises:
         UserError: the configuration has problems, the run exists, the scheduler refuses.
     """
-    read = read_config(config, cluster, overrides, site=site_for(site, cluster))
+    auto = Auto(source=source_of(config), tell=log.info)
+    read = read_config(config, cluster, overrides, site=site_for(site, cluster), choose=auto)
     with progress_text(progress) as show:
         show(f"{read.name}: its environment and its agents are made once, to see that they can be")
         checked = check(read, source=source_of(config))
         for remark in checked.remarks:
             log.warning("%s", remark)
         show(f"{read.name}: starts")
-        folder = create_run(checked.resolved, runs_home(runs))
+        folder = create_run(checked.resolved, runs_home(runs), because=auto.because)
         start(folder, checked.resolved.config, detach=bool(detach))
     run = Run(folder, progress)
     if run.local and detach is None:  # a script that ended took its run along without a word

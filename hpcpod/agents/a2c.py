@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from hpcpod.agents.ppo import PPO
 from hpcpod.agents.ppo_config import PPOConfig
+from hpcpod.config.space import Choice, LogUniform
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,14 @@ class A2CConfig(PPOConfig):
     learned (benchmarks/RESULTS.md).
     """
 
-    learning_rate: float = 1.5e-3
+    # zoo, tuned (hyperparams/a2c.yml): 3.8e-4 to 2e-3
+    learning_rate: float = field(default=1.5e-3, metadata={"search": LogUniform(3e-4, 5e-3)})
     """Step size of Adam."""
     anneal: bool = field(default=True, metadata={"absent": False})
     """See ``RateConfig``; here it does, unless told otherwise."""
-    gamma: float = field(default=0.995, metadata={"near_one": True})
+    gamma: float = field(
+        default=0.995, metadata={"near_one": True, "search": Choice((0.9, 0.98, 0.99, 0.995))}
+    )
     """Discount factor, in [0, 1]."""
     entropy: float = 0.003
     """Weight of the entropy bonus: larger keeps exploring for longer."""
@@ -37,7 +41,7 @@ class A2CConfig(PPOConfig):
     """Passes over each rollout."""
     minibatch_size: int = 2**31
     """Steps in one gradient update: all."""
-    horizon: int = 5
+    horizon: int = field(default=5, metadata={"search": Choice((5, 8, 16, 32))})
     """Steps that each environment contributes to a rollout."""
     normalize_advantage: bool = False  # blew up the noise of 64 steps: LunarLander hovered
     """Scale the advantages of each minibatch to mean 0 and variance 1."""

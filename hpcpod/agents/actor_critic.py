@@ -18,22 +18,30 @@ from hpcpod.agents.noise import Noise
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.schedules import RateConfig
+from hpcpod.config.space import Choice, LogUniform
 from hpcpod.envs.vec_env import Box, EnvSpec, State
 
 
 @dataclass(frozen=True)
 class ActorCriticConfig(RateConfig):
-    """Hyperparameters of an actor-critic that learns from a replay buffer."""
+    """Hyperparameters of an actor-critic that learns from a replay buffer.
 
-    learning_rate: float = 3e-4
+    Ranges of ``search`` hold what rl-baselines3-zoo has tuned (hyperparams/sac.yml, td3.yml).
+    """
+
+    # zoo, tuned: 3e-4 to 1e-3 (Pendulum)
+    learning_rate: float = field(default=3e-4, metadata={"search": LogUniform(1e-4, 3e-3)})
     """Step size of Adam, for all that is learned."""
-    gamma: float = field(default=0.99, metadata={"near_one": True})
+    gamma: float = field(
+        default=0.99, metadata={"near_one": True, "search": Choice((0.95, 0.98, 0.99, 0.995))}
+    )
     """Discount factor, in [0, 1]."""
-    tau: float = 0.005
+    # zoo, tuned: 0.005 to 0.02 (BipedalWalker)
+    tau: float = field(default=0.005, metadata={"search": Choice((0.005, 0.01, 0.02))})
     """Share of the way that the target networks move to the online ones each time, in (0, 1]."""
     buffer_size: int = 1_000_000
     """Transitions that the replay buffer holds, over all environments."""
-    batch_size: int = 256
+    batch_size: int = field(default=256, metadata={"search": Choice((128, 256))})
     """Transitions in one gradient update."""
     learning_starts: int = field(default=1_000, metadata={"initial": True})  # rl-zoo: 10,000
     """Transitions to collect, by random actions, before the first gradient update, or as many as
@@ -42,9 +50,10 @@ class ActorCriticConfig(RateConfig):
     """Steps over which exploration's noise is correlated at most: pink noise, which reaches what
     noise that forgets at once never does (``agents/noise.py``). 1: white noise, as in the papers
     of SAC and TD3."""
-    horizon: int = 16  # others update once after each step of their one environment
+    # others update once after each step of their one environment
+    horizon: int = field(default=16, metadata={"search": Choice((4, 8, 16))})
     """Steps of each environment between two rounds of gradient updates."""
-    updates_per_step: float = 1.0
+    updates_per_step: float = field(default=1.0, metadata={"search": Choice((0.25, 0.5, 1.0))})
     """Gradient updates for each transition collected, over all environments."""
     critics: int = field(default=2, metadata={"structural": True})
     """Critics whose smallest value counts."""

@@ -108,8 +108,9 @@ class Agent(Protocol):
     ``field(metadata={"structural": True})`` marks what sets the shape of a network;
     ``{"near_one": True}`` marks what is mutated by its distance from 1; ``{"initial": True}`` what
     counts from scratch alone, so that a copy never mutates it; ``{"absent": value}`` what a run
-    means that was stored before the field was there, if not the default. Impossible values raise
-    ValueError with one sentence.
+    means that was stored before the field was there, if not the default; ``{"search": range}``
+    what ``population: auto`` searches, and ``{"actions": "continuous"}`` beside it what counts for
+    such actions alone. Impossible values raise ValueError with one sentence.
     """
 
     def __init__(self, spec: EnvSpec, config: Any, seed: int, device: str = "cpu") -> None: ...

@@ -22,6 +22,7 @@ from hpcpod.agents.gradient_agent import space_of
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.schedules import RateConfig
+from hpcpod.config.space import Choice, LogUniform
 from hpcpod.envs.vec_env import Discrete, EnvSpec, State
 
 MOST_STEPS = 100
@@ -34,35 +35,42 @@ class DQNConfig(RateConfig):
 
     By default a step size that falls and targets of three steps: without them seeds that had
     reached 500 on CartPole-v1 fell back (benchmarks/RESULTS.md).
+    Ranges of ``search`` hold what rl-baselines3-zoo has tuned for classic control
+    (hyperparams/dqn.yml), and those settings' neighbours.
     """
 
-    learning_rate: float = 5e-4
+    # zoo, tuned: 6.3e-4 (Acrobot, LunarLander) to 4e-3 (MountainCar)
+    learning_rate: float = field(default=5e-4, metadata={"search": LogUniform(1e-4, 4e-3)})
     """Step size of Adam."""
     anneal: bool = field(default=True, metadata={"absent": False})
     """See ``RateConfig``; here it does, unless told otherwise."""
-    gamma: float = field(default=0.99, metadata={"near_one": True})
+    gamma: float = field(
+        default=0.99, metadata={"near_one": True, "search": Choice((0.95, 0.98, 0.99, 0.995))}
+    )
     """Discount factor, in [0, 1]."""
     buffer_size: int = 100_000
     """Transitions that the replay buffer holds, over all environments."""
-    batch_size: int = 128
+    batch_size: int = field(default=128, metadata={"search": Choice((64, 128, 256))})
     """Transitions in one gradient update."""
     learning_starts: int = field(default=1_000, metadata={"initial": True})
     """Transitions to collect before the first gradient update, or as many as the buffer holds; each
     of a pod's ranks its own. A copy that inherits fewer waits for them."""
-    horizon: int = 4
+    horizon: int = field(default=4, metadata={"search": Choice((4, 8, 16))})
     """Steps of each environment between two rounds of gradient updates."""
     # by half as many LunarLander ended at -21 and -1, not 216 and 199
-    updates_per_step: float = 0.5
+    updates_per_step: float = field(default=0.5, metadata={"search": Choice((0.25, 0.5, 1.0))})
     """Gradient updates for each transition collected, over all environments."""
     updates_per_iteration: int = 0  # with 8 times the environments 1/8 for a transition
     """Gradient updates in each round of them, whatever was collected; 0: ``updates_per_step``."""
-    target_interval: int = 250
+    # zoo, tuned: after 10 (CartPole) to 600 (MountainCar) steps of its one environment
+    target_interval: int = field(default=250, metadata={"search": Choice((64, 125, 250, 500))})
     """Gradient updates between two updates of the target network."""
     tau: float = 1.0
     """Share of the way that the target network moves to the online one, in (0, 1]; 1 copies it."""
     epsilon_start: float = field(default=1.0, metadata={"initial": True})
     """Share of random actions at the first step of a pod that begins from scratch."""
-    epsilon_end: float = 0.05
+    # zoo, tuned: 0.04 (CartPole) to 0.1
+    epsilon_end: float = field(default=0.05, metadata={"search": Choice((0.02, 0.05, 0.1))})
     """Share of random actions that is left in the end."""
     epsilon_fraction: float = 0.1
     """Part of the run's budget (see ``anneal``) in which the share falls, linearly, in [0, 1]: of
@@ -75,7 +83,7 @@ class DQNConfig(RateConfig):
     """Choose the next action by the online network and value it by the target network."""
     dueling: bool = field(default=False, metadata={"structural": True})
     """Split the network into the state's value and the actions' advantages."""
-    n_steps: int = 3
+    n_steps: int = field(default=3, metadata={"search": Choice((1, 3, 5))})
     """Steps of reward in a target before the target network values the rest."""
     priority_exponent: float = field(default=0.0, metadata={"structural": True})
     """Draw transitions in proportion to their errors to this power, in [0, 1]; 0: all alike.

@@ -8,6 +8,7 @@ from typing import Literal
 
 from hpcpod.agents import checks, h_term
 from hpcpod.agents.schedules import RateConfig
+from hpcpod.config.space import Choice, LogUniform
 
 
 @dataclass(frozen=True)
@@ -17,15 +18,25 @@ class PPOConfig(RateConfig):
     The defaults are Stable-Baselines3's, with a rollout of 2,048 steps from 8 environments instead
     of one, and observations and returns normalised, so that no scale needs a word: with raw
     returns one seed on Pendulum-v1 stood at -947 after 150,000 steps (benchmarks/RESULTS.md).
+    Ranges of ``search`` hold what rl-baselines3-zoo has tuned (hyperparams/ppo.yml) and lie in what
+    its sampler draws from (rl_zoo3/hyperparams_opt.py), unless something else is said.
     """
 
-    learning_rate: float = 3e-4
+    # zoo, tuned: 1.9e-5 to 1e-3; Andrychowicz et al. 2021 (arXiv:2006.05990), section 3.6: 3e-4
+    learning_rate: float = field(default=3e-4, metadata={"search": LogUniform(5e-5, 2e-3)})
     """Step size of Adam."""
-    gamma: float = field(default=0.99, metadata={"near_one": True})
+    # zoo, tuned: 0.9 (Pendulum) to 0.9999 (MountainCarContinuous); 0.999 on LunarLander
+    gamma: float = field(
+        default=0.99,
+        metadata={"near_one": True, "search": Choice((0.9, 0.95, 0.98, 0.99, 0.995, 0.999))},
+    )
     """Discount factor, in [0, 1]."""
-    gae_lambda: float = field(default=0.95, metadata={"near_one": True})
+    # zoo, tuned: 0.8 (CartPole) to 0.98 (LunarLander)
+    gae_lambda: float = field(
+        default=0.95, metadata={"near_one": True, "search": Choice((0.8, 0.9, 0.95, 0.98))}
+    )
     """λ of generalised advantage estimation, in [0, 1]: 0 trusts the critic, 1 the returns."""
-    clip: float = 0.2
+    clip: float = field(default=0.2, metadata={"search": Choice((0.1, 0.2, 0.3))})
     """ε: a gradient that moves a probability ratio beyond 1 ± ε is cut."""
     anneal_clip: bool = False
     """Lower ``clip`` linearly, by the schedule that ``anneal`` or ``anneal_steps`` is for the
@@ -33,7 +44,8 @@ class PPOConfig(RateConfig):
     value_clip: float = 0.0
     """The same for the critic's change, in units of reward, of scaled reward where rewards are
     normalised, or of the returns' standard deviation where these are; 0 leaves it free."""
-    entropy: float = 0.0
+    # zoo, tuned: 0 to 0.01
+    entropy: float = field(default=0.0, metadata={"search": Choice((0.0, 0.001, 0.003, 0.01))})
     """Weight of the entropy bonus: larger keeps exploring for longer."""
     value_coef: float = 0.5  # as Stable-Baselines3; CleanRL halves the square once more
     """Weight of the critic's loss."""
@@ -41,12 +53,13 @@ class PPOConfig(RateConfig):
     """The gradient is scaled down to this Euclidean norm."""
     target_kl: float = 0.0  # Stable-Baselines3: after each minibatch, at 1.5 times as much
     """Stop the epochs of an update when the mean KL divergence passes this; 0 never stops."""
-    epochs: int = 10
+    epochs: int = field(default=10, metadata={"search": Choice((4, 10, 20))})
     """Passes over each rollout."""
-    minibatch_size: int = 64
+    minibatch_size: int = field(default=64, metadata={"search": Choice((64, 128, 256))})
     """Steps in one gradient update."""
     # 128, with minibatches of 256 and a rate of 1e-3, fell back on CartPole in 3 of 6 seeds.
-    horizon: int = 256
+    # zoo, tuned: rollouts of 256 (CartPole) to 16,384 steps (LunarLander), of 1 to 16 environments
+    horizon: int = field(default=256, metadata={"search": Choice((32, 64, 128, 256, 512, 1024))})
     """Steps that each environment contributes to a rollout."""
     normalize_advantage: bool = True
     """Scale the advantages of each minibatch to mean 0 and variance 1. If not, they are in units of
@@ -69,9 +82,14 @@ class PPOConfig(RateConfig):
     h_steps: int = 4
     """Steps in a run of the Hamiltonian term."""
     # -1 took HalfCheetah-v5 from 1,307 to 3,506 at 300,000 steps (one seed).
-    log_std_init: float = field(default=0.0, metadata={"initial": True})
+    log_std_init: float = field(
+        default=0.0,
+        metadata={"initial": True, "search": Choice((-1.0, 0.0)), "actions": "continuous"},
+    )
     """Log of the standard deviation with which continuous actions begin."""
-    noise_memory: int = field(default=1, metadata={"absent": 1})
+    noise_memory: int = field(
+        default=1, metadata={"absent": 1, "search": Choice((1, 16)), "actions": "continuous"}
+    )
     """Steps over which the noise of continuous actions is correlated at most
     (``agents/noise.py``). 1: white noise, as in the paper. 16 found MountainCarContinuous' flag
     where that did not, and walked worse (benchmarks/RESULTS.md)."""

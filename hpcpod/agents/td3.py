@@ -19,6 +19,7 @@ from hpcpod.agents.base import Metrics
 from hpcpod.agents.cuda_graphs import Captured, Outputs
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import prefixed, under
+from hpcpod.config.space import Choice
 from hpcpod.envs.vec_env import EnvSpec, State
 
 
@@ -30,7 +31,9 @@ class TD3Config(ActorCriticConfig):
     """
 
     # 0.1 left two of three seeds standing still on MountainCarContinuous, 0.5 none.
-    exploration_noise: float = 0.5
+    exploration_noise: float = field(
+        default=0.5, metadata={"search": Choice((0.1, 0.2, 0.5, 1.0, 5.0))}
+    )
     """Standard deviation of the noise that is added to actions in [-1, 1] when exploring."""
     target_noise: float = 0.2
     """Standard deviation of the noise on the target policy's actions; 0: no smoothing."""

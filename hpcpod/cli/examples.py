@@ -4,6 +4,7 @@ EXAMPLES = {
     "launch": """\
 Examples:
   hpcpod launch configs/cartpole.yaml
+  hpcpod launch --env LunarLander-v3 --minutes 20      chooses all else, and says why
   hpcpod launch configs/cartpole.yaml --cluster slurm --set cluster.partition=gpu --dry-run
 """,
     "render": """\
@@ -13,6 +14,7 @@ Example:
     "validate": """\
 Examples:
   hpcpod validate configs/cartpole.yaml --set stop.minutes=30
+  hpcpod validate --env Pendulum-v1 --minutes 10 > mine.yaml    the chosen configuration, to edit
   hpcpod validate --fields | less
   hpcpod validate --schema > hpcpod.schema.json    for editors: docs/configuration.md
 """,

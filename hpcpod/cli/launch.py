@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
+import re
 import shlex
+import sys
 import time
 from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcpod.cli.control import follow_here
 from hpcpod.cli.output import say, say_json, say_remarks
@@ -19,20 +24,27 @@ from hpcpod.pod.ranks.rank import rank_of
 from hpcpod.run.run import Run, runs_home
 from hpcpod.run.text import many, size
 
+if TYPE_CHECKING:
+    from hpcpod.run.auto import Auto
+
 
 def launch(options: Namespace) -> int:
     """``hpcpod launch``: on this machine it stays until the run ends, on Slurm it returns."""
     from hpcpod.run import launch as launching
     from hpcpod.run import preflight
 
-    config = _read(options, options.cluster)
-    checked = preflight.check(config, source=options.config, probe=not options.no_probe)
+    asked = _asked(options)
+    config = _read(options, asked, options.cluster)
+    checked = preflight.check(config, source=asked.source, probe=not options.no_probe)
+    asked.say_chosen()
     say_remarks(checked.remarks)
     if options.dry_run:
         for text in preflight.scripts(config, runs_home(options.runs)):
             say(text)
         return 0
-    folder = launching.create_run(checked.resolved, runs_home(options.runs))
+    folder = launching.create_run(
+        checked.resolved, runs_home(options.runs), because=asked.auto.because
+    )
     run = Run(folder)
     if config.cluster.launcher == "local":
         if config.cluster.slots not in (None, run.target().wanted):
@@ -70,18 +82,20 @@ def render(options: Namespace) -> int:
     from hpcpod.run import launch as launching
     from hpcpod.run import preflight
 
-    if options.config is None:
-        if not options.container:
-            raise UserError("render needs a CONFIG file, or --container for an image's files")
+    if options.config is None and options.env is None and options.container:
         site = preflight.site_for(options.site, options.cluster)
         cluster = read_site(Path(site)).cluster if site is not None else ClusterConfig()
         _write_container(Path("hpcpod-container"), cluster)
         return 0
-    config = _read(options, options.cluster or "slurm")
-    checked = preflight.check(config, source=options.config, probe=not options.no_probe)
+    asked = _asked(options, "or --container for an image's files, ")
+    config = _read(options, asked, options.cluster or "slurm")
+    checked = preflight.check(config, source=asked.source, probe=not options.no_probe)
+    asked.say_chosen()
     say_remarks(checked.remarks)
     preflight.scripts(config, runs_home(options.runs))  # before a folder is made: may be refused
-    folder = launching.create_run(checked.resolved, runs_home(options.runs))
+    folder = launching.create_run(
+        checked.resolved, runs_home(options.runs), because=asked.auto.because
+    )
     run = Run(folder)
     say(f"run folder: {run.path}")
     if options.container:
@@ -118,13 +132,11 @@ def validate(options: Namespace) -> int:
     if options.schema:
         say_json(json_schema())
         return 0
-    if options.config is None:
-        raise UserError(
-            "validate needs a CONFIG file, --fields for the manual, or --schema for editors"
-        )
-    config = _read(options, options.cluster)
-    checked = preflight.check(config, source=options.config, probe=not options.no_probe)
-    say(dump_yaml(config).rstrip())
+    asked = _asked(options, "or --fields for the manual, or --schema for editors, ")
+    config = _read(options, asked, options.cluster)
+    checked = preflight.check(config, source=asked.source, probe=not options.no_probe)
+    if not asked.say_chosen():
+        say(dump_yaml(config).rstrip())
     say()
     quotas = ", ".join(f"{n} {name}" for name, n in checked.quotas.items())
     say(f"# births: {quotas}")
@@ -193,8 +205,75 @@ def train(options: Namespace) -> int:
     return 0
 
 
-def _read(options: Namespace, cluster: str | None) -> RunConfig:
+@dataclass(frozen=True)
+class _Asked:
+    """A configuration as the command line names it: a file, or an environment alone."""
+
+    config: str | Mapping[str, Any]
+    overrides: Sequence[str]
+    source: str
+    """Its name in a message."""
+    auto: Auto
+
+    def say_chosen(self) -> bool:
+        """Print what was chosen, with the reasons; False if nothing was."""
+        if self.auto.yaml is not None:
+            say(self.auto.yaml)
+        return self.auto.yaml is not None
+
+
+def _asked(options: Namespace, otherwise: str = "") -> _Asked:
+    """The configuration that is asked for.
+
+    Args:
+        options: of the command line.
+        otherwise: what the verb does without one, for the message.
+
+    Raises:
+        UserError: there is none, or there are two.
+    """
+    from hpcpod.run.auto import Auto
+
+    if options.config is not None and options.env is not None:
+        raise UserError("CONFIG and --env name two tasks; leave one of them out")
+    if options.config is None and options.env is None:
+        raise UserError(f"{options.verb} needs a CONFIG file, {otherwise}or --env with a task's id")
+    limits = {
+        "stop.minutes": options.minutes,
+        "stop.env_steps": options.env_steps,
+        "cluster.slots": options.slots,
+    }
+    overrides = [f"{path}={value}" for path, value in limits.items() if value is not None]
+    source = options.config or f"--env {options.env}"
+    auto = Auto(measure=not options.no_measure, source=source, tell=_say_progress)
+    config: str | dict[str, Any] = options.config
+    if options.config is None:
+        name = _free_name(options.env, runs_home(options.runs))
+        config = {"name": name, "env": {"id": options.env}, "population": "auto"}
+    return _Asked(config, [*overrides, *options.overrides], source, auto)
+
+
+def _say_progress(text: str) -> None:
+    sys.stderr.write(f"hpcpod: {text}\n")
+    sys.stderr.flush()
+
+
+def _free_name(env: str, home: Path) -> str:
+    """A name for a run of an environment, which no run has yet: ``cartpole-v1``."""
+    plain = re.sub(r"[^a-z0-9._+-]+", "-", env.rpartition(":")[2].lower()).strip(".-") or "run"
+    names = itertools.chain([plain], (f"{plain}-{number}" for number in itertools.count(2)))
+    return next(name for name in names if not (home / name).exists())
+
+
+def _read(options: Namespace, asked: _Asked, cluster: str | None) -> RunConfig:
     from hpcpod.run import preflight
 
+    if options.no_probe and options.env is not None:
+        raise UserError(
+            "--env needs to see the environment once, which --no-probe forbids; write a"
+            " configuration with its algorithms instead, or let --no-measure keep it short"
+        )
     site = preflight.site_for(options.site, cluster)
-    return preflight.read_config(options.config, cluster, set_options=options.overrides, site=site)
+    return preflight.read_config(
+        asked.config, cluster, set_options=asked.overrides, site=site, choose=asked.auto
+    )

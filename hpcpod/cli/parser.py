@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from hpcpod.errors import exit_code
 
 EPILOG = """\
 A first run on this machine:   hpcpod launch configs/cartpole.yaml
+Without a configuration:       hpcpod launch --env LunarLander-v3 --minutes 20
 The same run on Slurm:         hpcpod launch configs/cartpole.yaml --cluster slurm
 Look at it from any node:      hpcpod status NAME    hpcpod leaderboard NAME
 What can be trained in here:   hpcpod envs    hpcpod envs check Ant-v5 --backend mujoco
@@ -51,6 +53,16 @@ def _rank(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"expected a rank's number, from 0, got '{text}'")
     return int(text)
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = math.nan
+    if not 0 < minutes < math.inf:
+        raise argparse.ArgumentTypeError(f"expected minutes, above 0, got '{text}'")
+    return minutes
 
 
 def _seconds(text: str) -> float:
@@ -100,6 +112,17 @@ _PLACED = (
     _SITE,
     _RUNS,
 )
+_MADE_FOR = (
+    _arg("--env", metavar="ID",
+         help="instead of CONFIG: a gymnasium id, or the path of an environment class; all else is"
+         " chosen by its spaces and its speed"),
+    _arg("--minutes", type=_minutes, metavar="M", help="wall time: overrides stop.minutes"),
+    _arg("--env-steps", type=_count, metavar="N",
+         help="environment steps of all pods: overrides stop.env_steps"),
+    _arg("--slots", type=_count, metavar="N", help="slots at once: overrides cluster.slots"),
+    _flag("--no-measure", "with --env or population: auto, assume speeds instead of measuring them"
+          " here for some ten seconds"),
+)  # fmt: skip
 
 
 class Verb(NamedTuple):
@@ -113,18 +136,18 @@ class Verb(NamedTuple):
 VERBS = {
     "launch": Verb(
         launch.launch, "train a tournament to its target, here or on Slurm",
-        (_CONFIG, _SET, *_PLACED,
+        (_config("?", _FILE), _SET, *_MADE_FOR, *_PLACED,
          _flag("--dry-run", "print what would be submitted, and submit nothing")),
     ),
     "render": Verb(
         launch.render, "make a run and its sbatch scripts, to submit by hand",
-        (_config("?", _FILE), _SET, *_PLACED,
+        (_config("?", _FILE), _SET, *_MADE_FOR, *_PLACED,
          _flag("--container",
                "write what an image is built from, too; without CONFIG, only that")),
     ),
     "validate": Verb(
         launch.validate, "check a configuration and print it resolved",
-        (_config("?"), _set(), *_PLACED,
+        (_config("?"), _set(), *_MADE_FOR, *_PLACED,
          _flag("--fields", "print the manual of every field"),
          _flag("--schema", "print the JSON Schema of a configuration, by which editors complete"
                " and check a file")),

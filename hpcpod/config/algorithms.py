@@ -43,6 +43,25 @@ def resolve_algorithms(
     return found
 
 
+def search_space(name: str, *, continuous: bool) -> tuple[dict[str, Scalar], dict[str, Range]]:
+    """An agent's defaults, and the ranges that it declares itself for a search from no knowledge.
+
+    A field of its ``Config`` declares one as ``metadata={"search": ...}``; with ``"actions":
+    "continuous"`` beside it, it counts for such actions alone.
+
+    Raises:
+        UnknownPlugin: there is no such agent.
+    """
+    cls: Any = resolve("agents", name).Config
+    declared = {field.name: field.metadata for field in dataclasses.fields(cls)}
+    ranges = {
+        key: meta["search"]
+        for key, meta in declared.items()
+        if "search" in meta and (continuous or meta.get("actions") != "continuous")
+    }
+    return {key: getattr(cls(), key) for key in declared}, ranges
+
+
 def _space(name: str, given: Mapping[str, Value], problems: list[str]) -> AlgorithmSpace | None:
     path = f"agents.{name}"
     try:

@@ -42,6 +42,7 @@ def json_schema() -> Schema:
     algorithms = fields["population"]["properties"]["algorithms"]
     share = algorithms["additionalProperties"]
     algorithms |= _named(dict.fromkeys(agents, share), share) | {"minProperties": 1}
+    _with_auto(fields)
     fields["agents"] |= _named(agents, fields["agents"]["additionalProperties"])
     return {
         # yaml-language-server knows later drafts in part.
@@ -50,6 +51,12 @@ def json_schema() -> Schema:
         "definitions": _definitions(),
         **schema,
     }
+
+
+def _with_auto(fields: Schema) -> None:
+    """``population: auto``, alone or beside fields, which no dataclass has: it is chosen before."""
+    fields["population"] |= {"type": ["object", "string"], "pattern": "^auto$"}
+    fields["population"]["properties"]["auto"] = {"type": "boolean"}
 
 
 def _named(known: Mapping[str, Schema], path: Schema) -> Schema:

@@ -6,23 +6,31 @@ Every door ends in the same strict construction, and every problem is said at on
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hpcpod.config.decoder import build, encode, join, value_at
+from hpcpod.config.scalars import Plain
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.site import over_site
 from hpcpod.config.space import RANGES
 from hpcpod.config.yaml_file import NotYaml, dump, parse, read
 from hpcpod.errors import ConfigError
 
+Choose = Callable[[dict[str, Any]], dict[str, Any]]
+"""Fills in what ``population: auto`` leaves open, in plain data."""
+NO_AUTO = "population: auto is for launch, render and validate; name the algorithms here"
+
 _KEY = r'(?:"[^"]+"|[^."]+)'
 """A step of the path in an override; in quotes it may have dots, as an agent's path has."""
 
 
 def load_file(
-    path: str | Path, overrides: Sequence[str] = (), site: str | Path | None = None
+    path: str | Path,
+    overrides: Sequence[str] = (),
+    site: str | Path | None = None,
+    choose: Choose | None = None,
 ) -> RunConfig:
     """The configuration in a YAML file, with ``a.b=c`` overrides; later ones win.
 
@@ -30,6 +38,7 @@ def load_file(
         path: of the file.
         overrides: ``a.b=c`` each.
         site: a site's file that is laid under it, instead of its own ``cluster.site``.
+        choose: what fills in ``population: auto``; None: that is refused.
 
     Raises:
         ConfigError: says every problem of the file and of the overrides, or of the site's file.
@@ -42,7 +51,7 @@ def load_file(
         )
     if not isinstance(data, dict):
         raise ConfigError(str(path), ["expected 'key: value' lines", *problems])
-    return _built(data, overrides, problems, str(path), site)
+    return _built(data, overrides, problems, str(path), site, choose)
 
 
 def from_words(
@@ -51,13 +60,14 @@ def from_words(
     *,
     source: str,
     site: str | Path | None = None,
+    choose: Choose | None = None,
 ) -> RunConfig:
-    """The configuration in plain data, with overrides and a site's file as ``load_file`` has.
+    """The configuration in plain data, with overrides and the rest as ``load_file`` has.
 
     Raises:
         ConfigError: says every problem.
     """
-    return _built(encode(data), overrides, [], source, site)
+    return _built(encode(data), overrides, [], source, site, choose)
 
 
 def from_mapping(
@@ -75,7 +85,7 @@ def from_mapping(
     Raises:
         ConfigError: says every problem.
     """
-    given = _merge(encode(data), overrides) if overrides else encode(data)
+    given = merged(encode(data), overrides) if overrides else encode(data)
     config: RunConfig = from_plain(RunConfig, given, source)
     return config
 
@@ -110,14 +120,32 @@ def _built(
     problems: list[str],
     source: str,
     site: str | Path | None = None,
+    choose: Choose | None = None,
 ) -> RunConfig:
     """What the data says once the overrides are in it; ``problems`` are those met before."""
+    if data.get("population") == "auto":  # before an override goes below it
+        data["population"] = {"auto": True}
     for override in overrides:
         problems += _assign(data, override)
-    config, wrong = build(RunConfig, over_site(data, site, Path(source).parent))
+    data = over_site(data, site, Path(source).parent)
+    if asks_auto(data):
+        if problems or choose is None:
+            raise ConfigError(source, problems or [NO_AUTO])
+        data = choose(data)
+    config, wrong = build(RunConfig, data)
     if config is None or problems:
         raise ConfigError(source, problems + wrong)
     return config
+
+
+def asks_auto(data: Mapping[str, Any]) -> bool:
+    """True for ``population: auto``, and for ``population: {auto: true, ...}``, which has some
+    fields of its own."""
+    population = data.get("population")
+    if isinstance(population, Mapping):
+        asked = population.get("auto")
+        return (asked.value if isinstance(asked, Plain) else asked) is True
+    return (population.text if isinstance(population, Plain) else population) == "auto"
 
 
 def _assign(data: dict[str, Any], override: str) -> list[str]:
@@ -140,14 +168,15 @@ def _assign(data: dict[str, Any], override: str) -> list[str]:
     return [f"--set {join(path, problem)}" for problem in problems]
 
 
-def _merge(base: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
+def merged(base: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain data with a patch in it, by the rule of ``from_mapping``."""
     is_range = len(patch) == 1 and next(iter(patch)) in RANGES
-    merged = dict(base) if isinstance(base, Mapping) and not is_range else {}
+    result = dict(base) if isinstance(base, Mapping) and not is_range else {}
     for key, value in patch.items():
         if value is None:
-            merged.pop(key, None)
+            result.pop(key, None)
         elif isinstance(value, Mapping):
-            merged[key] = _merge(merged.get(key), value)
+            result[key] = merged(result.get(key), value)
         else:
-            merged[key] = value
-    return merged
+            result[key] = value
+    return result

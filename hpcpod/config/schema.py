@@ -323,7 +323,9 @@ class RunConfig:
     seed: int = 0
     """The root of every random number of the run."""
     population: PopulationConfig = field(default_factory=PopulationConfig)
-    """The tournament."""
+    """The tournament. ``population: auto`` has all that the file leaves open chosen at launch, from
+    the task's spaces and its measured speed: algorithms, ranges, pods, rounds, environments. With
+    ``{auto: true, pods: {max: 4}}`` some fields are yours. The run keeps what was chosen."""
     round: RoundConfig = field(default_factory=RoundConfig)
     """A round."""
     agents: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)

@@ -5,6 +5,7 @@ PyYAML parses; what a scalar means is decided here, because YAML 1.1 and 1.2 dif
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -139,6 +140,15 @@ def dump(data: Any) -> str:
         data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None
     )
     return text
+
+
+def dump_line(data: Any) -> str:
+    """Plain data as one line of YAML, in flow style: ``{a: [1, 2]}``."""
+    text: str = yaml.dump(
+        [data], Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=True,
+        width=math.inf,
+    )  # fmt: skip
+    return text.strip().removeprefix("[").removesuffix("]")
 
 
 class _Reader:

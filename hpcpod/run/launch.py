@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -49,15 +49,23 @@ def _end_background() -> None:
             sys.stderr.write(f"hpcpod: {said}\n")
 
 
-def create_run(resolved: Resolved, runs: Path) -> RunFolder:
+def create_run(
+    resolved: Resolved, runs: Path, because: Mapping[str, str] | None = None
+) -> RunFolder:
     """Make the run folder with its first board: complete, or not at all.
+
+    Args:
+        resolved: of the run.
+        runs: the folder that holds runs.
+        because: reasons of what ``population: auto`` has chosen, by path.
 
     Raises:
         RunExists: a run of this name is there.
         UserError: the folder can't be written.
     """
     board = first_board(Rules.of(resolved.config, resolved.algorithms), time.time())
-    document = {**resolved.document(), "source": source_state()}
+    chosen = {"because": dict(because)} if because else {}
+    document = {**resolved.document(), "source": source_state(), **chosen}
     return RunFolder.create(runs / resolved.config.name, document, board=board.document())
 
 

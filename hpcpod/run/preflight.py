@@ -10,7 +10,15 @@ from typing import Any, cast
 
 from hpcpod import plugins
 from hpcpod.config.algorithms import resolve_algorithms
-from hpcpod.config.loader import from_mapping, load_file
+from hpcpod.config.decoder import encode
+from hpcpod.config.loader import (
+    Choose,
+    asks_auto,
+    from_mapping,
+    from_words,
+    load_file,
+    merged,
+)
 from hpcpod.config.placement import ranks_of, shape_of
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
@@ -60,6 +68,7 @@ def read_config(
     overrides: Mapping[str, Any] | None = None,
     set_options: Sequence[str] = (),
     site: str | Path | None = None,
+    choose: Choose | None = None,
 ) -> RunConfig:
     """A configuration from wherever it is, with overrides merged in.
 
@@ -69,23 +78,33 @@ def read_config(
         config: a file's path, a mapping, or a configuration.
         cluster: the launcher, if it is not to be the configuration's.
         overrides: sections and keys to merge in.
-        set_options: ``a.b=c`` strings, for a file.
+        set_options: ``a.b=c`` strings, for a file or a mapping.
         site: a site's file, to be laid under a file or a mapping; see ``site_for``.
+        choose: what fills in ``population: auto``, once all else is known; None: it is refused.
 
     Raises:
         ConfigError: says every problem.
     """
     changes, given = dict(overrides or {}), cast(object, config)
     loaded: Mapping[str, Any] | RunConfig
+    fill: Choose | None = None
+    if choose is not None:
+        placed = {} if cluster is None else {"cluster": {"launcher": cluster}}
+
+        def fill(data: dict[str, Any]) -> dict[str, Any]:
+            return choose(merged(merged(data, encode(changes)), placed))
+
     if isinstance(config, (str, Path)):
-        loaded = load_file(config, set_options, site)
         # For slots, too: they run in other folders than the one that the run was launched from.
         plugins.look_in([str(Path(config).absolute().parent)])
+        loaded = load_file(config, set_options, site, fill)
     elif isinstance(config, RunConfig):
         loaded = config
     elif not isinstance(given, Mapping):
         said = f"expected the path of a YAML file, a mapping or a RunConfig, got {given!r}"
         raise ConfigError("the configuration", [said])
+    elif asks_auto(config) or set_options:
+        loaded = from_words(config, set_options, source=source_of(config), site=site, choose=fill)
     else:
         loaded = over_site(config, site)
     read = from_mapping(loaded, changes, source=source_of(config))

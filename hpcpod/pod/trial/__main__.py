@@ -60,7 +60,7 @@ def main(parent: int, stack: int) -> None:
     ours.addHandler(line)
     ours.propagate = False  # else it is shown twice
     try:
-        (_probe if request["what"] == "probe" else _check)(request, line)
+        {"probe": _probe, "check": _check, "measure": _measure}[request["what"]](request, line)
     except ConfigError as error:
         line.send(problems=error.problems)
     except HpcpodError as error:
@@ -80,6 +80,20 @@ def _probe(request: Mapping[str, Any], line: _Line) -> None:
         lambda doing, field: line.send(doing=doing, field=field),
     )
     line.send(look=encode(look))
+
+
+def _measure(request: Mapping[str, Any], line: _Line) -> None:
+    resolved = Resolved.from_document(request["run"])
+    _import_first(resolved.config, line)
+    from hpcpod.pod.trial.speed import measure
+
+    task = measure(
+        resolved.config,
+        resolved.algorithms,
+        lambda doing, field: line.send(doing=doing, field=field),
+        seconds=request["seconds"],
+    )
+    line.send(task=encode(task))
 
 
 def _check(request: Mapping[str, Any], line: _Line) -> None:

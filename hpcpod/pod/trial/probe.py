@@ -77,18 +77,18 @@ def probe(
     footprints: dict[str, Footprint] = {}
     # Nothing is measured here: where pods are trained, other CPUs may do it.
     factory = EnvFactory(replace(config.env, processes=config.env.processes or 1), "cpu")
-    with _free_memory_alone() as free:
+    with free_memory_alone() as free:
         tell("making the evaluator", "pod.evaluator")
         try:
             plugins.make(Evaluator, "evaluators", config.pod.evaluator, factory)
         except Exception as error:
-            problems.append(f"pod.evaluator: {_complaint('it', error, free)}")
+            problems.append(f"pod.evaluator: {complaint('it', error, free)}")
         tell(f"making {config.env.num_envs} of it", "env.id")
         try:
             env = factory(config.env.num_envs)
             seen = _seen(env, tell)
         except Exception as error:
-            said = f"{_blamed(error)}: {_complaint(config.env.id, error, free)}"
+            said = f"{blamed(error)}: {complaint(config.env.id, error, free)}"
             raise ConfigError("the configuration", [*problems, said]) from error
         for name, space in algorithms.items():
             tell(f"{name} takes its first step", f"population.algorithms.{name}")
@@ -100,7 +100,7 @@ def probe(
                     tell(f"{name} makes its first update", f"population.algorithms.{name}")
                     _update(agent, env)
             except Exception as error:
-                said = _complaint(f"its first step or update in {config.env.id}", error, free)
+                said = complaint(f"its first step or update in {config.env.id}", error, free)
                 problems.append(f"population.algorithms.{name}: {said}")
         env.close()
     if problems:
@@ -175,7 +175,7 @@ def _footprint(agent: Agent, env: VecEnv) -> Footprint:
     return Footprint(_bytes(agent.state()), replay, agent.horizon)
 
 
-def _blamed(error: Exception) -> str:
+def blamed(error: Exception) -> str:
     """The field that an environment which can't be had is due to."""
     if out_of_memory(error):
         return "env.num_envs"
@@ -184,7 +184,7 @@ def _blamed(error: Exception) -> str:
     return "env.backend" if isinstance(error, UnusablePlugin) else "env.id"
 
 
-def _complaint(what: str, error: Exception, free: int) -> str:
+def complaint(what: str, error: Exception, free: int) -> str:
     """The words of an error; one that was not raised on purpose is ``what``'s."""
     if out_of_memory(error):
         return (
@@ -214,7 +214,7 @@ def _bytes(state: State) -> int:
 
 
 @contextlib.contextmanager
-def _free_memory_alone() -> Iterator[int]:
+def free_memory_alone() -> Iterator[int]:
     """Let this process have what memory is free now, in bytes, and refuse it any more."""
     free = _kilobytes("/proc/meminfo", "MemAvailable") * 1024
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from typing import IO, Any
 
 from hpcpod._process import PYTHON, ending
+from hpcpod.config.auto.task import Task
 from hpcpod.config.loader import to_mapping
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
@@ -79,6 +80,33 @@ def probe(
         from hpcpod.pod.trial import probe as here
 
         return here.probe(config, algorithms, hyperparameters)
+    return decode(Look, _answer(config, request)["look"])
+
+
+def measure(config: RunConfig, algorithms: Mapping[str, AlgorithmSpace], seconds: float) -> Task:
+    """Measure a task in a process of its own: see ``hpcpod.pod.trial.speed.measure``.
+
+    Raises:
+        ConfigError: something can't be made, or hangs, or ends the process.
+    """
+    request = {
+        "what": "measure",
+        "run": Resolved(config, algorithms).document(),
+        "seconds": seconds,
+    }
+    if known_here_alone(config, request):
+        from hpcpod.pod.trial import speed as here
+
+        return here.measure(config, algorithms, seconds=seconds)
+    return decode(Task, _answer(config, request)["task"])
+
+
+def _answer(config: RunConfig, request: Mapping[str, Any]) -> dict[str, Any]:
+    """The one reply to a request about a run.
+
+    Raises:
+        ConfigError: the trial found problems, hangs, or ended its process.
+    """
     more = "if it only is slow, give it more (env.trial_seconds)"
     patience = _Words(config.env.id)
     try:
@@ -87,7 +115,7 @@ def probe(
         raise ConfigError("the configuration", [f"{error.field}: {error}"]) from error
     if "problems" in reply:
         raise ConfigError("the configuration", reply["problems"])
-    return decode(Look, reply["look"])
+    return reply
 
 
 def check(

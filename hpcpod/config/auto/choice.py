@@ -1,0 +1,261 @@
+"""The choice of all that a user left open: from a task's facts to a configuration, with reasons.
+
+Pure: equal facts and wishes give equal configurations.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hpcpod.config.auto.plan import (
+    ALONE,
+    NEEDS,
+    ROUNDS,
+    SCORING,
+    Budget,
+    Fixed,
+    Plan,
+    Sizing,
+    panel_seconds,
+)
+from hpcpod.config.auto.task import Task, network_of
+from hpcpod.config.decoder import encode
+from hpcpod.config.space import Choice, Range, Scalar
+from hpcpod.errors import ConfigError
+
+ALLOCATOR = "halving"
+"""Who trains the next round of a run that is limited in steps or time."""
+NUM_ENVS = 16
+"""Environments of a pod: rl-baselines3-zoo's PPO on LunarLander and Acrobot."""
+MINUTES = 30.0
+"""Budget of a run that nothing limits."""
+START = 5.0
+"""Seconds of a slot before its first step."""
+REPLAY_BYTES = 10**9
+"""Memory of one pod's replay buffer at most."""
+EPISODE_LIMIT = 1_000
+"""Steps of an episode that would not end."""
+
+Spaces = Mapping[str, tuple[Mapping[str, Scalar], Mapping[str, Range]]]
+"""Of each algorithm its defaults and the ranges that it declares."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """A user's part of the configuration."""
+
+    given: Mapping[str, Any]
+    """Plain data; every field in it stays as it is."""
+    slots: int
+    """Slots at once."""
+    slots_because: str
+    """The reason why there are so many."""
+
+
+@dataclass
+class Choosing:
+    """A configuration in the making, and the reason of each field that was chosen."""
+
+    data: dict[str, Any]
+    because: dict[str, str] = field(default_factory=dict)
+    """By path, such as ``round.env_steps``."""
+
+    def get(self, path: str) -> Any:
+        """The value at a path; None without one."""
+        at: Any = self.data
+        for key in path.split("."):
+            at = at.get(key) if isinstance(at, Mapping) else None
+        return at
+
+    def put(self, path: str, value: Any, because: str) -> Any:
+        """Set a field with its reason, unless the user has; return what it is then."""
+        *sections, key = path.split(".")
+        at = self.data
+        for section in sections:
+            at = at.setdefault(section, {})
+        if key not in at:
+            at[key], self.because[path] = value, because
+        return at[key]
+
+
+def choose(task: Task, wishes: Wishes, spaces: Spaces) -> Choosing:
+    """Fill in all that is open.
+
+    Raises:
+        ConfigError: no algorithm can act in the task, or those that the user names can't.
+    """
+    made = Choosing(copy.deepcopy(dict(wishes.given)))
+    names = _candidates(task, made)
+    _ends(made)
+    budget = _budget(made, wishes)
+    num_envs = made.put(
+        "env.num_envs",
+        NUM_ENVS,
+        "one call of a network serves them all; rl-zoo's PPO takes 8 or 16",
+    )
+    _limit_episodes(task, made)
+    replay = {name: "buffer_size" in spaces[name][0] for name in names}
+    fixed = Fixed(
+        bool(_named(made)),
+        made.get("population.pods.max"),
+        made.get("round.episodes"),
+        made.get("round.env_steps"),
+    )
+    sized = Sizing(task, replay, budget, wishes.slots, num_envs, fixed).plan()
+    _population(made, task, sized, wishes, budget, names)
+    _round(made, task, sized)
+    for name in sized.algorithms:
+        _agent(made, task, name, spaces, num_envs, sized)
+    return made
+
+
+def _candidates(task: Task, made: Choosing) -> list[str]:
+    """Algorithms that can act in the task: those that the user names, else all."""
+    named = _named(made) or [*task.paces, *task.unfit]
+    able = [name for name in task.paces if name in named]
+    unfit = [f"agents.{name}: {why}" for name, why in task.unfit.items() if name in _named(made)]
+    if not able and not unfit:
+        why = "; ".join(dict.fromkeys(task.unfit.values()))
+        unfit = [f"env.id: none of {', '.join(task.unfit)} can act in {task.id}: {why}"]
+    if unfit:
+        raise ConfigError("the configuration", unfit)
+    return able
+
+
+def _named(made: Choosing) -> list[str]:
+    """Algorithms that the user names."""
+    return list(made.get("population.algorithms") or made.get("agents") or ())
+
+
+def _ends(made: Choosing) -> None:
+    """A limit, if there is none that a budget follows from."""
+    if any(made.get(f"stop.{end}") is not None for end in ("minutes", "env_steps", "rounds")):
+        return
+    given = "a target alone may never be reached" if made.get("stop.target") else "nothing ends it"
+    made.put("stop.minutes", MINUTES, f"{given}: give --minutes or --env-steps for another budget")
+
+
+def _budget(made: Choosing, wishes: Wishes) -> Budget:
+    minutes, steps = made.get("stop.minutes"), made.get("stop.env_steps")
+    if minutes is None and steps is None:  # rounds alone: their length is what is asked for
+        minutes = MINUTES
+    seconds = None
+    if minutes is not None:
+        seconds = max(1.0, 60 * minutes - START) * wishes.slots * ALONE
+    return Budget(seconds, steps)
+
+
+def _limit_episodes(task: Task, made: Choosing) -> None:
+    if task.max_episode_steps is None and task.random_steps is None and task.measured:
+        made.put(
+            "env.max_episode_steps",
+            EPISODE_LIMIT,
+            "it has no time limit, and no episode of random actions ended",
+        )
+
+
+def _population(
+    made: Choosing, task: Task, sized: Plan, wishes: Wishes, budget: Budget, names: list[str]
+) -> None:
+    """The tournament."""
+    made.put("population.pods.max", sized.pods, _pods_because(sized, budget, task, wishes))
+    made.put("population.pods.min", min(2, sized.pods), "fewer could not be compared")
+    made.put(
+        "population.algorithms",
+        dict.fromkeys(sized.algorithms, 1.0),
+        _algorithms_because(task, sized, names),
+    )
+    if made.get("stop.minutes") or made.get("stop.env_steps"):
+        made.put(
+            "population.allocator",
+            ALLOCATOR,
+            "there is a budget: each stage of it trains half as many pods as the one before",
+        )
+
+
+def _algorithms_because(task: Task, sized: Plan, names: list[str]) -> str:
+    kind = task.actions if task.actions != "continuous" else f"continuous ({task.action_size})"
+    word = "measured" if task.measured else "assumed, not measured"
+    speeds = ", ".join(f"{name} {_about(task.paces[name].train)}" for name in names)
+    said = f"actions are {kind}; env steps per second of one slot, {word}: {speeds}"
+    left = [name for name in names if name not in sized.algorithms]
+    if left:
+        said += f"; too slow here to train enough beside the others: {', '.join(left)}"
+    return said
+
+
+def _pods_because(sized: Plan, budget: Budget, task: Task, wishes: Wishes) -> str:
+    steps = sum(budget.buys(task.paces[name]) for name in sized.algorithms) / len(sized.algorithms)
+    return (
+        f"{wishes.slots_because}; they train about {_about(steps)} env steps in all, where a"
+        f" training takes {NEEDS[False]:,} or more, and {NEEDS[True]:,} with a replay buffer"
+    )
+
+
+def _round(made: Choosing, task: Task, sized: Plan) -> None:
+    longest = max(panel_seconds(task, task.paces[n], sized.episodes) for n in sized.algorithms)
+    panel = f"a panel of {sized.episodes} episodes of up to {sized.length:,} steps takes"
+    share = f"about {100 * sized.scoring:.0f} % of a round"
+    fits = "" if sized.fits else f"; aims are {100 * SCORING:.0f} % and {ROUNDS}, which don't fit"
+    made.put(
+        "round.env_steps",
+        sized.env_steps,
+        f"{panel} {longest:.2g} s, {share}; {_about(sized.rounds)} rounds for each pod if all"
+        f" trained alike{fits}",
+    )
+    made.put(
+        "round.episodes",
+        sized.episodes,
+        "one half ranks, the other tests"
+        + ("" if sized.episodes >= 32 else "; more would take too much of so short a round"),
+    )
+
+
+def _agent(
+    made: Choosing, task: Task, name: str, spaces: Spaces, num_envs: int, sized: Plan
+) -> None:
+    """An algorithm's hyperparameters: its own search space, as far as it fits the round."""
+    defaults, ranges = spaces[name]
+    for key, allowed in ranges.items():
+        value: Range | Scalar = allowed
+        because = ""
+        if key == "horizon" and isinstance(allowed, Choice):
+            value = _at_most(allowed, sized.env_steps // num_envs)
+            if value != allowed:
+                because = f"a rollout of {num_envs} environments is no longer than a round"
+        made.put(f"agents.{name}.{key}", encode(value), because)
+    for key, units in network_of(task, defaults).items():
+        made.put(
+            f"agents.{name}.{key}",
+            units,
+            "observations and actions are small; wide layers are slow",
+        )
+    size = defaults.get("buffer_size")
+    if isinstance(size, int) and size * task.observation_bytes > REPLAY_BYTES:
+        fits = max(1_000, REPLAY_BYTES // task.observation_bytes // 1_000 * 1_000)
+        made.put(f"agents.{name}.buffer_size", fits, "a pod's replay is to stay within 1 GB")
+    if ranges:
+        made.because.setdefault(
+            f"agents.{name}", f"the ranges that {name} declares itself, with their sources"
+        )
+
+
+def _at_most(allowed: Choice, most: int) -> Range | Scalar:
+    """The choices up to a number, the smallest in any case; a single one is a value."""
+    kept = tuple(v for v in allowed.values if isinstance(v, int) and v <= most)
+    if len(kept) > 1:
+        return Choice(kept)
+    return kept[0] if kept else min(v for v in allowed.values if isinstance(v, int))
+
+
+def _about(number: float) -> str:
+    """A number by two digits: ``5,200``, ``12M``, ``8.3``."""
+    if math.isinf(number):
+        return "any number of"
+    if number >= 1e6:
+        return f"{float(f'{number:.2g}') / 1e6:,g}M"
+    return f"{float(f'{number:.2g}'):,g}"

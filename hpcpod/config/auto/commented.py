@@ -1,0 +1,46 @@
+"""A chosen configuration as YAML with the reason above each field."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hpcpod.config.space import RANGES
+from hpcpod.config.yaml_file import dump_line
+
+WIDTH = 100
+"""Columns of a line."""
+
+
+def commented(data: Mapping[str, Any], because: Mapping[str, str]) -> str:
+    """YAML that ``load_file`` reads back as ``data``, with ``# because ...`` above what was chosen.
+
+    Args:
+        data: plain.
+        because: reasons by path, such as ``round.env_steps``.
+    """
+    return "\n".join(_lines(data, because, "", 0))
+
+
+def _lines(
+    data: Mapping[str, Any], because: Mapping[str, str], path: str, depth: int
+) -> Iterator[str]:
+    indent = "  " * depth
+    for key, value in data.items():
+        at = f"{path}.{key}" if path else key
+        if because.get(at):
+            yield from textwrap.wrap(
+                f"because {because[at]}", WIDTH, initial_indent=f"{indent}# ",
+                subsequent_indent=f"{indent}#   ", break_long_words=False, break_on_hyphens=False,
+            )  # fmt: skip
+        if isinstance(value, Mapping) and value and not _flat(value):
+            yield f"{indent}{dump_line(key)}:"
+            yield from _lines(value, because, at, depth + 1)
+        else:
+            yield f"{indent}{dump_line(key)}: {dump_line(value)}"
+
+
+def _flat(value: Mapping[str, Any]) -> bool:
+    """True for a range, which stays on one line."""
+    return len(value) == 1 and next(iter(value)) in RANGES

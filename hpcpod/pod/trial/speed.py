@@ -1,0 +1,183 @@
+"""The speed of a task: of random steps, of training and of a panel by each algorithm."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import torch
+
+from hpcpod.agents.base import Agent
+from hpcpod.agents.observations import Observations
+from hpcpod.config.auto.task import PANEL, Pace, Task, network_of
+from hpcpod.config.placement import LENGTH
+from hpcpod.config.schema import RunConfig
+from hpcpod.config.space import AlgorithmSpace, Range, Scalar
+from hpcpod.envs.vec_env import (
+    Box,
+    Discrete,
+    EnvSpec,
+    VecEnv,
+    random_actions,
+    random_seeds,
+    tensor_form,
+)
+from hpcpod.errors import ConfigError, UnsupportedSpace
+from hpcpod.pod.factory import EnvFactory, make_agent
+from hpcpod.pod.learner import Learner
+from hpcpod.pod.numerics import numerics
+from hpcpod.pod.trial.fit import Tell
+from hpcpod.pod.trial.probe import blamed, complaint, free_memory_alone
+from hpcpod.pod.worker import Worker
+
+SECONDS = 1.5
+"""Time for each measurement, at least; one step, or one update, may take longer."""
+_ROWS = 32
+"""Rows between two updates at most: the cost of a step depends little on how many there are."""
+_TRANSITIONS = 20_000
+"""Of a replay buffer here: a batch is drawn from it as from a larger one."""
+
+
+def measure(
+    config: RunConfig,
+    algorithms: Mapping[str, AlgorithmSpace],
+    tell: Tell = lambda doing, field: None,
+    *,
+    seconds: float = SECONDS,
+) -> Task:
+    """Make the environment and each algorithm's agent, and train them for a moment.
+
+    Args:
+        config: of the run; its ``env``, ``pod`` and ``resources`` count.
+        algorithms: that may be able to act in it.
+        tell: called before each step with what is done and the field to blame if it never ends.
+        seconds: for each measurement; 0: look at the spaces alone.
+
+    Raises:
+        ConfigError: the environment can't be made, or an agent raises.
+    """
+    # Nothing chooses processes here: where pods are trained, other CPUs may do it.
+    make = EnvFactory(replace(config.env, processes=config.env.processes or 1), "cpu")
+    with numerics(config), free_memory_alone() as free:
+        try:
+            tell(f"making {config.env.num_envs} of it", "env.id")
+            with contextlib.closing(make(config.env.num_envs)) as env:
+                tell("stepping it at random", "env.id")
+                task = _task(env, seconds)
+                agents, unfit = _agents(task, env, algorithms, tell)
+                train = {name: _training(agent, env, seconds) for name, agent in agents.items()}
+            if not seconds:
+                return replace(task, unfit=unfit, paces=dict.fromkeys(agents, Pace(0.0, 0.0)))
+            tell(f"making {PANEL} of it", "env.id")
+            with contextlib.closing(make(PANEL)) as env:
+                panel = {name: _panel(agent, env, seconds) for name, agent in agents.items()}
+        except ConfigError:
+            raise
+        except Exception as error:
+            said = f"{blamed(error)}: {complaint(config.env.id, error, free)}"
+            raise ConfigError("the configuration", [said]) from error
+    return replace(
+        task, unfit=unfit, paces={name: Pace(train[name], panel[name]) for name in agents}
+    )
+
+
+def _task(env: VecEnv, seconds: float) -> Task:
+    """The facts about an environment that no agent is needed for."""
+    spec = env.spec
+    kinds = {Box: "continuous", Discrete: "discrete"}
+    observations = Observations(spec, False, "cpu")
+    image = observations.image is not None
+    shape, _ = tensor_form(spec.observation)
+    return Task(
+        spec.id,
+        kinds.get(type(spec.action), "multi-discrete"),  # type: ignore[arg-type]
+        torch.Size(shape).numel() if image else observations.size,
+        torch.Size(tensor_form(spec.action)[0]).numel(),
+        image,
+        spec.max_episode_steps,
+        _random_steps(env, spec, seconds) if seconds else None,
+        measured=bool(seconds),
+    )
+
+
+def _random_steps(env: VecEnv, spec: EnvSpec, seconds: float) -> float | None:
+    """Mean steps of an episode of random actions; None if none ends in the time."""
+    began, ends, steps = time.monotonic(), 0, 0
+    generator = torch.Generator().manual_seed(0)
+    env.reset(random_seeds("speed", count=spec.num_envs))
+    while steps < LENGTH and time.monotonic() - began < seconds:
+        for action in random_actions(spec, 16, generator):
+            step = env.step(action)
+            ends += int((step.terminated | step.truncated).sum())
+            steps += 1
+    return steps * spec.num_envs / ends if ends else None
+
+
+def _agents(
+    task: Task, env: VecEnv, algorithms: Mapping[str, AlgorithmSpace], tell: Tell
+) -> tuple[dict[str, Agent], dict[str, str]]:
+    """An agent of each algorithm that can act there, and why the others can't."""
+    agents: dict[str, Agent] = {}
+    unfit: dict[str, str] = {}
+    for name, space in algorithms.items():
+        tell(f"{name} trains for a moment", f"population.algorithms.{name}")
+        given = {n: v for n, v in space.values.items() if not isinstance(v, Range)}
+        hyperparameters = _brief(
+            {**space.defaults, **given, **network_of(task, {**space.defaults, **given})}
+        )
+        try:
+            agents[name] = make_agent(space.agent, env.spec, hyperparameters, 0, "cpu")
+        except UnsupportedSpace as error:
+            unfit[name] = str(error)
+    return agents, unfit
+
+
+def _brief(hyperparameters: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Hyperparameters of equal cost for each step that show it sooner."""
+    most = {"horizon": _ROWS, "learning_starts": 1, "buffer_size": _TRANSITIONS}
+    brief = dict(hyperparameters)
+    for name, value in most.items():
+        given = brief.get(name, 0)
+        if isinstance(given, int) and given > value:
+            brief[name] = value
+    return brief
+
+
+def _training(agent: Agent, env: VecEnv, seconds: float) -> float:
+    """Environment steps per second of collecting and updating; the first update does not count."""
+    if not seconds:
+        return 0.0
+    buffer, worker, learner = agent.make_buffer(), Worker(env), Learner(agent)
+    worker.reset(random_seeds("speed", count=env.spec.num_envs))
+
+    def iterate() -> int:
+        done = worker.collect(agent, buffer, agent.horizon, cut=False)
+        learner.learn(buffer)
+        return done
+
+    began = time.monotonic()
+    iterate()
+    if time.monotonic() - began > 4 * seconds:  # so slow that the first one must do
+        return agent.horizon * env.spec.num_envs / (time.monotonic() - began)
+    steps, began = 0, time.monotonic()
+    while time.monotonic() - began < seconds:
+        steps += iterate()
+    return steps / (time.monotonic() - began)
+
+
+def _panel(agent: Agent, env: VecEnv, seconds: float) -> float:
+    """Seconds for one step of a panel by an agent's best actions."""
+    obs = env.reset(random_seeds("panel", count=env.spec.num_envs))
+    return _timed(lambda: env.step(agent.act(obs, explore=False)), seconds / 3)
+
+
+def _timed(call: Callable[[], object], seconds: float) -> float:
+    """Mean seconds of a call, over as many as fit into the time; the first is left out."""
+    call()
+    done, began = 0, time.monotonic()
+    while not done or time.monotonic() - began < seconds:
+        call()
+        done += 1
+    return (time.monotonic() - began) / done

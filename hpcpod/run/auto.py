@@ -1,0 +1,136 @@
+"""``population: auto``: measure a task, then choose all that its configuration leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hpcpod.config.algorithms import resolve_algorithms, search_space
+from hpcpod.config.auto.choice import NUM_ENVS, Choosing, Wishes, choose
+from hpcpod.config.auto.commented import commented
+from hpcpod.config.auto.task import ASSUMED, CANDIDATES, Pace, Task
+from hpcpod.config.decoder import build, encode
+from hpcpod.config.loader import merged
+from hpcpod.config.schema import MANY, RunConfig
+from hpcpod.errors import ConfigError
+from hpcpod.launchers.factory import make_launcher
+from hpcpod.pod.trial import supervisor
+
+SECONDS = 1.5
+"""Time for each of some ten measurements."""
+SLOTS = 8
+"""Slots that a cluster is taken to give where the configuration does not say how many."""
+
+_NOWHERE = Path("/nowhere")
+"""The runs of a launcher that is only asked for its slots."""
+
+
+class Auto:
+    """The choice for one configuration: called with plain data, it gives the filled-in data."""
+
+    def __init__(
+        self,
+        *,
+        measure: bool = True,
+        source: str = "the configuration",
+        tell: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Keep the arguments.
+
+        Args:
+            measure: False: look at the task's spaces alone, and assume speeds.
+            source: what to call the configuration in a message.
+            tell: called with what is being done, before it is.
+        """
+        self._measure, self._source, self._tell = measure, source, tell
+        self._made: Choosing | None = None
+
+    @property
+    def because(self) -> Mapping[str, str]:
+        """The reason of each field that was chosen, by path; empty if none was."""
+        return {} if self._made is None else self._made.because
+
+    @property
+    def yaml(self) -> str | None:
+        """The chosen configuration with its reasons; None if nothing was left to choose."""
+        return None if self._made is None else commented(self._made.data, self._made.because)
+
+    def __call__(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Fill in a configuration's plain data.
+
+        Raises:
+            ConfigError: what is given has problems, or no algorithm can act in the task.
+        """
+        given = {key: value for key, value in data.items() if key != "population"}
+        population = data["population"] if isinstance(data["population"], Mapping) else {}
+        own = {key: value for key, value in population.items() if key != "auto"}
+        if own:
+            given["population"] = own
+        base = self._read(given)
+        plain = _kept(encode(base), given)
+        named = list(own.get("algorithms", ())) or list(base.agents) or list(CANDIDATES)
+        task = self._task(base, plain, named)
+        slots, because = _slots(base)
+        spaces = {
+            name: search_space(name, continuous=task.actions == "continuous") for name in task.paces
+        }
+        try:
+            self._made = choose(task, Wishes(plain, slots, because), spaces)
+        except ConfigError as error:
+            raise ConfigError(self._source, error.problems) from error
+        return self._made.data
+
+    def _read(self, given: Mapping[str, Any]) -> RunConfig:
+        """What is given, with defaults for the rest: to be measured and typed."""
+        names = list(given.get("agents") or ()) if isinstance(given.get("agents"), Mapping) else []
+        filled = dict(given)
+        if names and "algorithms" not in (given.get("population") or {}):
+            algorithms = {"algorithms": dict.fromkeys(names, 1.0), "pods": {"max": MANY}}
+            filled["population"] = merged(algorithms, given.get("population") or {})
+        config, problems = build(RunConfig, filled)
+        if config is None:
+            raise ConfigError(self._source, problems)
+        return config
+
+    def _task(self, base: RunConfig, plain: Mapping[str, Any], named: list[str]) -> Task:
+        """The task with the speed of each algorithm that can act in it."""
+        if "num_envs" not in plain["env"]:
+            processes = base.env.processes
+            base = replace(base, env=replace(base.env, num_envs=max(NUM_ENVS, processes or 1)))
+        algorithms = dict.fromkeys(named, 1.0)
+        pods = replace(base.population.pods, max=max(len(named), base.population.pods.max))
+        population = replace(base.population, algorithms=algorithms, pods=pods)
+        config = replace(base, population=population)
+        spaces = resolve_algorithms(config, source=self._source)
+        doing = "measuring how fast it is stepped and trained" if self._measure else "looking at it"
+        self._tell(f"{config.env.id}: {doing}")
+        try:
+            task = supervisor.measure(config, spaces, SECONDS if self._measure else 0.0)
+        except ConfigError as error:
+            raise ConfigError(self._source, error.problems) from error
+        if self._measure:
+            return task
+        unknown = Pace(500.0, 2e-3)
+        return replace(task, paces={name: ASSUMED.get(name, unknown) for name in task.paces})
+
+
+def _kept(typed: Any, given: Any) -> Any:
+    """Of typed plain data the keys that were given."""
+    if isinstance(given, Mapping) and isinstance(typed, Mapping):
+        return {key: _kept(typed[key], value) for key, value in given.items() if key in typed}
+    return typed
+
+
+def _slots(base: RunConfig) -> tuple[int, str]:
+    """Slots at once, and why so many."""
+    if base.cluster.slots is not None:
+        return base.cluster.slots, f"{base.cluster.slots} slots at once (cluster.slots)"
+    if base.cluster.launcher != "local":
+        return SLOTS, f"{SLOTS} slots at once are assumed, since cluster.slots says nothing"
+    pods = replace(base.population.pods, max=MANY)
+    places = make_launcher(
+        _NOWHERE, replace(base, population=replace(base.population, pods=pods))
+    ).places
+    return places, f"this machine has room for {places} slots at once"

@@ -1,0 +1,141 @@
+"""``launch --env``: a task's name and a budget are enough, and bad input is one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+
+from hpcpod.cli.parser import main
+from hpcpod.config.auto.choice import ALLOCATOR
+from hpcpod.config.auto.task import ASSUMED
+from hpcpod.config.loader import asks_auto, load_file
+from hpcpod.run import auto
+from hpcpod.run.run import open_run
+from tests.support.command_line import refusal
+
+
+class Named(gym.Env[int, dict[str, int]]):
+    """Acts by a mapping, which no agent supports."""
+
+    observation_space = gym.spaces.Discrete(2)
+    action_space = gym.spaces.Dict({"jump": gym.spaces.Discrete(2)})
+
+
+class Both(gym.Env[int, list[int]]):
+    """Two choices at once: PPO alone of the candidates acts in it; ends after 10 steps."""
+
+    observation_space = gym.spaces.Discrete(2)
+    action_space = gym.spaces.MultiDiscrete([2, 3])
+
+    def reset(
+        self, *, seed: int | None = None, options: object = None
+    ) -> tuple[int, dict[str, object]]:  # type: ignore[override]
+        super().reset(seed=seed)
+        self._left = 10
+        return 0, {}
+
+    def step(self, action: list[int]) -> tuple[int, float, bool, bool, dict[str, object]]:
+        self._left -= 1
+        return self._left % 2, float(sum(action)), self._left == 0, False, {}
+
+
+HERE = "tests.cli.test_auto"
+
+
+def preview(capsys: pytest.CaptureFixture[str], tmp: Path, *words: str) -> Path:
+    """The file of what ``validate`` prints of an environment whose speed is assumed."""
+    assert main(["validate", *words, "--no-measure"]) == 0, capsys.readouterr().err
+    file = tmp / "printed.yaml"
+    file.write_text(capsys.readouterr().out)
+    return file
+
+
+def test_what_validate_prints_is_a_configuration(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = preview(capsys, home, "--env", "CartPole-v1", "--minutes", "20", "--slots", "2")
+    run = load_file(file)
+    assert (run.name, run.stop.minutes, run.cluster.slots) == ("cartpole-v1", 20.0, 2)
+    assert dict(run.population.algorithms) == {"ppo": 1.0, "dqn": 1.0}
+    assert run.population.allocator == ALLOCATOR
+    assert f"ppo {ASSUMED['ppo'].train:,g}" in file.read_text()
+    assert "assumed, not measured" in file.read_text()
+    assert not (home / "runs").exists()
+
+
+def test_actions_decide_the_algorithms(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    of = {
+        env: set(load_file(preview(capsys, home, "--env", env, "--minutes", "300")).agents)
+        for env in ("Pendulum-v1", f"{HERE}:Both")
+    }
+    assert of == {"Pendulum-v1": {"ppo", "sac", "td3"}, f"{HERE}:Both": {"ppo"}}
+
+
+def test_flags_and_fields_count_for_more_than_the_choice(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = preview(
+        capsys, home, "--env", "CartPole-v1", "--env-steps", "500000",
+        "--set", "population.pods.max=3", "--set", "agents.ppo.gamma=0.98", "--set", "name=mine",
+    )  # fmt: skip
+    run = load_file(file)
+    assert (run.name, run.stop.env_steps, run.stop.minutes) == ("mine", 500_000, None)
+    assert (run.population.pods.max, run.agents["ppo"]["gamma"]) == (3, 0.98)
+    assert set(run.agents) == {"ppo"}
+
+
+def test_a_file_may_ask_for_it(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "a.yaml").write_text(
+        "name: a\nenv: {id: CartPole-v1, num_envs: 4}\npopulation: auto\nstop: {minutes: 3}\n"
+    )
+    run = load_file(preview(capsys, home, "a.yaml"))
+    assert (run.env.num_envs, run.stop.minutes) == (4, 3.0)
+    assert (
+        refusal(capsys, "train", "a.yaml").splitlines()[1].startswith("  population: auto is for")
+    )
+
+
+def test_asking_for_it() -> None:
+    assert asks_auto({"population": "auto"}) and asks_auto({"population": {"auto": True}})
+    assert not asks_auto({}) and not asks_auto({"population": {"pods": {"max": 3}}})
+
+
+def test_bad_input_is_a_sentence(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refusal(capsys, "launch", "--env", f"{HERE}:Named", "--minutes", "1")
+    assert "Dict" in said and len(said.splitlines()) == 3  # the first says that it is looked at
+    assert "Did you mean: `CartPole`" in refusal(capsys, "launch", "--env", "CartPol-v1")
+    assert "name two tasks" in refusal(capsys, "launch", "good.yaml", "--env", "CartPole-v1")
+    assert "launch needs a CONFIG file" in refusal(capsys, "launch")
+    assert "--no-probe forbids" in refusal(capsys, "launch", "--env", "CartPole-v1", "--no-probe")
+    said = refusal(
+        capsys, "launch", "--env", "Pendulum-v1", "--set", "agents.dqn.gamma=0.9", "--no-measure"
+    )
+    assert "dqn acts in discrete spaces only" in said
+    for minutes in ("0", "-1", "nan", "soon"):
+        with pytest.raises(SystemExit) as ended:
+            main(["launch", "--env", "CartPole-v1", "--minutes", minutes])
+        assert ended.value.code == 2
+        assert "expected minutes, above 0" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_it_trains_by_what_was_measured_and_a_resumed_run_keeps_it(
+    home: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto, "SECONDS", 0.3)
+    short = ["--set", "stop.confirm_episodes=2", "--set", "stop.finalists=1"]
+    assert main(["launch", "--env", "CartPole-v1", "--minutes", "0.5", *short]) == 0
+    said = capfd.readouterr()
+    assert "measuring how fast" in said.err and "# because " in said.out
+    run = open_run("cartpole-v1")
+    assert run.board().finished and run.board().env_steps > 10_000
+    document = (run.path / "config.json").read_bytes()
+    assert b"because" in document and b"measured: ppo" in document
+    assert run.folder.resolved.config.population.algorithms == {"ppo": 1.0, "dqn": 1.0} or (
+        run.folder.resolved.config.population.algorithms == {"ppo": 1.0}
+    )
+    assert main(["resume", "cartpole-v1"]) in (0, 2)  # it has finished: nothing is measured again
+    assert "measuring" not in capfd.readouterr().err
+    assert (run.path / "config.json").read_bytes() == document

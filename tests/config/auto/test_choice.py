@@ -1,0 +1,119 @@
+"""The choice of what a user leaves open, by tasks that are made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hpcpod.config.auto.choice import ALLOCATOR, MINUTES, Choosing, Wishes, choose
+from hpcpod.config.auto.commented import commented
+from hpcpod.config.auto.task import Task
+from hpcpod.config.loader import from_mapping
+from hpcpod.config.schema import RunConfig
+from hpcpod.config.yaml_file import parse
+from hpcpod.errors import ConfigError
+from tests.config.auto.tasks import ALONE, CONTINUOUS, DISCRETE, SPACES
+
+
+def chosen(task: Task, **given: Any) -> Choosing:
+    given = {"name": "auto", "env": {"id": task.id}, **given}
+    return choose(task, Wishes(given, 2, "two slots"), SPACES)
+
+
+def config(made: Choosing) -> RunConfig:
+    return from_mapping(made.data)
+
+
+def test_all_is_chosen_and_each_choice_has_its_reason() -> None:
+    made = chosen(ALONE, stop={"minutes": 1})
+    run = config(made)
+    # (60 - 5) s x 2 slots x 0.8 are the 88 s of test_plan.
+    assert (run.population.pods.max, run.population.algorithms) == (8, {"ppo": 1.0})
+    assert (run.round.env_steps, run.round.episodes, run.env.num_envs) == (10_240, 32, 16)
+    assert run.population.allocator == ALLOCATOR
+    # 640 steps of each environment in a round: no rollout of 1,024.
+    assert made.get("agents.ppo.horizon") == {"choice": [32, 128, 512]}
+    assert made.get("agents.ppo.learning_rate") == {"log_uniform": [1e-4, 1e-3]}
+    for path in ("population.pods.max", "population.algorithms", "round.env_steps", "agents.ppo"):
+        assert made.because[path]
+    assert (
+        "a panel of 32 episodes of up to 500 steps takes 0.25 s" in made.because["round.env_steps"]
+    )
+    assert "ppo 10,000" in made.because["population.algorithms"]
+
+
+def test_equal_facts_give_equal_choices() -> None:
+    assert chosen(CONTINUOUS).data == chosen(CONTINUOUS).data
+
+
+def test_a_run_that_nothing_limits_gets_a_limit() -> None:
+    assert config(chosen(ALONE)).stop.minutes == MINUTES
+    assert config(chosen(ALONE, stop={"target": 450.0})).stop.minutes == MINUTES
+    by_rounds = config(chosen(ALONE, stop={"rounds": 9}))
+    assert (by_rounds.stop.minutes, by_rounds.population.allocator) == (None, "fair")
+
+
+def test_what_is_given_stays() -> None:
+    made = chosen(
+        DISCRETE,
+        stop={"minutes": 20.0},
+        env={"id": "Game-v0", "num_envs": 4},
+        population={"pods": {"max": 6}, "allocator": "fair"},
+        round={"env_steps": 4_096},
+        agents={"ppo": {"learning_rate": 1e-3, "horizon": 64}},
+    )
+    run = config(made)
+    assert (run.env.num_envs, run.population.pods.max, run.round.env_steps) == (4, 6, 4_096)
+    assert run.population.allocator == "fair"
+    assert dict(run.population.algorithms) == {"ppo": 1.0}, "agents name the algorithms"
+    assert dict(run.agents["ppo"]) == {"learning_rate": 1e-3, "horizon": 64}
+    assert "round.env_steps" not in made.because
+
+
+def test_an_algorithm_that_the_user_names_is_never_left_out() -> None:
+    few = chosen(DISCRETE, stop={"minutes": 0.1}, agents={"ppo": {}, "dqn": {}})
+    assert dict(config(few).population.algorithms) == {"ppo": 1.0, "dqn": 1.0}
+
+
+def test_one_that_can_t_act_there_is_refused_in_its_own_words() -> None:
+    with pytest.raises(ConfigError, match=r"agents\.sac: sac acts in continuous spaces only"):
+        chosen(DISCRETE, agents={"sac": {}})
+
+
+def test_a_task_in_which_none_can_act_is_one_sentence() -> None:
+    none = replace(DISCRETE, paces={}, unfit={"ppo": "too odd", "dqn": "too odd"})
+    with pytest.raises(ConfigError, match=r"none of ppo, dqn can act in Game-v0: too odd$"):
+        chosen(none)
+
+
+def test_small_tasks_get_small_networks_where_wide_ones_take_the_time() -> None:
+    small = config(chosen(CONTINUOUS, stop={"minutes": 60.0}))
+    assert small.agents["sac"]["hidden"] == 64 and "hidden" not in small.agents["ppo"]
+    wide = replace(CONTINUOUS, observation_size=17)
+    assert "hidden" not in config(chosen(wide, stop={"minutes": 60.0})).agents["sac"]
+
+
+def test_a_replay_of_images_stays_within_a_gigabyte() -> None:
+    # 84 x 84 x 4 bytes are 28,224: 35,430 of them make a gigabyte.
+    images = replace(DISCRETE, image=True, observation_size=28_224)
+    run = config(chosen(images, stop={"minutes": 60.0}))
+    assert run.agents["dqn"]["buffer_size"] == 35_000
+
+
+def test_an_episode_without_an_end_gets_one() -> None:
+    endless = replace(ALONE, max_episode_steps=None, random_steps=None)
+    assert config(chosen(endless)).env.max_episode_steps == 1_000
+    assert config(chosen(replace(endless, measured=False))).env.max_episode_steps is None
+
+
+def test_the_printed_yaml_is_the_configuration() -> None:
+    made = chosen(
+        CONTINUOUS, stop={"minutes": 60.0},
+        env={"id": "pkg.mod:Arm", "kwargs": {"on": True, "parts": [1, [2]]}, "wrappers": ["a:B"]},
+    )  # fmt: skip
+    text = commented(made.data, made.because)
+    assert parse(text) == (made.data, [])
+    assert text.count("# because ") == sum(map(bool, made.because.values()))
+    assert max(map(len, text.splitlines())) <= 100
