@@ -146,38 +146,37 @@ def _brief(hyperparameters: Mapping[str, Scalar]) -> dict[str, Scalar]:
 
 
 def _training(agent: Agent, env: VecEnv, seconds: float) -> float:
-    """Environment steps per second of collecting and updating; the first update does not count."""
+    """Environment steps per second of collecting and updating."""
     if not seconds:
         return 0.0
     buffer, worker, learner = agent.make_buffer(), Worker(env), Learner(agent)
     worker.reset(random_seeds("speed", count=env.spec.num_envs))
 
-    def iterate() -> int:
-        done = worker.collect(agent, buffer, agent.horizon, cut=False)
+    def iterate() -> None:
+        worker.collect(agent, buffer, agent.horizon, cut=False)
         learner.learn(buffer)
-        return done
 
-    began = time.monotonic()
-    iterate()
-    if time.monotonic() - began > 4 * seconds:  # so slow that the first one must do
-        return agent.horizon * env.spec.num_envs / (time.monotonic() - began)
-    steps, began = 0, time.monotonic()
-    while time.monotonic() - began < seconds:
-        steps += iterate()
-    return steps / (time.monotonic() - began)
+    return agent.horizon * env.spec.num_envs / _quick(iterate, seconds)
 
 
 def _panel(agent: Agent, env: VecEnv, seconds: float) -> float:
     """Seconds for one step of a panel by an agent's best actions."""
     obs = env.reset(random_seeds("panel", count=env.spec.num_envs))
-    return _timed(lambda: env.step(agent.act(obs, explore=False)), seconds / 3)
+    return _quick(lambda: env.step(agent.act(obs, explore=False)), seconds / 3)
 
 
-def _timed(call: Callable[[], object], seconds: float) -> float:
-    """Mean seconds of a call, over as many as fit into the time; the first is left out."""
-    call()
-    done, began = 0, time.monotonic()
-    while not done or time.monotonic() - began < seconds:
+def _quick(call: Callable[[], object], seconds: float) -> float:
+    """Seconds of a call, the first left out: of as many as fit into the time the lower quartile.
+
+    On a login node the slower ones wait for other people's processes. The first one counts where
+    it took several times as long as there is.
+    """
+    times: list[float] = []
+    began = time.monotonic()
+    while len(times) < 2 or time.monotonic() - began < seconds:
+        start = time.monotonic()
         call()
-        done += 1
-    return (time.monotonic() - began) / done
+        times.append(time.monotonic() - start)
+        if times[0] > 4 * seconds:
+            return times[0]
+    return sorted(times[1:])[(len(times) - 1) // 4]

@@ -1,0 +1,170 @@
+"""The gain of a choice by hand: ``python benchmarks/auto.py``.
+
+``launch --env`` beside a file of ``configs/``, whose target is taken out. Both get the same minutes
+and two slots. The delivered policy plays 128 episodes on seeds that no run has used. Measuring and
+choosing are not part of the minutes; their seconds are a column.
+
+With ``--json`` each run is appended as a line, and an interrupted benchmark goes on where it
+stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+EPISODES = 128
+TASKS = {
+    "CartPole-v1": (1.0, "classic/cartpole"),
+    "Pendulum-v1": (2.0, "classic/pendulum"),
+    "LunarLander-v3": (5.0, "classic/lunar_lander"),
+}
+"""Of each task the minutes, and its file in ``configs/``."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, and what its policy is worth."""
+
+    task: str
+    way: str
+    seed: int
+    minutes: float
+    score: float
+    claimed: float
+    env_steps: int
+    rounds: int
+    winner: str
+    before: float
+    """Seconds before the first slot began: measuring, choosing, trying."""
+
+
+def main() -> None:
+    options = parse(sys.argv[1:])
+    known = read(options.json)
+    for task, way, seed in () if options.report else orders(options):
+        if any((run.task, run.way, run.seed) == (task, way, seed) for run in known):
+            continue
+        known.append(play(task, way, seed, options.scale))
+        print(known[-1], file=sys.stderr)
+        if options.json is not None:
+            with options.json.open("a") as file:
+                file.write(json.dumps(asdict(known[-1])) + "\n")
+    print(render(known))
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--ways", nargs="+", default=["auto", "file"],
+                        help="auto, file, or auto:FIELD=VALUE for another choice")  # fmt: skip
+    parser.add_argument("--scale", type=float, default=1.0, help="of the minutes (default: 1)")
+    parser.add_argument("--report", action="store_true", help="launch nothing: the table alone")
+    parser.add_argument("--seeds", type=int, default=3, help="1 to this number (default: 3)")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="append each run, a line each")
+    return parser.parse_args(arguments)
+
+
+def read(path: Path | None) -> list[Run]:
+    if path is None or not path.exists():
+        return []
+    return [Run(**json.loads(line)) for line in path.read_text().splitlines()]
+
+
+def orders(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
+    for seed in range(1, options.seeds + 1):
+        for task in options.tasks:
+            for way in options.ways:
+                yield task, way, seed
+
+
+def words_of(task: str, way: str, seed: int, scale: float) -> list[str]:
+    """The command line of one run."""
+    minutes, file = TASKS[task]
+    given = [f"--minutes={scale * minutes:g}", "--slots=2", f"--set=seed={seed}", "--set=name=run"]
+    if way == "file":
+        only = ["--set=stop.target=null", "--set=stop.rounds=null"]
+        return ["launch", str(HERE.parent / "configs" / f"{file}.yaml"), *given, *only]
+    field = way.partition(":")[2]
+    return ["launch", "--env", task, *given, *([f"--set={field}"] if field else [])]
+
+
+def play(task: str, way: str, seed: int, scale: float) -> Run:
+    """Launch a run in a process of its own, and score its policy in another."""
+    with tempfile.TemporaryDirectory() as folder:
+        env = {**os.environ, "PYTHONPATH": str(HERE.parent.absolute()), "HPCPOD_RUNS": folder}
+        command = [sys.executable, "-m", "hpcpod"]
+        began = time.time()
+        subprocess.run(
+            [*command, *words_of(task, way, seed, scale)], env=env, cwd=folder, check=True,
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        scored = subprocess.run(
+            [sys.executable, "-c", _SCORE, str(Path(folder) / "run"), task],
+            env=env, cwd=folder, check=True, capture_output=True, text=True,
+        )  # fmt: skip
+    found = json.loads(scored.stdout)
+    before = found.pop("began") - began
+    return Run(task, way, seed, scale * TASKS[task][0], before=before, **found)
+
+
+_SCORE = f"""
+import json, sys
+import gymnasium
+import hpcpod
+run = hpcpod.open_run(sys.argv[1])
+policy, total = hpcpod.load_policy(run), 0.0
+env = gymnasium.make(sys.argv[2])
+for episode in range({EPISODES}):
+    obs, _ = env.reset(seed=1_000_000_007 + episode)
+    ended = False
+    while not ended:
+        obs, reward, terminated, truncated, _ = env.step(policy(obs))
+        total += float(reward)
+        ended = terminated or truncated
+board, best = run.board(), run.best()
+print(json.dumps({{
+    "score": total / {EPISODES}, "claimed": best.mean, "env_steps": board.env_steps,
+    "rounds": board.rounds, "winner": best.algorithm, "began": board.began,
+}}))
+"""
+
+
+def render(runs: list[Run]) -> str:
+    """A table: a line for each task and way, with means over seeds and their standard errors."""
+    head = ("task", "minutes", "way", "each seed", "mean", "env steps", "delivered by", "s before")
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for task, way in dict.fromkeys((run.task, run.way) for run in runs):
+        mine = sorted((r for r in runs if (r.task, r.way) == (task, way)), key=lambda r: r.seed)
+        cells = (
+            f"{mine[0].minutes:g}",
+            way,
+            ", ".join(f"{run.score:.0f}" for run in mine),
+            _mean([run.score for run in mine]),
+            f"{statistics.fmean(run.env_steps for run in mine) / 1e6:.2f} M",
+            ", ".join(run.winner for run in mine),
+            f"{statistics.fmean(run.before for run in mine):.0f}",
+        )
+        lines.append(f"| {' | '.join((task, *cells))} |")
+    return "\n".join(lines)
+
+
+def _mean(values: list[float]) -> str:
+    if len(values) < 2:
+        return ", ".join(f"{value:.0f}" for value in values)
+    error = statistics.stdev(values) / len(values) ** 0.5
+    return f"{statistics.fmean(values):.0f} ± {error:.0f}"
+
+
+if __name__ == "__main__":
+    main()
