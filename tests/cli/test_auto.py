@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import pytest
@@ -16,27 +17,27 @@ from hpcpod.run.run import open_run
 from tests.support.command_line import refusal
 
 
-class Named(gym.Env[int, dict[str, int]]):
+class Named(gym.Env[Any, Any]):
     """Acts by a mapping, which no agent supports."""
 
     observation_space = gym.spaces.Discrete(2)
     action_space = gym.spaces.Dict({"jump": gym.spaces.Discrete(2)})
 
 
-class Both(gym.Env[int, list[int]]):
+class Both(gym.Env[Any, Any]):
     """Two choices at once: PPO alone of the candidates acts in it; ends after 10 steps."""
 
     observation_space = gym.spaces.Discrete(2)
     action_space = gym.spaces.MultiDiscrete([2, 3])
 
     def reset(
-        self, *, seed: int | None = None, options: object = None
-    ) -> tuple[int, dict[str, object]]:  # type: ignore[override]
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
         super().reset(seed=seed)
         self._left = 10
         return 0, {}
 
-    def step(self, action: list[int]) -> tuple[int, float, bool, bool, dict[str, object]]:
+    def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
         self._left -= 1
         return self._left % 2, float(sum(action)), self._left == 0, False, {}
 

@@ -75,7 +75,7 @@ def test_a_budget_of_steps_is_shared_out() -> None:
 @pytest.mark.parametrize(
     "task", [ALONE, DISCRETE, CONTINUOUS], ids=lambda task: str(len(task.paces))
 )
-def test_every_budget_has_a_plan(task: object, seconds: float) -> None:
+def test_every_budget_has_a_plan(task: Task, seconds: float) -> None:
     found = sizing(task, seconds).plan()
     assert 2 <= found.pods <= 16 and found.env_steps % 512 == 0
     assert found.pods >= 2 * len(found.algorithms)
