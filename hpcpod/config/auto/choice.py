@@ -28,7 +28,7 @@ from hpcpod.config.space import Choice, Range, Scalar
 from hpcpod.errors import ConfigError
 
 ALLOCATOR = "halving"
-"""Who trains the next round of a run that is limited in steps or time."""
+"""Allocator of a run that is limited in steps or time."""
 NUM_ENVS = 16
 """Environments of a pod: rl-baselines3-zoo's PPO on LunarLander and Acrobot."""
 MINUTES = 30.0
@@ -62,7 +62,7 @@ class Choosing:
 
     data: dict[str, Any]
     because: dict[str, str] = field(default_factory=dict)
-    """By path, such as ``round.env_steps``."""
+    """Reasons by path, such as ``round.env_steps``."""
 
     def get(self, path: str) -> Any:
         """The value at a path; None without one."""
