@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hpcpod.records.records import PodState, Report, Verdict
 from hpcpod.tournament.cohorts import Cohorts
-from hpcpod.tournament.generators import Copy, GentleTruncation
+from hpcpod.tournament.generators.gentle_truncation import GentleTruncation
+from hpcpod.tournament.proposals import Copy
 from hpcpod.tournament.statistics import difference
 from hpcpod.tournament.updaters import PairedGate
 

@@ -15,6 +15,7 @@
     │   └── LaunchError           the scheduler refused; its own words are shown
     ├── StorageError              the shared filesystem did not do what it promised
     │   └── Corrupt               a file's checksum does not match: quarantined, never trusted
+    ├── ImpossibleBirth           a generator's proposal that can't be carried out
     ├── EngineDiffers             a simulator here is not the one that computes the run's scores
     ├── EnvFailed                 a process that steps environments raised an error, or is gone
     └── Diverged                  an agent's numbers stopped being finite: its pod is dead
@@ -88,6 +89,10 @@ class StorageError(HpcpodError):
 
 class Corrupt(StorageError):
     """A file's content does not match its checksum."""
+
+
+class ImpossibleBirth(HpcpodError, ValueError):
+    """A pod that a generator proposes can't be made: the proposal is refused."""
 
 
 class EngineDiffers(HpcpodError):

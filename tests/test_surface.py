@@ -19,8 +19,8 @@ from hpcpod.pod.learner import Learner
 from hpcpod.pod.pipeline.pipeline import Turns
 from hpcpod.pod.ranks.fusion import Fusion
 from hpcpod.tournament.allocation import Allocator
-from hpcpod.tournament.generators import Generator
 from hpcpod.tournament.judgement import Updater
+from hpcpod.tournament.proposals import Generator
 
 HEAVY = {"torch", "numpy", "mpi4py", "isaacgym", "gymnasium", "h5py", "submitit", "rich"}
 

@@ -190,6 +190,10 @@ class PodState:
     seed: int
     cause: Cause
     control: bool = False
+    born: int = 0
+    """Rounds that the population had finished then."""
+    restarts: int = 0
+    """Restarts of the population that its place has seen: see ``generators.restarts``."""
     parent: str | None = None
     parent_round: int = 0
     """The parent's round whose checkpoint was copied."""
@@ -321,6 +325,9 @@ class Board:
     """``rounds`` when a pod was last compared with others."""
     compared_at: float | None = None
     """Unix time of that, in seconds."""
+    peaks: tuple[float, ...] = ()
+    """The best estimated mean return of a living pod whenever the population had finished as many
+    rounds again as it has places; the last 256, oldest first."""
     turns: tuple[str, ...] = ()
     """Pods that train next, the first one first, as the allocator orders them; those that it does
     not name come after them."""

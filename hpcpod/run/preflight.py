@@ -35,9 +35,9 @@ from hpcpod.records.records import Intent
 from hpcpod.run.remarks import remarks, round_in_words
 from hpcpod.tournament.allocation import Allocator
 from hpcpod.tournament.cohorts import quotas
-from hpcpod.tournament.generators import Generator
 from hpcpod.tournament.judgement import Updater
 from hpcpod.tournament.mutation import unmutated
+from hpcpod.tournament.proposals import Generator
 
 Config = str | Path | Mapping[str, Any] | RunConfig
 

@@ -17,14 +17,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, inf
 from statistics import median
 
 from hpcpod.config.schema import PopulationConfig, RunConfig
 from hpcpod.config.space import AlgorithmSpace
-from hpcpod.records.records import Board, Evaluation, Milestone, PodState
+from hpcpod.records.records import Board, Entry, Evaluation, Milestone, PodState
 from hpcpod.tournament.priorities import sidelined
-from hpcpod.tournament.settle import HISTORY
+from hpcpod.tournament.settle import HISTORY, entry_of, rank, ranked
 from hpcpod.tournament.statistics import halves, mean
 
 HOPELESS = 3
@@ -94,7 +95,7 @@ class Cohorts:
         self.copies = Counter(
             (pod.algorithm, pod.judged) for pod in board.pods.values() if pod.fate == "replaced"
         )
-        """Pods replaced by a copy, by their algorithm and the round at which they were compared."""
+        """Pods replaced, by their algorithm and the round at which they were compared."""
         self._kin: dict[str, list[PodState]] = {}
         for pod in self.living.values():
             self._kin.setdefault(pod.algorithm, []).append(pod)
@@ -104,6 +105,7 @@ class Cohorts:
         self._cohorts: dict[tuple[str, int], Cohort] = {}
         self._quorums: dict[tuple[str, int], bool] = {}
         self._ranks: dict[int, float] = {}
+        self._rows: dict[str, tuple[Entry, ...]] = {}
         self._quotas = quotas(config.population)
         self._trained = {pod.algorithm for pod in board.pods.values() if pod.trained_steps > 0}
         self._broken = broken(board)
@@ -113,6 +115,31 @@ class Cohorts:
         """Environment steps that the dead of an algorithm have trained, and a round for each."""
         for pod in dead:
             self._wasted[pod.algorithm] += pod.trained_steps + config.round.env_steps
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """The number of each pod's place, from 0, among those of its founder's algorithm: who
+        replaces a pod takes its place."""
+        founders = Counter[str]()
+        places: dict[str, int] = {}
+        for pod in sorted(self.board.pods.values(), key=lambda pod: (len(pod.id), pod.id)):
+            if pod.replaces is None:
+                places[pod.id] = founders[pod.algorithm]
+                founders[pod.algorithm] += 1
+            else:
+                places[pod.id] = places[pod.replaces]
+        return places
+
+    def rows(self, algorithm: str) -> tuple[Entry, ...]:
+        """The best evaluations of an algorithm's pods whose checkpoints are kept, the best first:
+        its leaderboard with the reports of this merge, as long as that of all."""
+        if algorithm not in self._rows:
+            pods = [pod for pod in self.board.pods.values() if pod.algorithm == algorithm]
+            kept = [(pod, pod.best) for pod in pods if pod.best is not None]
+            kept.sort(key=lambda each: (rank(each[1]), each[0].id), reverse=True)
+            best = kept[: self.config.population.capacity]
+            self._rows[algorithm] = ranked([entry_of(pod, found) for pod, found in best])
+        return self._rows[algorithm]
 
     def due(self, pod: PodState) -> int | None:
         """The latest round at which a pod can be compared and has not been.

@@ -14,9 +14,9 @@ from hpcpod.records.records import Birth, Board, Entry, Order, PodState, Report,
 from hpcpod.tournament.barrier import at_barrier, checked, first_barrier, opened, opens
 from hpcpod.tournament.budget import dated
 from hpcpod.tournament.cohorts import Cohorts, broken, quotas
-from hpcpod.tournament.generators import Fresh
 from hpcpod.tournament.offspring import Offspring, founder, pod_name
 from hpcpod.tournament.policy_snapshots import taken
+from hpcpod.tournament.proposals import Fresh
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.rulings import Rulings, drawn_founder, in_short
 from hpcpod.tournament.settle import accept, as_dead, entry_of, ranked, settle

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpcpod.records.records import Birth, Board, PodState, stable_hash
-from hpcpod.tournament.generators import Copy, Fresh
+from hpcpod.errors import ImpossibleBirth
+from hpcpod.records.records import Birth, Board, Evaluation, PodState, stable_hash
+from hpcpod.tournament.proposals import Copy, Fresh
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.settle import as_dead, remembered
 
@@ -23,12 +24,17 @@ class Offspring:
         """A new pod in place of an old one, which is dead, or dies now.
 
         Raises:
-            ValueError: a generator crossed two families, whose weights do not fit.
+            ImpossibleBirth: the pod can't be made; nothing has changed.
         """
         name = pod_name(self._next_pod)
         child = self.child(name, decision)
         self._next_pod += 1
-        self.pods[name] = child = replace(child, replaces=old.id)
+        self.pods[name] = child = replace(
+            child,
+            replaces=old.id,
+            born=self._board.rounds,
+            restarts=old.restarts + decision.restart,
+        )
         if old.fate == "alive":
             self.pods[old.id] = as_dead(old, f"{name} took its place", "replaced")
         return child
@@ -37,7 +43,7 @@ class Offspring:
         """A new pod by this name; it has no place yet.
 
         Raises:
-            ValueError: as ``add``.
+            ImpossibleBirth: as ``add``.
         """
         if isinstance(decision, Fresh):
             return founder(name, decision, self._rules)
@@ -48,14 +54,25 @@ class Offspring:
         return replace(before, pods=self.pods, next_pod=self._next_pod)
 
     def _copied(self, name: str, copy: Copy) -> PodState:
-        parent = self._board.pods[copy.parent]
-        source = next((e for e in parent.history if e.round == copy.round), None)
-        if source is None:
-            raise ValueError(f"{parent.id} keeps no checkpoint of round {copy.round} to copy")
+        parent = self._board.pods.get(copy.parent)
+        source = None if parent is None else _kept(parent, copy.round)
+        if parent is None or source is None:
+            raise ImpossibleBirth(
+                f"{copy.parent!r} has no checkpoint of round {copy.round} to copy: take one of a"
+                " living pod's last evaluations, or a row of the leaderboard"
+            )
+        end = self._rules.config.stop.rounds
+        if end is not None and copy.round >= end:
+            raise ImpossibleBirth(
+                f"a copy of {parent.id} at round {copy.round} has nothing left to train: a pod"
+                f" trains {end} rounds (stop.rounds)"
+            )
         space = self._rules.algorithms[parent.algorithm]
         family = space.family(parent.algorithm, copy.hyperparameters)
         if family != parent.family:
-            raise ValueError(f"a copy of {parent.id} must be a {parent.family}, not a {family}")
+            raise ImpossibleBirth(
+                f"a copy of {parent.id} must be a {parent.family}, not a {family}"
+            )
         child = PodState(
             id=name,
             algorithm=parent.algorithm,
@@ -94,6 +111,12 @@ def founder(name: str, fresh: Fresh, rules: Rules) -> PodState:
         repeats=fresh.repeats,
     )
     return replace(pod, birth=_first_birth(pod))
+
+
+def _kept(pod: PodState, at: int) -> Evaluation | None:
+    """The evaluation of a round whose checkpoint is kept."""
+    kept = (*pod.history, *([] if pod.best is None else [pod.best]))
+    return next((each for each in kept if each.round == at), None)
 
 
 def pod_name(number: int) -> str:

@@ -10,8 +10,8 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.allocation import Allocator
-from hpcpod.tournament.generators import Generator
 from hpcpod.tournament.judgement import Updater
+from hpcpod.tournament.proposals import Generator
 
 
 @dataclass(frozen=True)

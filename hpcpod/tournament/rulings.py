@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from hpcpod.errors import UnusablePlugin, in_words
+from hpcpod.errors import ImpossibleBirth, UnusablePlugin, in_words
 from hpcpod.records.records import (
     Board,
     Decision,
@@ -25,8 +25,9 @@ from hpcpod.records.records import (
 from hpcpod.tournament.allocation import Allocation, Prospects, carried_out, prospects, refusal
 from hpcpod.tournament.barrier import at_barrier, awaited, since
 from hpcpod.tournament.cohorts import Cohorts
-from hpcpod.tournament.generators import Copy, Fresh, GentleTruncation
+from hpcpod.tournament.generators.gentle_truncation import GentleTruncation
 from hpcpod.tournament.offspring import Offspring
+from hpcpod.tournament.proposals import Copy, Fresh
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.updaters import PairedGate
 
@@ -336,6 +337,6 @@ def _wrong_birth(found: object, cohorts: Cohorts, offspring: Offspring, old: Pod
         return f"{algorithm}: {misfit}"
     try:
         offspring.child("p0000", found)
-    except (ValueError, StopIteration) as error:
-        return str(error) or f"{found} can't be made"
+    except ImpossibleBirth as error:
+        return str(error)
     return ""

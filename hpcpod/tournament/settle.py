@@ -28,6 +28,8 @@ HISTORY = 4
 4, 8 and so on without: pods of other speeds are compared with them."""
 _NUMBERS = re.compile(r"0x[0-9a-f]+|-?\d+(\.\d+)?(e[-+]?\d+)?", re.IGNORECASE)
 """In an exception's words, by which two of one kind differ."""
+PEAKS = 256
+"""Values that ``Board.peaks`` keeps."""
 LARGEST = 1e100
 """A return beyond this is a divergence: its square is no number."""
 
@@ -104,7 +106,26 @@ def settle(
         if birth is not None and birth.id in lost:
             pods[name] = replace(pod, birth=replace(birth, attempt=birth.attempt + 1))
     counted = board.reports + len(reports)
-    return replace(board, pods=pods, env_steps=steps, reports=counted, rounds=rounds, worst=worst)
+    peaks = _peaks(board, pods.values(), rounds, config.population.pods.max)
+    return replace(
+        board,
+        pods=pods,
+        env_steps=steps,
+        reports=counted,
+        rounds=rounds,
+        worst=worst,
+        peaks=peaks,
+    )
+
+
+def _peaks(board: Board, pods: Collection[PodState], rounds: int, places: int) -> tuple[float, ...]:
+    """``Board.peaks`` once so many rounds are finished."""
+    passed = rounds // places - board.rounds // places
+    living = (pod.history[-1] for pod in pods if pod.fate == "alive" and pod.history)
+    best = max((rank(each)[0] for each in living), default=None)
+    if passed == 0 or best is None:
+        return board.peaks
+    return (*board.peaks, *[best] * passed)[-PEAKS:]
 
 
 def lowest(worst: float | None, returns: Collection[float]) -> float | None:

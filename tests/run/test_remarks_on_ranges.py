@@ -60,7 +60,7 @@ def test_a_population_that_searches_nothing_is_remarked_on() -> None:
     assert not said(pods=1)
     assert not any("there is no range" in r for r in said("ppo", "dqn", pods=2))
     # A user's generator may mutate what it likes.
-    own = {"generator": "hpcpod.tournament.generators:GentleTruncation"}
+    own = {"generator": "hpcpod.tournament.generators.gentle_truncation:GentleTruncation"}
     assert not any("there is no range" in r for r in said(pods=4, population=own))
 
 

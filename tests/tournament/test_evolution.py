@@ -19,9 +19,10 @@ from hpcpod.config.schema import StopConfig
 from hpcpod.config.space import AlgorithmSpace, LogUniform
 from hpcpod.records.records import Birth, Board, Order, PodState, Report, Verdict, stable_hash
 from hpcpod.tournament.cohorts import Cohorts
-from hpcpod.tournament.generators import Copy, GentleTruncation
+from hpcpod.tournament.generators.gentle_truncation import GentleTruncation
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.mutation import mutate
+from hpcpod.tournament.proposals import Copy
 from hpcpod.tournament.stopping import leader
 from tests.tournament.world import report, rules
 

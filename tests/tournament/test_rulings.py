@@ -15,8 +15,9 @@ from hpcpod.errors import UnusablePlugin
 from hpcpod.records.records import Board, Hyperparameters, PodState, Report, Verdict
 from hpcpod.tournament import rulings
 from hpcpod.tournament.cohorts import Cohorts
-from hpcpod.tournament.generators import Copy, Fresh, GentleTruncation
+from hpcpod.tournament.generators.gentle_truncation import GentleTruncation
 from hpcpod.tournament.leaderboard import first_board, fold, orders
+from hpcpod.tournament.proposals import Copy, Fresh
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.rulings import in_short, within
 from tests.tournament.world import SPACE, by_number, failed, flat, play_round, report, rules

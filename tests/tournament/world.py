@@ -66,7 +66,7 @@ def rules(
             pods=PodsConfig(min=1, max=pods),
             algorithms=algorithms,
             updater="hpcpod.tournament.updaters:PairedGate",
-            generator="hpcpod.tournament.generators:GentleTruncation",
+            generator="hpcpod.tournament.generators.gentle_truncation:GentleTruncation",
             controls=controls,
             warmup_rounds=warmup_rounds,
             capacity=capacity,

@@ -1,0 +1,1 @@
+"""Generators: which pod gives way, and what takes its place."""
