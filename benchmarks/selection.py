@@ -3,6 +3,7 @@
     python benchmarks/selection.py                          # everything, 100 replicates
     python benchmarks/selection.py --scenario equal target  # two of the scenarios
     python benchmarks/selection.py --against PATH           # beside another checkout, or its rows
+    python benchmarks/selection.py --scenario trap --generator gentle_truncation random_search
 
 Populations without networks: reports are made up by a model of learning, and the real rules
 (``hpcpod.tournament``) merge them. What each scenario assumes stands in its module in
@@ -57,15 +58,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     columns = {}
     if options.against is not None:
         columns["before"] = elsewhere(options)
-    columns["after" if columns else "these"] = measured(options)
+    names: list[str | None] = options.generator or [None]
+    for name in names:
+        columns[name or ("after" if columns else "these")] = measured(options, name)
     print(render(columns))
     return 0
 
 
-def measured(options: argparse.Namespace) -> list[Row]:
+def measured(options: argparse.Namespace, generator: str | None = None) -> list[Row]:
     """Every scenario that was asked for, by the hpcpod that this Python imports."""
     print(f"rules of {Path(hpcpod.__file__).parent}", file=sys.stderr)
-    settings = Settings(options.replicates, options.updater, options.seed)
+    settings = Settings(options.replicates, options.updater, options.seed, generator)
     rows = []
     for name in options.scenario:
         begun = time.monotonic()
@@ -114,6 +117,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--scenario", choices=SCENARIOS, nargs="+", default=list(SCENARIOS), metavar="NAME")
     add("--replicates", type=int, default=100)
     add("--updater", help="a name or a path; by default the configuration's default")
+    add("--generator", nargs="+", metavar="NAME", help="names or paths, each a line of its own")
     add("--seed", type=int, default=0)
     add("--json", type=Path, help="write the rows there, after every scenario")
     add(
@@ -123,6 +127,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="a checkout to be played too, or rows of --json",
     )
     options = parser.parse_args(arguments)
+    if options.json is not None and len(options.generator or []) > 1:
+        parser.error("--json: rows of one generator at a time")
     if options.replicates < 2:
         parser.error("--replicates: an error needs at least 2")
     return options

@@ -81,7 +81,17 @@ PARTS: dict[str, tuple[type, set[str]]] = {
         VecEnv,
         {"gymnasium", "torch", "vector", "mujoco", "warp", "envpool", "isaaclab"},
     ),
-    "generators": (Generator, {"gentle_truncation"}),
+    "generators": (
+        Generator,
+        {
+            "gentle_truncation",
+            "multi_frequency",
+            "pb2",
+            "random_search",
+            "ranking",
+            "restarts",
+        },
+    ),
     "allocators": (Allocator, {"fair", "halving", "replicates", "ocba", "thompson", "curves"}),
     "updaters": (Updater, {"paired_gate", "welch_gate", "ranking", "pareto"}),
     "evaluators": (Evaluator, {"panel"}),

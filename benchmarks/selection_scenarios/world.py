@@ -55,6 +55,8 @@ class Settings:
     updater: str | None = None
     """Null: the configuration's default."""
     seed: int = 0
+    generator: str | None = None
+    """Null: the configuration's default."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class Game:
         )
         if settings.updater is not None:
             population = replace(population, updater=settings.updater)
+        if settings.generator is not None:
+            population = replace(population, generator=settings.generator)
         if self.allocator is not None:
             population = replace(population, allocator=self.allocator)
         config = RunConfig(

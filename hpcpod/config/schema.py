@@ -149,7 +149,14 @@ class PopulationConfig(Limited):
     """The second aim of the updater ``pareto``, of which less is better: ``seconds`` of a slot for
     a round, or the name of a metric that the agent's updates give."""
     generator: str = "gentle_truncation"
-    """The rule that proposes the next pod: a name or a path."""
+    """The rule that proposes the next pod: a name or a path. ``gentle_truncation``: a copy of a
+    leader takes the place of one of the worst that it has beaten, and of the best row of the
+    leaderboard where all have fallen behind it. ``random_search``: draws alone; with
+    ``stop.rounds`` and another limit a pod that is done gives its place to the next draw.
+    ``ranking``: once per round the worst copies the best, without a test. ``multi_frequency``:
+    sub-populations that select every 1, 10, 25 and 50 rounds. ``restarts``: a population that
+    stagnates begins anew, half of it from scratch, and selects half as often. ``pb2``: copies get
+    hyperparameters from a model of what rounds have gained."""
     allocator: str = "fair"
     """The rule that says who trains the next round, who rests and who is given up: a name or a
     path. ``fair``: every pod trains as much. ``halving``: each stage of the budget trains half as

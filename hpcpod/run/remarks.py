@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from hpcpod.config.placement import LENGTH, ranks_of, walk_of
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar, extremes
+from hpcpod.run.remarks_on_generators import on_generator
 from hpcpod.run.snapshot_scores import odd_times
 from hpcpod.tournament.cohorts import quotas
 
@@ -35,13 +36,16 @@ def remarks(
         yield from _late_parts(config, look)
     yield from _idle_slots(config)
     yield from odd_times(config)
-    if _own_rules(config):
+    steps = _steps_of_a_pod(config)
+    yield from on_generator(config, None if steps is None else steps / config.round.env_steps)
+    copies = config.population.generator != "random_search"
+    if copies and _own_rules(config):
         yield from _no_evolution(config, look)
     spare = _spare_places(config)
     for name, space in algorithms.items():
-        if spare.get(name, 0) > 0 and (space.ranged or _own_rules(config)):
+        if copies and spare.get(name, 0) > 0 and (space.ranged or _own_rules(config)):
             yield from _clones(name, space)
-        elif space.ranged and _own_rules(config) and max(spare.values()) > 0:
+        elif copies and space.ranged and _own_rules(config) and max(spare.values()) > 0:
             yield _no_search(name, config)  # beside others that evolve it went unsaid
         if ":" not in space.agent:  # of a user's agent no more is known than a few names
             yield from _no_learning(name, space)

@@ -1,0 +1,52 @@
+"""Remarks on generators that can't work as meant with a configuration, a sentence each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hpcpod.config.schema import RunConfig
+from hpcpod.tournament.cohorts import quotas
+from hpcpod.tournament.generators.multi_frequency import FREQUENCIES, LEAST
+
+RESTART = 9
+"""Rounds of a run in which ``restarts`` may begin anew: five to see that the best grows no more,
+four that must be left."""
+
+
+def on_generator(config: RunConfig, rounds: float | None) -> Iterator[str]:
+    """Remarks on a run's generator.
+
+    Args:
+        config: of the run.
+        rounds: that a pod trains in it, if all are equally fast; None if no steps limit it.
+    """
+    stop, generator = config.stop, config.population.generator
+    if generator == "random_search":
+        limited = stop.env_steps is not None or stop.minutes is not None
+        if stop.rounds is None or not limited:
+            beside = "stop.env_steps or stop.minutes" if stop.rounds is not None else "stop.rounds"
+            yield (
+                "population.generator: random_search tries one draw in each of the"
+                f" {config.population.pods.max} places, since no pod is done before the run ends;"
+                f" give it {beside}, too, to try more"
+            )
+    elif generator == "multi_frequency":
+        few = [n for n, places in quotas(config.population).items() if places < 2 * LEAST]
+        if few:
+            yield (
+                f"population.generator: multi_frequency needs {2 * LEAST} pods of an"
+                f" algorithm for two sub-populations, so all of {', '.join(few)} select every"
+                " round; take more pods (population.pods.max), or gentle_truncation"
+            )
+        elif rounds is not None and rounds <= FREQUENCIES[1]:
+            yield (
+                f"population.generator: a pod trains {rounds:.3g} rounds in this run, so the second"
+                f" sub-population of multi_frequency, which selects every {FREQUENCIES[1]}, never"
+                " does; take gentle_truncation, or shorter rounds (round.env_steps)"
+            )
+    elif generator == "restarts" and rounds is not None and rounds < RESTART:
+        yield (
+            f"population.generator: a pod trains {rounds:.3g} rounds in this run, and restarts"
+            f" begins nothing anew before {RESTART}; take gentle_truncation, or shorter rounds"
+            " (round.env_steps)"
+        )

@@ -1,0 +1,50 @@
+"""Remarks on generators that can't work as meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.run.test_remarks import ppo, remarks_on
+
+RATE = ppo({"learning_rate": {"log_uniform": [1e-4, 1e-2]}})
+
+
+def said(generator: str, pods: int, **stop: Any) -> list[str]:
+    """Remarks on a run of a generator; a round is 64 steps."""
+    population = {"generator": generator, "pods": {"min": 1, "max": pods}}
+    found = remarks_on(agents=RATE, population=population, stop=stop)
+    return [each for each in found if each.startswith("population")]
+
+
+@pytest.mark.parametrize(
+    ("generator", "pods", "stop", "words"),
+    [
+        ("random_search", 4, {"rounds": 50}, "one draw in each of the 4 places"),
+        (
+            "random_search",
+            4,
+            {"rounds": None, "minutes": 50},
+            "give it stop.rounds, too, to try more",
+        ),
+        ("random_search", 4, {"rounds": 50, "minutes": 5}, ""),
+        ("multi_frequency", 7, {"rounds": 50}, "needs 8 pods of an algorithm"),
+        ("multi_frequency", 8, {"rounds": 10}, "which selects every 10, never does"),
+        ("multi_frequency", 8, {"rounds": 11}, ""),
+        ("restarts", 8, {"rounds": 8}, "begins nothing anew before 9"),
+        ("restarts", 8, {"rounds": 9}, ""),
+        ("pb2", 8, {"rounds": 50}, ""),
+    ],
+)
+def test_a_generator_that_can_not_work_is_remarked_on(
+    generator: str, pods: int, stop: dict[str, Any], words: str
+) -> None:
+    found = said(generator, pods, **stop)
+    assert len(found) == (1 if words else 0), found
+    assert all(words in each for each in found)
+
+
+def test_where_nobody_is_copied_nothing_is_said_of_copies() -> None:
+    short = said("random_search", 2, rounds=1, minutes=5)
+    assert not any("copy" in each for each in short)

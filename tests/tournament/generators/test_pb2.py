@@ -1,0 +1,112 @@
+"""PB2: what the model has learned, in numbers worked by hand."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import numpy as np
+import pytest
+
+from hpcpod.config.space import AlgorithmSpace, LogUniform
+from hpcpod.records.records import Board, Order
+from hpcpod.tournament.generators.gains import Gain, gains_of, unit
+from hpcpod.tournament.generators.gaussian_process import matern, process, standardized
+from hpcpod.tournament.generators.pb2 import bounds
+from tests.tournament.generators.play import born, by_place, game, played
+from tests.tournament.world import SPACE
+
+ONE = AlgorithmSpace("toy", {"step": LogUniform(0.01, 1.0)}, {"step": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "place"),
+    [
+        ("learning_rate", 1e-3, 0.5),
+        ("gamma", 0.99, 0.5),  # 1 - gamma goes from 0.1 to 0.001
+        ("epochs", 1, 0.0),
+        ("epochs", 10, 1.0),
+        ("batch_size", 128, 0.5),
+    ],
+)
+def test_a_hyperparameter_s_place_in_its_range(name: str, value: float, place: float) -> None:
+    assert unit(SPACE, name, value) == pytest.approx(place)
+
+
+def test_a_process_after_one_value() -> None:
+    # k(0.5) = (1 + a + a^2 / 3) e^-a with a = sqrt(5) / 2; mean k y / (1 + noise)
+    a = math.sqrt(5) / 2
+    k = (1 + a + a**2 / 3) * math.exp(-a)
+    model, log = process(np.zeros((1, 1)), np.array([2.0]), matern(1.0), 0.25)
+    at = np.array([[0.5]])
+    assert model.mean(at)[0] == pytest.approx(k * 2 / 1.25)
+    assert model.deviation(at)[0] == pytest.approx(math.sqrt(1 - k**2 / 1.25))
+    assert log == pytest.approx(-(2**2) / 1.25 / 2 - math.log(1.25) / 2)
+
+
+def test_values_are_in_standard_deviations() -> None:
+    assert standardized(np.array([1.0, 2.0, 3.0])).tolist() == [-1.0, 0.0, 1.0]
+    assert standardized(np.array([4.0, 4.0])).tolist() == [0.0, 0.0]
+
+
+def test_the_gains_of_a_pod_are_those_since_it_was_copied() -> None:
+    # p0002 gives way to a copy of p0004 at round 2, which has 51, 58 and 65 from then on
+    def score(board: Board, order: Order) -> float:
+        copied = board.pods[order.pod].parent is not None
+        return 30.0 + 7 * order.round if copied else by_place(board, order) + 5 * order.round
+
+    board = played(game("gentle_truncation", 4), 5, score)
+    child = next(pod for pod in board.living if pod.replaces == "p0002")
+    control = board.pods["p0001"]
+    found = [
+        [(gain.round, gain.before, gain.gained) for gain in gains_of(pod, board.pods)]
+        for pod in (child, control)
+    ]
+    assert found[0] == [(2, 14, 37), (3, 51, 7), (4, 58, 7)]
+    assert found[1] == [(1, 6, 5), (2, 11, 5), (3, 16, 5), (4, 21, 5)]
+
+
+def best_step(now: int, seed: int = 0) -> float:
+    """The step that the model holds most of after 60 gains that are best at 0.3, and were best at
+    0.03 long before."""
+    rng, gains = Random(seed), []
+    for number in range(60):
+        step = 10 ** rng.uniform(-2, 0)
+        best = 0.03 if number < 20 else 0.3
+        gained = -((math.log10(step) - math.log10(best)) ** 2) + rng.gauss(0, 0.05)
+        gains.append(Gain({"step": step}, number // 2, 50.0, gained))
+    candidates = [{"step": 10 ** (-2 + place / 50)} for place in range(101)]
+    found = bounds(ONE, gains, candidates, [], now, 50.0)  # type: ignore[arg-type]
+    return float(candidates[int(found.argmax())]["step"])
+
+
+def test_the_highest_bound_is_near_the_best_step_of_late() -> None:
+    # now and then it is at the range's end, where little is known
+    found = [best_step(30, seed) for seed in range(12)]
+    assert sum(0.15 < step < 0.6 for step in found) >= 10
+
+
+def test_rounds_in_progress_make_the_bound_narrower_there() -> None:
+    board = played(game("gentle_truncation", 4), 1, by_place)
+    pods = board.living
+    values = [{"width": 64, "clip": 0.2, **dict(pod.hyperparameters)} for pod in pods]
+    gains = [Gain(each, 1, 0.0, float(n)) for n, each in enumerate([*values, *values])]
+    alone = bounds(SPACE, gains, values, [], 2, 0.0)
+    beside = bounds(SPACE, gains, values, pods, 2, 0.0)
+    assert (beside < alone).all()
+
+
+def test_a_copy_has_its_parent_s_shape_and_differs() -> None:
+    board = played(game("pb2"), 8, by_place)
+    children = born(board)
+    assert len(children) == 7
+    for child in children:
+        parent = board.pods[str(child.parent)]
+        assert child.family == parent.family
+        changed = {
+            name for name, value in child.hyperparameters.items()
+            if value != parent.hyperparameters[name]
+        }  # fmt: skip
+        assert changed == set(child.mutated)
+        assert changed
+    assert played(game("pb2"), 8, by_place) == board

@@ -1,0 +1,41 @@
+"""Random search: draws alone."""
+
+from __future__ import annotations
+
+from hpcpod.config.schema import StopConfig
+from hpcpod.tournament.leaderboard import fold
+from tests.tournament.generators.play import born, by_place, game, played
+from tests.tournament.world import failed, order_of
+
+
+def test_nobody_is_copied_or_replaced_while_it_trains() -> None:
+    board = played(game("random_search"), 6, by_place)
+    assert born(board) == []
+
+
+def test_a_pod_that_is_done_gives_its_place_to_a_draw_while_the_budget_lasts() -> None:
+    # a round trains 100 steps: 8 pods are done after 2 rounds and 1,600 steps
+    rules = game("random_search", stop=StopConfig(rounds=2, env_steps=2500))
+    board = played(rules, 2, by_place)
+    late = born(board)
+    assert [pod.replaces for pod in late] == [f"p000{n}" for n in range(2, 9)]
+    assert {(pod.cause, pod.control, pod.born) for pod in late} == {("fresh", False, 16)}
+    assert len({pod.hyperparameters["learning_rate"] for pod in late}) == 7
+    assert (board.pods["p0001"].fate, board.pods["p0001"].birth) == ("alive", None)  # the control
+    assert all(pod.birth is not None and pod.birth.round == 1 for pod in late)
+    assert [entry.pod for entry in board.entries] == [f"p000{n}" for n in range(8, 0, -1)]
+    assert played(rules, 2, by_place, board).stop_reason == "env_steps"
+
+
+def test_by_rounds_alone_each_place_has_one_draw() -> None:
+    board = played(game("random_search", stop=StopConfig(rounds=2)), 2, by_place)
+    assert (board.stop_reason, born(board)) == ("rounds", [])
+
+
+def test_a_pod_that_fails_is_followed_by_a_draw() -> None:
+    rules = game("random_search")
+    board = played(rules, 3, by_place)
+    board = fold(board, [failed(order_of(board, "p0003"), "diverged")], rules, now=2.0)
+    (child,) = born(board)
+    assert (child.cause, child.replaces) == ("fresh", "p0003")
+    assert child.evidence == "in place of p0003, which failed: diverged: it broke"
