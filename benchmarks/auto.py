@@ -25,11 +25,11 @@ from pathlib import Path
 HERE = Path(__file__).parent
 EPISODES = 128
 TASKS = {
-    "CartPole-v1": (1.0, "classic/cartpole"),
-    "Pendulum-v1": (2.0, "classic/pendulum"),
-    "LunarLander-v3": (5.0, "classic/lunar_lander"),
+    "CartPole-v1": (1.0, 300_000, "classic/cartpole"),
+    "Pendulum-v1": (2.0, 150_000, "classic/pendulum"),
+    "LunarLander-v3": (5.0, 1_000_000, "classic/lunar_lander"),
 }
-"""Of each task the minutes, and its file in ``configs/``."""
+"""Of each task the minutes, the environment steps, and its file in ``configs/``."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,9 @@ class Run:
     task: str
     way: str
     seed: int
-    minutes: float
+    budget: str
     score: float
+    minutes: float
     claimed: float
     env_steps: int
     rounds: int
@@ -55,7 +56,7 @@ def main() -> None:
     for task, way, seed in () if options.report else orders(options):
         if any((run.task, run.way, run.seed) == (task, way, seed) for run in known):
             continue
-        known.append(play(task, way, seed, options.scale))
+        known.append(play(task, way, seed, steps=options.steps))
         print(known[-1], file=sys.stderr)
         if options.json is not None:
             with options.json.open("a") as file:
@@ -68,7 +69,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--ways", nargs="+", default=["auto", "file"],
                         help="auto, file, or auto:FIELD=VALUE for another choice")  # fmt: skip
-    parser.add_argument("--scale", type=float, default=1.0, help="of the minutes (default: 1)")
+    parser.add_argument("--steps", action="store_true",
+                        help="a budget of steps: where others use the cores")  # fmt: skip
     parser.add_argument("--report", action="store_true", help="launch nothing: the table alone")
     parser.add_argument("--seeds", type=int, default=3, help="1 to this number (default: 3)")
     parser.add_argument("--json", type=Path, metavar="OUT", help="append each run, a line each")
@@ -88,25 +90,32 @@ def orders(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
                 yield task, way, seed
 
 
-def words_of(task: str, way: str, seed: int, scale: float) -> list[str]:
+def budget_of(task: str, *, steps: bool) -> str:
+    """The option that limits a run."""
+    minutes, env_steps, _ = TASKS[task]
+    return f"--env-steps={env_steps}" if steps else f"--minutes={minutes:g}"
+
+
+def words_of(task: str, way: str, seed: int, *, steps: bool) -> list[str]:
     """The command line of one run."""
-    minutes, file = TASKS[task]
-    given = [f"--minutes={scale * minutes:g}", "--slots=2", f"--set=seed={seed}", "--set=name=run"]
+    budget, file = budget_of(task, steps=steps), TASKS[task][2]
+    given = [budget, "--slots=2", f"--set=seed={seed}", "--set=name=run"]
     if way == "file":
         only = ["--set=stop.target=null", "--set=stop.rounds=null"]
+        only += ["--set=stop.minutes=null"] if steps else []
         return ["launch", str(HERE.parent / "configs" / f"{file}.yaml"), *given, *only]
     field = way.partition(":")[2]
     return ["launch", "--env", task, *given, *([f"--set={field}"] if field else [])]
 
 
-def play(task: str, way: str, seed: int, scale: float) -> Run:
+def play(task: str, way: str, seed: int, *, steps: bool) -> Run:
     """Launch a run in a process of its own, and score its policy in another."""
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "PYTHONPATH": str(HERE.parent.absolute()), "HPCPOD_RUNS": folder}
         command = [sys.executable, "-m", "hpcpod"]
         began = time.time()
         subprocess.run(
-            [*command, *words_of(task, way, seed, scale)], env=env, cwd=folder, check=True,
+            [*command, *words_of(task, way, seed, steps=steps)], env=env, cwd=folder, check=True,
             stdout=subprocess.DEVNULL,
         )  # fmt: skip
         scored = subprocess.run(
@@ -115,7 +124,8 @@ def play(task: str, way: str, seed: int, scale: float) -> Run:
         )  # fmt: skip
     found = json.loads(scored.stdout)
     before = found.pop("began") - began
-    return Run(task, way, seed, scale * TASKS[task][0], before=before, **found)
+    budget = budget_of(task, steps=steps).removeprefix("--")
+    return Run(task, way, seed, budget, before=before, **found)
 
 
 _SCORE = f"""
@@ -136,22 +146,27 @@ board, best = run.board(), run.best()
 print(json.dumps({{
     "score": total / {EPISODES}, "claimed": best.mean, "env_steps": board.env_steps,
     "rounds": board.rounds, "winner": best.algorithm, "began": board.began,
+    "minutes": run.status().minutes,
 }}))
 """
 
 
 def render(runs: list[Run]) -> str:
     """A table: a line for each task and way, with means over seeds and their standard errors."""
-    head = ("task", "minutes", "way", "each seed", "mean", "env steps", "delivered by", "s before")
+    head = (
+        "task", "budget", "way", "each seed", "mean", "env steps", "minutes", "delivered by",
+        "s before",
+    )  # fmt: skip
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for task, way in dict.fromkeys((run.task, run.way) for run in runs):
         mine = sorted((r for r in runs if (r.task, r.way) == (task, way)), key=lambda r: r.seed)
         cells = (
-            f"{mine[0].minutes:g}",
+            mine[0].budget,
             way,
             ", ".join(f"{run.score:.0f}" for run in mine),
             _mean([run.score for run in mine]),
             f"{statistics.fmean(run.env_steps for run in mine) / 1e6:.2f} M",
+            f"{statistics.fmean(run.minutes for run in mine):.1f}",
             ", ".join(run.winner for run in mine),
             f"{statistics.fmean(run.before for run in mine):.0f}",
         )

@@ -72,7 +72,7 @@ class Auto:
         plain = _kept(encode(base), given)
         named = list(own.get("algorithms", ())) or list(base.agents) or list(CANDIDATES)
         task = self._task(base, plain, named)
-        slots, because = _slots(base)
+        slots, because = slots_of(base)
         spaces = {
             name: search_space(name, continuous=task.actions == "continuous") for name in task.paces
         }
@@ -123,7 +123,7 @@ def _kept(typed: Any, given: Any) -> Any:
     return typed
 
 
-def _slots(base: RunConfig) -> tuple[int, str]:
+def slots_of(base: RunConfig) -> tuple[int, str]:
     """Slots at once, and why so many."""
     if base.cluster.slots is not None:
         return base.cluster.slots, f"{base.cluster.slots} slots at once (cluster.slots)"

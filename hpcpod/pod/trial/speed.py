@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
@@ -66,12 +68,16 @@ def measure(
             with contextlib.closing(make(config.env.num_envs)) as env:
                 tell("stepping it at random", "env.id")
                 task = _task(env, seconds)
-                agents, unfit = _agents(task, env, algorithms, tell)
-                train = {name: _training(agent, env, seconds) for name, agent in agents.items()}
+                agents, unfit = _agents(task, env, algorithms)
+                train = {}
+                for name, agent in agents.items():
+                    tell(f"{name} trains for a moment", f"population.algorithms.{name}")
+                    train[name] = _training(agent, env, seconds)
             if not seconds:
                 return replace(task, unfit=unfit, paces=dict.fromkeys(agents, Pace(0.0, 0.0)))
             tell(f"making {PANEL} of it", "env.id")
             with contextlib.closing(make(PANEL)) as env:
+                tell("playing a panel", "env.id")
                 panel = {name: _panel(agent, env, seconds) for name, agent in agents.items()}
         except ConfigError:
             raise
@@ -116,13 +122,12 @@ def _random_steps(env: VecEnv, spec: EnvSpec, seconds: float) -> float | None:
 
 
 def _agents(
-    task: Task, env: VecEnv, algorithms: Mapping[str, AlgorithmSpace], tell: Tell
+    task: Task, env: VecEnv, algorithms: Mapping[str, AlgorithmSpace]
 ) -> tuple[dict[str, Agent], dict[str, str]]:
     """An agent of each algorithm that can act there, and why the others can't."""
     agents: dict[str, Agent] = {}
     unfit: dict[str, str] = {}
     for name, space in algorithms.items():
-        tell(f"{name} trains for a moment", f"population.algorithms.{name}")
         given = {n: v for n, v in space.values.items() if not isinstance(v, Range)}
         hyperparameters = _brief(
             {**space.defaults, **given, **network_of(task, {**space.defaults, **given})}
@@ -156,27 +161,34 @@ def _training(agent: Agent, env: VecEnv, seconds: float) -> float:
         worker.collect(agent, buffer, agent.horizon, cut=False)
         learner.learn(buffer)
 
-    return agent.horizon * env.spec.num_envs / _quick(iterate, seconds)
+    return agent.horizon * env.spec.num_envs / _median(iterate, seconds)
 
 
 def _panel(agent: Agent, env: VecEnv, seconds: float) -> float:
     """Seconds for one step of a panel by an agent's best actions."""
     obs = env.reset(random_seeds("panel", count=env.spec.num_envs))
-    return _quick(lambda: env.step(agent.act(obs, explore=False)), seconds / 3)
+    return _median(lambda: env.step(agent.act(obs, explore=False)), seconds / 3)
 
 
-def _quick(call: Callable[[], object], seconds: float) -> float:
-    """Seconds of a call, the first left out: of as many as fit into the time the lower quartile.
-
-    On a login node the slower ones wait for other people's processes. The first one counts where
-    it took several times as long as there is.
-    """
+def _median(call: Callable[[], object], seconds: float) -> float:
+    """Median seconds of a call, of as many as fit into the time; the first is left out, unless it
+    took several times as long as there is. Time that this thread waited for a core is not counted:
+    on a login node other people's processes have them, in a slot they don't."""
     times: list[float] = []
     began = time.monotonic()
     while len(times) < 2 or time.monotonic() - began < seconds:
-        start = time.monotonic()
+        start = time.monotonic() - _waited()
         call()
-        times.append(time.monotonic() - start)
+        times.append(time.monotonic() - _waited() - start)
         if times[0] > 4 * seconds:
             return times[0]
-    return sorted(times[1:])[(len(times) - 1) // 4]
+    return statistics.median(times[1:])
+
+
+def _waited() -> float:
+    """Seconds that this thread has been ready to run without a core; 0 if the kernel does not say
+    so (Linux without CONFIG_SCHED_INFO)."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
