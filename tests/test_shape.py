@@ -24,6 +24,7 @@ SOURCES = [
     path
     for folder in ("hpcpod", "tests", "benchmarks")
     for path in sorted((ROOT / folder).rglob("*.py"))
+    if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)  # peers' .venvs
 ]
 PUBLIC = [path for path in SOURCES if path.is_relative_to(ROOT / "hpcpod")]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
