@@ -117,7 +117,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--scenario", choices=SCENARIOS, nargs="+", default=list(SCENARIOS), metavar="NAME")
     add("--replicates", type=int, default=100)
     add("--updater", help="a name or a path; by default the configuration's default")
-    add("--generator", nargs="+", metavar="NAME", help="names or paths, each a line of its own")
+    add(
+        "--generator",
+        nargs="+",
+        metavar="NAME",
+        help="names or paths, each a line of its own; budget is then played by fair alone",
+    )
     add("--seed", type=int, default=0)
     add("--json", type=Path, help="write the rows there, after every scenario")
     add(

@@ -9,6 +9,7 @@ from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.generators.succession import Succession, round_of
 from hpcpod.tournament.proposals import Copy
 from hpcpod.tournament.statistics import mean
+from hpcpod.tournament.stopping import leader
 
 
 class Ranking(Succession):
@@ -30,7 +31,10 @@ class Ranking(Succession):
         alike = [name for name in ranked if cohorts.board.pods[name].algorithm == pod.algorithm]
         spare = [name for name in alike if not cohorts.board.pods[name].control]
         best, worst = ranked[0], spare[-1] if spare else None
+        first = leader(cohorts.board)
         if pod.id != worst or best == worst or best not in cohorts.living:
+            return None
+        if first is not None and first.pod == worst:  # it has the best score of the run so far
             return None
         source = round_of(cohorts, cohort, best)
         if source is None or scores[best] <= scores[worst]:

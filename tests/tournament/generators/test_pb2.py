@@ -10,9 +10,9 @@ import pytest
 
 from hpcpod.config.space import AlgorithmSpace, LogUniform
 from hpcpod.records.records import Board, Order
+from hpcpod.tournament.generators.bandit import Bandit
 from hpcpod.tournament.generators.gains import Gain, gains_of, unit
 from hpcpod.tournament.generators.gaussian_process import matern, process, standardized
-from hpcpod.tournament.generators.pb2 import bounds
 from tests.tournament.generators.play import born, by_place, game, played
 from tests.tournament.world import SPACE
 
@@ -76,7 +76,7 @@ def best_step(now: int, seed: int = 0) -> float:
         gained = -((math.log10(step) - math.log10(best)) ** 2) + rng.gauss(0, 0.05)
         gains.append(Gain({"step": step}, number // 2, 50.0, gained))
     candidates = [{"step": 10 ** (-2 + place / 50)} for place in range(101)]
-    found = bounds(ONE, gains, candidates, [], now, 50.0)  # type: ignore[arg-type]
+    found = Bandit(ONE, gains).bounds(candidates, now, 50.0)
     return float(candidates[int(found.argmax())]["step"])
 
 
@@ -86,13 +86,12 @@ def test_the_highest_bound_is_near_the_best_step_of_late() -> None:
     assert sum(0.15 < step < 0.6 for step in found) >= 10
 
 
-def test_rounds_in_progress_make_the_bound_narrower_there() -> None:
-    board = played(game("gentle_truncation", 4), 1, by_place)
-    pods = board.living
-    values = [{"width": 64, "clip": 0.2, **dict(pod.hyperparameters)} for pod in pods]
+def test_rounds_in_progress_make_the_bound_lower_there() -> None:
+    pods = played(game("gentle_truncation", 4), 1, by_place).living
+    values = [pod.hyperparameters for pod in pods]
     gains = [Gain(each, 1, 0.0, float(n)) for n, each in enumerate([*values, *values])]
-    alone = bounds(SPACE, gains, values, [], 2, 0.0)
-    beside = bounds(SPACE, gains, values, pods, 2, 0.0)
+    alone = Bandit(SPACE, gains).bounds(values, 2, 0.0)
+    beside = Bandit(SPACE, gains, [(each, 2, 0.0) for each in values]).bounds(values, 2, 0.0)
     assert (beside < alone).all()
 
 
