@@ -54,8 +54,8 @@ def main() -> None:
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rows", type=_names(ROWS), default=list(ROWS), help="comma-separated")
-    parser.add_argument("--peers", type=_names(CONTENDERS), default=list(CONTENDERS))
+    parser.add_argument("--rows", type=names_of(ROWS), default=list(ROWS), help="comma-separated")
+    parser.add_argument("--peers", type=names_of(CONTENDERS), default=list(CONTENDERS))
     parser.add_argument("--repeats", type=int, default=3, help="of each (default: 3)")
     parser.add_argument(
         "--seconds", type=float, default=2.0, help="of each measurement, after 1 s (default: 2)"
@@ -73,7 +73,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def _names(known: Collection[str]) -> Callable[[str], list[str]]:
+def names_of(known: Collection[str]) -> Callable[[str], list[str]]:
     def split(text: str) -> list[str]:
         wanted = text.split(",")
         unknown = [name for name in wanted if name not in known]

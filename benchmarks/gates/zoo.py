@@ -26,6 +26,13 @@ _TD3 = {
     "policy_kwargs": {"net_arch": [400, 300]},
 }  # fmt: skip
 
+HUMANOID = {
+    "normalize": True, "n_envs": 1, "batch_size": 256, "n_steps": 512, "gamma": 0.95,
+    "learning_rate": 3.56987e-05, "ent_coef": 0.00238306, "clip_range": 0.3, "n_epochs": 5,
+    "gae_lambda": 0.9, "max_grad_norm": 2.0, "vf_coef": 0.431892, "policy_kwargs": _WIDE,
+}  # fmt: skip
+"""PPO on Humanoid-v4; no contest of ``defaults.py``, for its two million steps take hours."""
+
 ZOO: list[tuple[str, str, int, str, dict[str, Any]]] = [
     ("ppo", "CartPole-v1", 100_000, "classic/cartpole.yaml", {
         "n_envs": 8, "n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98,

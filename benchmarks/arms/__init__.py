@@ -1,0 +1,1 @@
+"""Arms of ``benchmarks/tournament.py``: optimisers around one and the same agent."""

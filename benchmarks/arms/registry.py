@@ -1,0 +1,37 @@
+"""The arms: a module and a Python for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+OURS = "hpcpod"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """An optimiser."""
+
+    module: str
+    """Below ``arms``; run as a process."""
+    words: str
+    """What it is, for the table."""
+    venv: str = OURS
+    """Of ``contenders/requirements``; ``OURS``: the Python that runs the benchmark."""
+
+
+ARMS: Mapping[str, Arm] = {
+    "tournament": Arm("hpcpod_run", "hpcpod: 8 pods, its defaults"),
+    "generational": Arm("hpcpod_run", "hpcpod: `scheme: generational`"),
+    "halving": Arm("hpcpod_run", "hpcpod: 32 pods, `allocator: halving`"),
+    "replicates": Arm("hpcpod_run", "hpcpod: 32 pods, `allocator: replicates`"),
+    "no_evolution": Arm("hpcpod_run", "hpcpod: 8 pods, no copies"),
+    "random_search": Arm("random_search", "random search, 32 full trainings"),
+    "ray_pbt": Arm("ray_tune", "Ray Tune PBT, 8 trials, `synch`", "raytune"),
+    "ray_pbt_async": Arm("ray_tune", "Ray Tune PBT, 8 trials", "raytune"),
+    "ray_asha": Arm("ray_tune", "Ray Tune ASHA", "raytune"),
+    "smac": Arm("smac_forest", "SMAC3, random forest", "smac"),
+    "tpe": Arm("optuna_tpe", "Optuna TPE, median pruner", "optuna"),
+    "long_run": Arm("hpcpod_run", "one run, rl-zoo's hyperparameters"),
+}
+"""By name, ours first."""

@@ -1,0 +1,123 @@
+"""The tables of ``benchmarks/tournament.py``."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from arms.cells import Cell
+from arms.registry import ARMS
+from arms.tasks import TASKS
+from hpcpod.tournament.scores import improvement, iqm, iqm_interval
+
+OURS = "tournament"
+"""The arm with which all others are compared."""
+DRAWS = 2000
+"""Of the bootstrap."""
+Scores = Mapping[str, Sequence[float]]
+"""Of one arm, by task: a score for each seed."""
+
+
+def render(cells: Sequence[Cell]) -> str:
+    """A table for each axis, and what it says in sum."""
+    axes = list(dict.fromkeys(cell.axis for cell in cells))
+    return "\n\n".join(_of([c for c in cells if c.axis == axis], axis) for axis in axes)
+
+
+def _of(cells: Sequence[Cell], axis: str) -> str:
+    scored = [cell for cell in cells if cell.mean is not None]
+    arms = [name for name in ARMS if any(cell.arm == name for cell in cells)]
+    tasks = [name for name in TASKS if any(cell.task == name for cell in cells)]
+    by = {arm: scores_of(scored, arm) for arm in arms}
+    whole = [task for task in tasks if all(by[arm].get(task) for arm in arms)]
+    head = ("arm", *tasks, "IQM", f"{OURS} above it", "shown - true", "env steps", "s")
+    lines = [f"Equal {axis.replace('_', ' ')}.", ""]
+    lines += [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for arm in arms:
+        mine = [cell for cell in scored if cell.arm == arm]
+        failed = sum(cell.arm == arm and cell.mean is None for cell in cells)
+        row = (
+            ARMS[arm].words + (f" ({failed} failed)" if failed else ""),
+            *(mean_of(by[arm].get(task, ())) for task in tasks),
+            interquartile(by[arm], whole),
+            "" if arm == OURS or OURS not in by else _chance(by[OURS], by[arm], tasks),
+            optimism(mine),
+            f"{statistics.fmean(cell.env_steps for cell in mine):,.0f}" if mine else "",
+            f"{statistics.median(cell.seconds for cell in mine):.0f}" if mine else "",
+        )
+        lines.append(f"| {' | '.join(row)} |")
+    over = ", ".join(whole) or "no task yet"
+    commits = ", ".join(sorted({cell.commit for cell in scored if cell.commit}))
+    lines += ["", f"IQM: over what every arm has played: {over}."]
+    return "\n".join([*lines, *([f"Played at {commits}."] if commits else [])])
+
+
+def scores_of(cells: Sequence[Cell], arm: str) -> dict[str, list[float]]:
+    """The scores of an arm by task, in the order of its seeds."""
+    found: dict[str, list[float]] = {}
+    for cell in sorted(cells, key=lambda cell: cell.seed):
+        if cell.arm == arm and cell.mean is not None:
+            found.setdefault(cell.task, []).append(cell.mean)
+    return found
+
+
+def mean_of(scores: Sequence[float]) -> str:
+    """Mean over seeds, its standard error, and how many there are."""
+    if not scores:
+        return ""
+    digits = 1 if max(map(abs, scores)) < 100 else 0
+    mean = f"{statistics.fmean(scores):.{digits}f}"
+    if len(scores) == 1:
+        return f"{mean} (1)"
+    error = statistics.stdev(scores) / len(scores) ** 0.5
+    return f"{mean} ± {error:.{digits}f} ({len(scores)})"
+
+
+def scaled(scores: Scores, tasks: Sequence[str]) -> list[list[float]]:
+    """Scores on the common scale, a stratum for each task."""
+    return [[TASKS[task].scaled(score) for score in scores[task]] for task in tasks]
+
+
+def interquartile(scores: Scores, tasks: Sequence[str]) -> str:
+    """The interquartile mean over tasks and seeds, with its stratified bootstrap interval."""
+    if not tasks:
+        return ""
+    strata = scaled(scores, tasks)
+    low, high = iqm_interval(strata)
+    return f"{iqm(np.concatenate(strata)):.2f} ({low:.2f} to {high:.2f})"
+
+
+def chance(one: Scores, other: Scores, tasks: Sequence[str]) -> tuple[float, float, float] | None:
+    """The probability that a run of one arm scores above a run of another, mean over tasks.
+
+    Its 95 % interval is a bootstrap's that draws seeds within each task and arm (Agarwal et al.
+    2021). None: they have no task in common.
+    """
+    both = [task for task in tasks if one.get(task) and other.get(task)]
+    if not both:
+        return None
+    rng, drawn = np.random.default_rng(0), np.zeros(DRAWS)
+    seen = 0.0
+    for task in both:
+        x, y = np.asarray(one[task]), np.asarray(other[task])
+        seen += improvement(x, y, paired=False).probability / len(both)
+        xs, ys = rng.choice(x, (DRAWS, len(x))), rng.choice(y, (DRAWS, len(y)))
+        wins = (np.sign(xs[:, :, None] - ys[:, None, :]) + 1) / 2
+        drawn += wins.mean(axis=(1, 2)) / len(both)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return seen, float(low), float(high)
+
+
+def _chance(one: Scores, other: Scores, tasks: Sequence[str]) -> str:
+    found = chance(one, other, tasks)
+    return "" if found is None else "{:.2f} ({:.2f} to {:.2f})".format(*found)
+
+
+def optimism(cells: Sequence[Cell]) -> str:
+    """By how much an arm's shown score exceeds the true one, mean on the common scale."""
+    if not cells:
+        return ""
+    apart = [TASKS[c.task].scaled(c.claimed) - TASKS[c.task].scaled(c.mean or 0.0) for c in cells]
+    return f"{statistics.fmean(apart):+.3f}"
