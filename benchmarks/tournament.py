@@ -8,8 +8,9 @@ steps, or a time on two slots (``--axis seconds``: only on cores that nobody els
 that score a round are free in the first and cost time in the second. What counts is the policy that
 an arm delivers, on fresh episodes.
 
-A cell (axis, task, arm, seed) is a file; an interrupted benchmark goes on where it stopped, and a
-task that was changed is played again. ``--table`` plays nothing.
+A cell (axis, task, arm, seed) is a file, and at the end a line of ``data/tournament.jsonl``; an
+interrupted benchmark goes on where it stopped, and a task that was changed is played again.
+``--table`` plays nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def main() -> None:
     options = parse(sys.argv[1:])
     if not options.table:
         pythons = interpreters(options.arms, options.venvs)
-        lacking = list(cells.missing(wanted(options), cells.read(options.cells)))
+        lacking = list(cells.missing(wanted(options), known_of(options)))
         share = QUICK if options.quick else 1.0
         with ThreadPoolExecutor(options.workers) as pool:
             futures = [
@@ -54,12 +55,24 @@ def main() -> None:
             except KeyboardInterrupt:
                 print("interrupted: the cells that have begun end first", file=sys.stderr)
                 pool.shutdown(cancel_futures=True)
-    known = cells.read(options.cells)
-    if options.json is not None:
+    known = known_of(options)
+    if not options.quick and not options.table:
         lines = [json.dumps(asdict(cell)) + "\n" for cell in known]
         options.json.write_text("".join(lines), encoding="utf-8")
     chosen = [c for c in known if c.arm in options.arms and c.task in options.tasks]
     print(render(chosen))
+
+
+def known_of(options: argparse.Namespace) -> list[Cell]:
+    """What was played of these tasks: the file that is kept, and newer cells in the folder."""
+    kept = [] if options.quick else cells.read(options.json)
+    share = QUICK if options.quick else 1.0
+    found = {
+        cell.path: cell
+        for cell in (*kept, *cells.read(options.cells))
+        if cell.made == cells.made(cell.task, share)
+    }
+    return [found[path] for path in sorted(found)]
 
 
 def told(cell: Cell, count: int, of: int, folder: Path) -> None:
@@ -80,10 +93,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=1, help="cells at once (default: 1)")
     parser.add_argument("--quick", action="store_true", help="a 16th of each budget")
     parser.add_argument("--table", action="store_true", help="the table of what there is, alone")
+    parser.add_argument("--cells", type=Path, help="folder of new cells (default: .tournament)")
     parser.add_argument(
-        "--cells", type=Path, help="folder of the cells (default: .tournament), or a --json file"
+        "--json",
+        type=Path,
+        default=HERE / "data" / "tournament.jsonl",
+        help="file in which all cells are kept, a line each",
     )
-    parser.add_argument("--json", type=Path, help="write all cells into this file, a line each")
     parser.add_argument("--venvs", type=Path, default=HERE / ".venvs", help="their folder")
     options = parser.parse_args(arguments)
     if options.cells is None:
