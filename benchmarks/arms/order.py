@@ -1,4 +1,4 @@
-"""An arm's order, and what it delivers: the common part of every arm's process."""
+"""The order to an arm, and its delivery: the common part of every arm's process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process of ``benchmarks/paper.py`` is asked for, and what it answers."""
+"""The order to a process of ``benchmarks/paper.py``, and the common part of its answer."""
 
 from __future__ import annotations
 
