@@ -46,7 +46,9 @@ def test_two_slots_train_a_generational_run_on_cartpole_to_its_end(
         assert slot.end() == 0, slot.log
     board = read_board(folder)
     assert (board.phase, board.stop_reason, board.rounds) == ("finished", "rounds", 12)
-    assert {pod.judged for pod in board.living} == {3}
+    assert {pod.judged for pod in board.living if pod.algorithm == "ppo"} == {
+        3
+    }  # a lone dqn has no kin
     assert (folder.path / "best.h5").exists()
     begun, done = moments(folder, "claims", 3), moments(folder, "reports", 3)
     for number in (1, 2):
