@@ -3,8 +3,8 @@
 8 pods have 480 minutes on 8 slots or on 3. A round takes the median pod 10 minutes. How fast a pod
 is follows from its name: log-normal, with a sigma of 0, 0.3 or 0.8 (then the slowest of 8 takes
 three times as long as the median); each round varies by 10 % more. Pods learn as those of scenario
-``budget`` do: in ``open`` who is fast goes far, in ``late`` who starts slowly goes farther.
-``for all`` is a barrier without a deadline.
+``budget`` do: in ``open`` who is fast goes far, in ``late`` who starts slowly goes farther. ``all
+awaited`` is a barrier without a deadline, ``impatient`` one with a low quorum and a near deadline.
 """
 
 from __future__ import annotations
@@ -35,11 +35,13 @@ ROUND, EVALUATE = 600.0, 10.0
 """Seconds."""
 NOISE = 0.1
 SPREADS = (0.0, 0.3, 0.8)
-SCHEMES: dict[str, tuple[Literal["tournament", "generational"], float]] = {
-    "tournament": ("tournament", 0.75),
-    "generational": ("generational", 0.75),
-    "generational, for all": ("generational", 1.0),
+SCHEMES: dict[str, tuple[Literal["tournament", "generational"], float, float]] = {
+    "tournament": ("tournament", 1.0, 1.0),
+    "generational": ("generational", 0.75, 2.0),
+    "generational, all awaited": ("generational", 1.0, 1.0),
+    "generational, impatient": ("generational", 0.6, 1.25),
 }
+"""Each with its quorum and deadline."""
 
 
 @dataclass
@@ -70,11 +72,11 @@ def outcome(
 ) -> dict[str, Number]:
     """The use of the slots until the finals, and the policy that is delivered."""
     at_work, rounds, born, scores = [], [], [], []
-    kind, quorum = SCHEMES[scheme]
+    kind, quorum, most = SCHEMES[scheme]
     game = Game(PODS, stop=StopConfig(minutes=MINUTES))
     for replicate in range(settings.replicates):
         plain = game.rules(settings, replicate)
-        population = replace(plain.config.population, scheme=kind, quorum=quorum)
+        population = replace(plain.config.population, scheme=kind, quorum=quorum, deadline=most)
         rules = Rules.of(replace(plain.config, population=population), plain.algorithms)
         agents = Pupils(rules, replicate, WORLDS[world])
         board, worked = play(rules, agents, Site(slots, spread, Random(replicate)))
