@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import selection
-from selection_scenarios import equal, fast_node, first_row, sparse, speeds, target, trap
+from selection_scenarios import equal, fast_node, first_row, schemes, sparse, speeds, target, trap
 from selection_scenarios.measures import Number, Row, mean, render, share
 from selection_scenarios.speeds import SLOW, Site
 from selection_scenarios.world import Settings
@@ -169,3 +169,11 @@ def test_one_replicate_has_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         selection.main(["--replicates", "1"])
     assert "an error needs at least 2" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_a_barrier_costs_slots_what_the_page_says_and_a_tournament_none() -> None:
+    none = schemes.outcome("open", 8, 0.3, "tournament", Settings(2))["slots at work"]
+    barrier = schemes.outcome("open", 8, 0.3, "generational", Settings(2))["slots at work"]
+    assert none.value > 0.99
+    assert 0.68 <= barrier.value <= 0.8  # of 10 replicates: see docs/schemes.md
