@@ -4,7 +4,7 @@
 is follows from its name: log-normal, with a sigma of 0, 0.3 or 0.8 (then the slowest of 8 takes
 three times as long as the median); each round varies by 10 % more. Pods learn as those of scenario
 ``budget`` do: in ``open`` who is fast goes far, in ``late`` who starts slowly goes farther. ``all
-awaited`` is a barrier without a deadline, ``impatient`` one with a low quorum and a near deadline.
+awaited`` is a barrier without a deadline, ``patient`` one with a late one and a larger quorum.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ NOISE = 0.1
 SPREADS = (0.0, 0.3, 0.8)
 SCHEMES: dict[str, tuple[Literal["tournament", "generational"], float, float]] = {
     "tournament": ("tournament", 1.0, 1.0),
-    "generational": ("generational", 0.75, 2.0),
+    "generational": ("generational", 0.6, 1.25),
+    "generational, patient": ("generational", 0.75, 2.0),
     "generational, all awaited": ("generational", 1.0, 1.0),
-    "generational, impatient": ("generational", 0.6, 1.25),
 }
 """Each with its quorum and deadline."""
 

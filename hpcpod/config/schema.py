@@ -127,10 +127,10 @@ class PopulationConfig(Limited):
     scheme: Literal["tournament", "generational"] = "tournament"
     """``tournament``: every report is judged as it comes, and no pod waits. ``generational``: after
     each round pods wait for each other at a barrier, and all are judged at once."""
-    quorum: Annotated[float, Limit(above=0, most=1)] = 0.75
+    quorum: Annotated[float, Limit(above=0, most=1)] = 0.6
     """``generational``: share of the awaited pods without which a barrier never opens; with 1 it
     waits for all, however long. Pods that rest, or lag by more than a round, are not awaited."""
-    deadline: Annotated[float, Limit(least=1)] = 2.0
+    deadline: Annotated[float, Limit(least=1)] = 1.25
     """``generational``: a barrier opens without the pods that are missing when so many times as
     long has passed as the quorum took. They are judged when they come."""
     pods: PodsConfig = field(default_factory=PodsConfig)

@@ -176,4 +176,4 @@ def test_a_barrier_costs_slots_what_the_page_says_and_a_tournament_none() -> Non
     none = schemes.outcome("open", 8, 0.3, "tournament", Settings(2))["slots at work"]
     barrier = schemes.outcome("open", 8, 0.3, "generational", Settings(2))["slots at work"]
     assert none.value > 0.99
-    assert 0.68 <= barrier.value <= 0.8  # of 10 replicates: see docs/schemes.md
+    assert 0.7 <= barrier.value <= 0.86  # 0.78 in 10 replicates: docs/schemes.md

@@ -274,6 +274,8 @@ def test_a_slot_that_somebody_cancelled_comes_back_unless_fewer_are_asked_for() 
 
 def test_a_pod_at_a_barrier_says_for_whom_it_waits_and_for_how_long() -> None:
     game = rules(4, scheme="generational")
+    population = replace(game.config.population, deadline=2.0)
+    game = replace(game, config=replace(game.config, population=population))
     board = first_board(game, NOW - 30.0)
     for name, now in (("p0001", NOW - 20.0), ("p0002", NOW - 10.0)):
         board = fold(begin(board, NOW - 30.0), [report(order_of(board, name))], game, now=now)
@@ -283,7 +285,7 @@ def test_a_pod_at_a_barrier_says_for_whom_it_waits_and_for_how_long() -> None:
     assert "waits for a slot" in pod("p0004", of)
     board = fold(board, [report(order_of(board, "p0004"))], game, now=NOW - 6.0)
     said = pod("p0001", replace(of, board=board))  # the quorum took 24 s
-    assert said.endswith("it waits for p0003 at the barrier of round 1, 18 s more at most")
+    assert said.endswith("it waits for p0003 at the barrier of round 1, 18 s more at most")  # of 48
 
 
 def test_a_pod_that_its_allocator_lets_rest_says_its_reason() -> None:

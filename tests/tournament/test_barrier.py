@@ -32,8 +32,9 @@ def game(
     stop: StopConfig | None = None,
     **population: Any,
 ) -> Rules:
-    """The rules of a generational run."""
+    """The rules of a generational run: three of four are a quorum, and have twice their time."""
     made = rules(pods, algorithms, stop=stop, scheme="generational")
+    population = {"quorum": 0.75, "deadline": 2.0, **population}
     config = replace(made.config, population=replace(made.config.population, **population))
     return Rules.of(config, made.algorithms)
 
@@ -160,7 +161,7 @@ def test_the_dead_hold_no_barrier() -> None:
 
 
 def test_a_pod_from_scratch_is_not_awaited_and_waits_for_no_other() -> None:
-    the_rules = game(3, {"ppo": 2, "dqn": 1}, quorum=1.0)
+    the_rules = game(3, {"ppo": 2, "dqn": 1}, quorum=1.0, generator="random_search")
     board = begun(the_rules)
     for number in range(1, 4):
         board = a_round(board, the_rules, 10.0 * number, equal)
