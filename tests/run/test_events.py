@@ -268,7 +268,7 @@ def test_however_seldom_somebody_looks_each_event_is_shown_once(
 
 
 def test_random_runs_have_events_of_every_kind() -> None:
-    lines = [line for seed in range(6) for line in told(whole_run(seed))]
+    lines = [line for seed in range(10) for line in told(whole_run(seed))]
     for kind in (
         " is born: copy of ", ": return ", " on s1 failed: ", " ppo failed: diverged",
         " failures in a row", "(confirm)", "(final)", "exactly as its parent did",
