@@ -68,9 +68,9 @@ def test_the_reference_file_loads(tmp_path: Path) -> None:
     assert (config.stop.target, config.cluster.partition) == (-200.0, None)
 
 
-def test_what_this_version_can_not_do_yet_is_said(tmp_path: Path) -> None:
-    assert problems(tmp_path, REFERENCE.replace("scheme: tournament", "scheme: generational")) == [
-        "population.scheme: this version knows only 'tournament', got 'generational'",
+def test_a_scheme_that_there_is_not_is_said(tmp_path: Path) -> None:
+    assert problems(tmp_path, REFERENCE.replace("scheme: tournament", "scheme: islands")) == [
+        "population.scheme: expected one of 'tournament', 'generational', got 'islands'",
     ]
 
 
