@@ -24,6 +24,7 @@ from statistics import median
 from hpcpod.config.schema import PopulationConfig, RunConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.records.records import Board, Entry, Evaluation, Milestone, PodState
+from hpcpod.tournament.places import odds, places
 from hpcpod.tournament.priorities import sidelined
 from hpcpod.tournament.settle import HISTORY, entry_of, rank, ranked
 from hpcpod.tournament.statistics import halves, mean
@@ -107,6 +108,7 @@ class Cohorts:
         self._ranks: dict[int, float] = {}
         self._rows: dict[str, tuple[Entry, ...]] = {}
         self._quotas = quotas(config.population)
+        self._wanted: dict[str, int] = {}
         self._trained = {pod.algorithm for pod in board.pods.values() if pod.trained_steps > 0}
         self._broken = broken(board)
         dead = [pod for pod in board.pods.values() if pod.fate == "failed"]
@@ -195,9 +197,29 @@ class Cohorts:
         return not pod.control and self.members[pod.algorithm] > 1
 
     def hopeful(self) -> list[str]:
-        """Algorithms worth another fresh pod, those farthest below their quota first."""
-        hopeful = [name for name in self._quotas if not self._hopeless(name)]
-        return sorted(hopeful, key=lambda name: self.members[name] - self._quotas[name])
+        """Algorithms worth another fresh pod, those farthest below their places first."""
+        wanted = self.wanted()
+        hopeful = [name for name in wanted if not self._hopeless(name)]
+        return sorted(hopeful, key=lambda name: self.members[name] - wanted[name])
+
+    def heir(self, algorithm: str) -> str:
+        """The algorithm of a fresh pod in the place of one that died: its own, if that is hopeful
+        and has fewer pods than places; some algorithm is hopeful."""
+        hopeful = self.hopeful()
+        own = algorithm in hopeful and self.members[algorithm] < self.wanted()[algorithm]
+        return algorithm if own else hopeful[0]
+
+    def wanted(self) -> Mapping[str, int]:
+        """The places that each algorithm should have, by its quota and its odds in the latest
+        cohort."""
+        if not self._wanted:
+            cohort = self.latest() if len(self._quotas) > 1 else None
+            panels = {} if cohort is None else cohort.standings
+            of = {pod: self.board.pods[pod].algorithm for pod in panels}
+            compared = {pod: (each.round, each.returns) for pod, each in panels.items()}
+            known = odds(compared, of) if len({*of.values()}) > 1 else {}
+            self._wanted = places(self._quotas, known)
+        return self._wanted
 
     def succeed(self, old: PodState, child: PodState) -> None:
         """Note that a child has taken a pod's place."""
