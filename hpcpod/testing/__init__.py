@@ -12,6 +12,9 @@
     class TestMyEnv(EnvContract):
         def make_env(self, num_envs):
             return make_env("my_pkg.mod:MyEnv", num_envs)
+
+    class TestMyUpdater(UpdaterContract):  # and GeneratorContract, AllocatorContract
+        updater = "my_pkg.mod:MyUpdater"
 """
 
 try:
@@ -22,6 +25,15 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 from hpcpod.testing.agents import AgentContract
+from hpcpod.testing.allocators import AllocatorContract
 from hpcpod.testing.envs import EnvContract
+from hpcpod.testing.generators import GeneratorContract
+from hpcpod.testing.updaters import UpdaterContract
 
-__all__ = ["AgentContract", "EnvContract"]
+__all__ = [
+    "AgentContract",
+    "AllocatorContract",
+    "EnvContract",
+    "GeneratorContract",
+    "UpdaterContract",
+]
