@@ -20,15 +20,15 @@ from hpcpod.testing.populations import (
     within,
 )
 from hpcpod.tournament.cohorts import Cohorts
-from hpcpod.tournament.generators import Copy, Fresh, Generator
 from hpcpod.tournament.offspring import Offspring
+from hpcpod.tournament.proposals import Copy, Fresh, Generator
 from hpcpod.tournament.stopping import leader
 
 KEYS = range(40)
 
 
 class GeneratorContract:
-    """The promises of ``hpcpod.tournament.generators.Generator``, a test for each.
+    """The promises of ``hpcpod.tournament.proposals.Generator``, a test for each.
 
     A subclass whose name begins with ``Test`` is one generator. It is asked about moments of runs
     whose agents are numbers, and then plays a run of its own.

@@ -24,8 +24,9 @@ from hpcpod.config.schema import (
 from hpcpod.config.space import AlgorithmSpace, Choice, Int, LogUniform, Uniform
 from hpcpod.records.records import Birth, Board, Checkpoint, Order, PodState, Report, Verdict
 from hpcpod.tournament.cohorts import Cohorts
-from hpcpod.tournament.generators import Copy, Fresh, GentleTruncation
+from hpcpod.tournament.generators.gentle_truncation import GentleTruncation
 from hpcpod.tournament.leaderboard import first_board, fold, orders
+from hpcpod.tournament.proposals import Copy, Fresh
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.updaters.ranking import Ranking
 
@@ -184,7 +185,9 @@ class _Notes(GentleTruncation, Ranking):
         self._last = report
         return super().judge(cohorts, report)
 
-    def challenge(self, cohorts: Cohorts, pod: PodState, verdict: Verdict, key: int) -> Copy | None:
+    def challenge(
+        self, cohorts: Cohorts, pod: PodState, verdict: Verdict, key: int
+    ) -> Copy | Fresh | None:
         """See ``GentleTruncation``."""
         self._note(Moment(self.rules, cohorts.board, pod, key, self._last, verdict))
         return super().challenge(cohorts, pod, verdict, key)

@@ -12,7 +12,8 @@ from hpcpod.tournament.allocation import Allocation, Prospects
 from hpcpod.tournament.allocators.fair import Fair
 from hpcpod.tournament.allocators.halving import Halving
 from hpcpod.tournament.cohorts import Cohorts
-from hpcpod.tournament.generators import Copy, Fresh, GentleTruncation
+from hpcpod.tournament.generators.gentle_truncation import GentleTruncation
+from hpcpod.tournament.proposals import Copy, Fresh
 from hpcpod.tournament.updaters.paired_gate import PairedGate
 from hpcpod.tournament.updaters.ranking import Ranking
 
