@@ -29,6 +29,7 @@ from selection_scenarios import (
     equal,
     fast_node,
     first_row,
+    mutation,
     schemes,
     sparse,
     speeds,
@@ -50,6 +51,7 @@ SCENARIOS: dict[str, Callable[[Settings], Iterator[Row]]] = {
     "target": target.rows,
     "sparse": sparse.rows,
     "trap": trap.rows,
+    "mutation": mutation.rows,
 }
 
 

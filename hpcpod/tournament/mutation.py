@@ -24,8 +24,10 @@ from hpcpod.records.records import Hyperparameters
 
 RESAMPLE = 0.1
 """Share of mutations that draw a new value from the whole range instead of moving the old one."""
-FACTOR = (1.1, 1.5)  # as DexPBT's; nine in one direction from 9e-4 to 1e-4
-"""Limits of the factor by which a value moves, where its logarithm is what counts."""
+FACTOR = (1.1, 1.5)  # as DexPBT's
+"""Limits of the factor by which an integer moves, and 1 - gamma where gamma may be 1."""
+LOG_WIDTH = (0.05, 0.15)  # by FACTOR a range of four decades was crossed in fifty births
+"""Limits of the move, as a share of the range's logarithm, where that is what counts."""
 WIDTH = (0.10, 0.25)
 """Limits of the move, as a share of the range, where the value itself counts."""
 
@@ -46,16 +48,23 @@ def mutate(
 ) -> tuple[dict[str, Scalar], tuple[str, ...]]:
     """A child's hyperparameters, and the names of those that differ from its parent's.
 
-    Every ranged hyperparameter moves, but for structural ones, which are the family's, and initial
-    ones, which count for founders alone.
+    Some of the ranged hyperparameters move, see ``moved_at_once``, drawn with equal chances. Never
+    among them: structural ones, which are the family's, and initial ones, which count for founders
+    alone.
     """
     child = dict(hyperparameters)
-    for name in sorted(space.mutable):
+    names = sorted(space.mutable)
+    for name in sorted(rng.sample(names, min(len(names), moved_at_once(len(names))))):
         allowed = space.values[name]
         assert isinstance(allowed, Range)
         child[name] = _move(allowed, child[name], name in space.near_one, rng)
     changed = (name for name in sorted(child) if not _same(child[name], hyperparameters[name]))
     return child, tuple(changed)
+
+
+def moved_at_once(ranges: int) -> int:
+    """The number of hyperparameters that a mutation moves, of so many that it may: half."""
+    return math.ceil(ranges / 2)
 
 
 def _draw(value: Value, rng: Random) -> Scalar:
@@ -112,13 +121,20 @@ def _step(allowed: Range, old: float, near_one: bool, rng: Random) -> Callable[[
         return lambda up: old + size if up else old - size
     if near_one and old < 1:
         factor = rng.uniform(*FACTOR)
+        if not isinstance(allowed, Choice) and allowed.high < 1:
+            factor = _factor(1 - allowed.high, 1 - allowed.low, rng)
         return lambda up: 1 - (1 - old) / factor if up else 1 - (1 - old) * factor
     if isinstance(allowed, LogUniform):
-        factor = rng.uniform(*FACTOR)
+        factor = _factor(allowed.low, allowed.high, rng)
         return lambda up: old * factor if up else old / factor
     assert isinstance(allowed, Uniform)
     distance = (allowed.high - allowed.low) * rng.uniform(*WIDTH)
     return lambda up: old + distance if up else old - distance
+
+
+def _factor(low: float, high: float, rng: Random) -> float:
+    """The factor that moves a value by a share of a range of logarithms."""
+    return math.exp((math.log(high) - math.log(low)) * rng.uniform(*LOG_WIDTH))
 
 
 def _neighbour(values: tuple[Scalar, ...], old: Scalar, up: bool) -> Scalar:

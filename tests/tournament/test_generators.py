@@ -141,7 +141,8 @@ def test_a_control_may_be_a_parent() -> None:
     assert exploited(board) == {"p0004": "p0001"}
     child = board.pods["p0005"]
     assert not child.control
-    assert set(child.mutated) == {"batch_size", "epochs", "gamma", "learning_rate"}
+    assert len(child.mutated) == 2  # half of its ranges
+    assert set(child.mutated) < {"batch_size", "epochs", "gamma", "learning_rate"}
 
 
 def test_nobody_is_replaced_without_proof() -> None:

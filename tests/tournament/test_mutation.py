@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -20,7 +21,7 @@ from hpcpod.config.space import (
     Uniform,
     Value,
 )
-from hpcpod.tournament.mutation import mutate, sample, unmutated
+from hpcpod.tournament.mutation import moved_at_once, mutate, sample, unmutated
 
 ENDS = st.tuples(st.floats(1e-6, 1e6), st.floats(1.001, 1e3))
 RANGES: st.SearchStrategy[Range] = st.one_of(
@@ -52,7 +53,7 @@ def inside(value: Scalar, allowed: Range) -> bool:
 
 
 @given(allowed=st.lists(RANGES, min_size=1, max_size=4), key=st.integers(0, 2**63))
-def test_every_mutation_stays_inside_and_changes_every_range(
+def test_every_mutation_stays_inside_and_changes_as_many_as_it_says(
     allowed: list[Range], key: int
 ) -> None:
     ranges: dict[str, Value] = {f"h{i}": each for i, each in enumerate(allowed)}
@@ -62,7 +63,9 @@ def test_every_mutation_stays_inside_and_changes_every_range(
     for _ in range(20):
         child, changed = mutate(where, parent, rng)
         assert all(inside(child[f"h{i}"], each) for i, each in enumerate(allowed))
-        assert list(changed) == sorted(ranges)
+        assert len(changed) == moved_at_once(len(ranges))
+        assert changed == tuple(sorted(changed)) and set(changed) <= ranges.keys()
+        assert {name for name in child if child[name] != parent[name]} == set(changed)
         assert (child["fixed"], child["shape"]) == (1.5, parent["shape"])
         parent = child
 
@@ -78,6 +81,20 @@ def test_a_value_at_either_end_turns_back(allowed: Range, key: int) -> None:
         child, changed = mutate(space({"h": allowed}), {"h": end}, Random(key))
         assert changed == ("h",)
         assert inside(child["h"], allowed)
+
+
+@pytest.mark.parametrize(("ranges", "moved"), [(0, 0), (1, 1), (2, 1), (3, 2), (8, 4)])
+def test_half_of_the_ranges_move_at_a_birth(ranges: int, moved: int) -> None:
+    assert moved_at_once(ranges) == moved
+
+
+def test_each_range_moves_as_often_as_the_others() -> None:
+    where = space({name: Uniform(0.0, 1.0) for name in "abcd"})
+    parent: dict[str, Scalar] = dict.fromkeys("abcd", 0.5)
+    found = Counter(name for key in range(1000) for name in mutate(where, parent, Random(key))[1])
+    # two of four in each: 500, with a standard deviation of 16
+    assert sum(found.values()) == 2000
+    assert all(abs(found[name] - 500) < 64 for name in "abcd")
 
 
 def moves(allowed: Range, old: float, near_one: tuple[str, ...] = ()) -> list[float]:
@@ -96,19 +113,20 @@ def share(values: list[float], low: float, high: float) -> float:
     return sum(low <= value <= high for value in values) / len(values)
 
 
-def test_a_log_uniform_value_is_multiplied_or_divided_by_up_to_a_half() -> None:
-    found = moves(LogUniform(1e-9, 1e9), 1.0)
-    up, down = share(found, 1.1, 1.5), share(found, 1 / 1.5, 1 / 1.1)
-    # nine in ten moves, half of them each way; the tenth is drawn from the whole range
-    assert up == pytest.approx(0.45, abs=0.03)
-    assert down == pytest.approx(0.45, abs=0.03)
+def test_a_log_uniform_value_moves_by_a_part_of_the_range_s_logarithm() -> None:
+    found = moves(LogUniform(1e-4, 1.0), 0.01)
+    # of four decades 0.05 to 0.15: factors of 10^0.2 = 1.58 to 10^0.6 = 3.98; nine in ten moves,
+    # half of them each way; the tenth is drawn from the whole range
+    up, down = share(found, 0.0158, 0.0399), share(found, 0.0025, 0.0064)
+    assert up == pytest.approx(0.46, abs=0.03)
+    assert down == pytest.approx(0.46, abs=0.03)
 
 
 def test_gamma_moves_by_its_distance_from_one() -> None:
     found = moves(Uniform(0.0, 0.9999), 0.99, near_one=("h",))
-    # 1 - gamma = .01 goes to .011 ... .015, or to .01 / 1.5 ... .01 / 1.1
-    assert share(found, 0.985, 0.989) == pytest.approx(0.45, abs=0.03)
-    assert share(found, 1 - 0.01 / 1.1, 1 - 0.01 / 1.5) == pytest.approx(0.45, abs=0.03)
+    # 1 - gamma has four decades: .01 goes to .0158 ... .0398, or to .0025 ... .0063
+    assert share(found, 1 - 0.0399, 1 - 0.0158) == pytest.approx(0.45, abs=0.03)
+    assert share(found, 1 - 0.0064, 1 - 0.0025) == pytest.approx(0.45, abs=0.03)
 
 
 def test_gamma_of_one_can_still_move() -> None:
