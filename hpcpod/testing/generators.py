@@ -19,9 +19,10 @@ from hpcpod.testing.populations import (
     trace,
     within,
 )
-from hpcpod.tournament.cohorts import Cohorts
+from hpcpod.tournament.cohorts import Cohort, Cohorts
 from hpcpod.tournament.offspring import Offspring
 from hpcpod.tournament.proposals import Copy, Fresh, Generator
+from hpcpod.tournament.statistics import mean
 from hpcpod.tournament.stopping import leader
 
 KEYS = range(40)
@@ -86,14 +87,14 @@ class GeneratorContract:
                 _check(moment, decision)
 
     def test_controls_the_leader_and_the_last_of_an_algorithm_stay(self) -> None:
-        """Whatever an updater says. The leader is protected while it is the best of its cohort."""
+        """Whatever an updater says. The leader is protected while nothing ranks above it."""
         generator = self._made()
         for moment in moments():
             if moment.report is None:
                 continue
             cohorts = moment.cohorts()
             cohort = cohorts.cohort(moment.pod.algorithm, moment.report.round)
-            for pod in _protected(cohorts, cohort.best[:1]):
+            for pod in _protected(cohorts, cohort):
                 others = tuple(name for name in cohort.standings if name != pod.id)
                 verdict = Verdict(True, moment.report.round, others, dict.fromkeys(others, "so"))
                 decision = generator.challenge(moment.cohorts(), pod, verdict, moment.key)
@@ -115,14 +116,16 @@ class GeneratorContract:
         assert {pod.algorithm for pod in board.living} == {*SPACES}, "an algorithm is gone"
 
 
-def _protected(cohorts: Cohorts, best: tuple[str, ...]) -> list[PodState]:
-    """Pods that nothing replaces while they live."""
-    first = leader(cohorts.board)
-    leads = [] if first is None else [name for name in best if name == first.pod]
+def _protected(cohorts: Cohorts, cohort: Cohort) -> list[PodState]:
+    """Pods that nothing replaces while they live. The leader is one of them while it is the best of
+    its cohort, by the half of the panel that ranks and by the whole."""
+    first, returns = leader(cohorts.board), cohort.standings
+    best = max(returns, key=lambda name: mean(returns[name].returns), default="")
+    leads = first is not None and (best,) == cohort.best[:1] and best == first.pod
     return [
         pod
         for pod in cohorts.living.values()
-        if pod.history and (not cohorts.spare(pod) or pod.id in leads)
+        if pod.history and (not cohorts.spare(pod) or (leads and pod.id == best))
     ]
 
 
