@@ -54,7 +54,7 @@ class AllocatorContract:
         return rules_of(stop=stop, population={"allocator": self.allocator, **self.population})
 
     def test_the_same_question_has_the_same_answer(self) -> None:
-        """By another object, whatever it was asked before: any slot may merge."""
+        """Another object gives it, too, whatever it was asked before: any slot may merge."""
         cases, one, other = _cases(), self._made(), self._made()
         again = [other.allocate(seen) for _, seen in reversed(cases)][::-1]
         for (name, seen), second in zip(cases, again, strict=True):
@@ -75,7 +75,7 @@ class AllocatorContract:
                 allocator.allocate(seen)
 
     def test_runs_by_it_spend_their_budget(self) -> None:
-        """By rounds and by steps, in whatever order reports come."""
+        """Rounds end one and steps the other, the same in whatever order reports come."""
         for stop in (StopConfig(env_steps=60 * STEPS), StopConfig(rounds=4)):
             board = same_run(partial(self._rules, stop))
             assert board.phase == "finished", f"the run with {stop} has not ended"

@@ -62,7 +62,7 @@ class GeneratorContract:
                     assert founder == again, f"one key gives {founder}, and then {again}"
 
     def test_the_same_question_has_the_same_answer(self) -> None:
-        """By another object, whatever it was asked before: any slot may merge."""
+        """Another object gives it, too, whatever it was asked before: any slot may merge."""
         one, other = self._made(), self._made()
         again = [self._decided(other, m, m.cohorts(reverse=True)) for m in reversed(moments())]
         for moment, second in zip(moments(), reversed(again), strict=True):
@@ -87,7 +87,7 @@ class GeneratorContract:
                 _check(moment, decision)
 
     def test_controls_the_leader_and_the_last_of_an_algorithm_stay(self) -> None:
-        """Whatever an updater says. The leader is protected while nothing ranks above it."""
+        """No updater may say otherwise. The leader is protected while nothing ranks above it."""
         generator = self._made()
         for moment in moments():
             if moment.report is None:

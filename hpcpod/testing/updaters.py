@@ -37,7 +37,7 @@ class UpdaterContract:
         return [(each, each.report) for each in moments() if each.report is not None]
 
     def test_the_same_question_has_the_same_answer(self) -> None:
-        """By another object, whatever it was asked before: any slot may merge."""
+        """Another object gives it, too, whatever it was asked before: any slot may merge."""
         asked, one, other = self._asked(), self._made(), self._made()
         again = [other.judge(m.cohorts(reverse=True), report) for m, report in reversed(asked)]
         for (moment, report), second in zip(asked, reversed(again), strict=True):
