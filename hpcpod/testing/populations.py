@@ -159,7 +159,7 @@ class Moment:
     report: Report | None = None
     """The pod's, which is to be judged; None if the pod is dead and to be replaced."""
     verdict: Verdict = field(default_factory=lambda: Verdict(admit=False))
-    """That of the ranking."""
+    """The ranking's."""
 
     def cohorts(self, *, reverse: bool = False) -> Cohorts:
         """The board's cohorts, made anew; reverse: of the board backwards."""
