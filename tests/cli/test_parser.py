@@ -33,7 +33,7 @@ BAD = {
     "pod.fusion.scheme=meen": "pod.fusion.scheme: ",
     "resources.nodes_per_pod=3": "resources.nodes_per_pod: ",
     "pod.device=quantum": "pod.device: ",
-    "population.scheme=generational": "population.scheme: ",
+    "population.scheme=islands": "expected one of 'tournament', 'generational', got 'islands'",
     "name=../escape": "name must be made of",
     "stop.target=.nan": "stop.target",
 }
