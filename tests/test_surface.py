@@ -92,7 +92,10 @@ PARTS: dict[str, tuple[type, set[str]]] = {
             "restarts",
         },
     ),
-    "allocators": (Allocator, {"fair", "halving", "replicates", "ocba", "thompson", "curves"}),
+    "allocators": (
+        Allocator,
+        {"auto", "fair", "halving", "replicates", "ocba", "thompson", "curves"},
+    ),
     "updaters": (Updater, {"paired_gate", "welch_gate", "ranking", "pareto"}),
     "evaluators": (Evaluator, {"panel"}),
     "workers": (Turns, {"batched"}),

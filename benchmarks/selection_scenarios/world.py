@@ -70,8 +70,8 @@ class Game:
     episodes: int = EPISODES
     env_steps: int = 50_000
     never_copy: bool = False
-    allocator: str | None = None
-    """Null: the configuration's default."""
+    allocator: str = "fair"
+    """What is measured elsewhere is not who trains."""
 
     def rules(self, settings: Settings, replicate: int) -> Rules:
         """The run's real rules."""
@@ -84,7 +84,7 @@ class Game:
             population = replace(population, updater=settings.updater)
         if settings.generator is not None:
             population = replace(population, generator=settings.generator)
-        if self.allocator is not None:
+        if hasattr(population, "allocator"):  # another checkout's has none
             population = replace(population, allocator=self.allocator)
         config = RunConfig(
             name="selection",

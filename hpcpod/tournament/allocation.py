@@ -96,16 +96,18 @@ class Prospects:
     """Places of the population."""
     key: int
     """Root of every draw."""
+    slots: int | None = None
+    """Slots that the configuration asks for; None: as many as this machine has room for."""
     done: tuple[Candidate, ...] = ()
     """Living pods that have trained all their rounds, by name."""
 
-    @property
+    @cached_property
     def scored(self) -> list[Candidate]:
         """Candidates that have a score, best first."""
         found = [each for each in self.candidates if each.score is not None]
         return sorted(found, key=lambda each: (-(each.score or 0.0), each.pod))
 
-    @property
+    @cached_property
     def unscored(self) -> list[Candidate]:
         """Candidates that nothing is known of."""
         return [each for each in self.candidates if each.score is None]
@@ -156,13 +158,21 @@ def prospects(board: Board, config: RunConfig, now: float) -> Prospects:
     key = stable_hash(config.seed, board.rounds, "allocation")
     return Prospects(
         tuple(compress(every, trains)), axis, spent, left, config.stop.rounds,
-        config.population.pods.max, key, tuple(compress(every, map(not_, trains))),
+        config.population.pods.max, key, _slots(config), tuple(compress(every, map(not_, trains))),
     )  # fmt: skip
 
 
 def _axis(config: RunConfig) -> Axis:
     """The axis of a run's budget."""
     return config.population.budget or ("env_steps" if config.stop.minutes is None else "seconds")
+
+
+def _slots(config: RunConfig) -> int | None:
+    """The slots that are asked for; None: as many as fit on this machine."""
+    cluster, pods = config.cluster, config.population.pods.max
+    if cluster.slots is None:
+        return None if cluster.launcher == "local" else pods
+    return min(cluster.slots, pods)
 
 
 def _left(board: Board, config: RunConfig, axis: Axis, now: float) -> float | None:

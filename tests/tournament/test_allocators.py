@@ -10,6 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.schema import PopulationConfig, StopConfig
 from hpcpod.records.records import Board
 from hpcpod.tournament.allocation import (
@@ -20,6 +21,7 @@ from hpcpod.tournament.allocation import (
     prospects,
     refusal,
 )
+from hpcpod.tournament.allocators.auto import Auto
 from hpcpod.tournament.allocators.curves import Constants, Curves, forecast, kernel, predict
 from hpcpod.tournament.allocators.halving import Halving, stage_count
 from hpcpod.tournament.allocators.ocba import Ocba, ratios
@@ -90,6 +92,25 @@ def test_without_a_budget_the_better_half_goes_on_at_each_rung() -> None:
     high = [pod(f"p{s}", s, s, s, s) for s in (6, 7)]
     found = Halving(POPULATION).allocate(seen(*EIGHT[:6], *high, spent=None, rounds=16))
     assert set(found.order) == {"p7", "p5", "p4"}  # at rung 4 one of p6, p7
+
+
+def test_by_default_pods_rest_where_a_budget_is_limited_and_slots_are_few() -> None:
+    auto, halving = Auto(POPULATION), Halving(POPULATION)
+    few = seen(*EIGHT, spent=0.9)
+    assert auto.allocate(few) == halving.allocate(few)
+    assert auto.allocate(replace(few, slots=7)) == halving.allocate(few)
+    assert auto.allocate(replace(few, slots=8)) == Allocation()  # idle slots would win nothing
+    timed = replace(few, axis="seconds", slots=8)
+    assert auto.allocate(timed) == halving.allocate(timed)
+    assert auto.allocate(seen(*EIGHT, spent=None, rounds=16)) == Allocation()
+
+
+@pytest.mark.parametrize(
+    ("launcher", "slots", "known"), [("local", None, None), ("local", 3, 3), ("slurm", None, 8)]
+)
+def test_slots_that_are_asked_for(launcher: str, slots: int | None, known: int | None) -> None:
+    config = replace(rules(8).config, cluster=ClusterConfig(launcher=launcher, slots=slots))
+    assert prospects(first_board(rules(8), 0.0), config, 0.0).slots == known
 
 
 def test_ocba_s_ratios_by_hand() -> None:

@@ -33,7 +33,7 @@ def seen(*pods: Candidate, spent: float = 0.9, left: float = 10.0) -> Prospects:
     """Prospects of these pods, of which those with all rounds are done; ``left`` in rounds."""
     going = tuple(each for each in pods if each.rounds < ROUNDS)
     done = tuple(each for each in pods if each.rounds == ROUNDS)
-    return Prospects(going, "env_steps", spent, left * STEPS, ROUNDS, len(pods), 1, done)
+    return Prospects(going, "env_steps", spent, left * STEPS, ROUNDS, len(pods), 1, done=done)
 
 
 def test_the_best_that_is_done_is_trained_again_in_the_place_of_the_worst_that_rests() -> None:

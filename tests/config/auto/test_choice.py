@@ -52,7 +52,7 @@ def test_a_run_that_nothing_limits_gets_a_limit() -> None:
     assert config(chosen(ALONE)).stop.minutes == MINUTES
     assert config(chosen(ALONE, stop={"target": 450.0})).stop.minutes == MINUTES
     by_rounds = config(chosen(ALONE, stop={"rounds": 9}))
-    assert (by_rounds.stop.minutes, by_rounds.population.allocator) == (None, "fair")
+    assert (by_rounds.stop.minutes, by_rounds.population.allocator) == (None, "auto")
 
 
 def test_what_is_given_stays() -> None:
