@@ -15,7 +15,17 @@ from pathlib import Path
 
 import pytest
 import selection
-from selection_scenarios import equal, fast_node, first_row, schemes, sparse, speeds, target, trap
+from selection_scenarios import (
+    budget,
+    equal,
+    fast_node,
+    first_row,
+    schemes,
+    sparse,
+    speeds,
+    target,
+    trap,
+)
 from selection_scenarios.measures import Number, Row, mean, render, share
 from selection_scenarios.speeds import SLOW, Site
 from selection_scenarios.world import Settings
@@ -40,6 +50,18 @@ def test_promise_of_equal_pods_few_are_replaced(pods: int) -> None:
     nominal = sqrt(GATE * (1 - GATE) / tests)
     measured = numbers["false copies per tested pod"]
     assert measured.value <= GATE + 2 * max(nominal, measured.error)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["open", "late", "brittle"])
+def test_promise_of_a_small_budget_the_default_delivers_more_than_fair_shares(name: str) -> None:
+    world, six = budget.WORLDS[name], Settings(6)
+    fair, auto, thompson = (
+        budget.outcome(world, allocator, True, six)["true score delivered"]
+        for allocator in ("fair", "auto", "thompson")
+    )
+    assert auto.low > fair.high
+    assert auto.value > thompson.value - 3 * max(thompson.error, auto.error)
 
 
 @pytest.mark.parametrize("faster", [1.5, 4.0])
