@@ -145,7 +145,7 @@ _HOPPER_PPO = {
 TASKS: Mapping[str, Task] = {
     task.name: task
     for task in (
-        Task("cartpole-ppo", "CartPole-v1", {"ppo": PPO}, 16_384,
+        Task("cartpole-ppo", "CartPole-v1", {"ppo": PPO}, 4_096,
              Long("ppo", _CARTPOLE_PPO), 22.0, 500.0),
         Task("cartpole-dqn", "CartPole-v1", {"dqn": DQN}, 8_192,
              Long("dqn", _CARTPOLE_DQN), 22.0, 500.0),
