@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from contenders.registry import OURS
-
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 REQUIREMENTS = HERE / "requirements"
@@ -56,7 +54,7 @@ def _digest(name: str) -> str:
     """Of everything that decides what is installed."""
     sources = [CONSTRAINTS, *sorted(REQUIREMENTS.glob(f"{name}.*")), HERE / f"build_{name}.py"]
     content = b"\0".join(path.read_bytes() for path in sources if path.is_file())
-    if name == OURS:  # its code is used where it stands; its entry points are not
+    if b"--editable" in content:  # this code is used where it stands; its entry points are not
         project, _, _tools = (ROOT / "pyproject.toml").read_bytes().partition(b"[tool.")
         content += (ROOT / "constraints.txt").read_bytes() + project
     return hashlib.sha256(content + sys.version.encode()).hexdigest()
