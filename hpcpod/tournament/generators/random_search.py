@@ -31,6 +31,5 @@ class RandomSearch(Succession):
 
     def replace(self, cohorts: Cohorts, dead: PodState, key: int) -> Fresh:
         """A new draw, of the same algorithm where that is hopeful."""
-        hopeful = cohorts.hopeful()
-        algorithm = dead.algorithm if dead.algorithm in hopeful else hopeful[0]
+        algorithm = cohorts.heir(dead.algorithm)
         return self.fresh(cohorts, algorithm, dead, because(dead), key)

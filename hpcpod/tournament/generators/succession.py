@@ -35,8 +35,7 @@ class Succession:
         """A copy of a leader or of a row of the leaderboard, or a fresh pod: see the class."""
         rng = Random(key)
         evidence = because(dead)
-        hopeful = cohorts.hopeful()
-        algorithm = dead.algorithm if dead.algorithm in hopeful else hopeful[0]
+        algorithm = cohorts.heir(dead.algorithm)
         cohort = cohorts.latest()
         last = cohorts.members[algorithm] == 0
         leaders = donors(cohorts, cohort, cohorts.living.keys()) if cohort else []
