@@ -114,7 +114,7 @@ class AgentContract:
         }
         _none(fields.keys() - documented, "hyperparameters without a docstring below them")
         marks = {mark for field in fields.values() for mark in field.metadata}
-        known = {"structural", "near_one", "initial", "absent"}
+        known = {"structural", "near_one", "initial", "absent", "search", "actions"}
         _none(marks - known, "marks of hyperparameters that mean nothing")
 
     def test_actions_have_the_form_that_the_space_demands(self) -> None:

@@ -137,8 +137,8 @@ def test_nested_dataclasses_are_taken_as_they_are() -> None:
         ({"pod": {"ranks": 0}}, "pod.ranks: must be at least 1, got 0"),
         ({"pod": {"pipeline": 0}}, "pod.pipeline: expected bool, got 0; write false"),
         (
-            {"population": {"scheme": "generational"}},
-            "population.scheme: this version knows only 'tournament', got 'generational'",
+            {"population": {"scheme": "islands"}},
+            "population.scheme: expected one of 'tournament', 'generational', got 'islands'",
         ),
         (
             {"population": {"pods": {"min": 9, "max": 2}}},
