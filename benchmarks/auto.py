@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from evolution import mean_and_error
+
 HERE = Path(__file__).parent
 EPISODES = 128
 TASKS = {
@@ -164,7 +166,7 @@ def render(runs: list[Run]) -> str:
             mine[0].budget,
             way,
             ", ".join(f"{run.score:.0f}" for run in mine),
-            _mean([run.score for run in mine]),
+            mean_and_error([run.score for run in mine]),
             f"{statistics.fmean(run.env_steps for run in mine) / 1e6:.2f} M",
             f"{statistics.fmean(run.minutes for run in mine):.1f}",
             ", ".join(run.winner for run in mine),
@@ -172,13 +174,6 @@ def render(runs: list[Run]) -> str:
         )
         lines.append(f"| {' | '.join((task, *cells))} |")
     return "\n".join(lines)
-
-
-def _mean(values: list[float]) -> str:
-    if len(values) < 2:
-        return ", ".join(f"{value:.0f}" for value in values)
-    error = statistics.stdev(values) / len(values) ** 0.5
-    return f"{statistics.fmean(values):.0f} ± {error:.0f}"
 
 
 if __name__ == "__main__":

@@ -170,8 +170,8 @@ def render(runs: list[Run]) -> str:
         apart = [run.score - none[run.seed] for run in mine if run.seed in none]
         cells = (
             ", ".join(f"{run.score:.0f}" for run in mine),
-            _mean([run.score for run in mine]),
-            _mean(apart) if way != NONE[way] else "",
+            mean_and_error([run.score for run in mine]),
+            mean_and_error(apart) if way != NONE[way] else "",
             f"{statistics.fmean(run.copies for run in mine):.1f}",
             f"{statistics.fmean(run.minutes for run in mine):.1f}",
         )
@@ -179,7 +179,8 @@ def render(runs: list[Run]) -> str:
     return "\n".join(lines)
 
 
-def _mean(values: list[float]) -> str:
+def mean_and_error(values: list[float]) -> str:
+    """A mean with its standard error; fewer than two values themselves."""
     if len(values) < 2:
         return ", ".join(f"{value:.0f}" for value in values)
     error = statistics.stdev(values) / len(values) ** 0.5

@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def known_of(options: argparse.Namespace) -> list[Cell]:
-    """What was played of these tasks: the file that is kept, and newer cells in the folder."""
+    """Played cells of these tasks: those of the kept file, and newer ones in the folder."""
     kept = [] if options.quick else cells.read(options.json)
     share = QUICK if options.quick else 1.0
     found = {

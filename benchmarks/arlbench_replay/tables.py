@@ -30,7 +30,7 @@ class Table:
     returns: Array
     """(configurations, seeds, budgets), each the mean of 128 episodes; complete ones alone."""
     published: dict[str, list[Array]]
-    """By optimiser, of each of its runs (configurations, 3): what it tried in full."""
+    """Configurations, (number, 3), that each run of an optimiser tried in full, by optimiser."""
 
 
 def tasks(folder: Path) -> list[str]:

@@ -52,7 +52,7 @@ class Cell:
 
     @property
     def path(self) -> Path:
-        """Where it lies below the folder of all."""
+        """Its path below the folder of all."""
         return Path(self.axis) / self.task / f"{self.arm}-{self.seed}.json"
 
 

@@ -19,7 +19,7 @@ POPULATIONS: Mapping[str, Mapping[str, Any]] = {
     "replicates": {"allocator": "replicates", "pods": MANY},
     "no_evolution": {"warmup_rounds": NEVER},
 }
-"""What differs in ``population``."""
+"""Differences in ``population``."""
 RESERVE = 12.0
 """Seconds of a budget in wall time for starting, and for scoring the finalists."""
 

@@ -24,7 +24,7 @@ class Optimiser(Protocol):
         """The next training: a handle, an algorithm, and a value for each range of it."""
 
     def goes_on(self, handle: Any, round_number: int, score: float) -> bool:
-        """Whether a training is worth its next round."""
+        """True if a training is worth its next round."""
 
     def tell(self, handle: Any, score: float | None) -> None:
         """The last score of a training that has come to its end; None: it was given up."""

@@ -66,7 +66,7 @@ class Order:
         return Path(self.folder) / "played.jsonl"
 
     def is_over(self, env_steps: int) -> bool:
-        """Whether the budget is spent, ``env_steps`` steps included."""
+        """True if the budget is spent, ``env_steps`` steps included."""
         if self.axis == "env_steps":
             return env_steps >= self.env_steps
         return time.time() - self.began >= self.seconds
@@ -92,7 +92,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What an arm says of itself; its policy lies in ``Order.policy``."""
+    """An arm's account of itself; its policy lies in ``Order.policy``."""
 
     claimed: float
     """The mean return that it shows for its policy."""

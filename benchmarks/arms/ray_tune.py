@@ -79,11 +79,11 @@ class Budget(tune.Stopper):  # type: ignore[misc]
         self._order, self._rounds = order, rounds
 
     def __call__(self, _trial: str, result: dict[str, Any]) -> bool:
-        """Whether a trial ends."""
+        """True if a trial ends."""
         return int(result["training_iteration"]) >= self._rounds
 
     def stop_all(self) -> bool:
-        """Whether all end."""
+        """True if all end."""
         lines = self._order.played.read_text().splitlines() if self._order.played.exists() else []
         return self._order.is_over(sum(int(json.loads(line)["steps"]) for line in lines))
 

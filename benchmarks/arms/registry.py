@@ -15,7 +15,7 @@ class Arm:
     module: str
     """Below ``arms``; run as a process."""
     words: str
-    """What it is, for the table."""
+    """Its description, for the table."""
     venv: str = OURS
     """Of ``contenders/requirements``; ``OURS``: the Python that runs the benchmark."""
 
@@ -34,4 +34,4 @@ ARMS: Mapping[str, Arm] = {
     "tpe": Arm("optuna_tpe", "Optuna TPE, median pruner", "optuna"),
     "long_run": Arm("hpcpod_run", "one run, rl-zoo's hyperparameters"),
 }
-"""By name, ours first."""
+"""Arms by name, ours first."""

@@ -116,7 +116,7 @@ def _chance(one: Scores, other: Scores, tasks: Sequence[str]) -> str:
 
 
 def optimism(cells: Sequence[Cell]) -> str:
-    """By how much an arm's shown score exceeds the true one, mean on the common scale."""
+    """Excess of an arm's shown score over the true one, mean on the common scale."""
     if not cells:
         return ""
     apart = [TASKS[c.task].scaled(c.claimed) - TASKS[c.task].scaled(c.mean or 0.0) for c in cells]

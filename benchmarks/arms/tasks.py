@@ -163,4 +163,4 @@ TASKS: Mapping[str, Task] = {
              Long("sac", _PENDULUM_SAC, 4), -1220.0, -150.0),
     )
 }  # fmt: skip
-"""By name, the quick ones first."""
+"""Tasks by name, the quick ones first."""

@@ -49,7 +49,7 @@ class Played:
     score: float
     """Mean return on the round's panel, or the task's lowest where the training has failed."""
     checkpoint: Any
-    """What the next round goes on from, as JSON; None: it has failed."""
+    """The checkpoint of the next round, as JSON; None: it has failed."""
 
 
 class Trainer:

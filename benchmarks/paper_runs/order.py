@@ -44,7 +44,7 @@ class Order:
         return time.time() - self.began
 
     def due(self, taken: int) -> bool:
-        """Whether it is time for the next snapshot."""
+        """True if it is time for the next snapshot."""
         return self.elapsed >= (taken + 1) * self.seconds / self.snapshots
 
 

@@ -71,7 +71,7 @@ class Game:
     env_steps: int = 50_000
     never_copy: bool = False
     allocator: str = "fair"
-    """What is measured elsewhere is not who trains."""
+    """The other scenarios' allocator: they do not measure who trains."""
 
     def rules(self, settings: Settings, replicate: int) -> Rules:
         """The run's real rules."""

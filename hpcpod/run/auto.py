@@ -83,7 +83,7 @@ class Auto:
         return self._made.data
 
     def _read(self, given: Mapping[str, Any]) -> RunConfig:
-        """What is given, with defaults for the rest: to be measured and typed."""
+        """The given fields, with defaults for the rest: to be measured and typed."""
         names = list(given.get("agents") or ()) if isinstance(given.get("agents"), Mapping) else []
         filled = dict(given)
         if names and "algorithms" not in (given.get("population") or {}):

@@ -182,21 +182,27 @@ def _slot_row(table: Table, name: str, shown: Mapping[str, Any]) -> None:
     )  # fmt: skip
 
 
+def _list(title: str, caption: str) -> Table:
+    """An empty table without a frame, with a caption below."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    return Table(
+        title=title, title_justify="left", caption=Text(caption), caption_justify="left",
+        box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False,
+    )  # fmt: skip
+
+
 def leaderboard_table(board: Board, most: int | None = None) -> Table:
     """The leaderboard, best first: the evaluation by which a pod ranks, and its last one; what
     ranks stands below.
 
     A row is one line, of 80 columns if the terminal has no more: an agent's path is cut to fit.
     """
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        title="leaderboard", title_justify="left",
-        caption=Text(ranking(board)), caption_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
-        show_edge=False, pad_edge=False,
-    )  # fmt: skip
+    table = _list("leaderboard", ranking(board))
     table.add_column("#", justify="right", no_wrap=True)
     table.add_column("pod", no_wrap=True)
     table.add_column("algorithm")
@@ -216,15 +222,9 @@ def leaderboard_table(board: Board, most: int | None = None) -> Table:
 
 def scores_table(scores: Sequence[PodScore]) -> Table:
     """The living pods side by side, the highest shrunk mean first, with a caption."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        title="scores", title_justify="left", caption=Text(believed(scores)),
-        caption_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False,
-        pad_edge=False,
-    )  # fmt: skip
+    table = _list("scores", believed(scores))
     table.add_column("pod", no_wrap=True)
     table.add_column("algorithm")
     for column in ("round", "mean", "sd", "shrunk", "above (95 %)", "IQM", "P(best)", "P(> first)",
@@ -245,15 +245,9 @@ def scores_table(scores: Sequence[PodScore]) -> Table:
 
 def snapshots_table(scores: Sequence[SnapshotScore]) -> Table:
     """A run's snapshots in order of time, with a caption."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        title="snapshots", title_justify="left", caption=Text(caption(scores)),
-        caption_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False,
-        pad_edge=False,
-    )  # fmt: skip
+    table = _list("snapshots", caption(scores))
     for column in ("seconds", "env steps", "return", "sd", "error", "episodes"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("pod", no_wrap=True)

@@ -204,7 +204,7 @@ class Rulings:
         if part in self._rules.silent:  # a part that took too long once would each time
             return instead()
         try:
-            answer = ask() if own else within(SECONDS, ask)
+            answer = ask() if own else answered_in(SECONDS, ask)
             reason = wrong(answer)
         except TimeoutError:
             reason = f"it took more than {SECONDS:g} s, and is not asked again by this process"
@@ -255,7 +255,7 @@ def drawn_founder(rules: Rules, algorithm: str, control: bool, key: int) -> Hype
     return drawn
 
 
-def within(seconds: float, call: Callable[[], T]) -> T:
+def answered_in(seconds: float, call: Callable[[], T]) -> T:
     """The answer of a call, if it comes in time. Python can't end a thread: one that goes on is
     left alone, and ends with the process at the latest.
 

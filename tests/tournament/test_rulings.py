@@ -19,7 +19,7 @@ from hpcpod.tournament.generators.gentle_truncation import GentleTruncation
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.proposals import Copy, Fresh
 from hpcpod.tournament.rules import Rules
-from hpcpod.tournament.rulings import in_short, within
+from hpcpod.tournament.rulings import answered_in, in_short
 from tests.tournament.world import SPACE, by_number, failed, flat, play_round, report, rules
 
 GAME = rules(8, controls=1, warmup_rounds=1)
@@ -206,11 +206,11 @@ def test_a_generator_without_founders_is_refused_at_launch(drawn: Any) -> None:
 
 
 def test_what_ends_in_time_is_given_on() -> None:
-    assert within(5.0, lambda: 7) == 7
+    assert answered_in(5.0, lambda: 7) == 7
     with pytest.raises(TimeoutError):
-        within(0.01, lambda: time.sleep(1))
+        answered_in(0.01, lambda: time.sleep(1))
     with pytest.raises(ZeroDivisionError):
-        within(5.0, lambda: 1 / 0)
+        answered_in(5.0, lambda: 1 / 0)
 
 
 @pytest.mark.parametrize(
