@@ -24,7 +24,6 @@ from hpcpod.run.preflight import Config, check, read_config, resolve_task, site_
 from hpcpod.run.progress_line import progress_line, progress_text
 from hpcpod.run.remarks import of_environment, remarks
 from hpcpod.run.run import Run, open_run, runs_home
-from hpcpod.tournament.mutation import unmutated
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -188,7 +187,7 @@ def train_config(
     resolved, look = resolve_task(config, source=source)
     name = next(iter(config.population.algorithms))
     space = resolved.algorithms[name]
-    hyperparameters = unmutated(space)
+    hyperparameters = space.unmutated()
     alone = {name: replace(space, values=hyperparameters)}
     said = remarks(_of_one(config, name, steps), alone, None)
     for remark in (*of_environment(config, look), *said):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import functools
+import gc
 import importlib
 import sys
 from collections.abc import Iterable, Iterator
@@ -183,3 +184,18 @@ def load_early(path: str) -> None:
     """
     with contextlib.suppress(UnknownPlugin):
         load(path)
+
+
+def import_torch() -> None:
+    """Import torch without the garbage collector: it takes 0.2 s of 1.3 s, and finds nothing.
+
+    A torch that can't be imported is left: the call that needs it says why.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with contextlib.suppress(ImportError, OSError):
+            importlib.import_module("torch")
+    finally:
+        if collecting:
+            gc.enable()

@@ -75,6 +75,16 @@ def test_status_and_help_load_no_torch(finished_run: Path) -> None:
     assert loaded_by(code, finished_run.parent) == set()
 
 
+def test_a_launch_loads_no_torch_itself(tmp_path: Path) -> None:
+    task = {"name": "x", "env": {"id": "CartPole-v1"}, "stop": {"rounds": 1}}
+    code = (
+        "from hpcpod.run.preflight import check, read_config\n"
+        f"checked = check(read_config({task!r}))\n"
+        "assert set(checked.resolved.algorithms) == set(checked.footprints) != set()"
+    )
+    assert loaded_by(code, tmp_path) == set()
+
+
 PARTS: dict[str, tuple[type, set[str]]] = {
     "agents": (Agent, {"ppo", "a2c", "dqn", "sac", "td3", "ddpg"}),
     "envs": (

@@ -24,7 +24,6 @@ from hpcpod.records.records import Birth, Checkpoint, decode, encode, stable_has
 from hpcpod.run.launch import create_run
 from hpcpod.run.preflight import resolve_task
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.tournament.mutation import unmutated
 
 
 def prepare(order: Order) -> None:
@@ -105,7 +104,7 @@ class Trainer:
             for name, value in space.values.items()
             if isinstance(value, Range)
         }
-        return {**unmutated(space), **inside}
+        return {**space.unmutated(), **inside}
 
     def _log(self, key: str, score: float, file: str, steps: int) -> None:
         line = {"key": key, "score": score, "file": file, "steps": steps, "at": time.time()}

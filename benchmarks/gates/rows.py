@@ -13,7 +13,6 @@ from hpcpod.config.loader import load_file, to_mapping
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.envs.vec_env import random_seeds
-from hpcpod.tournament.mutation import unmutated
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 PANEL = "learning"
@@ -60,7 +59,7 @@ class Row:
     def hyperparameters(self) -> dict[str, Scalar]:
         """Every hyperparameter: those of a control, a pod that is born without mutation."""
         space = resolve_algorithms(self.run_config)[self.algorithm]
-        return {**unmutated(space), **self.changes}
+        return {**space.unmutated(), **self.changes}
 
     def order(self, seed: int, budget: float, quick: bool) -> dict[str, Any]:
         """What a run is asked to do: plain data that says all that decides its result.

@@ -43,8 +43,8 @@ def resolve_algorithms(
     return found
 
 
-def search_space(name: str, *, continuous: bool) -> tuple[dict[str, Scalar], dict[str, Range]]:
-    """An agent's defaults, and the ranges that it declares itself for a search from no knowledge.
+def search_space(name: str, *, continuous: bool) -> AlgorithmSpace:
+    """An agent's defaults, with the ranges that it declares itself for a search from no knowledge.
 
     A field of its ``Config`` declares one as ``metadata={"search": ...}``; with ``"actions":
     "continuous"`` beside it, it counts for such actions alone.
@@ -59,7 +59,8 @@ def search_space(name: str, *, continuous: bool) -> tuple[dict[str, Scalar], dic
         for key, meta in declared.items()
         if "search" in meta and (continuous or meta.get("actions") != "continuous")
     }
-    return {key: getattr(cls(), key) for key in declared}, ranges
+    defaults = {key: getattr(cls(), key) for key in declared}
+    return AlgorithmSpace(name, {**defaults, **ranges}, defaults)
 
 
 def _space(name: str, given: Mapping[str, Value], problems: list[str]) -> AlgorithmSpace | None:

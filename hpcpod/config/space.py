@@ -123,6 +123,13 @@ class AlgorithmSpace:
         fixed = {*self.structural, *self.initial}
         return tuple(name for name in self.ranged if name not in fixed)
 
+    def unmutated(self) -> dict[str, Scalar]:
+        """Hyperparameters of a control: the agent's default where the range allows, else its
+        middle."""
+        return {
+            name: _default(value, self.defaults.get(name)) for name, value in self.values.items()
+        }
+
     def misfit(self, hyperparameters: Mapping[str, Scalar]) -> str:
         """The reason why no pod can have these, in words; empty if one can."""
         if wrong := sorted(self.values.keys() ^ hyperparameters.keys()):
@@ -147,3 +154,22 @@ def _allows(allowed: Value, value: object) -> bool:
         number = whole or (isinstance(value, float) and not isinstance(allowed, Int))
         return number and allowed.low <= value <= allowed.high  # type: ignore[operator]
     return value == allowed and isinstance(value, bool) == isinstance(allowed, bool)
+
+
+def _default(value: Value, default: Scalar | None) -> Scalar:
+    middle: float
+    match value:
+        case LogUniform(low, high):
+            middle = min(max(math.sqrt(low) * math.sqrt(high), low), high)
+        case Uniform(low, high):
+            middle = low + (high - low) / 2
+        case Int(low, high):
+            middle = (low + high) // 2
+        case Choice(values):
+            known = [each for each in values if _allows(each, default)]
+            return known[0] if known else values[len(values) // 2]
+        case _:
+            return value
+    if isinstance(default, (bool, str)) or default is None or not low <= default <= high:
+        return middle
+    return middle if isinstance(value, Int) and not isinstance(default, int) else default

@@ -264,6 +264,7 @@ def prepare(
     folder.owner.require_code(resolved.own_code(), "train")
     if resolved.config.env.python is None:
         plugins.load_early(resolved.config.env.id)  # a simulator that must come before torch
+    plugins.import_torch()
 
     from hpcpod.envs.threads import env_threads, set_env_threads
     from hpcpod.pod.numerics import set_numerics

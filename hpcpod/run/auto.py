@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hpcpod.config.algorithms import resolve_algorithms, search_space
 from hpcpod.config.auto.choice import NUM_ENVS, Choosing, Wishes, choose
 from hpcpod.config.auto.commented import commented
 from hpcpod.config.auto.task import ASSUMED, CANDIDATES, Pace, Task
 from hpcpod.config.decoder import build, encode
 from hpcpod.config.loader import merged
 from hpcpod.config.schema import MANY, RunConfig
+from hpcpod.config.space import AlgorithmSpace
 from hpcpod.errors import ConfigError
 from hpcpod.launchers.factory import make_launcher
 from hpcpod.pod.trial import supervisor
@@ -71,11 +71,8 @@ class Auto:
         base = self._read(given)
         plain = _kept(encode(base), given)
         named = list(own.get("algorithms", ())) or list(base.agents) or list(CANDIDATES)
-        task = self._task(base, plain, named)
+        task, spaces = self._task(base, plain, named)
         slots, because = slots_of(base)
-        spaces = {
-            name: search_space(name, continuous=task.actions == "continuous") for name in task.paces
-        }
         try:
             self._made = choose(task, Wishes(plain, slots, because), spaces)
         except ConfigError as error:
@@ -94,8 +91,10 @@ class Auto:
             raise ConfigError(self._source, problems)
         return config
 
-    def _task(self, base: RunConfig, plain: Mapping[str, Any], named: list[str]) -> Task:
-        """The task with the speed of each algorithm that can act in it."""
+    def _task(
+        self, base: RunConfig, plain: Mapping[str, Any], named: list[str]
+    ) -> tuple[Task, Mapping[str, AlgorithmSpace]]:
+        """The task with the speed of each algorithm that can act in it, and their search spaces."""
         if "num_envs" not in plain["env"]:
             processes = base.env.processes
             base = replace(base, env=replace(base.env, num_envs=max(NUM_ENVS, processes or 1)))
@@ -103,17 +102,17 @@ class Auto:
         pods = replace(base.population.pods, max=max(len(named), base.population.pods.max))
         population = replace(base.population, algorithms=algorithms, pods=pods)
         config = replace(base, population=population)
-        spaces = resolve_algorithms(config, source=self._source)
         doing = "measuring how fast it is stepped and trained" if self._measure else "looking at it"
         self._tell(f"{config.env.id}: {doing}")
         try:
-            task = supervisor.measure(config, spaces, SECONDS if self._measure else 0.0)
+            task, spaces = supervisor.measure(config, SECONDS if self._measure else 0.0)
         except ConfigError as error:
             raise ConfigError(self._source, error.problems) from error
         if self._measure:
-            return task
+            return task, spaces
         unknown = Pace(500.0, 2e-3)
-        return replace(task, paces={name: ASSUMED.get(name, unknown) for name in task.paces})
+        paces = {name: ASSUMED.get(name, unknown) for name in task.paces}
+        return replace(task, paces=paces), spaces
 
 
 def _kept(typed: Any, given: Any) -> Any:

@@ -36,7 +36,6 @@ from hpcpod.run.remarks import remarks, round_in_words
 from hpcpod.tournament.allocation import Allocator
 from hpcpod.tournament.cohorts import quotas
 from hpcpod.tournament.judgement import Updater
-from hpcpod.tournament.mutation import unmutated
 from hpcpod.tournament.proposals import Generator
 
 Config = str | Path | Mapping[str, Any] | RunConfig
@@ -213,21 +212,12 @@ def _task(
 ) -> tuple[Mapping[str, AlgorithmSpace], Look | None, list[str]]:
     """The agents' spaces, a look at the task, and every problem of them and of the environment;
     no agent is tried while one of the spaces is wrong."""
-    algorithms: Mapping[str, AlgorithmSpace] = {}
-    look: Look | None = None
-    problems: list[str] = []
+    if probe:
+        return supervisor.probe(config)
     try:
-        algorithms = resolve_algorithms(config)
+        return resolve_algorithms(config), None, _unknown_env(config)  # loads torch
     except ConfigError as error:
-        problems += error.problems
-    if not probe:
-        return algorithms, look, problems + _unknown_env(config)
-    try:
-        defaults = {name: unmutated(space) for name, space in algorithms.items()}
-        look = supervisor.probe(config, algorithms, defaults)
-    except ConfigError as error:
-        problems += error.problems
-    return algorithms, look, problems
+        return {}, None, [*error.problems, *_unknown_env(config)]
 
 
 def _refusal(path: str, work: Callable[..., object], *arguments: object) -> list[str]:

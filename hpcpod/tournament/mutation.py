@@ -38,11 +38,6 @@ def sample(space: AlgorithmSpace, rng: Random) -> dict[str, Scalar]:
     return {name: drawn[name] for name in space.values}
 
 
-def unmutated(space: AlgorithmSpace) -> dict[str, Scalar]:
-    """Hyperparameters of a control: the agent's default where the range allows, else its middle."""
-    return {name: _default(value, space.defaults.get(name)) for name, value in space.values.items()}
-
-
 def mutate(
     space: AlgorithmSpace, hyperparameters: Hyperparameters, rng: Random
 ) -> tuple[dict[str, Scalar], tuple[str, ...]]:
@@ -79,25 +74,6 @@ def _draw(value: Value, rng: Random) -> Scalar:
             return rng.choice(values)
         case _:
             return value
-
-
-def _default(value: Value, default: Scalar | None) -> Scalar:
-    middle: float
-    match value:
-        case LogUniform(low, high):
-            middle = _clip(math.sqrt(low) * math.sqrt(high), low, high)
-        case Uniform(low, high):
-            middle = low + (high - low) / 2
-        case Int(low, high):
-            middle = (low + high) // 2
-        case Choice(values):
-            known = [each for each in values if _same(each, default)]
-            return known[0] if known else values[len(values) // 2]
-        case _:
-            return value
-    if isinstance(default, (bool, str)) or default is None or not low <= default <= high:
-        return middle
-    return middle if isinstance(value, Int) and not isinstance(default, int) else default
 
 
 def _move(allowed: Range, old: Scalar, near_one: bool, rng: Random) -> Scalar:

@@ -7,8 +7,7 @@ import pytest
 from hpcpod.config.algorithms import resolve_algorithms, search_space
 from hpcpod.config.auto.task import CANDIDATES
 from hpcpod.config.loader import from_mapping
-from hpcpod.config.space import Choice
-from hpcpod.tournament.mutation import unmutated
+from hpcpod.config.space import AlgorithmSpace, Choice, Range
 
 AGENTS = (*CANDIDATES, "a2c", "ddpg")
 ZOO = {
@@ -18,9 +17,14 @@ ZOO = {
 """rl-baselines3-zoo's PPO for LunarLander, of 16 environments."""
 
 
+def _ranges(space: AlgorithmSpace) -> dict[str, Range]:
+    return {name: value for name, value in space.values.items() if isinstance(value, Range)}
+
+
 @pytest.mark.parametrize("name", AGENTS)
 def test_every_value_is_valid_and_a_control_has_the_defaults(name: str) -> None:
-    defaults, ranges = search_space(name, continuous=True)
+    searched = search_space(name, continuous=True)
+    ranges = _ranges(searched)
     run = from_mapping(
         {
             "name": "x",
@@ -31,12 +35,12 @@ def test_every_value_is_valid_and_a_control_has_the_defaults(name: str) -> None:
     )
     [space] = resolve_algorithms(run).values()
     assert {"learning_rate", "gamma", "horizon"} <= set(ranges)
-    assert unmutated(space) == defaults
+    assert space.unmutated() == searched.defaults
     assert not set(space.structural) & set(ranges), "a range of shapes would split the population"
 
 
 def test_the_ranges_hold_rl_zoo_s_corner() -> None:
-    _, ranges = search_space("ppo", continuous=False)
+    ranges = _ranges(search_space("ppo", continuous=False))
     for name, value in ZOO.items():
         allowed = ranges[name]
         inside = (
@@ -48,7 +52,6 @@ def test_the_ranges_hold_rl_zoo_s_corner() -> None:
 
 
 def test_noise_is_searched_for_continuous_actions_alone() -> None:
-    more = set(search_space("ppo", continuous=True)[1]) - set(
-        search_space("ppo", continuous=False)[1]
-    )
+    everywhere = search_space("ppo", continuous=False).ranged
+    more = set(search_space("ppo", continuous=True).ranged) - set(everywhere)
     assert more == {"noise_memory", "log_std_init"}

@@ -21,7 +21,7 @@ from hpcpod.config.space import (
     Uniform,
     Value,
 )
-from hpcpod.tournament.mutation import moved_at_once, mutate, sample, unmutated
+from hpcpod.tournament.mutation import moved_at_once, mutate, sample
 
 ENDS = st.tuples(st.floats(1e-6, 1e6), st.floats(1.001, 1e3))
 RANGES: st.SearchStrategy[Range] = st.one_of(
@@ -171,7 +171,7 @@ def test_a_control_has_the_default_where_it_is_allowed_else_the_middle() -> None
         },
         defaults={"lr": 1.0, "gamma": 0.93, "epochs": 4, "layers": 9, "width": 32, "fixed": 1},
     )
-    control = unmutated(where)
+    control = where.unmutated()
     assert control == {
         "lr": pytest.approx(1e-3), "gamma": 0.93, "epochs": 6,
         "layers": 2, "width": 32, "fixed": 7,

@@ -24,7 +24,7 @@ from hpcpod.config.auto.plan import (
 )
 from hpcpod.config.auto.task import Task, network_of
 from hpcpod.config.decoder import encode
-from hpcpod.config.space import Choice, Range, Scalar
+from hpcpod.config.space import AlgorithmSpace, Choice, Range, Scalar
 from hpcpod.errors import ConfigError
 
 ALLOCATOR = "halving"
@@ -40,8 +40,8 @@ REPLAY_BYTES = 10**9
 EPISODE_LIMIT = 1_000
 """Steps of an episode that would not end."""
 
-Spaces = Mapping[str, tuple[Mapping[str, Scalar], Mapping[str, Range]]]
-"""Of each algorithm its defaults and the ranges that it declares."""
+Spaces = Mapping[str, AlgorithmSpace]
+"""Of each algorithm its defaults with the ranges that it declares."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def choose(task: Task, wishes: Wishes, spaces: Spaces) -> Choosing:
         "one call of a network serves them all; rl-zoo's PPO takes 8 or 16",
     )
     _limit_episodes(task, made)
-    replay = {name: "buffer_size" in spaces[name][0] for name in names}
+    replay = {name: "buffer_size" in spaces[name].defaults for name in names}
     fixed = Fixed(
         bool(_named(made)),
         made.get("population.pods.max"),
@@ -219,8 +219,10 @@ def _agent(
     made: Choosing, task: Task, name: str, spaces: Spaces, num_envs: int, sized: Plan
 ) -> None:
     """An algorithm's hyperparameters: its own search space, as far as it fits the round."""
-    defaults, ranges = spaces[name]
-    for key, allowed in ranges.items():
+    defaults, values = spaces[name].defaults, spaces[name].values
+    ranges = spaces[name].ranged
+    for key in ranges:
+        allowed = values[key]
         value: Range | Scalar = allowed
         because = ""
         if key == "horizon" and isinstance(allowed, Choice):

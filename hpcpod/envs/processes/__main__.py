@@ -37,6 +37,7 @@ def main() -> None:
     level = logging.WARNING if request["place"] == 0 else logging.ERROR  # say it once
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
     plugins.load_early(request["env"])
+    plugins.import_torch()
 
     from hpcpod.envs.processes.worker import serve
 

@@ -32,6 +32,7 @@ def main() -> None:
     config, gpu = connection.recv()
     if config.env.python is None:
         plugins.load_early(config.env.id)  # before torch
+    plugins.import_torch()
 
     from hpcpod.pod.pipeline.actor import serve
     from hpcpod.pod.pipeline.channel import Channel

@@ -21,10 +21,8 @@ from typing import Any
 from hpcpod import plugins
 from hpcpod._process import die_with_parent, end_group_with
 from hpcpod.config.loader import from_mapping
-from hpcpod.config.resolved import Resolved
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import ConfigError, HpcpodError
-from hpcpod.records.records import encode
 
 
 class _Line(logging.Handler):
@@ -39,6 +37,10 @@ class _Line(logging.Handler):
         """Send a reply."""
         with self._sending:
             self._file.write(json.dumps(reply) + "\n")
+
+    def tell(self, doing: str, field: str) -> None:
+        """Say what is done now; see ``fit.Tell``."""
+        self.send(doing=doing, field=field)
 
     def emit(self, record: logging.LogRecord) -> None:
         """See ``logging.Handler``."""
@@ -69,31 +71,20 @@ def main(parent: int, stack: int) -> None:
 
 
 def _probe(request: Mapping[str, Any], line: _Line) -> None:
-    resolved = Resolved.from_document(request["run"])
-    _import_first(resolved.config, line)
-    from hpcpod.pod.trial.probe import probe
+    config = from_mapping(request["config"])
+    _import_first(config, line)
+    from hpcpod.pod.trial.probe import resolve_and_probe
 
-    look = probe(
-        resolved.config,
-        resolved.algorithms,
-        request["hyperparameters"],
-        lambda doing, field: line.send(doing=doing, field=field),
-    )
-    line.send(look=encode(look))
+    for reply in resolve_and_probe(config, line.tell):
+        line.send(**reply)
 
 
 def _measure(request: Mapping[str, Any], line: _Line) -> None:
-    resolved = Resolved.from_document(request["run"])
-    _import_first(resolved.config, line)
-    from hpcpod.pod.trial.speed import measure
+    config = from_mapping(request["config"])
+    _import_first(config, line)
+    from hpcpod.pod.trial.speed import resolve_and_measure
 
-    task = measure(
-        resolved.config,
-        resolved.algorithms,
-        lambda doing, field: line.send(doing=doing, field=field),
-        seconds=request["seconds"],
-    )
-    line.send(task=encode(task))
+    line.send(**resolve_and_measure(config, request["seconds"], line.tell))
 
 
 def _check(request: Mapping[str, Any], line: _Line) -> None:
@@ -103,7 +94,7 @@ def _check(request: Mapping[str, Any], line: _Line) -> None:
 
     for found in try_env(
         config, request["device"], request["sizes"], steps=request["steps"],
-        seconds=request["seconds"], tell=lambda doing: line.send(doing=doing, field="env.id"),
+        seconds=request["seconds"], tell=lambda doing: line.tell(doing, "env.id"),
     ):  # fmt: skip
         line.send(kind=type(found).__name__, found=asdict(found))
 
@@ -111,9 +102,10 @@ def _check(request: Mapping[str, Any], line: _Line) -> None:
 def _import_first(config: RunConfig, line: _Line) -> None:
     """Import the environment's module, as pods do, before torch; what that takes is not counted."""
     if config.env.python is None:
-        line.send(doing="importing it", field="env.id")
+        line.tell("importing it", "env.id")
         plugins.load_early(config.env.id)
-    line.send(doing="importing torch", field="")
+    line.tell("importing torch", "")
+    plugins.import_torch()
 
 
 if __name__ == "__main__":

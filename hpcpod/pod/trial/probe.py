@@ -8,15 +8,18 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hpcpod import plugins
 from hpcpod.agents.base import Agent
+from hpcpod.config.algorithms import resolve_algorithms
+from hpcpod.config.decoder import encode
 from hpcpod.config.placement import LENGTH
 from hpcpod.config.schema import RunConfig
-from hpcpod.config.space import AlgorithmSpace, Scalar
+from hpcpod.config.space import AlgorithmSpace
 from hpcpod.envs.recording import saved_steps
 from hpcpod.envs.vec_env import State, VecEnv, random_actions, tensor_form
 from hpcpod.errors import (
@@ -47,10 +50,26 @@ _SECONDS_OF_ROWS = 5.0
 """Time for the rows that an agent collects before its first update."""
 
 
+def resolve_and_probe(
+    config: RunConfig, tell: Tell = lambda doing, field: None
+) -> Iterator[dict[str, Any]]:
+    """Resolve the algorithms, then probe the task with those that are right; yield
+    ``algorithms``, ``look`` and ``problems`` as plain data, as soon as each is known."""
+    algorithms: Mapping[str, AlgorithmSpace] = {}
+    try:
+        algorithms = resolve_algorithms(config)
+        yield {"algorithms": encode(algorithms)}
+    except ConfigError as error:
+        yield {"problems": error.problems}
+    try:
+        yield {"look": encode(probe(config, algorithms, tell))}
+    except ConfigError as error:
+        yield {"problems": error.problems}
+
+
 def probe(
     config: RunConfig,
     algorithms: Mapping[str, AlgorithmSpace],
-    hyperparameters: Mapping[str, Mapping[str, Scalar]],
     tell: Tell = lambda doing, field: None,
 ) -> Look:
     """Make the environment, the evaluator and each algorithm's agent once, and take a step.
@@ -62,8 +81,7 @@ def probe(
 
     Args:
         config: the run.
-        algorithms: which agents.
-        hyperparameters: of each algorithm, complete.
+        algorithms: which agents; each is made with the hyperparameters of its control.
         tell: called before each step.
 
     Returns:
@@ -93,7 +111,7 @@ def probe(
         for name, space in algorithms.items():
             tell(f"{name} takes its first step", f"population.algorithms.{name}")
             try:
-                agent = make_agent(space.agent, env.spec, hyperparameters[name], 0, "cpu")
+                agent = make_agent(space.agent, env.spec, space.unmutated(), 0, "cpu")
                 footprints[name] = _footprint(agent, env)
                 if ":" in space.agent:
                     # One that raised each time was born again until stop.minutes.

@@ -8,12 +8,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from hpcpod.agents.base import Agent
 from hpcpod.agents.observations import Observations
+from hpcpod.config.algorithms import resolve_algorithms, search_space
 from hpcpod.config.auto.task import PANEL, Pace, Task, network_of
+from hpcpod.config.decoder import encode
 from hpcpod.config.placement import LENGTH
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Range, Scalar
@@ -40,6 +43,21 @@ _ROWS = 32
 """Rows between two updates at most: the cost of a step depends little on how many there are."""
 _TRANSITIONS = 20_000
 """Of a replay buffer here: a batch is drawn from it as from a larger one."""
+
+
+def resolve_and_measure(
+    config: RunConfig, seconds: float, tell: Tell = lambda doing, field: None
+) -> dict[str, Any]:
+    """Measure a task by the algorithms of its configuration; give the ``task``, and ``spaces`` to
+    search for each algorithm that can act in it, as plain data.
+
+    Raises:
+        ConfigError: see ``measure``; or an algorithm's hyperparameters are wrong.
+    """
+    task = measure(config, resolve_algorithms(config), tell, seconds=seconds)
+    continuous = task.actions == "continuous"
+    spaces = {name: search_space(name, continuous=continuous) for name in task.paces}
+    return {"task": encode(task), "spaces": encode(spaces)}
 
 
 def measure(

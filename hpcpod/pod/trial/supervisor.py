@@ -16,16 +16,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import IO, Any
 
 from hpcpod._process import PYTHON, ending
 from hpcpod.config.auto.task import Task
-from hpcpod.config.loader import to_mapping
-from hpcpod.config.resolved import Resolved
+from hpcpod.config.loader import from_plain, to_mapping
 from hpcpod.config.schema import RunConfig
-from hpcpod.config.space import AlgorithmSpace, Scalar
+from hpcpod.config.space import AlgorithmSpace
 from hpcpod.errors import ConfigError, UserError, first_own
 from hpcpod.pod.trial.fit import Look
 from hpcpod.records.codec import decode
@@ -59,63 +58,68 @@ class TrialEnded(UserError):
         super().__init__(said)
 
 
-def probe(
-    config: RunConfig,
-    algorithms: Mapping[str, AlgorithmSpace],
-    hyperparameters: Mapping[str, Mapping[str, Scalar]],
-) -> Look:
-    """Have a look at a task in a process of its own: see ``hpcpod.pod.trial.probe.probe``.
+def probe(config: RunConfig) -> tuple[Mapping[str, AlgorithmSpace], Look | None, list[str]]:
+    """Have a look at a task in a process of its own, which loads the agents and torch: see
+    ``hpcpod.pod.trial.probe.probe``.
 
     What only this process knows, such as a class of a notebook's, is looked at here.
 
-    Raises:
-        ConfigError: something can't be made, or does not fit, or hangs, or ends the process.
+    Returns:
+        The space of each algorithm, what was seen of the task, and every problem: something can't
+        be made, or does not fit, or hangs, or ends the process.
     """
-    request = {
-        "what": "probe",
-        "run": Resolved(config, algorithms).document(),
-        "hyperparameters": hyperparameters,
-    }
+    request = {"what": "probe", "config": to_mapping(config)}
     if known_here_alone(config, request):
-        from hpcpod.pod.trial import probe as here
+        from hpcpod.pod.trial.probe import resolve_and_probe
 
-        return here.probe(config, algorithms, hyperparameters)
-    return decode(Look, _answer(config, request)["look"])
+        answer = _merged(resolve_and_probe(config))
+    else:
+        answer = _answer(config, request)
+    spaces = from_plain(dict[str, AlgorithmSpace], answer.get("algorithms", {}), "the algorithms")
+    look = decode(Look, answer["look"]) if "look" in answer else None
+    return spaces, look, answer["problems"]
 
 
-def measure(config: RunConfig, algorithms: Mapping[str, AlgorithmSpace], seconds: float) -> Task:
+def measure(config: RunConfig, seconds: float) -> tuple[Task, Mapping[str, AlgorithmSpace]]:
     """Measure a task in a process of its own: see ``hpcpod.pod.trial.speed.measure``.
+
+    Returns:
+        The task, and the search space of each algorithm that can act in it.
 
     Raises:
         ConfigError: something can't be made, or hangs, or ends the process.
     """
-    request = {
-        "what": "measure",
-        "run": Resolved(config, algorithms).document(),
-        "seconds": seconds,
-    }
+    request = {"what": "measure", "config": to_mapping(config), "seconds": seconds}
     if known_here_alone(config, request):
-        from hpcpod.pod.trial import speed as here
+        from hpcpod.pod.trial.speed import resolve_and_measure
 
-        return here.measure(config, algorithms, seconds=seconds)
-    return decode(Task, _answer(config, request)["task"])
+        answer = resolve_and_measure(config, seconds)
+    else:
+        answer = _answer(config, request)
+        if answer["problems"]:
+            raise ConfigError("the configuration", answer["problems"])
+    spaces = from_plain(dict[str, AlgorithmSpace], answer["spaces"], "the search spaces")
+    return decode(Task, answer["task"]), spaces
 
 
 def _answer(config: RunConfig, request: Mapping[str, Any]) -> dict[str, Any]:
-    """The one reply to a request about a run.
-
-    Raises:
-        ConfigError: the trial found problems, hangs, or ended its process.
-    """
+    """The replies to a request about a run as one, with all ``problems``: what the trial found, and
+    that it hangs or ended its process."""
     more = "if it only is slow, give it more (env.trial_seconds)"
     patience = _Words(config.env.id)
+    return _merged(follow(request, config.env.id, config.env.trial_seconds, more, patience.hear))
+
+
+def _merged(replies: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    answer: dict[str, Any] = {}
+    problems: list[str] = []
     try:
-        [reply] = follow(request, config.env.id, config.env.trial_seconds, more, patience.hear)
+        for reply in replies:
+            problems += reply.get("problems", [])
+            answer |= reply
     except TrialEnded as error:
-        raise ConfigError("the configuration", [f"{error.field}: {error}"]) from error
-    if "problems" in reply:
-        raise ConfigError("the configuration", reply["problems"])
-    return reply
+        problems.append(f"{error.field}: {error}")
+    return {**answer, "problems": problems}
 
 
 def check(

@@ -9,7 +9,7 @@ from hpcpod.config.schema import PopulationConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.records.records import Entry, Hyperparameters, PodState
 from hpcpod.tournament.cohorts import Cohort, Cohorts
-from hpcpod.tournament.mutation import mutate, sample, unmutated
+from hpcpod.tournament.mutation import mutate, sample
 from hpcpod.tournament.proposals import Copy, Fresh
 
 CONTROL_TRIES = 3
@@ -29,7 +29,7 @@ class Succession:
 
     def founder(self, space: AlgorithmSpace, control: bool, key: int) -> Hyperparameters:
         """A draw from every range; a control has the agent's defaults."""
-        return unmutated(space) if control else sample(space, Random(key))
+        return space.unmutated() if control else sample(space, Random(key))
 
     def replace(self, cohorts: Cohorts, dead: PodState, key: int) -> Copy | Fresh:
         """A copy of a leader or of a row of the leaderboard, or a fresh pod: see the class."""

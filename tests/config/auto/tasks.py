@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hpcpod.config.auto.choice import Spaces
 from hpcpod.config.auto.task import Pace, Task
-from hpcpod.config.space import Choice, LogUniform
+from hpcpod.config.space import AlgorithmSpace, Choice, LogUniform, Range, Scalar
 
 DISCRETE = Task(
     "Game-v0", "discrete", 4, 1, False, 500, 22.0,
@@ -23,7 +23,7 @@ CONTINUOUS = Task(
 ALONE = replace(DISCRETE, paces={"ppo": DISCRETE.paces["ppo"]})
 
 RATE = LogUniform(1e-4, 1e-3)
-SPACES: Spaces = {
+DECLARED: dict[str, tuple[dict[str, Scalar], dict[str, Range]]] = {
     "ppo": (
         {"learning_rate": 3e-4, "horizon": 256, "hidden": 64},
         {"learning_rate": RATE, "horizon": Choice((32, 128, 512, 1024))},
@@ -40,4 +40,9 @@ SPACES: Spaces = {
         {"learning_rate": 3e-4, "horizon": 16, "buffer_size": 1_000_000, "hidden": 256},
         {"learning_rate": RATE},
     ),
+}
+"""Defaults, and ranges."""
+SPACES: Spaces = {
+    name: AlgorithmSpace(name, {**defaults, **ranges}, defaults)
+    for name, (defaults, ranges) in DECLARED.items()
 }
