@@ -107,6 +107,15 @@ def crossing(place: float, skill: float, rng: np.random.Generator) -> tuple[floa
     return skill, skill
 
 
+def stuck(place: float, skill: float, rng: np.random.Generator) -> tuple[float, float]:
+    """Two of three learn to do nothing, fast; the others pay for each attempt before they gain."""
+    if place < 2 / 3:
+        skill = towards(skill, 1.0, 0.5)
+        return skill, 40 * skill - 40
+    skill = towards(skill, 1.0, 0.06)
+    return skill, 160 * skill**2 - 60
+
+
 WORLDS = {
     "open": World(open_),
     "late": World(late),
@@ -115,6 +124,7 @@ WORLDS = {
     "brittle": World(brittle),
     "noisy": World(open_, spread=60.0),
     "speeds": World(open_, slower=4.0),
+    "stuck": World(stuck),
 }
 UNSEEN = {
     "steps": World(steps),

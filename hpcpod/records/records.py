@@ -201,6 +201,9 @@ class PodState:
     """The parent's returns then, kept until the child's first report is checked against it."""
     replaces: str | None = None
     """The pod whose place it took."""
+    share: float = 0.0
+    """Experience, on the axis of the run's budget, before which it neither rests nor gives way to a
+    copy: see ``tournament.budget.first_share``."""
     repeats: str | None = None
     """The pod whose hyperparameters it trains again from scratch, with another seed."""
     mutated: tuple[str, ...] = ()

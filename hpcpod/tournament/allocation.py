@@ -13,16 +13,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
 from operator import not_
-from typing import Literal, Protocol
+from typing import Protocol
 
 from hpcpod.config.schema import RunConfig
-from hpcpod.records.records import Board, Evaluation, Milestone, PodState, stable_hash
-from hpcpod.tournament.budget import spent_share
+from hpcpod.records.records import Board, PodState, stable_hash
+from hpcpod.tournament.budget import Axis, axis_of, experience, slots_of, spent_share
+from hpcpod.tournament.controls import RESTS, leading, privileged
 from hpcpod.tournament.settle import as_dead, rank
-from hpcpod.tournament.statistics import GATE, difference, mean, standard_error
-from hpcpod.tournament.stopping import leader
-
-Axis = Literal["env_steps", "seconds"]
+from hpcpod.tournament.statistics import mean, standard_error
 
 
 @dataclass(frozen=True)
@@ -66,6 +64,13 @@ class Candidate:
     """It rests now."""
     repeats: str = ""
     """The pod whose training it repeats with another seed; empty if none."""
+    share: float = 0.0
+    """Experience before which it should not rest, on the budget's axis."""
+
+    @property
+    def young(self) -> bool:
+        """True while it has not had its share."""
+        return self.spent < self.share
 
     @property
     def rounds(self) -> int:
@@ -100,6 +105,8 @@ class Prospects:
     """Slots that the configuration asks for; None: as many as this machine has room for."""
     done: tuple[Candidate, ...] = ()
     """Living pods that have trained all their rounds, by name."""
+    counted: int = 0
+    """Rounds that the population has finished."""
 
     @cached_property
     def scored(self) -> list[Candidate]:
@@ -127,6 +134,14 @@ class Allocation:
     again: Mapping[str, str] = field(default_factory=dict)
     """Pods that end so that a new one takes the place, each with the pod whose hyperparameters the
     new one trains again from scratch, with another seed."""
+    fresh: Mapping[str, str] = field(default_factory=dict)
+    """Pods that end so that a fresh draw of their algorithm takes the place, each with the
+    reason."""
+
+    @property
+    def succeeded(self) -> Mapping[str, str]:
+        """Pods that end so that a new one takes the place."""
+        return {**self.again, **self.fresh}
 
 
 class Allocator(Protocol):
@@ -148,31 +163,18 @@ def prospects(board: Board, config: RunConfig, now: float) -> Prospects:
         config: of the run.
         now: Unix time in seconds.
     """
-    axis, spent = _axis(config), spent_share(board, config, now)
+    axis, spent = axis_of(config), spent_share(board, config, now)
     left = _left(board, config, axis, now)
-    best = leader(board)
-    first = None if best is None else board.pods.get(best.pod)
+    first = leading(board)
     living = board.living
-    every = [_candidate(pod, first, axis, config) for pod in living]
+    every = [_candidate(pod, first, config) for pod in living]
     trains = [pod.birth is not None for pod in living]
     key = stable_hash(config.seed, board.rounds, "allocation")
     return Prospects(
         tuple(compress(every, trains)), axis, spent, left, config.stop.rounds,
-        config.population.pods.max, key, _slots(config), tuple(compress(every, map(not_, trains))),
+        config.population.pods.max, key, slots_of(config),
+        tuple(compress(every, map(not_, trains))), board.rounds,
     )  # fmt: skip
-
-
-def _axis(config: RunConfig) -> Axis:
-    """The axis of a run's budget."""
-    return config.population.budget or ("env_steps" if config.stop.minutes is None else "seconds")
-
-
-def _slots(config: RunConfig) -> int | None:
-    """The slots that are asked for; None: as many as fit on this machine."""
-    cluster, pods = config.cluster, config.population.pods.max
-    if cluster.slots is None:
-        return None if cluster.launcher == "local" else pods
-    return min(cluster.slots, pods)
 
 
 def _left(board: Board, config: RunConfig, axis: Axis, now: float) -> float | None:
@@ -184,8 +186,8 @@ def _left(board: Board, config: RunConfig, axis: Axis, now: float) -> float | No
     return None if stop.minutes is None else max(0.0, 60 * stop.minutes - gone)
 
 
-def _candidate(pod: PodState, best: PodState | None, axis: Axis, config: RunConfig) -> Candidate:
-    points = [_point(each, axis, config) for each in pod.evaluations]
+def _candidate(pod: PodState, best: PodState | None, config: RunConfig) -> Candidate:
+    points = [Point(experience(e, config), e.round, e.returns) for e in pod.evaluations]
     last = pod.history[-1] if pod.history else None
     leads = best is not None and pod.id == best.id
     return Candidate(
@@ -194,27 +196,11 @@ def _candidate(pod: PodState, best: PodState | None, axis: Axis, config: RunConf
         tuple(points),
         () if last is None else last.returns,
         None if last is None else rank(last)[0],
-        protected=leads or (pod.control and not _teaches_nothing(pod, best)),
+        protected=leads or privileged(pod, best, RESTS),
         rests=bool(pod.rests),
         repeats=pod.repeats or "",
+        share=pod.share,
     )
-
-
-def _point(each: Evaluation | Milestone, axis: Axis, config: RunConfig) -> Point:
-    steps = float(each.round * config.round.env_steps)
-    spent = each.cost if axis == "seconds" else steps
-    return Point(spent, each.round, each.returns)
-
-
-def _teaches_nothing(control: PodState, best: PodState | None) -> bool:
-    """True if a control was shown to be worse than the leader after as many rounds, by the gate's
-    test on common seeds: it has said what it was kept for."""
-    if best is None:
-        return False
-    own = {each.round: each.returns for each in control.evaluations}
-    both = [each for each in best.evaluations if each.round in own]
-    tests = (difference(e.returns, own[e.round], paired=True, level=GATE) for e in both[-2:])
-    return len(both) > 1 and all(test is not None and test.low > 0 for test in tests)
 
 
 def refusal(allocation: Allocation, prospects: Prospects) -> str:
@@ -225,19 +211,19 @@ def refusal(allocation: Allocation, prospects: Prospects) -> str:
     for pod in (*allocation.order, *idle):
         if pod not in known:
             return f"it names {pod!r}, which is no pod that has a round to train"
-    for pod in (*allocation.again, *allocation.again.values()):
+    for pod in (*allocation.succeeded, *allocation.again.values()):
         if pod not in living:
-            return f"it has {pod!r} trained again, or replaced for that, which is no living pod"
-    for pod in (*idle, *allocation.again):
+            return f"it has {pod!r} trained again, or replaced, which is no living pod"
+    for pod in (*idle, *allocation.succeeded):
         if living[pod].protected:
             return f"it leaves {pod} without a round, which leads or is a control"
-    if known and not allocation.again and len(idle) == len(known):
+    if known and not allocation.succeeded and len(idle) == len(known):
         return "it leaves every pod without a round"
     return ""
 
 
 def carried_out(board: Board, allocation: Allocation, axis: Axis) -> Board:
-    """The board with an allocation on it, but for the pods that are trained again."""
+    """The board with an allocation on it, but for the pods that are born for it."""
     resting, turns = allocation.resting, allocation.order
     if axis == "seconds":  # a slot that idles wins nothing: they come last
         resting, turns = {}, (*turns, *(pod for pod in resting if pod not in turns))

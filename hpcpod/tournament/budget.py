@@ -7,12 +7,24 @@ the birth that its process was given.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from statistics import median
+from typing import Literal
 
 from hpcpod.config.schema import RunConfig
-from hpcpod.records.records import Birth, Board, Checkpoint, Order, PodState
+from hpcpod.records.records import (
+    Birth,
+    Board,
+    Checkpoint,
+    Evaluation,
+    Milestone,
+    Order,
+    PodState,
+)
 from hpcpod.tournament.settle import onward
+
+Axis = Literal["env_steps", "seconds"]
 
 
 def dated(board: Board, before: Board | None, config: RunConfig, now: float) -> Board:
@@ -55,6 +67,44 @@ def taken_up(order: Order, board: Board, config: RunConfig, now: float) -> Order
         return order
     # Of what was expected to pass until the round's end the waiting is over.
     return _lasting(order, spent, max(0.0, order.ends - spent), config)
+
+
+def axis_of(config: RunConfig) -> Axis:
+    """The axis of a run's budget."""
+    return config.population.budget or ("env_steps" if config.stop.minutes is None else "seconds")
+
+
+def slots_of(config: RunConfig) -> int | None:
+    """The slots that are asked for; None: as many as fit on this machine."""
+    cluster, pods = config.cluster, config.population.pods.max
+    if cluster.slots is None:
+        return None if cluster.launcher == "local" else pods
+    return min(cluster.slots, pods)
+
+
+def experience(each: Evaluation | Milestone, config: RunConfig) -> float:
+    """The cost of what a pod had learned, its ancestors' included, on the axis of the budget."""
+    seconds = axis_of(config) == "seconds"
+    return each.cost if seconds else float(each.round * config.round.env_steps)
+
+
+def stage_count(pods: int) -> int:
+    """Stages of a budget that halving gives to fewer and fewer pods: one more than halvings."""
+    return math.ceil(math.log2(max(1, pods))) + 1
+
+
+def first_share(config: RunConfig) -> float:
+    """The experience that a fresh pod has a right to: its part of the first stage of a budget that
+    all stages divide equally; 0 where the axis has no limit.
+
+    Before it a policy that does nothing may be ahead of all that learn.
+    """
+    stop, pods = config.stop, config.population.pods.max
+    if axis_of(config) == "env_steps":
+        whole = float(stop.env_steps or 0)
+    else:
+        whole = 60 * (stop.minutes or 0.0) * (slots_of(config) or 1)
+    return whole / stage_count(pods) / pods
 
 
 def spent_share(board: Board, config: RunConfig, now: float) -> float | None:

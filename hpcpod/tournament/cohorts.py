@@ -24,6 +24,8 @@ from statistics import median
 from hpcpod.config.schema import PopulationConfig, RunConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.records.records import Board, Entry, Evaluation, Milestone, PodState
+from hpcpod.tournament.budget import experience
+from hpcpod.tournament.controls import ENDS, leading, privileged
 from hpcpod.tournament.places import odds, places
 from hpcpod.tournament.priorities import sidelined
 from hpcpod.tournament.settle import HISTORY, entry_of, rank, ranked
@@ -119,6 +121,10 @@ class Cohorts:
             self._wasted[pod.algorithm] += pod.trained_steps + config.round.env_steps
 
     @cached_property
+    def _leader(self) -> PodState | None:
+        return leading(self.board)
+
+    @cached_property
     def places(self) -> Mapping[str, int]:
         """The number of each pod's place, from 0, among those of its founder's algorithm: who
         replaces a pod takes its place."""
@@ -193,8 +199,16 @@ class Cohorts:
         return newest if mean(newest.returns) >= mean(standing.returns) else None
 
     def spare(self, pod: PodState) -> bool:
-        """True if a pod may be replaced: no control, and not the last of its algorithm."""
-        return not pod.control and self.members[pod.algorithm] > 1
+        """True if a pod may be replaced: no control that may still teach something, not the last
+        of its algorithm, and it has had its share of the budget."""
+        if self.members[pod.algorithm] == 1 or self.young(pod):
+            return False
+        return not privileged(pod, self._leader, ENDS)
+
+    def young(self, pod: PodState) -> bool:
+        """True while a pod has not had its share of the budget."""
+        had = experience(pod.history[-1], self.config) if pod.history else 0.0
+        return had < pod.share
 
     def hopeful(self) -> list[str]:
         """Algorithms worth another fresh pod, those farthest below their places first."""

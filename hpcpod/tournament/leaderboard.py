@@ -40,7 +40,9 @@ def first_board(rules: Rules, now: float) -> Board:
         control = turn < rules.config.population.controls
         key = stable_hash(rules.config.seed, pod_name(number), "founder")
         drawn = drawn_founder(rules, algorithm, control, key)
-        pod = founder(pod_name(number), Fresh(algorithm, drawn, control), rules)
+        # with a target the limit is a bound, and most of it is never spent
+        share = None if rules.config.stop.target is None else 0.0
+        pod = founder(pod_name(number), Fresh(algorithm, drawn, control, share=share), rules)
         pods[pod.id] = pod
     barrier = first_barrier(rules.config)
     board = Board(started=now, next_pod=len(turns) + 1, pods=pods, barrier=barrier)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hpcpod.errors import ImpossibleBirth
 from hpcpod.records.records import Birth, Board, Evaluation, PodState, stable_hash
+from hpcpod.tournament.budget import first_share
 from hpcpod.tournament.proposals import Copy, Fresh
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.settle import as_dead, remembered
@@ -109,6 +110,7 @@ def founder(name: str, fresh: Fresh, rules: Rules) -> PodState:
         control=fresh.control,
         evidence=fresh.evidence,
         repeats=fresh.repeats,
+        share=first_share(rules.config) if fresh.share is None else fresh.share,
     )
     return replace(pod, birth=_first_birth(pod))
 

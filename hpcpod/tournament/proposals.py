@@ -20,6 +20,8 @@ class Fresh:
     evidence: str = ""
     repeats: str | None = None
     """The pod whose training it repeats with another seed."""
+    share: float | None = None
+    """See ``PodState.share``; None: the run's first share."""
     restart: bool = False
     """True if it is born in a restart of the population: see ``PodState.restarts``."""
 

@@ -21,9 +21,11 @@ from hpcpod.records.records import (
     PodState,
     Report,
     Verdict,
+    stable_hash,
 )
 from hpcpod.tournament.allocation import Allocation, Prospects, carried_out, prospects, refusal
 from hpcpod.tournament.barrier import at_barrier, awaited, since
+from hpcpod.tournament.budget import first_share
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.generators.gentle_truncation import GentleTruncation
 from hpcpod.tournament.offspring import Offspring
@@ -104,7 +106,7 @@ class Rulings:
             Allocation,
         )
         self._note_allocation(seen, allocation)
-        return carried_out(self._again(board, allocation.again), allocation, seen.axis)
+        return carried_out(self._succeeded(board, allocation), allocation, seen.axis)
 
     def opening(self, board: Board) -> None:
         """Record that a board's barrier opens."""
@@ -155,20 +157,39 @@ class Rulings:
         )  # fmt: skip
         return child
 
-    def _again(self, board: Board, again: Mapping[str, str]) -> Board:
-        """The board with pods that train others' hyperparameters again, in places of theirs."""
+    def _succeeded(self, board: Board, allocation: Allocation) -> Board:
+        """The board with new pods in the places that its allocator has given away."""
         offspring = Offspring(board, self._rules)
-        for place, of in sorted(again.items()):
-            pod = board.pods[of]
-            first = pod.repeats or of
-            evidence = f"{first} is among the best, and one training says little"
-            fresh = Fresh(pod.algorithm, pod.hyperparameters, evidence=evidence, repeats=first)
+        for place in sorted(allocation.succeeded):
+            if place in allocation.again:
+                fresh = _repeated(board.pods[allocation.again[place]])
+                said = f"{fresh.repeats} again with another seed"
+            else:
+                fresh, said = self._drawn(board, place, allocation.fresh[place]), "new"
             child = offspring.add(fresh, board.pods[place])
             self._note("birth", child.id, "allocator",
-                f"{child.algorithm}, {first} again with another seed, in place of {place}:"
-                f" {evidence}", others=(first, place),
+                f"{child.algorithm}, {said}, in place of {place}: {fresh.evidence}",
+                others=tuple(filter(None, [fresh.repeats, place])),
             )  # fmt: skip
         return offspring.board(board)
+
+    def _drawn(self, board: Board, place: str, evidence: str) -> Fresh:
+        """A fresh draw in the place of a pod. It has twice a founder's share, and every third draw
+        twice that of those before: how long it takes to see a policy gain is unknown."""
+        algorithm = board.pods[place].algorithm
+        space = self._rules.algorithms[algorithm]
+        key = stable_hash(self._rules.config.seed, place, board.rounds, "fresh")
+        drawn = self._asked(
+            "generator",
+            place,
+            lambda: self._rules.generator.founder(space, False, key),
+            space.misfit,
+            lambda: self._generator.founder(space, False, key),
+        )
+        first = first_share(self._rules.config)
+        before = sum(pod.share > first for pod in board.pods.values())
+        share = first * 2.0 ** (1 + before // 3)
+        return Fresh(algorithm, drawn, evidence=evidence, share=share)
 
     def _note_allocation(self, seen: Prospects, allocation: Allocation) -> None:
         """Record who rests now, who trains again, and who is given up."""
@@ -179,7 +200,7 @@ class Rulings:
         changes |= {
             pod: ("train", "its prospects are among the best again")
             for pod, each in known.items()
-            if each.rests and pod not in {**allocation.resting, **allocation.again}
+            if each.rests and pod not in {**allocation.resting, **allocation.succeeded}
         }
         changes |= {pod: ("give up", why) for pod, why in allocation.given_up.items()}
         for pod, (kind, why) in sorted(changes.items()):
@@ -233,6 +254,13 @@ class Rulings:
         self.made.append(
             Decision(kind, pod, rule, outcome, time, rounds, numbers=numbers or {}, **more)
         )
+
+
+def _repeated(pod: PodState) -> Fresh:
+    """A pod's training once more, with another seed."""
+    first = pod.repeats or pod.id
+    evidence = f"{first} is among the best, and one training says little"
+    return Fresh(pod.algorithm, pod.hyperparameters, evidence=evidence, repeats=first, share=0.0)
 
 
 def drawn_founder(rules: Rules, algorithm: str, control: bool, key: int) -> Hyperparameters:
@@ -324,6 +352,8 @@ def _wrong_birth(found: object, cohorts: Cohorts, offspring: Offspring, old: Pod
         return f"it gives a {type(found).__name__}, not a Copy or a Fresh"
     if old.fate == "alive" and not cohorts.spare(old):
         what = "a control" if old.control else f"the last {old.algorithm}"
+        if cohorts.young(old):
+            what = f"a pod that has not had its first share of the budget, {old.share:.6g}"
         return f"it replaces {old.id}, which is {what}"
     if isinstance(found, Fresh):
         algorithm = found.algorithm

@@ -23,9 +23,10 @@ from hpcpod.tournament.allocation import (
 )
 from hpcpod.tournament.allocators.auto import Auto
 from hpcpod.tournament.allocators.curves import Constants, Curves, forecast, kernel, predict
-from hpcpod.tournament.allocators.halving import Halving, stage_count
+from hpcpod.tournament.allocators.halving import Halving
 from hpcpod.tournament.allocators.ocba import Ocba, ratios
 from hpcpod.tournament.allocators.thompson import Thompson
+from hpcpod.tournament.budget import stage_count
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.priorities import resting_pods
 from hpcpod.tournament.rules import Rules
@@ -57,8 +58,8 @@ def seen(*pods: Candidate, spent: float | None = 0.0, **fields: object) -> Prosp
     return replace(found, **fields)  # type: ignore[arg-type]
 
 
-EIGHT = [pod(f"p{score}", score, score, score) for score in range(8)]
-"""Pods p0 to p7 with the scores 0 to 7 after three rounds."""
+EIGHT = [pod(f"p{score}", score - 20, score - 10, score) for score in range(8)]
+"""Pods p0 to p7 with the scores 0 to 7 after three rounds; all of them gain."""
 
 
 @pytest.mark.parametrize(("pods", "stages"), [(1, 1), (2, 2), (8, 4), (9, 5), (16, 5)])
@@ -231,8 +232,10 @@ def test_a_budget_of_steps_is_spent_on_the_best() -> None:
 def test_a_control_that_was_shown_to_be_worse_ends_its_privilege() -> None:
     game = budgeted("halving", steps=64 * STEPS)
     board = played(game, 14)
-    control = next(pod for pod in board.living if pod.control)
-    assert control.rests.startswith("stage 2 of 4 trains the best 4 of 8; it is number")
+    control = board.pods["p0001"]  # plays the worst
+    assert control.control and control.fate == "replaced"
+    # none gains, and no pod that rests would be ahead: a fresh draw came
+    assert board.pods["p0009"].replaces == "p0001" and board.pods["p0009"].cause == "fresh"
 
 
 def test_in_a_budget_of_minutes_no_pod_rests_while_a_slot_is_free() -> None:

@@ -55,7 +55,7 @@ def test_of_minutes_a_copy_s_first_round_is_as_long_as_its_kin_s() -> None:
     the_rules = rules(8, stop=StopConfig(minutes=10))
     board = begin(first_board(the_rules, now=0.0), now=0.0)
     for minute in range(1, 6):
-        board = play_round(board, the_rules, by_number, now=60.0 * minute)
+        board = play_round(board, the_rules, by_number, now=60.0 * minute, seconds=60.0)
         for told in spans(board):
             assert told == pytest.approx((minute / 10, (minute + 1) / 10))
     assert any(pod.cause == "copy" and pod.birth is not None for pod in board.pods.values())

@@ -129,5 +129,5 @@ def test_a_run_spends_its_budget_on_seeds_of_the_best() -> None:
 def test_an_impossible_training_again_is_refused() -> None:
     known = seen(pod("p0", 1), pod("p1", 2))
     assert refusal(Allocation(again={"p0": "p7"}), known) == (
-        "it has 'p7' trained again, or replaced for that, which is no living pod"
+        "it has 'p7' trained again, or replaced, which is no living pod"
     )

@@ -109,10 +109,15 @@ def flat(value: float, episodes: int = 4) -> tuple[float, ...]:
 
 
 def play_round(
-    board: Board, the_rules: Rules, score: Callable[[Order], float], *, now: float = 1.0
+    board: Board,
+    the_rules: Rules,
+    score: Callable[[Order], float],
+    *,
+    now: float = 1.0,
+    seconds: float = 0.0,
 ) -> Board:
-    """Every open order is answered, and merged at once."""
-    reports = [report(order, flat(score(order))) for order in orders(board)]
+    """Every open order is answered, and merged at once; each took some ``seconds`` of a slot."""
+    reports = [report(order, flat(score(order)), wall_seconds=seconds) for order in orders(board)]
     return fold(board, reports, the_rules, now=now)
 
 

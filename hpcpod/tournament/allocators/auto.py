@@ -24,4 +24,4 @@ class Auto:
         if prospects.spent is None or (enough and prospects.axis == "env_steps"):
             return Allocation()
         found = self._halving.allocate(prospects)
-        return found if found.resting else Allocation()
+        return found if found.resting or found.fresh else Allocation()

@@ -4,7 +4,13 @@ With a budget in steps or minutes the stages are equal shares of it. N pods pass
 K = ceil(log2 N) halvings; in stage k of K + 1 the best N / 2^k train, by their estimated score. No
 pod waits for another at the end of a stage: at each report the best of that moment train. One that
 rested comes back if those before it collapse. Successive halving (Jamieson and Talwalkar 2016) by
-shares of the budget instead of rungs, so that pods of different speeds compete for hours.
+shares of the budget instead of rungs, so that pods of different speeds compete for hours. A pod
+that has not had its part of the first stage never rests (``budget.first_share``).
+
+Early scores mislead where a policy that does nothing is ahead of all that learn. So where the best
+of a stage have stopped gaining, a pod that rests trains if it would be ahead in the end at its own
+pace; where there is none, the worst gives its place to a fresh draw. That takes half of the slots
+at most, or half of the turns of a single one.
 
 Where only ``stop.rounds`` end the run, it is asynchronous successive halving (Li et al. 2020): at
 the rungs of 1, 2, 4, 8 ... rounds a pod goes on if it is among the better half of those that have
@@ -14,10 +20,15 @@ been there.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
+from statistics import NormalDist
 
 from hpcpod.config.schema import PopulationConfig
 from hpcpod.tournament.allocation import Allocation, Candidate, Prospects
+from hpcpod.tournament.budget import stage_count
+
+LEVEL = 0.16
+"""Of one pod, a gain of a standard error."""
 
 
 class Halving:
@@ -32,7 +43,11 @@ class Halving:
             return self._by_rungs(prospects)
         ahead = prospects.scored
         places, said = stage(prospects.pods, prospects.spent)
-        return divided(prospects, names(ahead[:places]) | always(ahead, self._warmup), said)
+        kept = names(ahead[:places]) | always(ahead, self._warmup)
+        found = divided(prospects, kept, said)
+        if not found.resting or gaining(ahead[:places]):
+            return found
+        return instead(prospects, found)
 
     def _by_rungs(self, prospects: Prospects) -> Allocation:
         scored = prospects.scored
@@ -51,8 +66,71 @@ def names(candidates: Iterable[Candidate]) -> set[str]:
 
 
 def always(candidates: Iterable[Candidate], warmup: int) -> set[str]:
-    """Pods that train whatever their rank: the protected, and those that are in their warm-up."""
-    return names(each for each in candidates if each.protected or each.rounds <= warmup)
+    """Pods that train whatever their rank: the protected, those that are in their warm-up, and
+    those that have not had their share of the budget."""
+    return names(
+        each for each in candidates if each.protected or each.rounds <= warmup or each.young
+    )
+
+
+def gain(candidate: Candidate) -> tuple[float, float]:
+    """The gain of a pod's score in the second half of its training, and the standard error of that;
+    infinite where its curve is too short to tell."""
+    before = [point for point in candidate.curve if point.spent <= candidate.spent / 2]
+    if not before:
+        return math.inf, math.inf
+    first, last = before[-1], candidate.curve[-1]
+    return last.mean - first.mean, math.hypot(first.error, last.error)
+
+
+def gaining(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Those that were seen to gain in the second half of their training, or have trained too
+    little to tell. Where none gains, any is said to in ``LEVEL`` of cases, however many there
+    are."""
+    errors = NormalDist().inv_cdf(1 - LEVEL / max(1, len(candidates)))
+    found = ((each, gain(each)) for each in candidates)
+    return [
+        each for each, (gained, error) in found if gained > errors * error or math.isinf(gained)
+    ]
+
+
+def instead(prospects: Prospects, halved: Allocation) -> Allocation:
+    """The allocation where none of a stage's best gains any more."""
+    slots = prospects.slots or 1
+    room = max(1, slots // 2)
+    resting = [each for each in prospects.scored if each.pod in halved.resting]
+    young = names(prospects.unscored) | names(each for each in prospects.scored if each.young)
+    going = list(rising(prospects, resting))[:room]
+    fresh: dict[str, str] = {}
+    if not going and _time_for_another(prospects):
+        worst = resting[::-1][: max(0, room - len(young))]
+        said = "the best have stopped gaining, and no pod that rests would be ahead soon"
+        fresh = {each.pod: said for each in worst}
+    first = [*going, *(pod for pod in halved.order if pod in young)]
+    others = [pod for pod in halved.order if pod not in first]
+    turns = (others, first) if slots == 1 and prospects.counted % 2 else (first, others)
+    left = {**halved.resting}
+    for pod in (*going, *fresh):
+        del left[pod]
+    return Allocation((*turns[0], *turns[1]), left, fresh=fresh)
+
+
+def rising(prospects: Prospects, resting: Sequence[Candidate]) -> Iterator[str]:
+    """Pods that rest and would be ahead of the best one if they had half of the budget that is
+    left, and went on gaining as in the second half of their training; the farthest first. Pods of
+    which that is unknown come before them."""
+    top = prospects.scored[0].score or 0.0
+    found = []
+    for each in gaining(resting):
+        again = 1.0 if prospects.left is None else prospects.left / each.spent
+        found.append(((each.score or 0.0) + again * gain(each)[0], each.pod))
+    yield from (pod for reach, pod in sorted(found, reverse=True) if reach > top)
+
+
+def _time_for_another(prospects: Prospects) -> bool:
+    """True if the budget has room for the longest share that a pod has had."""
+    longest = max((each.share for each in prospects.candidates), default=0.0)
+    return prospects.left is None or prospects.left >= longest
 
 
 def divided(prospects: Prospects, kept: Container[str], said: str) -> Allocation:
@@ -77,11 +155,6 @@ def stage(pods: int, spent: float) -> tuple[int, str]:
     number = min(stages - 1, int(spent * stages))
     places = math.ceil(pods / 2**number)
     return places, f"stage {number + 1} of {stages} trains the best {places} of {pods}"
-
-
-def stage_count(pods: int) -> int:
-    """Stages of the budget: one more than halvings."""
-    return math.ceil(math.log2(max(1, pods))) + 1
 
 
 def rungs(prospects: Prospects) -> Iterator[int]:

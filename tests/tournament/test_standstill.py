@@ -1,0 +1,150 @@
+"""Halving where the best have stopped gaining, and the first share of each pod."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+
+from hpcpod.config.cluster import ClusterConfig
+from hpcpod.config.schema import StopConfig
+from hpcpod.tournament.allocation import Allocation, Candidate, Prospects, refusal
+from hpcpod.tournament.allocators.halving import Halving, gain, gaining
+from hpcpod.tournament.budget import first_share
+from hpcpod.tournament.cohorts import Cohorts
+from hpcpod.tournament.leaderboard import first_board, fold, orders
+from hpcpod.tournament.priorities import resting_pods
+from tests.tournament.test_allocators import POPULATION, STEPS, budgeted, pod, seen
+from tests.tournament.world import play_round, report, rules
+
+IDLE = [pod(f"idle{n}", 5.0, 5.0, 5.0, 5.0) for n in range(4)]
+SLOW = [pod(f"slow{n}", -40.0, -40.0) for n in range(4)]
+"""Each has had its share, and stands still."""
+
+
+@pytest.mark.parametrize(
+    ("stop", "slots", "pods", "share"),
+    [  # 8 pods pass through 4 stages, 16 through 5
+        (StopConfig(env_steps=640_000), None, 8, 640_000 / 4 / 8),
+        (StopConfig(env_steps=640_000), 4, 16, 640_000 / 5 / 16),
+        (StopConfig(minutes=40), 4, 8, 4 * 40 * 60 / 4 / 8),
+        (StopConfig(minutes=40), None, 8, 40 * 60 / 4 / 8),
+        (StopConfig(rounds=10), 4, 8, 0.0),
+    ],
+)
+def test_the_first_share_is_an_equal_part_of_the_first_stage(
+    stop: StopConfig, slots: int | None, pods: int, share: float
+) -> None:
+    config = replace(rules(pods, stop=stop).config, cluster=ClusterConfig(slots=slots))
+    assert first_share(config) == share
+
+
+def test_founders_have_the_share_unless_a_target_may_end_the_run_long_before() -> None:
+    def shares(stop: StopConfig) -> set[float]:
+        return {pod.share for pod in first_board(rules(8, stop=stop), 0.0).pods.values()}
+
+    assert shares(StopConfig(env_steps=640_000)) == {20_000.0}
+    assert shares(StopConfig(env_steps=640_000, target=1.0)) == {0.0}
+
+
+def test_no_copy_takes_the_place_of_a_pod_before_its_share() -> None:
+    # a share is 300 s of 8 pods in 4 stages of 160 minutes of a slot
+    game = rules(8, stop=StopConfig(minutes=160), controls=0)
+    board, replaced = first_board(game, 0.0), []
+    for minute in range(1, 9):
+        board = play_round(
+            board, game, lambda order: float(order.pod[1:]), now=60.0 * minute, seconds=60.0
+        )
+        replaced += [minute for pod in board.pods.values() if pod.born == 8 * minute]
+    assert min(replaced) == 5
+    cohorts = Cohorts(board, game.config, game.algorithms)
+    [last, *_] = sorted(board.living, key=lambda pod: pod.cost)
+    assert not cohorts.spare(replace(last, share=last.cost + 1))
+    assert cohorts.spare(replace(last, share=last.cost))
+
+
+def test_the_gain_is_that_of_the_second_half() -> None:
+    found = gain(pod("p", 0.0, 10.0, 12.0, 13.0, error=3.0))
+    assert found == pytest.approx((13 - 10, np.hypot(3, 3)))
+    assert gain(pod("p", 0.0, 10.0, 12.0))[0] == 12  # round 1 of 3 is the last in the first half
+    assert gain(pod("p", 1.0))[0] == np.inf
+
+
+def test_where_nothing_gains_any_is_said_to_in_a_sixth_of_cases() -> None:
+    rng = np.random.default_rng(0)
+    for pods in (1, 4, 16):
+        said = 0
+        for _ in range(1000):
+            panels = rng.normal(0, 1, (pods, 4))
+            said += bool(gaining([pod(f"p{n}", *panel) for n, panel in enumerate(panels)]))
+        assert said == pytest.approx(160, abs=40)  # the standard error is 12
+
+
+def stuck(*more: Candidate, **fields: object) -> Prospects:
+    """Prospects in the second stage: the best four of eight stand still."""
+    return seen(*IDLE, *SLOW[len(more) :], *more, spent=0.3, pods=8, **fields)
+
+
+def test_where_the_best_stand_still_a_fresh_draw_takes_the_worst_place() -> None:
+    found = Halving(POPULATION).allocate(stuck())
+    assert list(found.fresh) == ["slow3"]
+    assert "slow3" not in found.resting and len(found.resting) == 3
+    several = Halving(POPULATION).allocate(stuck(slots=6))
+    assert sorted(several.fresh) == ["slow1", "slow2", "slow3"]  # half of the slots
+    gains = [pod(f"idle{n}", 0.0, 0.0, 5.0, 50.0) for n in range(4)]
+    assert not Halving(POPULATION).allocate(seen(*gains, *SLOW, spent=0.3)).fresh
+
+
+def test_one_that_rests_and_would_be_ahead_in_the_end_trains_instead() -> None:
+    # 10 more in 20,000 steps; half of the 700,000 that are left would give it 175 more
+    found = Halving(POPULATION).allocate(stuck(pod("rises", -40.0, -30.0)))
+    assert found.order[0] == "rises" and not found.fresh
+    late = seen(*IDLE, *SLOW[1:], pod("rises", -40.0, -30.0), spent=0.95, left=40_000.0)
+    assert "rises" in Halving(POPULATION).allocate(late).resting
+
+
+def test_a_single_slot_takes_turns_between_them_and_the_best() -> None:
+    new = pod("new", -60.0, share=4.0 * STEPS)
+    first, second = (
+        Halving(POPULATION).allocate(stuck(new, slots=1, counted=counted)).order[0]
+        for counted in (10, 11)
+    )
+    assert (first, second) == ("new", "idle0")
+    # it has not had its share: no other draw comes
+    assert not Halving(POPULATION).allocate(stuck(new, slots=1)).fresh
+
+
+def test_no_draw_is_begun_that_the_budget_has_no_room_for() -> None:
+    founders = [replace(each, share=float(STEPS)) for each in (*IDLE, *SLOW)]
+    for left, drawn in ((2.0 * STEPS, 1), (0.9 * STEPS, 0)):
+        found = Halving(POPULATION).allocate(seen(*founders, spent=0.9, left=left))
+        assert len(found.fresh) == drawn
+
+
+def test_every_third_draw_has_twice_the_share_of_those_before() -> None:
+    game = budgeted("halving", steps=512 * STEPS)  # a founder's share is 16 rounds
+    board, rng, told = first_board(game, 0.0), Random(3), []
+    for merge in range(1, 500):
+        order = next(each for each in orders(board) if each.pod not in resting_pods(board))
+        returns = [rng.gauss(0, 1) for _ in range(8)]  # of all pods, and for ever
+        done = report(order, returns, trained_steps=STEPS, wall_seconds=60.0)
+        board = fold(board, [done], game, now=60.0 * merge)
+        told += [made for made in board.decisions.values() if "stopped gaining" in made.outcome]
+    drawn = [pod for pod in board.pods.values() if pod.replaces and pod.cause == "fresh"]
+    assert [pod.share / STEPS for pod in drawn][:4] == [32.0, 32.0, 32.0, 64.0]
+    assert all(pod.evidence.startswith("the best have stopped gaining") for pod in drawn)
+    assert [made.pod for made in told] == [pod.id for pod in drawn]
+    assert all(made.outcome.startswith("ppo, new, in place of") for made in told)
+
+
+def test_a_leader_s_place_is_not_given_to_a_draw() -> None:
+    led = stuck()
+    leading = replace(led, candidates=tuple(replace(e, protected=True) for e in led.candidates))
+    wrong = Allocation(order=("idle0",), fresh={"slow3": "no"})
+    assert refusal(wrong, leading) == (
+        "it leaves slow3 without a round, which leads or is a control"
+    )
+    assert refusal(replace(wrong, fresh={"p9": "no"}), led).startswith("it has 'p9' trained again")
+    assert refusal(wrong, led) == ""
