@@ -161,7 +161,8 @@ class PopulationConfig(Limited):
     """The rule that says who trains the next round, who rests and who is given up: a name or a
     path. ``auto``: ``halving`` with ``stop.minutes``, and with ``stop.env_steps`` if there are
     fewer slots than pods; else ``fair``. ``fair``: every pod trains as much. ``halving``: each
-    stage of the budget trains half as many pods as the one before. ``replicates``: so, too, and the
+    stage of the budget trains half as many pods as the one before; where the best of a stage stand
+    still, a pod that still gains, or else a fresh draw, gets half of the slots. ``replicates``: so, too, and the
     best that have trained all of ``stop.rounds`` are trained again from scratch with other seeds.
     ``ocba``: rounds go where they tell the best apart. ``thompson``: a pod trains as often as it
     may be the best. ``curves``: by where learning curves will be when the budget ends."""
@@ -173,8 +174,8 @@ class PopulationConfig(Limited):
     warmup_rounds: Natural = 1
     """Rounds that every pod trains before it may be replaced by a copy."""
     controls: Natural = 1
-    """Pods per algorithm that keep their first hyperparameters and are not replaced while they
-    live."""
+    """Pods per algorithm that keep their first hyperparameters. They are not replaced before the
+    leader was shown to be better in four rounds one after another."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
