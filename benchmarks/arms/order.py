@@ -77,7 +77,7 @@ class Order:
         return {
             "name": "run",
             "seed": self.seed,
-            "env": {"id": task.env, "num_envs": 8},
+            "env": {"id": task.env, "num_envs": task.num_envs},
             "population": {
                 "pods": {"min": 1, "max": PODS},
                 "algorithms": dict.fromkeys(task.spaces, 1),

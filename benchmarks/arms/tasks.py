@@ -46,6 +46,16 @@ SAC: Space = {
     "learning_starts": {"int": [128, 2048]},  # ARLBench: to 8,192, more than these trainings have
     "tau": {"uniform": [0.01, 1.0]},
 }
+LANDER: Space = {  # those that hpcpod's PPO declares itself: rl-zoo's corner is inside
+    "learning_rate": {"log_uniform": [5e-5, 2e-3]},
+    "gamma": {"choice": [0.9, 0.95, 0.98, 0.99, 0.995, 0.999]},
+    "gae_lambda": {"choice": [0.8, 0.9, 0.95, 0.98]},
+    "clip": {"choice": [0.1, 0.2, 0.3]},
+    "entropy": {"choice": [0.0, 0.001, 0.003, 0.01]},
+    "epochs": {"choice": [4, 10, 20]},
+    "minibatch_size": {"choice": [64, 128, 256]},
+    "horizon": {"choice": [32, 64, 128, 256, 512, 1024]},
+}
 _FIXED: Mapping[str, Mapping[str, Any]] = {
     "ppo": {"horizon": 128},
     "dqn": {"updates_per_step": 0.125},
@@ -83,6 +93,7 @@ class Task:
     """Rounds in one full training: how often it is scored."""
     episodes: int = 1000
     """Fresh episodes on which the delivered policy is scored."""
+    num_envs: int = 8
     seconds: float = 90.0
     """The budget in wall time, on two slots."""
     fixed: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: _FIXED)
@@ -136,6 +147,11 @@ _CAR_SAC = {
     "horizon": 32, "gamma": 0.9999, "tau": 0.01, "learning_starts": 512, "hidden": 64,
     "updates_per_step": 0.5,
 }  # fmt: skip
+_LANDER_PPO = {
+    "horizon": 1024, "minibatch_size": 64, "gae_lambda": 0.98, "gamma": 0.999, "epochs": 4,
+    "entropy": 0.01, "learning_rate": 3e-4, "clip": 0.2, "normalize_obs": False,
+    "normalize_returns": False,
+}  # fmt: skip
 _HOPPER_PPO = {
     "minibatch_size": 32, "horizon": 128, "gamma": 0.999, "learning_rate": 9.80828e-5,
     "entropy": 0.00229519, "clip": 0.2, "epochs": 5, "gae_lambda": 0.99, "max_grad_norm": 0.7,
@@ -157,6 +173,10 @@ TASKS: Mapping[str, Task] = {
              Long("sac", _PENDULUM_SAC, 4), -1220.0, -150.0),
         Task("car-sac", "MountainCarContinuous-v0", {"sac": SAC}, 4_096,
              Long("sac", _CAR_SAC, 1), -33.0, 95.0, episodes=200),
+        # 32 trainings are 8 pods of 12 rounds
+        Task("lander-ppo", "LunarLander-v3", {"ppo": LANDER}, 61_440,
+             Long("ppo", _LANDER_PPO, 16), -180.0, 270.0, rounds=3, num_envs=16,
+             seconds=360.0, fixed={"ppo": {}}),
         Task("hopper-ppo", "Hopper-v5", {"ppo": PPO}, 32_768,
              Long("ppo", _HOPPER_PPO, 4), 18.0, 2500.0, episodes=200),
         Task("pendulum-mixed", "Pendulum-v1", {"ppo": PPO, "sac": SAC}, 8_192,

@@ -52,7 +52,8 @@ def test_each_run_of_ours_is_a_configuration_of_that_budget(task: str, arm: str,
         assert (config.stop.env_steps, config.stop.minutes) == (asked.env_steps, None)
     else:
         assert config.stop.env_steps is None
-        assert config.stop.minutes == pytest.approx((90 - hpcpod_run.RESERVE) / 60)
+        seconds = TASKS[task].seconds - hpcpod_run.RESERVE
+        assert config.stop.minutes == pytest.approx(seconds / 60)
     assert config.population.controls == 0
 
 
