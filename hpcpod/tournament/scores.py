@@ -131,7 +131,9 @@ def posterior(means: ArrayLike, errors: Array, *, key: int = 0, draws: int = DRA
         error = np.sqrt(np.diag(errors))
         noise = np.random.default_rng(key).standard_normal((draws, 1))
         return Posterior(seen, error, seen + error * noise)
-    values, vectors = np.linalg.eigh(errors)
+    values, vectors = np.diagonal(errors), np.eye(len(seen))
+    if np.count_nonzero(errors) > np.count_nonzero(values):  # 13 ms for 96 pods, at each merge
+        values, vectors = np.linalg.eigh(errors)
     values = np.maximum(values, 0.0)
     spread = seen.std(ddof=1) or 1e-12
     taus = spread * WIDEST * (np.arange(SPREADS) + 0.5) / SPREADS

@@ -89,8 +89,8 @@ def test_autocast_multiplies_in_bfloat16_and_keeps_float32(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", ["sac", "td3"])
-def test_products_in_bfloat16_still_swing_the_pendulum_up(agent: str) -> None:
+def test_products_in_bfloat16_still_swing_the_pendulum_up() -> None:
+    agent = "td3"
     whole: dict[str, Any] = {
         "name": "gate",
         "seed": 1,

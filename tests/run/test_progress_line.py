@@ -12,9 +12,9 @@ import pytest
 from tests.support.slots import ROOT
 from tests.test_api import TINY
 
-TRAINING = "hpcpod.train(env_steps=20_000, progress=WANTED, epochs=1, horizon=16)"
+TRAINING = "hpcpod.train(env_steps=5_000, progress=WANTED, epochs=1, horizon=16)"
 RUN = f"hpcpod.launch({TINY}, runs='runs', detach=False, progress=WANTED).wait()"
-SHOWN = {TRAINING: " of 20,000 env steps, ", RUN: " rounds, "}
+SHOWN = {TRAINING: " of 5,000 env steps, ", RUN: " rounds, "}
 BEGINS = "tiny: its environment and its agents are made once"
 
 
