@@ -25,7 +25,7 @@ from hpcpod.records.records import (
 )
 from hpcpod.tournament.allocation import Allocation, Prospects, carried_out, prospects, refusal
 from hpcpod.tournament.barrier import at_barrier, awaited, since
-from hpcpod.tournament.budget import first_share
+from hpcpod.tournament.budget import first_share, luby
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.generators.gentle_truncation import GentleTruncation
 from hpcpod.tournament.offspring import Offspring
@@ -174,8 +174,8 @@ class Rulings:
         return offspring.board(board)
 
     def _drawn(self, board: Board, place: str, evidence: str) -> Fresh:
-        """A fresh draw in the place of a pod. It has twice a founder's share, and every third draw
-        twice that of those before: how long it takes to see a policy gain is unknown."""
+        """A fresh draw in the place of a pod. It has a founder's share, a third one twice that, a
+        seventh four times, and so on: how long it takes to see a policy gain is unknown."""
         algorithm = board.pods[place].algorithm
         space = self._rules.algorithms[algorithm]
         key = stable_hash(self._rules.config.seed, place, board.rounds, "fresh")
@@ -186,9 +186,8 @@ class Rulings:
             space.misfit,
             lambda: self._generator.founder(space, False, key),
         )
-        first = first_share(self._rules.config)
-        before = sum(pod.share > first for pod in board.pods.values())
-        share = first * 2.0 ** (1 + before // 3)
+        before = sum(pod.evidence == evidence for pod in board.pods.values())
+        share = first_share(self._rules.config) * luby(before + 1)
         return Fresh(algorithm, drawn, evidence=evidence, share=share)
 
     def _note_allocation(self, seen: Prospects, allocation: Allocation) -> None:

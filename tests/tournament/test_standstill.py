@@ -12,7 +12,7 @@ from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.schema import StopConfig
 from hpcpod.tournament.allocation import Allocation, Candidate, Prospects, refusal
 from hpcpod.tournament.allocators.halving import Halving, gain, gaining
-from hpcpod.tournament.budget import first_share
+from hpcpod.tournament.budget import first_share, luby
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.priorities import resting_pods
@@ -99,7 +99,7 @@ def test_where_the_best_stand_still_a_fresh_draw_takes_the_worst_place() -> None
 
 def test_one_that_rests_and_would_be_ahead_in_the_end_trains_instead() -> None:
     # 10 more in 20,000 steps; half of the 700,000 that are left would give it 175 more
-    found = Halving(POPULATION).allocate(stuck(pod("rises", -40.0, -30.0)))
+    found = Halving(POPULATION).allocate(stuck(pod("rises", -40.0, -30.0), counted=1))
     assert found.order[0] == "rises" and not found.fresh
     late = seen(*IDLE, *SLOW[1:], pod("rises", -40.0, -30.0), spent=0.95, left=40_000.0)
     assert "rises" in Halving(POPULATION).allocate(late).resting
@@ -107,11 +107,11 @@ def test_one_that_rests_and_would_be_ahead_in_the_end_trains_instead() -> None:
 
 def test_a_single_slot_takes_turns_between_them_and_the_best() -> None:
     new = pod("new", -60.0, share=4.0 * STEPS)
-    first, second = (
+    turns = [
         Halving(POPULATION).allocate(stuck(new, slots=1, counted=counted)).order[0]
-        for counted in (10, 11)
-    )
-    assert (first, second) == ("new", "idle0")
+        for counted in range(10, 15)
+    ]
+    assert turns == ["new", "new", "idle0", "new", "new"]
     # it has not had its share: no other draw comes
     assert not Halving(POPULATION).allocate(stuck(new, slots=1)).fresh
 
@@ -123,7 +123,7 @@ def test_no_draw_is_begun_that_the_budget_has_no_room_for() -> None:
         assert len(found.fresh) == drawn
 
 
-def test_every_third_draw_has_twice_the_share_of_those_before() -> None:
+def test_a_third_draw_has_twice_the_share_of_those_before() -> None:
     game = budgeted("halving", steps=512 * STEPS)  # a founder's share is 16 rounds
     board, rng, told = first_board(game, 0.0), Random(3), []
     for merge in range(1, 500):
@@ -133,10 +133,15 @@ def test_every_third_draw_has_twice_the_share_of_those_before() -> None:
         board = fold(board, [done], game, now=60.0 * merge)
         told += [made for made in board.decisions.values() if "stopped gaining" in made.outcome]
     drawn = [pod for pod in board.pods.values() if pod.replaces and pod.cause == "fresh"]
-    assert [pod.share / STEPS for pod in drawn][:4] == [32.0, 32.0, 32.0, 64.0]
+    assert [pod.share / STEPS for pod in drawn][:4] == [16.0, 16.0, 32.0, 16.0]
     assert all(pod.evidence.startswith("the best have stopped gaining") for pod in drawn)
     assert [made.pod for made in told] == [pod.id for pod in drawn]
     assert all(made.outcome.startswith("ppo, new, in place of") for made in told)
+
+
+def test_lengths_of_attempts() -> None:
+    found = [luby(number) for number in range(1, 16)]
+    assert found == [1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8]
 
 
 def test_a_leader_s_place_is_not_given_to_a_draw() -> None:

@@ -10,7 +10,7 @@ that has not had its part of the first stage never rests (``budget.first_share``
 Early scores mislead where a policy that does nothing is ahead of all that learn. So where the best
 of a stage have stopped gaining, a pod that rests trains if it would be ahead in the end at its own
 pace; where there is none, the worst gives its place to a fresh draw. That takes half of the slots
-at most, or half of the turns of a single one.
+at most, or three of four turns of a single one.
 
 Where only ``stop.rounds`` end the run, it is asynchronous successive halving (Li et al. 2020): at
 the rungs of 1, 2, 4, 8 ... rounds a pod goes on if it is among the better half of those that have
@@ -29,6 +29,10 @@ from hpcpod.tournament.budget import stage_count
 
 LEVEL = 0.16
 """Of one pod, a gain of a standard error."""
+
+
+TURNS = 4
+"""Of so many turns of a single slot one is the best's though they stand still."""
 
 
 class Halving:
@@ -108,7 +112,8 @@ def instead(prospects: Prospects, halved: Allocation) -> Allocation:
         fresh = {each.pod: said for each in worst}
     first = [*going, *(pod for pod in halved.order if pod in young)]
     others = [pod for pod in halved.order if pod not in first]
-    turns = (others, first) if slots == 1 and prospects.counted % 2 else (first, others)
+    best_first = slots == 1 and prospects.counted % TURNS == 0
+    turns = (others, first) if best_first else (first, others)
     left = {**halved.resting}
     for pod in (*going, *fresh):
         del left[pod]
