@@ -88,6 +88,11 @@ class GradientAgent(ABC):
         """Those that it steps: gradients may be exchanged there."""
         return [part for part in self._parts.values() if isinstance(part, Adam)]
 
+    def modules(self) -> dict[str, nn.Module]:
+        """Those that have weights, by the prefix of their names: ``network/actor``."""
+        parts = self._parts.items()
+        return {prefix: part for prefix, part in parts if isinstance(part, nn.Module)}
+
     def act(self, obs: Tensor, *, explore: bool) -> Tensor:
         """Choose actions. See ``Agent.act``."""
         with torch.inference_mode():
