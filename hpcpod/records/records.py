@@ -57,6 +57,8 @@ class Birth:
     """The start: the pod's own last one, or its parent's; None is from scratch."""
     inherited: bool = False
     """The checkpoint is the parent's: this is a copied child's first round."""
+    shrink: bool = False
+    """Shrink and perturb the weights before the first step; see ``agents.shrink_perturb``."""
     # Steps of a lineage were counted: a rate annealed to 0 froze a pod and all its children.
     begins: float | None = None
     """Share of the run's budget that is spent when the round begins, in [0, 1], for schedules;

@@ -92,7 +92,11 @@ class Offspring:
             motion=parent.motion,
         )
         birth = replace(
-            _first_birth(child), round=copy.round + 1, checkpoint=source.checkpoint, inherited=True
+            _first_birth(child),
+            round=copy.round + 1,
+            checkpoint=source.checkpoint,
+            inherited=True,
+            shrink=copy.restart,
         )
         return replace(child, birth=birth)
 

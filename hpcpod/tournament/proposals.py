@@ -38,7 +38,8 @@ class Copy:
     mutated: tuple[str, ...]
     evidence: str
     restart: bool = False
-    """As for ``Fresh``."""
+    """As for ``Fresh``. Its weights are shrunk and perturbed before its first step; see
+    ``agents.shrink_perturb``."""
 
 
 class Generator(Protocol):

@@ -80,6 +80,7 @@ def test_every_other_place_begins_with_a_fresh_pod_but_for_control_and_leader() 
         if pod.cause == "copy":
             assert pod.parent in {entry.pod for entry in board.entries}
             assert pod.birth is not None and pod.birth.round == pod.parent_round + 1
+        assert pod.birth is not None and pod.birth.shrink == (pod.cause == "copy")
 
 
 def test_after_a_restart_selection_comes_every_other_round() -> None:
@@ -96,6 +97,22 @@ def test_after_a_restart_selection_comes_every_other_round() -> None:
     for pod in copied:
         old = board.pods[str(pod.replaces)]
         assert old.restarts == pod.restarts
+    # a copy between two restarts keeps its weights, and no pod's later round shrinks any
+    assert not any(pod.birth.shrink for pod in board.pods.values() if pod.birth is not None)
+
+
+@pytest.mark.parametrize(
+    "generator", ["gentle_truncation", "ranking", "multi_frequency", "pb2", "restarts"]
+)
+def test_copies_of_no_restart_keep_their_weights(generator: str) -> None:
+    board = first_board(the_rules := game(generator), 0.0)
+    copies = 0
+    for _ in range(4):
+        board = played(the_rules, 1, by_place, board)
+        for pod in board.living:
+            assert pod.birth is not None and not pod.birth.shrink
+            copies += pod.birth.inherited
+    assert copies
 
 
 def test_no_restart_for_which_the_budget_is_too_short() -> None:
