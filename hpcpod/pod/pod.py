@@ -18,9 +18,10 @@ from typing import Any
 
 from hpcpod import plugins
 from hpcpod.agents.base import Agent, Buffer
+from hpcpod.agents.shrink_perturb import shrink_perturb
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
-from hpcpod.envs.vec_env import EnvSpec, VecEnv
+from hpcpod.envs.vec_env import EnvSpec, State, VecEnv
 from hpcpod.errors import Corrupt, StorageError
 from hpcpod.pod.checkpoint import Checkpoints, read_blob
 from hpcpod.pod.device import device_of
@@ -277,13 +278,38 @@ class Pod:
         if resume is not None:
             kept = None
             try:
-                return together(self._group, lambda: self._set_up(birth, watch, None, resume))
+                return together(self._group, lambda: self._resumed(birth, watch, resume))
             except Corrupt as error:
                 log.warning("%s goes back to the round's start: %s", birth.id, error)
-        running = together(self._group, lambda: self._set_up(birth, watch, kept, None))
+        running, fused = together(self._group, lambda: self._started(birth, watch, kept))
         if birth.inherited:
             running.inherited = self._inherited(running.replica.agent, watch, birth)
-        together(self._group, lambda: running.begin(kept=kept is not None))
+        together(self._group, lambda: self._train_from(running, fused, kept=kept is not None))
+        return running
+
+    def _started(
+        self, birth: Birth, watch: Watch, kept: Buffer | None
+    ) -> tuple[Round, State | None]:
+        """The round at its start, without environments and rows; what its fusion goes on from."""
+        running = self._new(birth, watch, kept)
+        return running, running.start()
+
+    def _train_from(self, running: Round, fused: State | None, *, kept: bool) -> None:
+        """Prepare the first step of a round at its start; a copied parent has been scored."""
+        birth, agent = running.birth, running.replica.agent
+        if birth.shrink:
+            fresh = self._agent(birth.algorithm, birth.hyperparameters, birth.seed)
+            if shrink_perturb(agent, fresh):
+                fused = None  # an outer optimizer's momentum is that of the old weights
+                log.info("%s begins with shrunk and perturbed weights", birth.id)
+        self._fuse(running.replica, fused)
+        running.begin(kept=kept)
+
+    def _resumed(self, birth: Birth, watch: Watch, resume: Checkpoint) -> Round:
+        """The round at a checkpoint inside it."""
+        running = self._new(birth, watch, None)
+        self._fuse(running.replica, running.resume(resume))
+        log.info("%s goes on at %d env steps", birth.id, running.env_steps)
         return running
 
     def _latest_resume(self, birth: Birth) -> Checkpoint | None:
@@ -320,10 +346,8 @@ class Pod:
         same = kept is not None and kept[0] == birth.checkpoint and not birth.inherited
         return kept[1] if kept is not None and same else None
 
-    def _set_up(
-        self, birth: Birth, watch: Watch, kept: Buffer | None, resume: Checkpoint | None
-    ) -> Round:
-        """The round at a checkpoint inside it, or at its start, then without environments, rows."""
+    def _new(self, birth: Birth, watch: Watch, kept: Buffer | None) -> Round:
+        """The round before it has an agent's state, environments and rows."""
         config, group = self._config, self._group
         name = self._algorithms[birth.algorithm].agent
         env = self.spec if config.pod.pipeline else self.env
@@ -333,16 +357,15 @@ class Pod:
         learner = plugins.make(Learner, "learners", config.pod.learner, agent)
         buffer = agent.make_buffer() if kept is None else kept
         replica = Replica(agent, buffer, worker, learner, group)
-        running = Round(birth, replica, checkpoints, self._folder, config, watch)
-        fused = running.start() if resume is None else running.resume(resume)
+        return Round(birth, replica, checkpoints, self._folder, config, watch)
+
+    def _fuse(self, replica: Replica, state: State | None) -> None:
+        """Have replicas fused from now on, of several ranks; the agent is what it starts from."""
+        rules, group = self._config.pod.fusion, self._group
         if group.size > 1:
-            rules = config.pod.fusion
-            fusion = plugins.make(Fusion, "fusions", rules.scheme, agent, group)
+            fusion = plugins.make(Fusion, "fusions", rules.scheme, replica.agent, group)
             guard = Guard(group, rules.guard, self._guarded) if rules.guard else None
-            replica.begin(rules, fusion, guard, fused)
-        if resume is not None:
-            log.info("%s goes on at %d env steps", birth.id, running.env_steps)
-        return running
+            replica.begin(rules, fusion, guard, state)
 
     def close(self) -> None:
         """Close the environments."""

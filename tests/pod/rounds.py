@@ -79,7 +79,9 @@ def countdown(iterations: int) -> Callable[[], bool]:
 
 def onward(birth: Birth, report: Report) -> Birth:
     """The pod's next round."""
-    return replace(birth, round=birth.round + 1, checkpoint=report.checkpoint, inherited=False)
+    return replace(
+        birth, round=birth.round + 1, checkpoint=report.checkpoint, inherited=False, shrink=False
+    )
 
 
 def copy_of(parent: Birth, report: Report, **hyperparameters: float) -> Birth:

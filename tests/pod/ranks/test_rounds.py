@@ -10,9 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
+from hpcpod.envs.make import make_env
+from hpcpod.pod.factory import make_agent
 from hpcpod.pod.ipc.child import Child, ChildDied
 from hpcpod.pod.ipc.messages import (
     FailureReply,
@@ -25,7 +28,7 @@ from hpcpod.pod.ipc.messages import (
 from hpcpod.records.records import Birth, Report
 from hpcpod.storage.run_folder import RunFolder
 from tests.pod.rounds import copy_of, first_birth, onward
-from tests.support.small_runs import create, wait_for
+from tests.support.small_runs import AGENTS, create, wait_for
 
 HERE = "tests.pod.ranks.fusions"
 
@@ -120,6 +123,31 @@ def test_ranks_of_mpirun_train_a_round_and_one_s_death_ends_them_all(
     assert before is not None and before.rank == 0 and len(before.others) == 2
     report = trained(folder, replace(birth, attempt=birth.attempt + 1))
     assert report.trained_steps >= 3072 and report.checkpoint is not None
+
+
+@pytest.mark.parametrize("scheme", ["mean", "nesterov"])
+def test_all_ranks_shrink_a_restarted_copy_alike_and_its_outer_momentum_begins_anew(
+    scheme: str, tmp_path: Path
+) -> None:
+    agents = {"dqn": {**AGENTS["dqn"], "buffer_size": 10_000}}
+    folder = small(tmp_path, "dqn", pod={"fusion": {"scheme": scheme}}, agents=agents)
+    birth = first_birth(folder)
+    parent = trained(folder, birth)
+    # it learns nothing, so that only a fusion could move its weights
+    copy = replace(copy_of(birth, parent, learning_starts=10_000), shrink=True)
+    child = trained(folder, copy, 1500)
+    assert child.inherited_returns == parent.returns
+    assert parent.checkpoint is not None and child.checkpoint is not None
+    cores = parent.checkpoint.core, child.checkpoint.core
+    old, new = (folder.blobs.get(core)[0] for core in cores)
+    spec = make_env("CartPole-v1", 4).spec
+    fresh = make_agent("dqn", spec, copy.hyperparameters, copy.seed, "cpu").state()
+    for name, tensor in fresh.items():
+        if name.startswith("network/"):
+            expected = 0.2 * old[f"agent/{name}"] + 0.1 * tensor.numpy()
+            for kind in ("network", "target"):
+                found = new[f"agent/{kind}/{name.removeprefix('network/')}"]
+                np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_learners_that_are_not_fused_go_apart(tmp_path: Path, watched: Path) -> None:
