@@ -155,8 +155,9 @@ class PopulationConfig(Limited):
     ``stop.rounds`` and another limit a pod that is done gives its place to the next draw.
     ``ranking``: once per round the worst copies the best, without a test. ``multi_frequency``:
     sub-populations that select every 1, 10, 25 and 50 rounds. ``restarts``: a population that
-    stagnates begins anew, half of it from scratch, and selects half as often. ``pb2``: copies get
-    hyperparameters from a model of what rounds have gained."""
+    stagnates begins anew, half of it from scratch, and selects half as often. The other half are
+    copies, whose weights are shrunk and perturbed. ``pb2``: copies get hyperparameters from a model
+    of what rounds have gained."""
     allocator: str = "auto"
     """The rule that says who trains the next round, who rests and who is given up: a name or a
     path. ``auto``: ``halving`` with ``stop.minutes``, and with ``stop.env_steps`` if there are

@@ -1,7 +1,8 @@
 """Restarts: a population that stagnates begins anew, and selects half as often from then on.
 
 Iterated population-based training (IPBT; Chebykin et al. 2025, arXiv 2511.09190) finds the interval
-between two selections by itself: the shortest first, and twice as long after each restart.
+between two selections by itself: the shortest first, and twice as long after each restart. A copy
+that a restart makes begins with shrunk and perturbed weights (``agents.shrink_perturb``).
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ class Restarts(GentleTruncation):
     from the best quarter of the leaderboard, of whichever round that is. Controls and the leader
     train on.
 
-    In IPBT the copies' weights are also shrunk and perturbed (by 0.2 and 0.1); here they are copied
-    as they are, and their hyperparameters are mutated instead of drawn from a model. It is for long
-    runs where nobody knows how often to select; it pays for that with fresh pods in mid-run.
+    Before its first step the weights of such a copy become 0.2 of the old ones plus 0.1 of fresh
+    ones, as in IPBT. Unlike there, its hyperparameters are mutated instead of drawn from a model.
+    The rule is for long runs where nobody knows how often to select; it pays for that with fresh
+    pods in mid-run.
     """
 
     def challenge(
