@@ -107,17 +107,6 @@ def first_share(config: RunConfig) -> float:
     return whole / stage_count(pods) / pods
 
 
-def luby(number: int) -> int:
-    """The length of an attempt of which nobody knows how long it should be: 1, 1, 2, 1, 1, 2, 4 and
-    so on (Luby, Sinclair and Zuckerman 1993).
-
-    Args:
-        number: of the attempt, from 1.
-    """
-    half = 1 << number.bit_length() - 1
-    return half if number == 2 * half - 1 else luby(number - half + 1)
-
-
 def spent_share(board: Board, config: RunConfig, now: float) -> float | None:
     """The spent share of ``stop.env_steps`` or ``stop.minutes``, the larger one, in [0, 1]; None:
     neither limits the run."""

@@ -25,7 +25,6 @@ from hpcpod.records.records import (
 )
 from hpcpod.tournament.allocation import Allocation, Prospects, carried_out, prospects, refusal
 from hpcpod.tournament.barrier import at_barrier, awaited, since
-from hpcpod.tournament.budget import first_share, luby
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.generators.gentle_truncation import GentleTruncation
 from hpcpod.tournament.offspring import Offspring
@@ -174,8 +173,7 @@ class Rulings:
         return offspring.board(board)
 
     def _drawn(self, board: Board, place: str, evidence: str) -> Fresh:
-        """A fresh draw in the place of a pod. It has a founder's share, a third one twice that, a
-        seventh four times, and so on: how long it takes to see a policy gain is unknown."""
+        """A fresh draw in the place of a pod."""
         algorithm = board.pods[place].algorithm
         space = self._rules.algorithms[algorithm]
         key = stable_hash(self._rules.config.seed, place, board.rounds, "fresh")
@@ -186,9 +184,7 @@ class Rulings:
             space.misfit,
             lambda: self._generator.founder(space, False, key),
         )
-        before = sum(pod.evidence == evidence for pod in board.pods.values())
-        share = first_share(self._rules.config) * luby(before + 1)
-        return Fresh(algorithm, drawn, evidence=evidence, share=share)
+        return Fresh(algorithm, drawn, evidence=evidence)
 
     def _note_allocation(self, seen: Prospects, allocation: Allocation) -> None:
         """Record who rests now, who trains again, and who is given up."""

@@ -12,7 +12,7 @@ from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.schema import StopConfig
 from hpcpod.tournament.allocation import Allocation, Candidate, Prospects, refusal
 from hpcpod.tournament.allocators.halving import Halving, gain, gaining
-from hpcpod.tournament.budget import first_share, luby
+from hpcpod.tournament.budget import first_share
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.priorities import resting_pods
@@ -123,7 +123,7 @@ def test_no_draw_is_begun_that_the_budget_has_no_room_for() -> None:
         assert len(found.fresh) == drawn
 
 
-def test_a_third_draw_has_twice_the_share_of_those_before() -> None:
+def test_draws_have_a_founder_s_share_and_are_recorded() -> None:
     game = budgeted("halving", steps=512 * STEPS)  # a founder's share is 16 rounds
     board, rng, told = first_board(game, 0.0), Random(3), []
     for merge in range(1, 500):
@@ -133,15 +133,10 @@ def test_a_third_draw_has_twice_the_share_of_those_before() -> None:
         board = fold(board, [done], game, now=60.0 * merge)
         told += [made for made in board.decisions.values() if "stopped gaining" in made.outcome]
     drawn = [pod for pod in board.pods.values() if pod.replaces and pod.cause == "fresh"]
-    assert [pod.share / STEPS for pod in drawn][:4] == [16.0, 16.0, 32.0, 16.0]
+    assert len(drawn) > 4 and {pod.share / STEPS for pod in drawn} == {16.0}
     assert all(pod.evidence.startswith("the best have stopped gaining") for pod in drawn)
     assert [made.pod for made in told] == [pod.id for pod in drawn]
     assert all(made.outcome.startswith("ppo, new, in place of") for made in told)
-
-
-def test_lengths_of_attempts() -> None:
-    found = [luby(number) for number in range(1, 16)]
-    assert found == [1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8]
 
 
 def test_a_leader_s_place_is_not_given_to_a_draw() -> None:
