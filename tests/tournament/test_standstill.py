@@ -125,18 +125,19 @@ def test_no_draw_is_begun_that_the_budget_has_no_room_for() -> None:
 
 def test_draws_have_a_founder_s_share_and_are_recorded() -> None:
     game = budgeted("halving", steps=512 * STEPS)  # a founder's share is 16 rounds
-    board, rng, told = first_board(game, 0.0), Random(3), []
+    board, rng, told = first_board(game, 0.0), Random(3), dict[str, str]()
     for merge in range(1, 500):
         order = next(each for each in orders(board) if each.pod not in resting_pods(board))
         returns = [rng.gauss(0, 1) for _ in range(8)]  # of all pods, and for ever
         done = report(order, returns, trained_steps=STEPS, wall_seconds=60.0)
         board = fold(board, [done], game, now=60.0 * merge)
-        told += [made for made in board.decisions.values() if "stopped gaining" in made.outcome]
+        births = (made for made in board.decisions.values() if made.kind == "birth")
+        told |= {made.pod: made.outcome for made in births if "stopped" in made.outcome}
     drawn = [pod for pod in board.pods.values() if pod.replaces and pod.cause == "fresh"]
     assert len(drawn) > 4 and {pod.share / STEPS for pod in drawn} == {16.0}
     assert all(pod.evidence.startswith("the best have stopped gaining") for pod in drawn)
-    assert [made.pod for made in told] == [pod.id for pod in drawn]
-    assert all(made.outcome.startswith("ppo, new, in place of") for made in told)
+    assert list(told) == [pod.id for pod in drawn]
+    assert all(said.startswith("ppo, new, in place of") for said in told.values())
 
 
 def test_a_leader_s_place_is_not_given_to_a_draw() -> None:
