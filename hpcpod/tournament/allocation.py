@@ -107,6 +107,8 @@ class Prospects:
     """Living pods that have trained all their rounds, by name."""
     counted: int = 0
     """Rounds that the population has finished."""
+    worst: float | None = None
+    """The worst return of an episode that the run has seen."""
 
     @cached_property
     def scored(self) -> list[Candidate]:
@@ -173,7 +175,7 @@ def prospects(board: Board, config: RunConfig, now: float) -> Prospects:
     return Prospects(
         tuple(compress(every, trains)), axis, spent, left, config.stop.rounds,
         config.population.pods.max, key, slots_of(config),
-        tuple(compress(every, map(not_, trains))), board.rounds,
+        tuple(compress(every, map(not_, trains))), board.rounds, board.worst,
     )  # fmt: skip
 
 
