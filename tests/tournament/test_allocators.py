@@ -12,7 +12,7 @@ import pytest
 
 from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.schema import PopulationConfig, StopConfig
-from hpcpod.records.records import Board
+from hpcpod.records.records import Board, Order
 from hpcpod.tournament.allocation import (
     Allocation,
     Candidate,
@@ -202,15 +202,19 @@ def budgeted(allocator: str, *, minutes: float | None = None, steps: int | None 
     return Rules.of(config, game.algorithms)
 
 
-def played(game: Rules, merges: int, slots: int = 2) -> Board:
-    """The board after some merges of ``slots`` rounds each; pod number k plays around k."""
+def played(game: Rules, merges: int, slots: int = 2, gain: float = 0.0) -> Board:
+    """The board after some merges of ``slots`` rounds each; pod number k plays around 10 k, and all
+    from the eighth on around 80; each round brings a ``gain``."""
     board, rng, now = first_board(game, 0.0), Random(4), 0.0
+
+    def score(order: Order) -> float:
+        return 10 * min(8, int(order.pod[1:])) + gain * order.round
+
     for _ in range(merges):
         now += 60.0
         waiting = [o for o in orders(board) if o.pod not in resting_pods(board)][:slots]
         done = [
-            report(order, [10 * int(order.pod[1:]) + rng.gauss(0, 1) for _ in range(16)])
-            for order in waiting
+            report(order, [score(order) + rng.gauss(0, 1) for _ in range(16)]) for order in waiting
         ]
         board = fold(
             board,
@@ -222,7 +226,7 @@ def played(game: Rules, merges: int, slots: int = 2) -> Board:
 
 
 def test_a_budget_of_steps_is_spent_on_the_best() -> None:
-    board = played(budgeted("halving", steps=64 * STEPS), 30)
+    board = played(budgeted("halving", steps=64 * STEPS), 30, gain=2.0)
     training = {pod.id for pod in board.living} - resting_pods(board)
     assert len(training) <= 2
     assert board.entries[0].pod in training

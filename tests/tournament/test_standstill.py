@@ -82,6 +82,15 @@ def test_where_nothing_gains_any_is_said_to_in_a_sixth_of_cases() -> None:
         assert said == pytest.approx(160, abs=40)  # the standard error is 12
 
 
+def test_a_gain_that_is_small_beside_the_task_s_returns_is_none() -> None:
+    # 4 of the 1000 between the worst return and the best score, with an error of 0.14
+    pods = [pod(f"p{n}", -8.0, -4.0, -2.0, 0.0, error=0.1) for n in range(4)]
+    found = seen(*pods, *SLOW, spent=0.3, counted=1)
+    assert not Halving(POPULATION).allocate(found).fresh
+    assert not Halving(POPULATION).allocate(replace(found, worst=-500.0)).fresh
+    assert list(Halving(POPULATION).allocate(replace(found, worst=-1000.0)).fresh) == ["slow3"]
+
+
 def stuck(*more: Candidate, **fields: object) -> Prospects:
     """Prospects in the second stage: the best four of eight stand still."""
     return seen(*IDLE, *SLOW[len(more) :], *more, spent=0.3, pods=8, **fields)

@@ -31,6 +31,8 @@ LEVEL = 0.16
 """Of one pod, a gain of a standard error."""
 
 
+NEGLIGIBLE = 0.005  # on MountainCarContinuous pods went on from -0.04 to -0.0001 for 60 rounds
+"""Share of the way from the worst return of all to the best score."""
 TURNS = 4
 """Of so many turns of a single slot one is the best's though they stand still."""
 
@@ -49,7 +51,7 @@ class Halving:
         places, said = stage(prospects.pods, prospects.spent)
         kept = names(ahead[:places]) | always(ahead, self._warmup)
         found = divided(prospects, kept, said)
-        if not found.resting or gaining(ahead[:places]):
+        if not found.resting or gaining(ahead[:places], negligible(prospects)):
             return found
         return instead(prospects, found)
 
@@ -87,14 +89,27 @@ def gain(candidate: Candidate) -> tuple[float, float]:
     return last.mean - first.mean, math.hypot(first.error, last.error)
 
 
-def gaining(candidates: Sequence[Candidate]) -> list[Candidate]:
+def negligible(prospects: Prospects) -> float:
+    """A gain that is none, however sure: a policy that has learnt to do nothing does even less."""
+    worst, best = prospects.worst, prospects.scored[0].score
+    return 0.0 if worst is None or best is None else NEGLIGIBLE * (best - worst)
+
+
+def gaining(candidates: Sequence[Candidate], least: float = 0.0) -> list[Candidate]:
     """Those that were seen to gain in the second half of their training, or have trained too
     little to tell. Where none gains, any is said to in ``LEVEL`` of cases, however many there
-    are."""
+    are.
+
+    Args:
+        candidates: some pods.
+        least: a smaller gain is none.
+    """
     errors = NormalDist().inv_cdf(1 - LEVEL / max(1, len(candidates)))
-    found = ((each, gain(each)) for each in candidates)
+    found = ((each, *gain(each)) for each in candidates)
     return [
-        each for each, (gained, error) in found if gained > errors * error or math.isinf(gained)
+        each
+        for each, gained, error in found
+        if gained > max(errors * error, least) or math.isinf(gained)
     ]
 
 
@@ -126,7 +141,7 @@ def rising(prospects: Prospects, resting: Sequence[Candidate]) -> Iterator[str]:
     which that is unknown come before them."""
     top = prospects.scored[0].score or 0.0
     found = []
-    for each in gaining(resting):
+    for each in gaining(resting, negligible(prospects)):
         again = 1.0 if prospects.left is None else prospects.left / each.spent
         found.append(((each.score or 0.0) + again * gain(each)[0], each.pod))
     yield from (pod for reach, pod in sorted(found, reverse=True) if reach > top)
