@@ -29,8 +29,6 @@ from hpcpod.tournament.budget import stage_count
 
 LEVEL = 0.16
 """Of one pod, a gain of a standard error."""
-
-
 NEGLIGIBLE = 0.005  # on MountainCarContinuous pods went on from -0.04 to -0.0001 for 60 rounds
 """Share of the way from the worst return of all to the best score."""
 TURNS = 4
@@ -142,7 +140,7 @@ def rising(prospects: Prospects, resting: Sequence[Candidate]) -> Iterator[str]:
     top = prospects.scored[0].score or 0.0
     found = []
     for each in gaining(resting, negligible(prospects)):
-        again = 1.0 if prospects.left is None else prospects.left / each.spent
+        again = prospects.left / each.spent if prospects.left and each.spent else 1.0
         found.append(((each.score or 0.0) + again * gain(each)[0], each.pod))
     yield from (pod for reach, pod in sorted(found, reverse=True) if reach > top)
 
