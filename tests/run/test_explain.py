@@ -157,7 +157,7 @@ def test_a_replaced_pod_and_its_heir_have_the_evidence() -> None:
     board = BEGIN
     for _ in range(4):
         board = play_round(board, GAME, lambda order: 100 * by_number(order))
-    old = next(p for p in board.pods.values() if p.fate == "replaced")
+    old = next(p for p in board.pods.values() if p.fate == "replaced" and not p.control)
     heir = next(p for p in board.pods.values() if p.replaces == old.id)
     assert heir.evidence
     said = pod(old.id, seen(board))

@@ -58,13 +58,22 @@ def assert_equal(once: list[Step], again: list[Step]) -> int:
 
 
 def family(env_or_pid: int | None = None) -> list[psutil.Process]:
-    """A process's descendants, but a test cluster's, that live; this process's by default."""
+    """A process's descendants that live, but a test cluster's and the one that Python's
+    multiprocessing leaves after a test that used it; this process's by default."""
     try:
-        own = [c for c in psutil.Process(env_or_pid).children() if "slurm" not in c.name()]
+        children = psutil.Process(env_or_pid).children()
+        # another test's, in the same process of pytest-xdist, failed 44 of these
+        own = [c for c in children if not _stays(c)]
         found = [each for child in own for each in (child, *child.children(recursive=True))]
         return [each for each in found if each.status() != psutil.STATUS_ZOMBIE]
     except psutil.NoSuchProcess:
         return []
+
+
+def _stays(child: psutil.Process) -> bool:
+    return "slurm" in child.name() or "multiprocessing.resource_tracker" in " ".join(
+        child.cmdline()
+    )
 
 
 def open_files() -> list[str]:
