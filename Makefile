@@ -35,7 +35,7 @@ lint: .venv/.test ## Style and formatting (ruff)
 	    echo "These are not formatted (make format):"; $(BIN)/ruff format --check .; exit 1; }
 
 types: .venv/.test ## Types (mypy --strict)
-	@$(BIN)/mypy --no-error-summary
+	@MYPY_NUM_WORKERS=2 $(BIN)/mypy --no-error-summary
 
 floors: .venv/.test ## Imports only go down (import-linter)
 	@$(BIN)/lint-imports

@@ -91,8 +91,9 @@ make_venv() {
 python() {
     make_venv
     what="${1:+[$1]}"
+    # pip compiles all of every package, alone for half a minute; tests compile what they import.
     quiet "installing hpcpod$what into .venv (minutes, the first time)" \
-        .venv/bin/python -m pip install --disable-pip-version-check \
+        .venv/bin/python -m pip install --disable-pip-version-check ${1:+--no-compile} \
         --constraint constraints.txt --editable ".$what"
 }
 
