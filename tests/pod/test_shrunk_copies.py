@@ -39,7 +39,7 @@ both_algorithms = pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 LARGE = {**AGENTS["dqn"], "horizon": 16, "buffer_size": 10_000, "normalize_obs": True}
 AGEING = "tests.pod.ageing_agent:Ageing"
 IDLE = {"learning_starts": 10_000}
-"""What keeps a copy from learning: at its round's end its weights are those of its start."""
+"""Settings by which a copy does not learn: at its round's end its weights are those of its start."""
 
 
 class Stop:
