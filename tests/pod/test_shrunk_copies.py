@@ -39,7 +39,7 @@ both_algorithms = pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 LARGE = {**AGENTS["dqn"], "horizon": 16, "buffer_size": 10_000, "normalize_obs": True}
 AGEING = "tests.pod.ageing_agent:Ageing"
 IDLE = {"learning_starts": 10_000}
-"""Settings by which a copy does not learn: at its round's end its weights are those of its start."""
+"""Settings by which a copy keeps the weights of its start for a round."""
 
 
 class Stop:
