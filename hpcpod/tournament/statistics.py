@@ -124,10 +124,10 @@ def _welch(one: Returns, other: Returns) -> tuple[float, int]:
     variance = sum(square for square, _ in parts)
     if variance == 0.0:
         return 0.0, min(freedom for _, freedom in parts)
-    freedom = variance**2 / sum(square**2 / freedom for square, freedom in parts)
-    return math.sqrt(variance), max(
-        1, int(freedom + 1e-9)
-    )  # of equal variances 6 came out as 5.999
+    # by shares: the square of a variance of 1e-250 is 0
+    freedom = 1 / sum((square / variance) ** 2 / freedom for square, freedom in parts)
+    # of equal variances 6 came out as 5.999
+    return math.sqrt(variance), max(1, int(freedom + 1e-9))
 
 
 def halves(returns: Returns) -> tuple[Returns, Returns]:
