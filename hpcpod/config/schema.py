@@ -176,8 +176,9 @@ class PopulationConfig(Limited):
     warmup_rounds: Natural = 1
     """Rounds that every pod trains before it may be replaced by a copy."""
     controls: Natural = 1
-    """Pods per algorithm that keep their first hyperparameters. They are not replaced before the
-    leader was shown to be better in four rounds one after another."""
+    """Pods per algorithm that keep their first hyperparameters. No copy replaces them before the
+    leader was shown to be better in four rounds one after another. After two an allocator may have
+    them rest, or give their place to a fresh draw."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

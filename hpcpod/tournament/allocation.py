@@ -169,7 +169,7 @@ def prospects(board: Board, config: RunConfig, now: float) -> Prospects:
     left = _left(board, config, axis, now)
     first = leading(board)
     living = board.living
-    every = [_candidate(pod, first, config) for pod in living]
+    every = [_candidate(pod, first, axis, config) for pod in living]
     trains = [pod.birth is not None for pod in living]
     key = stable_hash(config.seed, board.rounds, "allocation")
     return Prospects(
@@ -188,8 +188,8 @@ def _left(board: Board, config: RunConfig, axis: Axis, now: float) -> float | No
     return None if stop.minutes is None else max(0.0, 60 * stop.minutes - gone)
 
 
-def _candidate(pod: PodState, best: PodState | None, config: RunConfig) -> Candidate:
-    points = [Point(experience(e, config), e.round, e.returns) for e in pod.evaluations]
+def _candidate(pod: PodState, best: PodState | None, axis: Axis, config: RunConfig) -> Candidate:
+    points = [Point(experience(e, axis, config), e.round, e.returns) for e in pod.evaluations]
     last = pod.history[-1] if pod.history else None
     leads = best is not None and pod.id == best.id
     return Candidate(

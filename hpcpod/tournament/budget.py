@@ -82,10 +82,9 @@ def slots_of(config: RunConfig) -> int | None:
     return min(cluster.slots, pods)
 
 
-def experience(each: Evaluation | Milestone, config: RunConfig) -> float:
-    """The cost of what a pod had learned, its ancestors' included, on the axis of the budget."""
-    seconds = axis_of(config) == "seconds"
-    return each.cost if seconds else float(each.round * config.round.env_steps)
+def experience(each: Evaluation | Milestone, axis: Axis, config: RunConfig) -> float:
+    """The cost of what a pod had learned, its ancestors' included, on an axis."""
+    return each.cost if axis == "seconds" else float(each.round * config.round.env_steps)
 
 
 def stage_count(pods: int) -> int:

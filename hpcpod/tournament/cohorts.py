@@ -24,7 +24,7 @@ from statistics import median
 from hpcpod.config.schema import PopulationConfig, RunConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.records.records import Board, Entry, Evaluation, Milestone, PodState
-from hpcpod.tournament.budget import experience
+from hpcpod.tournament.budget import axis_of, experience
 from hpcpod.tournament.controls import ENDS, leading, privileged
 from hpcpod.tournament.places import odds, places
 from hpcpod.tournament.priorities import sidelined
@@ -110,6 +110,7 @@ class Cohorts:
         self._ranks: dict[int, float] = {}
         self._rows: dict[str, tuple[Entry, ...]] = {}
         self._quotas = quotas(config.population)
+        self._axis = axis_of(config)
         self._wanted: dict[str, int] = {}
         self._trained = {pod.algorithm for pod in board.pods.values() if pod.trained_steps > 0}
         self._broken = broken(board)
@@ -207,7 +208,7 @@ class Cohorts:
 
     def young(self, pod: PodState) -> bool:
         """True while a pod has not had its share of the budget."""
-        had = experience(pod.history[-1], self.config) if pod.history else 0.0
+        had = experience(pod.history[-1], self._axis, self.config) if pod.history else 0.0
         return had < pod.share
 
     def hopeful(self) -> list[str]:

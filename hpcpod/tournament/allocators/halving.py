@@ -127,10 +127,8 @@ def instead(prospects: Prospects, halved: Allocation) -> Allocation:
     others = [pod for pod in halved.order if pod not in first]
     best_first = slots == 1 and prospects.counted % TURNS == 0
     turns = (others, first) if best_first else (first, others)
-    left = {**halved.resting}
-    for pod in (*going, *fresh):
-        del left[pod]
-    return Allocation((*turns[0], *turns[1]), left, fresh=fresh)
+    still = {k: why for k, why in halved.resting.items() if k not in going and k not in fresh}
+    return Allocation((*turns[0], *turns[1]), still, fresh=fresh)
 
 
 def rising(prospects: Prospects, resting: Sequence[Candidate]) -> Iterator[str]:
