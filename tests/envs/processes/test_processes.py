@@ -60,20 +60,31 @@ def assert_equal(once: list[Step], again: list[Step]) -> int:
 def family(env_or_pid: int | None = None) -> list[psutil.Process]:
     """A process's descendants that live, but a test cluster's and the one that Python's
     multiprocessing leaves after a test that used it; this process's by default."""
+    found: list[psutil.Process] = []
+    # one that ended meanwhile hides no other
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for child in filter(_counts, psutil.Process(env_or_pid).children()):
+            found.append(child)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found += child.children(recursive=True)
+    return [each for each in found if _lives(each)]
+
+
+def _counts(child: psutil.Process) -> bool:
+    # other tests, in the same process of pytest-xdist, leave these, and zombies with no command
     try:
-        children = psutil.Process(env_or_pid).children()
-        # another test's, in the same process of pytest-xdist, failed 44 of these
-        own = [c for c in children if not _stays(c)]
-        found = [each for child in own for each in (child, *child.children(recursive=True))]
-        return [each for each in found if each.status() != psutil.STATUS_ZOMBIE]
+        return "slurm" not in child.name() and "multiprocessing.resource_tracker" not in " ".join(
+            child.cmdline()
+        )
     except psutil.NoSuchProcess:
-        return []
+        return False
 
 
-def _stays(child: psutil.Process) -> bool:
-    return "slurm" in child.name() or "multiprocessing.resource_tracker" in " ".join(
-        child.cmdline()
-    )
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def open_files() -> list[str]:
