@@ -103,10 +103,10 @@ def until_ahead(slot: SlotProcess) -> None:
     wait_for("a round that is trained ahead", ahead)
 
 
-@pytest.mark.parametrize("algorithms", [("ppo", "dqn"), ("dqn",)], ids="+".join)
 def test_a_tournament_that_is_scored_beside_training_has_the_same_reports_bit_by_bit(
-    algorithms: tuple[str, ...], tmp_path: Path
+    tmp_path: Path,
 ) -> None:
+    algorithms = ("ppo", "dqn")
     reports: list[dict[str, tuple[Any, ...]]] = []
     for beside in (False, True):
         folder = create(
