@@ -6,12 +6,33 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 _FILE = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^]]*\]\(([^)\s]+)\)")
 
 ROOT = Path(__file__).parents[2]
+
+
+def without_blocks(page: Path) -> str:
+    """The text of a page without its fenced blocks."""
+    return _FENCED.sub("", page.read_text(encoding="utf-8"))
+
+
+def links(page: Path) -> Iterator[tuple[str, str]]:
+    """The relative links of a page: each a path, empty for the page itself, and an anchor."""
+    for link in _LINK.findall(without_blocks(page)):
+        if not re.match(r"[a-z]+:", link):
+            path, _, name = link.partition("#")
+            yield path, name
+
+
+def anchor(heading: str, separator: str = "-") -> str:
+    """A heading's anchor, as GitHub makes it."""
+    kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+    return kept.replace(" ", separator)
 
 
 def page(name: str) -> Path:

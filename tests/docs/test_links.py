@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, anchor, links, without_blocks
 
-FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\[[^]]*\]\(([^)\s]+)\)")
 PAGES = sorted(
     path
     for pattern in ("*.md", "docs/*.md", "*/README.md", ".github/**/*.md", "benchmarks/*.md")
@@ -19,26 +17,16 @@ PAGES = sorted(
 )
 
 
-def anchor(heading: str) -> str:
-    """A heading's anchor, as GitHub makes it."""
-    kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
-    return kept.replace(" ", "-")
-
-
 def anchors(page: Path) -> set[str]:
-    text = FENCED.sub("", page.read_text(encoding="utf-8"))
-    return {anchor(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
+    return {anchor(heading) for heading in re.findall(r"^#+ (.*)$", without_blocks(page), re.M)}
 
 
 def broken(page: Path) -> Iterator[str]:
     """The links of a page that lead nowhere."""
-    for link in LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8"))):
-        if re.match(r"[a-z]+:", link):
-            continue
-        path, _, name = link.partition("#")
+    for path, name in links(page):
         to = page.parent / path if path else page
         if not to.exists() or (name and name not in anchors(to)):
-            yield f"{page.name}: {link}"
+            yield f"{page.name}: {path}" + (f"#{name}" if name else "")
 
 
 def test_the_pages_are_found() -> None:
@@ -51,7 +39,7 @@ def test_each_link_leads_somewhere() -> None:
 
 
 def test_each_page_of_the_documentation_is_linked_from_the_readme() -> None:
-    linked = set(LINK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
+    linked = {path for path, _ in links(ROOT / "README.md")}
     assert {f"docs/{page.name}" for page in ROOT.glob("docs/*.md")} - linked == set()
 
 
