@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpcpod.run.run import open_run
-from tests.docs.pages import ROOT, block
+from tests.docs.pages import ROOT, block, page
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 
@@ -34,9 +34,10 @@ def form(line: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"\d+(\.\d+)*(e-\d+)?", "0", line))
 
 
-def forms_of_the_readme() -> set[str]:
-    """The forms of the lines that the README shows of the demo."""
-    lines = block(ROOT / "README.md", "text", "finished: target").splitlines()
+def forms_of_the_pages() -> set[str]:
+    """The forms of the lines that the README and the tutorial show of the demo."""
+    pages = (ROOT / "README.md", page("cartpole.md"))
+    lines = "".join(block(each, "text", "finished: target") for each in pages).splitlines()
     return {form(line) for line in lines if line != "..."}
 
 
@@ -62,7 +63,7 @@ def test_the_demo_reaches_its_target_by_gated_and_mutated_copies(tmp_path: Path)
     copies = re.findall(r"^ *(p\d+) copy of p\d+ at round", said, re.MULTILINE)
     assert copies == [pod.id for pod in line[1:]] and len(copies) > 0
     assert f"run folder: {run.path}" in said
-    assert forms_of_the_readme() - {form(line) for line in said.splitlines()} == set()
+    assert forms_of_the_pages() - {form(line) for line in said.splitlines()} == set()
 
 
 @pytest.mark.slow

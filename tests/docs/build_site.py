@@ -3,11 +3,13 @@
     python -m tests.docs.build_site [FOLDER]     # default: site
 
 Pages link to files outside ``docs/``: configurations, measurements, sources. Zensical knows one
-folder. So the README, the pages and all that they link to are copied into one, at their own places.
+folder. So the pages of the navigation and all that they link to are copied into one, at their own
+places.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -19,9 +21,15 @@ from tests.docs.pages import ROOT, links
 CONFIG = ROOT / "docs" / "zensical.toml"
 
 
-def stage(folder: Path) -> set[Path]:
-    """Copy the README, and whatever is reached from it by links; return what was copied."""
-    todo, copied = [ROOT / "README.md", *(ROOT / "docs" / "images").iterdir()], set[Path]()
+def navigation() -> list[str]:
+    """The pages that the configuration names, in their order."""
+    text = CONFIG.read_text(encoding="utf-8").partition("[project.theme]")[0]
+    return re.findall(r'"([\w/.-]+\.md)"', text)
+
+
+def stage(folder: Path) -> None:
+    """Copy the pages of the navigation, and whatever is reached from them by links."""
+    todo, copied = [ROOT / page for page in navigation()], set[Path]()
     while todo:
         path = todo.pop()
         if path in copied:
@@ -35,7 +43,6 @@ def stage(folder: Path) -> set[Path]:
         shutil.copyfile(path, to)
         if path.suffix == ".md":
             todo += [(path.parent / link).resolve() for link, _ in links(path) if link]
-    return copied
 
 
 def build(to: Path) -> str:

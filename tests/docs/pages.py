@@ -51,6 +51,13 @@ def block(page: Path, language: str, has: str) -> str:
     return one
 
 
+def fences(page: Path) -> list[tuple[str, str, str]]:
+    """Every fenced block: its language and its name, which may be empty, and its text."""
+    text = page.read_text(encoding="utf-8")
+    found = re.findall(r"^```(\w*)(?: (\S+))?\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [(language, name, inside) for language, name, inside in found]
+
+
 def files_of(page: Path) -> dict[str, str]:
     """By its name, the text of each file."""
     return dict(_FILE.findall(page.read_text(encoding="utf-8")))
