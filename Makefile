@@ -4,7 +4,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo quick test system lint types floors tests format clean
+.PHONY: help demo site quick test system lint types floors tests format clean
 
 BIN := .venv/bin
 NAME = cartpole-$(shell date +%Y%m%d-%H%M%S)
@@ -43,11 +43,14 @@ floors: .venv/.test ## Imports only go down (import-linter)
 tests: .venv/.test ## The tests alone (pytest); PYTEST="-n 0 -k name" passes options
 	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(PYTEST)
 
+site: .venv/.test ## The pages as a site, with a search, in site/
+	@$(BIN)/python -m tests.docs.build_site
+
 format: .venv/.test ## Format the code
 	@$(BIN)/ruff check --quiet --fix-only . ; $(BIN)/ruff format .
 
 clean: ## Remove what make made; runs/ stays
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	rm -rf site .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.demo: pyproject.toml hpcpod/_version.py constraints.txt .ci/setup.sh

@@ -1,10 +1,8 @@
 """The site of the documentation: its pages as they are, built strictly by Zensical.
 
-    python -m tests.docs.build_site [FOLDER]     # default: site
-
-Pages link to files outside ``docs/``: configurations, measurements, sources. Zensical knows one
-folder. So the pages of the navigation and all that they link to are copied into one, at their own
-places.
+``python -m tests.docs.build_site [FOLDER]`` builds it, by default in ``site``. Pages link
+to files outside ``docs/``: configurations, measurements, sources. Zensical knows one folder. So the
+pages of the navigation and all that they link to are copied into one, at their own places.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ def build(to: Path) -> str:
         stage(work / "pages")
         shutil.copyfile(CONFIG, work / "zensical.toml")
         done = subprocess.run(
-            [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", "zensical.toml"],
+            [sys.executable, "-m", "zensical", "build", "--strict", "-f", "zensical.toml"],
             cwd=work, text=True, capture_output=True, check=False, timeout=300,
             env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "HOME": name},
         )  # fmt: skip

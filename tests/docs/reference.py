@@ -1,6 +1,6 @@
 """Pages of the reference that follow from the code: the verbs and the fields.
 
-    python -m tests.docs.reference     # writes docs/verbs.md and docs/fields.md anew
+``python -m tests.docs.reference`` writes ``docs/verbs.md`` and ``docs/fields.md`` anew.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from tests.docs.pages import page
 VERBS_HEAD = """\
 # Verbs
 
-Written from the parser by `python -m tests.docs.reference`: `hpcpod --help` and `hpcpod VERB --help`
-say the same. A verb is given a run by RUN: its folder, or its name under `runs/` (or under
+Written from the parser by `python -m tests.docs.reference`: `hpcpod --help` and
+`hpcpod VERB --help` say the same. RUN is a run's folder, or its name under `runs/` (or under
 `$HPCPOD_RUNS`).
 """
 
 FIELDS_HEAD = """\
 # Every field
 
-Written from the schema by `python -m tests.docs.reference`: `hpcpod validate --fields` says the same.
-[A configuration](configuration.md) says how to write one.
+Written from the schema by `python -m tests.docs.reference`: `hpcpod validate --fields` says the
+same. [A configuration](configuration.md) says how to write one.
 """
 
 
@@ -52,7 +52,8 @@ def _verb(name: str, verb: Verb, examples: str | None) -> Iterator[str]:
         yield "| argument | meaning |\n|---|---|"
         for action in actions:
             text = _escaped(" ".join((action.help or "").split())).replace("|", "\\|")
-            yield f"| `{', '.join(action.option_strings) or action.metavar}{_value(action)}` | {text} |"
+            names = ", ".join(action.option_strings) or action.metavar
+            yield f"| `{names}{_value(action)}` | {text} |"
         yield ""
     if examples:
         yield f"```text\n{examples.strip()}\n```\n"

@@ -85,7 +85,8 @@ def test_no_page_loads_anything_over_the_network(built: dict[Path, Page]) -> Non
     assert [load for load in loads if re.match(r"(?:[a-z]+:)?//", load)] == []
     # The theme fetches a library for each of these, as soon as a page has one.
     for path in built:
-        assert not re.search(r'class="[^"]*\b(?:mermaid|glightbox|pyodide)\b', path.read_text("utf-8"))
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r'class="[^"]*\b(?:mermaid|glightbox|pyodide)\b', text)
 
 
 def test_docstrings_are_rendered(site: Path) -> None:
@@ -103,7 +104,7 @@ def test_the_search_knows_every_page(site: Path) -> None:
     assert named - found == set()
 
 
-@pytest.mark.parametrize("broken", ["[x](nowhere.md)", "[x](concepts.md#nowhere)", "::: hpcpod.nowhere"])
+@pytest.mark.parametrize("broken", ["[x](no.md)", "[x](concepts.md#nowhere)", "::: hpcpod.nowhere"])
 def test_what_leads_nowhere_stops_the_build(
     broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,7 +114,7 @@ def test_what_leads_nowhere_stops_the_build(
         (folder / "README.md").write_text(f"# Page\n\n{broken}\n".replace("(c", "(docs/c"), "utf-8")
 
     monkeypatch.setattr(build_site, "stage", few)
-    with pytest.raises(RuntimeError, match="Aborted|nowhere"):
+    with pytest.raises(RuntimeError, match=r"Aborted|nowhere"):
         build_site.build(tmp_path / "site")
 
 
