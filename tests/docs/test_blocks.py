@@ -43,7 +43,7 @@ BASE = {
 SMALL = {
     "population.pods.max": "2", "round.env_steps": "2048", "round.episodes": "4",
     "agents.dqn.learning_starts": "100", "stop.rounds": "2", "stop.confirm_episodes": "4",
-    "cluster.slots": "1",
+    "cluster.slots": "1", "stop.target": "null",
 }  # fmt: skip
 """Makes a tournament of seconds of ``mine.yaml``."""
 OTHERS = "theirs"
