@@ -17,6 +17,7 @@ from pathlib import Path
 from tests.docs.pages import ROOT, links
 
 CONFIG = ROOT / "docs" / "zensical.toml"
+NAMED = re.compile(r"^(```\w+) (\S+)$", re.MULTILINE)
 
 
 def navigation() -> list[str]:
@@ -38,8 +39,12 @@ def stage(folder: Path) -> None:
         if path.is_dir():
             shutil.copytree(path, to, dirs_exist_ok=True)
             continue
-        shutil.copyfile(path, to)
-        if path.suffix == ".md":
+        if path.suffix != ".md":
+            shutil.copyfile(path, to)
+        else:
+            text = path.read_text(encoding="utf-8")
+            # A code host takes any word behind a fence's language, Zensical a title.
+            to.write_text(NAMED.sub(r'\1 title="\2"', text), encoding="utf-8")
             todo += [(path.parent / link).resolve() for link, _ in links(path) if link]
 
 

@@ -89,6 +89,13 @@ def test_no_page_loads_anything_over_the_network(built: dict[Path, Page]) -> Non
         assert not re.search(r'class="[^"]*\b(?:mermaid|glightbox|pyodide)\b', text)
 
 
+def test_each_block_is_rendered_as_one_and_shows_its_name(built: dict[Path, Page]) -> None:
+    for path in built:
+        assert "```" not in re.sub(r"<[^>]*>", "", path.read_text(encoding="utf-8")), path
+    [hello] = [path for path in built if path.name == "hello-world.html"]
+    assert '<span class="filename">play.py</span>' in hello.read_text(encoding="utf-8")
+
+
 def test_docstrings_are_rendered(site: Path) -> None:
     text = (site / "docs" / "api.html").read_text(encoding="utf-8")
     for name in ("hpcpod.api.train", "hpcpod.run.run.Run.wait", "hpcpod.testing.envs.EnvContract"):
