@@ -70,7 +70,7 @@ def lost(path: Path, page: Page, built: dict[Path, Page]) -> Iterator[str]:
 def test_each_page_is_in_the_navigation_once() -> None:
     pages = {str(path.relative_to(ROOT)) for path in ROOT.glob("docs/*.md")}
     assert len(navigation()) == len(set(navigation()))
-    assert pages - set(navigation()) == set()
+    assert pages - set(navigation()) == set(), f"add them to {build_site.CONFIG}"
     assert [page for page in navigation() if not (ROOT / page).is_file()] == []
 
 
