@@ -21,7 +21,8 @@ from forecasting.recording import Recording, from_json, record, thinned, to_json
 from forecasting.runs import RUNS
 
 from hpcpod.orchestrator.snapshot import Snapshot
-from hpcpod.run.forecast import Forecast, forecast, used
+from hpcpod.run.forecast import Forecast, forecast
+from hpcpod.run.usage import used
 
 DATA = Path(__file__).parent / "data" / "forecasts.jsonl"
 CLOSE = 0.3

@@ -12,9 +12,13 @@ from hpcpod._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from hpcpod.api import launch, load_policy, make_env, train
+    from hpcpod.run.compare import compare
     from hpcpod.run.run import Run, open_run
 
-__all__ = ["Run", "launch", "load_policy", "make_env", "open_run", "train"]
+__all__ = ["Run", "compare", "launch", "load_policy", "make_env", "open_run", "train"]
+
+_HOMES = {"Run": "hpcpod.run.run", "open_run": "hpcpod.run.run", "compare": "hpcpod.run.compare"}
+"""Modules of names that load less than ``hpcpod.api``, which loads what a launch needs."""
 
 
 def __getattr__(name: str) -> Any:
@@ -22,9 +26,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'hpcpod' has no attribute '{name}'")
     from importlib import import_module
 
-    # hpcpod.api loads what a launch needs: a look at a run does without.
-    home = "hpcpod.run.run" if name in ("Run", "open_run") else "hpcpod.api"
-    return getattr(import_module(home), name)
+    return getattr(import_module(_HOMES.get(name, "hpcpod.api")), name)
 
 
 def __dir__() -> list[str]:

@@ -47,6 +47,11 @@ def test_launch_trains_in_the_background_and_wait_sees_the_end(tmp_path: Path) -
 def test_stop_ends_a_run_from_outside(tmp_path: Path) -> None:
     run = hpcpod.launch(TINY, runs=tmp_path, stop={"rounds": 100_000})
     wait_for("a report", lambda: run.board().reports > 0)
+    board = run.board()
+    alive = run.rounds(board)
+    counted = alive[alive["counted"]]
+    assert len(counted) == board.reports and counted["trained_steps"].sum() == board.env_steps
+    assert run.usage()["slot_seconds"].sum() > 0
     run.stop()
     status = run.wait(timeout=60)
     assert (status.state, status.stop_reason) == ("finished", "user")

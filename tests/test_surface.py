@@ -35,7 +35,15 @@ def loaded_by(code: str, cwd: Path) -> set[str]:
 
 
 def test_all_names_what_resolves() -> None:
-    assert hpcpod.__all__ == ["Run", "launch", "load_policy", "make_env", "open_run", "train"]
+    assert hpcpod.__all__ == [
+        "Run",
+        "compare",
+        "launch",
+        "load_policy",
+        "make_env",
+        "open_run",
+        "train",
+    ]
     for name in hpcpod.__all__:
         assert callable(getattr(hpcpod, name))
     assert set(hpcpod.__all__) <= set(dir(hpcpod))
@@ -57,7 +65,7 @@ def test_environments_are_checked_by_a_public_name() -> None:
     "code",
     [
         "import hpcpod, hpcpod.cli.parser; hpcpod.cli.parser.parser()",
-        "import hpcpod; hpcpod.open_run; hpcpod.Run",
+        "import hpcpod; hpcpod.open_run; hpcpod.Run; hpcpod.compare",
         "import hpcpod.slot, hpcpod.orchestrator",
         "import hpcpod.launchers.slurm.launcher, hpcpod.launchers.local",
         "import hpcpod.envs",

@@ -41,6 +41,13 @@ Example:
   hpcpod launch configs/cartpole.yaml --set snapshots.seconds=10
   hpcpod snapshots cartpole --json | jq '.[] | [.seconds, .env_steps, .mean, .sd]'
 """,
+    "results": """\
+Examples:
+  hpcpod results cartpole                     the tables, and how many rows each has
+  hpcpod results cartpole --table pods | column -s, -t
+  hpcpod results cartpole --csv cartpole/     a file for each table
+  hpcpod results cartpole --optuna cartpole.log && optuna-dashboard cartpole.log
+""",
     "why": """\
 Examples:
   hpcpod why cartpole             why it has fewer slots than it wants, or does not go on

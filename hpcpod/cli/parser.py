@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from hpcpod import plugins
 from hpcpod._version import __version__
-from hpcpod.cli import control, doctor, envs, inspect, launch
+from hpcpod.cli import control, doctor, envs, inspect, launch, results
 from hpcpod.cli.examples import EXAMPLES
 from hpcpod.errors import exit_code
 
@@ -180,6 +180,18 @@ VERBS = {
     "snapshots": Verb(
         inspect.snapshots, "the leader's policy at equal wall times, scored on fresh seeds",
         (_RUN, _JSON),
+    ),
+    "results": Verb(
+        results.results, "a run as data: tables, CSV files, a study of Optuna",
+        (_RUN,
+         _arg("--table", metavar="NAME", action="append", dest="tables", default=[],
+              help="this table alone, such as pods, and printed as CSV; may be given again"),
+         _flag("--columns", "tell what each column of the tables means"),
+         _arg("--csv", type=Path, metavar="DIR", help="write each table as DIR/TABLE.csv"),
+         _arg("--optuna", type=Path, metavar="FILE",
+              help="write the run as a study in Optuna's journal format: pods are trials"),
+         _flag("--overwrite", "write files even if they are there"),
+         _JSON),
     ),
     "why": Verb(
         inspect.why, "why a run or a pod waits, and what you can do about it",

@@ -17,7 +17,6 @@ from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Rescore
 from hpcpod.run.costs import Cost, costs_of, mean_cost, panel_seconds, progress
 from hpcpod.run.round_schedule import Gate, Hand, Played, Task, play, together
-from hpcpod.storage.restarts import RestartRecord
 from hpcpod.storage.slots import OrderStatus, element
 from hpcpod.tournament.barrier import since
 from hpcpod.tournament.policy_snapshots import being_scored, policies, to_score
@@ -53,31 +52,6 @@ class Forecast:
     happens in most runs, narrow once rounds were measured."""
     high: float
     """Seconds after which it should have."""
-
-
-@dataclass(frozen=True)
-class Used:
-    """Resources that all slots of a run had, over all restarts."""
-
-    slot_seconds: float
-    gpu_hours: float
-    core_hours: float
-    requeues: int
-    """Jobs of slots that the scheduler has started again."""
-
-
-def used(records: Mapping[str, RestartRecord]) -> Used:
-    """Add up the usage of a run's slots; several in one job were requeued with it, once."""
-    restarts: dict[str, int] = {}
-    for slot, record in records.items():
-        job = element(slot)
-        restarts[job] = max(restarts.get(job, 0), record.restarts)
-    return Used(
-        slot_seconds=sum(record.seconds for record in records.values()),
-        gpu_hours=sum(each.gpus * each.seconds for each in records.values()) / 3600,
-        core_hours=sum(each.cpus * each.seconds for each in records.values()) / 3600,
-        requeues=sum(restarts.values()),
-    )
 
 
 def forecast(seen: Snapshot) -> Forecast | None:

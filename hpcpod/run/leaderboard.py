@@ -15,16 +15,21 @@ class Row:
     """A row of the leaderboard: the evaluation by which a pod ranks, and its last one."""
 
     pod: str
+    """The pod's name."""
     algorithm: str
+    """The name of its algorithm."""
     round: int
+    """The round of that evaluation."""
     mean: float
     """Of the returns of that evaluation, which is the pod's best."""
     low: float
     """Lower end of a 95 % interval that allows for ``candidates``."""
     high: float
+    """Upper end of it."""
     candidates: int
     """Evaluations of the run, among which any could have become this row."""
     episodes: int
+    """Episodes of that evaluation."""
     estimate: float
     """The key of the rows' order: ``mean``, shrunk towards the means of the pod's rounds before and
     after it."""
@@ -35,6 +40,7 @@ class Row:
     fate: str
     """``winner``, or what has become of the pod."""
     checkpoint: Checkpoint
+    """The policy of that evaluation; in a table the name of its blob."""
 
 
 def rows(board: Board, most: int | None = None) -> tuple[Row, ...]:

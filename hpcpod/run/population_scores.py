@@ -18,10 +18,15 @@ class PodScore:
     """The last evaluation of a living pod, and the belief about its true mean return."""
 
     pod: str
+    """The pod's name."""
     algorithm: str
+    """The name of its algorithm."""
     round: int
+    """The round of its last panel."""
     episodes: int
+    """Episodes of that panel."""
     mean: float
+    """Mean return of that panel."""
     sd: float
     """Standard deviation of a return."""
     shrunk: float
@@ -35,6 +40,7 @@ class PodScore:
     iqm_low: float
     """Lower end of its 95 % bootstrap interval."""
     iqm_high: float
+    """Upper end of it."""
     best: float
     """Probability that no living pod has a higher true mean."""
     improves: float | None

@@ -25,6 +25,7 @@ from hpcpod.run.leaderboard import Row, ranking, rows
 from hpcpod.run.pod_history import require_pod
 from hpcpod.run.population_scores import PodScore, pod_scores
 from hpcpod.run.progress_line import progress_text
+from hpcpod.run.run_tables import RunTables
 from hpcpod.run.snapshot import counted_here, see
 from hpcpod.run.snapshot_scores import SnapshotScore, snapshot_scores
 from hpcpod.run.status import Best, Status, best_of, status_of
@@ -47,7 +48,7 @@ MOST_NAMES = 5
 """Runs that a message names."""
 
 
-class Run:
+class Run(RunTables):
     """One run, by its folder. Every call looks anew, from any machine that sees the folder."""
 
     def __init__(self, folder: RunFolder, progress: bool | None = None) -> None:
@@ -129,8 +130,7 @@ class Run:
     def decisions(self, pod: str | None = None, board: Board | None = None) -> list[Decision]:
         """Every decision of the updater, the generator and the allocator so far, oldest first.
 
-        ``pandas.DataFrame(map(dataclasses.asdict, run.decisions()))`` is a table of them. It reads
-        a small file for each merge; ``why`` tells the last ones of a pod without.
+        ``table("decisions")`` is a table of them. It reads a small file for each merge.
 
         Args:
             pod: those alone that are about this pod, or name it.
@@ -142,8 +142,8 @@ class Run:
         board = board or self.board()
         if pod is not None:
             require_pod(board, pod, self.name)
-        every = {**self.folder.decisions.all(), **board.decisions}
-        return [each for each in every.values() if pod is None or pod in (each.pod, *each.others)]
+        every = {**self.folder.decisions.all(), **board.decisions}.values()
+        return [each for each in every if pod is None or pod in (each.pod, *each.others)]
 
     def snapshots(self, board: Board | None = None) -> tuple[SnapshotScore, ...]:
         """The leader's policy at equal wall times (``snapshots.seconds``), oldest first, each with

@@ -28,15 +28,19 @@ class SnapshotScore:
     env_steps: int
     """Environment steps that the whole population had reported by then."""
     pod: str
+    """The pod that led then."""
     algorithm: str
+    """The name of its algorithm."""
     round: int
+    """Its round that ended in this policy."""
     mean: float | None
-    """None until it is scored."""
+    """Mean return on fresh seeds; None until it is scored."""
     sd: float | None
     """Standard deviation of a return (n - 1)."""
     error: float | None
     """Standard error of the mean: sd / sqrt(episodes)."""
     episodes: int
+    """Episodes of its score."""
     returns: tuple[float, ...]
     """In the order of the seeds, which all snapshots of the run have in common."""
     failure: str

@@ -13,10 +13,11 @@ from hpcpod.config.space import Scalar
 from hpcpod.launchers.base import THROTTLED
 from hpcpod.orchestrator.snapshot import RunState, Snapshot
 from hpcpod.records.records import Board, Confirmed
-from hpcpod.run.forecast import Forecast, forecast, used
+from hpcpod.run.forecast import Forecast, forecast
 from hpcpod.run.idle_slots import idling
 from hpcpod.run.pending_jobs import cancelled_words
 from hpcpod.run.snapshot_scores import scoring
+from hpcpod.run.usage import used
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.confirmation import highest_target

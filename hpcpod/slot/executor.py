@@ -47,6 +47,8 @@ class Executor:
         self._child: Child | None = None
         self._unused = True
         """The process has had no work yet."""
+        self.silent = True
+        """The process has not answered yet: it imports."""
         self._heard = self._given = 0.0
         self._commanded: float | None = None
         self._tries = 0
@@ -66,7 +68,7 @@ class Executor:
     def warm_up(self) -> None:
         """Start the process before there is work: what it imports takes seconds."""
         if self._child is None:
-            self._child, self._unused = self._start(), True
+            self._child, self._unused, self.silent = self._start(), True, True
 
     def submit(self, work: Work) -> None:
         """Give it some work; it must be idle."""
@@ -115,7 +117,7 @@ class Executor:
         """The last reply to the work, if it is there."""
         assert self._child is not None
         while (reply := self._child.receive(0.0)) is not None:
-            self._heard = time.monotonic()
+            self._heard, self.silent = time.monotonic(), False
             if not isinstance(reply, ProgressReply):
                 return reply
             self.progress = reply.progress or self.progress

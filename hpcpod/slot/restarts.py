@@ -6,12 +6,13 @@ import contextlib
 import os
 import time
 from dataclasses import replace
+from typing import get_args
 
 from hpcpod.config.placement import shape_of
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import StorageError
 from hpcpod.records.records import Birth, Order
-from hpcpod.storage.restarts import Begun, RestartRecord
+from hpcpod.storage.restarts import MOST_SPANS, Begun, Doing, RestartRecord, Span
 from hpcpod.storage.run_folder import RunFolder
 
 MOST_WITHOUT_PROGRESS = 10
@@ -37,7 +38,7 @@ class OwnRestarts:
         """
         self._folder = folder
         self._slot = slot
-        self._began = self._saved = time.monotonic()
+        self._began = self._saved = self._looked = time.monotonic()
         last = folder.restarts.read(slot) or RestartRecord(began=time.time(), progress=True)
         resources = config.resources
         self._before = last.seconds
@@ -47,7 +48,11 @@ class OwnRestarts:
             gpus=resources.gpus_per_pod / resources.pods_per_gpu,
             cpus=shape_of(config).cpus,
             began=last.began,
+            spent={each: last.spent.get(each, 0.0) for each in get_args(Doing)},
         )
+        self._earlier = last.spans[1 - MOST_SPANS :]
+        self._span = Span(time.time())
+        self._doing: Doing = "waiting"
         self.save()
 
     @property
@@ -74,23 +79,55 @@ class OwnRestarts:
         self._record = replace(self._record, orders={**self._record.orders, order.id: begun})
         self.save()
 
-    def progress(self) -> None:
-        """A report was published."""
+    def progress(self, order: str) -> None:
+        """The report of an order was published."""
+        if self._span.order == order:
+            self._span = Span(self._span.began, starting=self._span.starting)
         if not self._record.progress:
             self._record = replace(self._record, progress=True)
             self.save()
 
-    def look(self) -> None:
-        """Save it now and then; to be called often."""
+    def look(self, doing: Doing, order: str) -> None:
+        """Note what the slot does, and the order in hand; to be called often, and saved now and
+        then."""
+        self._account()
+        self._doing, span = doing, self._span
+        if doing == "waiting":
+            if span.order and not span.until:
+                self._span = replace(span, until=time.time())
+        elif (doing, order, 0.0) != (span.doing, span.order, span.until):
+            now = time.time()
+            self._span = replace(span, doing=doing, order=order, since=now, until=0.0)
         if time.monotonic() - self._saved >= SAVE_SECONDS:
             self.save()
 
+    def scored(self, seconds: float) -> None:
+        """Count so many seconds of the trainer's work as scoring: its round's panel took them."""
+        self._account()
+        seconds = min(seconds, self._record.spent["training"])
+        self._add(training=-seconds, scoring=seconds)
+
     def save(self) -> None:
         """Save it, if the filesystem lets it."""
-        self._saved = time.monotonic()
-        seconds = self._before + self._saved - self._began
+        self._account()
+        self._saved = self._looked
+        seconds = self._looked - self._began
+        spans = (*self._earlier, replace(self._span, seconds=seconds))
+        record = replace(self._record, seconds=self._before + seconds, spans=spans)
         with contextlib.suppress(StorageError):  # no round is ended for this
-            self._folder.restarts.save(self._slot, replace(self._record, seconds=seconds))
+            self._folder.restarts.save(self._slot, record)
+
+    def _account(self) -> None:
+        """Add the time since the last look to the activity that was noted then."""
+        now = time.monotonic()
+        passed, self._looked = now - self._looked, now
+        self._add(**{self._doing: passed})
+        if self._doing == "starting":
+            self._span = replace(self._span, starting=self._span.starting + passed)
+
+    def _add(self, **seconds: float) -> None:
+        spent = {name: old + seconds.get(name, 0.0) for name, old in self._record.spent.items()}
+        self._record = replace(self._record, spent=spent)
 
     def _without_progress(self, last: RestartRecord) -> int:
         """Starts in a row without progress. One that found nothing to do does not count."""

@@ -31,6 +31,7 @@ from hpcpod.slot.restarts import OwnRestarts
 from hpcpod.slot.stop_requests import StopRequests
 from hpcpod.storage.freshness import refresh_requests
 from hpcpod.storage.requests import SlotRefused
+from hpcpod.storage.restarts import Doing
 from hpcpod.storage.retry import with_retries
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import OrderStatus, SlotStatus
@@ -119,6 +120,7 @@ class Slot:
             log.error("%s; what was not saved is done again", error)
             return self._farewell()
         finally:
+            self._restarts.look(*self._doing())
             for executor in self._executors:
                 executor.close()
             self._restarts.save()
@@ -188,6 +190,8 @@ class Slot:
             report = failed(ended, self._owner.slot)
         else:
             report = reply.report
+            if work.doing == "training":
+                self._restarts.scored(report.evaluate_seconds)
         if isinstance(order, Birth) and work.part == "train":  # its score is the scorer's
             self._trained = order, report
             if order != self._speculative:
@@ -225,13 +229,14 @@ class Slot:
 
     def _deliver(self, report: Report) -> None:
         """Publish a report; speculative work now counts, or is dropped."""
+        report = replace(report, ended=time.time())  # once: it may be published again
         try:
             board = with_retries(partial(self._publish, report), self._requests.stopping)
         except Corrupt as error:
             log.error("%s: its round is done again", error)
             self._drop_speculative()
             return
-        self._restarts.progress()
+        self._restarts.progress(report.order)
         # A slot that fails again and again is on a bad node: it must not burn every pod.
         failed = report.failure_kind in BROKEN and board.phase == "running"
         self._failures = self._failures + 1 if failed else 0
@@ -356,11 +361,19 @@ class Slot:
     def _tell(self) -> None:
         """Show the slot's status, at its pace: a silent slot is taken for dead."""
         now = time.monotonic()
-        self._restarts.look()
+        self._restarts.look(*self._doing())
         if now - self._shown_at >= self._pace.tell:
             self._shown_at = now
             with contextlib.suppress(StorageError):  # a full disk must not end a round for this
                 self._folder.slots.write(self._owner.slot, self._status())
+
+    def _doing(self) -> tuple[Doing, str]:
+        """The activity, and the order in hand; training, where another is scored beside it."""
+        for executor in self._executors:
+            if executor.work is not None:
+                work = executor.work
+                return "starting" if executor.silent else work.doing, work.order.id
+        return "waiting", ""
 
     def _status(self) -> SlotStatus:
         owner = self._owner

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from hpcpod.errors import Corrupt
@@ -40,6 +42,19 @@ class Reports(Store):
             self._quarantine.copy(path, str(error))
             raise
         return report
+
+    def all(self) -> Iterator[tuple[Report, float]]:
+        """Every sound report, and the Unix time of its file in seconds, in no order.
+
+        It is for those who look: a damaged report is passed over and stays where it is.
+        """
+        for path in self._folder.glob("*/[!.]*.json"):
+            with contextlib.suppress(Corrupt, FileNotFoundError):
+                data = self._disk.read(path)
+                if data is not None:
+                    report = unpack_record(Report, data, path)
+                    if report.order == path.stem:
+                        yield report, path.lstat().st_mtime
 
     def exists(self, order: str) -> bool:
         """Look whether an order has a report, sound or damaged."""

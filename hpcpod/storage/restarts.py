@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from hpcpod.errors import Corrupt
 from hpcpod.records.records import encode
@@ -24,6 +25,33 @@ class Begun:
     """The round to train; 0 if it is only scored."""
     env_steps: int = 0
     """Steps of experience in the furthest checkpoint that it could go on from; 0 for none."""
+
+
+Doing = Literal["starting", "training", "scoring", "waiting"]
+"""The activity of a slot at one moment: a process that imports, a round in training, a panel or a
+set of fresh seeds, or nothing to do. Scoring beside training counts as training."""
+
+MOST_SPANS = 64
+"""Starts of which a record keeps the times: the last ones."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """One start of a slot, and the time for which it was at work from there on."""
+
+    began: float
+    """Unix time of the start, in seconds, by the slot's clock."""
+    seconds: float = 0.0
+    starting: float = 0.0
+    """Of these, seconds in which a process for an order was still importing."""
+    order: str = ""
+    """The order that it had last, and has not reported; empty without one."""
+    doing: Doing = "waiting"
+    """The activity that this was."""
+    since: float = 0.0
+    """Unix time from which the slot did this, in seconds."""
+    until: float = 0.0
+    """Unix time at which it was interrupted; 0 while it goes on, or if the slot was killed."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +74,11 @@ class RestartRecord:
     """Unix time of the first start, in seconds."""
     orders: Mapping[str, Begun] = field(default_factory=dict)
     """Orders begun since the last start, by name."""
+    spent: Mapping[str, float] = field(default_factory=dict)
+    """``seconds`` by activity, see ``Doing``. What is missing in their sum was before a version of
+    hpcpod that knew them."""
+    spans: tuple[Span, ...] = ()
+    """The last starts, oldest first; see ``MOST_SPANS``."""
 
 
 class Restarts:
@@ -99,8 +132,13 @@ class Restarts:
                 plain(order), plain(begun.pod)
         except Corrupt:
             return None
-        numbers = () if record is None else (record.seconds, record.gpus, record.cpus)
-        return record if all(0 <= number < MOST for number in numbers) else None
+        return record if record is None or all(0 <= n < MOST for n in _numbers(record)) else None
 
     def _path(self, slot: str) -> Path:
         return sharded(self._folder, slot, ".json")
+
+
+def _numbers(record: RestartRecord) -> Iterator[float]:
+    yield from (record.seconds, record.gpus, record.cpus, record.began, *record.spent.values())
+    for span in record.spans:
+        yield from (span.began, span.seconds, span.starting, span.since, span.until)

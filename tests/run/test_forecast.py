@@ -23,7 +23,7 @@ from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.checkpoints import Checkpoint
 from hpcpod.records.policy_snapshots import PolicySnapshot
 from hpcpod.records.records import Birth, Board, Entry, Evaluation, PodState, Rescore
-from hpcpod.run.forecast import Forecast, forecast, last_rounds, used
+from hpcpod.run.forecast import Forecast, forecast, last_rounds
 from hpcpod.storage.requests import Drain
 from hpcpod.storage.restarts import RestartRecord
 from tests.support.slots import statuses
@@ -287,16 +287,3 @@ def test_a_run_of_any_length_is_played_in_little_time() -> None:
     told = seconds(seen(StopConfig(rounds=10_002), *pods))
     assert told == pytest.approx(10 * 10_000, rel=0.01)
     assert not math.isinf(told)
-
-
-def test_what_slots_had_adds_up_and_those_of_one_job_were_requeued_once() -> None:
-    records = {
-        "7_0+0": RestartRecord(restarts=2, seconds=3600, gpus=0.5, cpus=2),
-        "7_0+1": RestartRecord(restarts=1, seconds=3600, gpus=0.5, cpus=2),
-        "7_1": RestartRecord(restarts=1, seconds=1800, gpus=1, cpus=4),
-    }
-    all_of_it = used(records)
-    assert all_of_it.requeues == 3
-    assert all_of_it.slot_seconds == 9000
-    assert all_of_it.gpu_hours == pytest.approx(1.5)
-    assert all_of_it.core_hours == pytest.approx(6.0)

@@ -9,7 +9,7 @@ import pytest
 
 from hpcpod.records.records import Birth, Checkpoint, Report
 from hpcpod.slot.restarts import MOST_WITHOUT_PROGRESS, OwnRestarts
-from hpcpod.storage.restarts import RestartRecord
+from hpcpod.storage.restarts import MOST_SPANS, RestartRecord, Span
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import read_board
@@ -95,7 +95,7 @@ def test_a_start_that_found_nothing_to_do_does_not_count(folder: RunFolder) -> N
 def test_one_report_is_enough_for_a_start(folder: RunFolder) -> None:
     restarts = started(folder)
     restarts.begin(order(folder))
-    restarts.progress()
+    restarts.progress(order(folder).id)
     restarts.begin(order(folder))
     started(folder)
     assert without_progress(folder) == 0
@@ -133,3 +133,73 @@ def test_a_slot_that_is_stopped_before_every_checkpoint_gives_up_in_the_end(
     assert last.end() == 1
     assert "10 lives of this slot in a row ended before it had reported a round" in last.log
     assert "Traceback" not in last.log
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return 1.7e9 + self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("hpcpod.slot.restarts.time", clock)
+    return clock
+
+
+def test_a_slot_accounts_for_each_second_that_it_has(folder: RunFolder, clock: Clock) -> None:
+    restarts = started(folder)
+    for seconds, doing, name in (
+        (2.0, "starting", "p0001-00001-1"), (3.0, "training", "p0001-00001-1"),
+        (20.0, "waiting", ""), (1.0, "scoring", "p0001-final0-1"),
+    ):  # fmt: skip
+        clock.now += seconds
+        restarts.look(doing, name)  # type: ignore[arg-type]
+    clock.now += 10.0
+    restarts.scored(5.0)
+    restarts.look("waiting", "")
+    restarts.save()
+    record = folder.restarts.read("7_1")
+    assert record is not None
+    assert record.spent == {"starting": 3.0, "training": 15.0, "scoring": 15.0, "waiting": 3.0}
+    assert record.seconds == sum(record.spent.values()) == 36.0
+    at = 1.7e9 + 1000
+    [span] = record.spans
+    assert span == Span(at, 36.0, 3.0, "p0001-final0-1", "scoring", at + 26, at + 36)
+    restarts.progress("p0001-final0-1")
+    restarts.save()
+    record = folder.restarts.read("7_1")
+    assert record is not None and record.spans == (Span(at, 36.0, 3.0),)
+
+
+def test_each_start_has_its_times_and_the_last_ones_are_kept(
+    folder: RunFolder, clock: Clock
+) -> None:
+    for _ in range(MOST_SPANS + 3):
+        restarts = started(folder)
+        clock.now += 6.0
+        restarts.save()
+        clock.now += 100.0
+    record = folder.restarts.read("7_1")
+    assert record is not None and len(record.spans) == MOST_SPANS
+    assert record.spans[-1] == Span(clock.time() - 106, 6.0)
+    assert record.spans[0].began == clock.time() - 106 * MOST_SPANS
+    assert record.seconds == record.spent["waiting"] == 6 * (MOST_SPANS + 3)
+
+
+def test_no_more_is_scoring_than_was_training(folder: RunFolder, clock: Clock) -> None:
+    restarts = started(folder)
+    restarts.look("training", "p0001-00001-1")
+    clock.now += 4.0
+    restarts.scored(9.0)
+    restarts.save()
+    record = folder.restarts.read("7_1")
+    assert record is not None
+    assert (record.spent["training"], record.spent["scoring"]) == (0.0, 4.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from hpcpod._process import StopFlag
 from hpcpod.errors import Corrupt
 from hpcpod.records.records import Intent, Order, Owner, Report
+from hpcpod.run.history import results
+from hpcpod.run.usage import activities, usage
 from hpcpod.slot.slot import Slot
 from hpcpod.storage.requests import Drain, Stop
 from hpcpod.storage.run_folder import RunFolder
@@ -67,6 +70,28 @@ def test_a_slot_told_to_go_asks_to_be_requeued_and_its_last_life_ends_the_round_
     report = report_of(folder)
     assert report.checkpoint == undisturbed.checkpoint
     assert report.returns == undisturbed.returns
+    assert_accounted_for(folder)
+
+
+def assert_accounted_for(folder: RunFolder) -> None:
+    """All that a slot did in its three starts is in its record, and in the run's usage."""
+    record = folder.restarts.read("s")
+    assert record is not None
+    assert sum(record.spent.values()) == pytest.approx(record.seconds)
+    assert all(record.spent[doing] > 0 for doing in ("starting", "training", "scoring"))
+    first, second, third = record.spans
+    for span in (first, second):
+        assert (span.order, span.doing) == (ORDER, "training")
+        assert span.began < span.since < span.until <= span.began + span.seconds + 1
+    assert third.order == ""
+    board = read_board(folder)
+    rows = results(folder, board)
+    shown = [(each.kind, each.order) for each in activities(folder, board, rows)]
+    assert shown.count(("training", ORDER)) == 3 and shown.count(("away", "")) == 2
+    assert sum(row.slot_seconds for row in usage(folder, board, rows)) == pytest.approx(
+        record.seconds
+    )
+    assert rows[0].ended is not None and third.began < rows[0].ended < time.time()
 
 
 def test_a_killed_slot_takes_its_trainer_along_and_its_next_life_goes_on_from_the_checkpoint(

@@ -1,0 +1,65 @@
+"""The tables of a run, as methods of ``Run``; ``run/data.py`` has what is in them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from hpcpod.config.arguments import door
+from hpcpod.records.records import Board
+from hpcpod.storage.run_folder import RunFolder
+
+
+class RunTables(ABC):
+    """The tables of a run, for ``Run``."""
+
+    folder: RunFolder
+
+    @abstractmethod
+    def board(self) -> Board:
+        """The latest generation of the board, whole."""
+
+    @door(name=str)
+    def table(self, name: str, board: Board | None = None) -> Any:
+        """A table of the run; ``hpcpod results RUN --columns`` tells the columns of each.
+
+        Args:
+            name: ``pods``, ``births``, ``rounds``, ``episodes``, ``leaderboard``, ``scores``,
+                ``decisions``, ``tests``, ``usage``, ``slots`` or ``snapshots``.
+            board: a board that was read before, to look at; by default the latest.
+
+        Returns:
+            A pandas DataFrame; without pandas a list of a mapping for each row.
+
+        Raises:
+            UserError: there is no such table.
+        """
+        # Rows and their columns are 30 ms of imports, which verbs on a login node do without.
+        from hpcpod.run.data import TABLES, Look, as_frame, columns_of
+
+        found = columns_of(Look(self.folder, board or self.board()), name)
+        return as_frame(TABLES[name].kind, found)
+
+    def pods(self, board: Board | None = None) -> Any:
+        """The pods, alive and dead, with their hyperparameters: ``table("pods")``."""
+        return self.table("pods", board)
+
+    def births(self, board: Board | None = None) -> Any:
+        """The births: when, from whom, and why: ``table("births")``."""
+        return self.table("births", board)
+
+    def rounds(self, board: Board | None = None) -> Any:
+        """The reports, with means, intervals and metrics: ``table("rounds")``."""
+        return self.table("rounds", board)
+
+    def episodes(self, board: Board | None = None) -> Any:
+        """The return of every episode: ``table("episodes")``."""
+        return self.table("episodes", board)
+
+    def usage(self, board: Board | None = None) -> Any:
+        """The hours of all slots by purpose: ``table("usage")``."""
+        return self.table("usage", board)
+
+    def slots(self, board: Board | None = None) -> Any:
+        """The slots, each with its time by purpose: ``table("slots")``."""
+        return self.table("slots", board)
