@@ -1,6 +1,6 @@
-"""Pages of the reference that follow from the code: the verbs and the fields.
+"""Pages of the reference that follow from the code: the verbs, the fields, a run's columns.
 
-``python -m tests.docs.reference`` writes ``docs/verbs.md`` and ``docs/fields.md`` anew.
+``python -m tests.docs.reference`` writes ``PAGES`` in ``docs`` anew.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from hpcpod.cli.examples import EXAMPLES
 from hpcpod.cli.parser import CHECK, ENVS_CHECK, EPILOG, VERBS, Verb
 from hpcpod.config.manual import field_manual
+from hpcpod.run.data import TABLES, columns_of_kind
+from hpcpod.run.data_rows import RunRow
 from tests.docs.pages import page
 
 VERBS_HEAD = """\
@@ -27,6 +29,15 @@ FIELDS_HEAD = """\
 
 Written from the schema by `python -m tests.docs.reference`: `hpcpod validate --fields` says the
 same. [A configuration](configuration.md) says how to write one.
+"""
+
+
+COLUMNS_HEAD = """\
+# Columns of a run's tables
+
+Written from the rows' docstrings by `python -m tests.docs.reference`:
+`hpcpod results RUN --columns` says the same. [A run as data](data.md) says how to get them. A
+column `metrics.*` stands for one for each metric, such as `metrics.loss`.
 """
 
 
@@ -80,6 +91,20 @@ def fields_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def columns_page() -> str:
+    """The text of the page on the columns of a run's tables."""
+    parts = [(name, table.text, table.columns) for name, table in TABLES.items()]
+    parts.append(("hpcpod.compare", "a run", columns_of_kind(RunRow)))
+    lines = [COLUMNS_HEAD]
+    for name, text, columns in parts:
+        lines += [f"## {name}\n", f"A row is {text}.\n", "| column | meaning |\n|---|---|"]
+        for column, meaning in columns.items():
+            said = _escaped(" ".join(meaning.split())).replace("|", "\\|")
+            lines.append(f"| `{column}` | {said} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def _section(lines: list[str]) -> Iterator[str]:
     """The lines of a section of the manual: its name or its first field, texts below each."""
     for line in lines:
@@ -97,7 +122,7 @@ def _escaped(text: str) -> str:
     return text.replace("<", "&lt;").replace("*", "\\*")
 
 
-PAGES = {"verbs.md": verbs_page, "fields.md": fields_page}
+PAGES = {"verbs.md": verbs_page, "fields.md": fields_page, "columns.md": columns_page}
 
 if __name__ == "__main__":
     for name, text in PAGES.items():
