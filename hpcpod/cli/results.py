@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from hpcpod.cli.output import say, say_json, wrapped
 from hpcpod.errors import UserError
 from hpcpod.run.run import Run, open_run
 from hpcpod.run.text import many
+
+if TYPE_CHECKING:
+    from hpcpod.run.data import Look
 
 
 def results(options: Namespace) -> int:
@@ -41,10 +45,9 @@ def results(options: Namespace) -> int:
     return 0
 
 
-def _say_tables(run: Run, look: object) -> None:
-    from hpcpod.run.data import TABLES, Look, columns_of
+def _say_tables(run: Run, look: Look) -> None:
+    from hpcpod.run.data import TABLES, columns_of
 
-    assert isinstance(look, Look)
     for name, table in TABLES.items():
         columns = columns_of(look, name)
         rows = len(next(iter(columns.values())))

@@ -54,6 +54,7 @@ def played(folder: RunFolder) -> Board:
 def test_every_column_of_a_table_is_documented(name: str) -> None:
     columns = TABLES[name].columns
     assert columns and all(columns.values()), columns
+    assert f"``{name}``" in (Run.table.__doc__ or "")
 
 
 def test_pods_are_rows_with_what_became_of_them(folder: RunFolder) -> None:
