@@ -36,6 +36,15 @@ def test_it_stands_where_it_stood(old: Path) -> None:
     assert (status.best.pod, status.best.mean) == ("p0001", 500.0)
 
 
+def test_its_tables_are_read(old: Path) -> None:
+    run = hpcpod.open_run(old)
+    rounds = run.rounds()
+    assert rounds["counted"].all() and rounds["trained_steps"].sum() == 64_128
+    assert rounds["ended"].is_monotonic_increasing and rounds["seconds"].min() > 0
+    used = run.usage().set_index("purpose")["slot_seconds"]
+    assert used["unknown"] == used.sum() > 0, "slots did not account for it then"
+
+
 def test_it_is_resumed_and_finished(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["resume", str(old), "--any-engine"]) == 0, capsys.readouterr().err
     run = hpcpod.open_run(old)
