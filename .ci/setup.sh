@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prepares this folder for make: a line for each step, the tools' own words only if they fail.
 #
-#   setup.sh system       the Debian packages of the tests: a real Slurm, a real MPI
+#   setup.sh system       the Debian packages of the tests: a real Slurm, a real MPI, shells
 #   setup.sh python       .venv with hpcpod in it, for the demo
 #   setup.sh python test  .venv with the tools of the tests as well
 set -eu
@@ -46,6 +46,10 @@ system() {
     ! have dpkg-query || dpkg-query -W libopenmpi-dev >/dev/null 2>&1 || set -- "$@" libopenmpi-dev
     # Some tests see a folder as a bad network filesystem shows it.
     { have fusermount3 || ! can_apt || ! [ -e /dev/fuse ]; } || set -- "$@" fuse3
+    # Tests press TAB in them: 4 s, in the same call of apt-get.
+    for shell in zsh fish; do
+        { have "$shell" || ! can_apt; } || set -- "$@" "$shell"
+    done
     [ $# -gt 0 ] || return 0
     if can_apt; then
         apt_install "$@"

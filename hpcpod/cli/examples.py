@@ -28,6 +28,14 @@ Examples:
   hpcpod status cartpole          slots, requeues, hours used, when it ends
   hpcpod status cartpole --json | jq .forecast
 """,
+    "list": """\
+Examples:
+  hpcpod list --sort score --env 'Ant-*'
+  hpcpod list --state paused,interrupted      what `hpcpod resume` would go on with
+  hpcpod list --json | jq -r '.[] | [.run, .best.mean] | @tsv'
+Scores are compared as they are, of whatever environment. The interval is of 95 %, as in `hpcpod
+leaderboard`; hours are those that slots had, of GPUs where they have any.
+""",
     "watch": """\
 Example:
   hpcpod watch cartpole           Ctrl-C ends the watching, not the run
@@ -110,5 +118,13 @@ Exit codes: 0 nothing hinders a run, 1 something does.
 Examples:
   hpcpod doctor my.yaml --set cluster.partition=gpu
   hpcpod doctor --here --json
+""",
+    "completion": """\
+Where the shell finds it, for each new one:
+  hpcpod completion bash > ~/.local/share/bash-completion/completions/hpcpod
+  hpcpod completion zsh > ~/.zfunc/_hpcpod       with, in ~/.zshrc before compinit:
+                                                 fpath+=(~/.zfunc)
+  hpcpod completion fish > ~/.config/fish/completions/hpcpod.fish
+For this shell alone: eval "$(hpcpod completion bash)", or hpcpod completion fish | source
 """,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Collection
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from hpcpod.records.records import Board, encode
 from hpcpod.run.pod_log import PodLogs
 from hpcpod.run.run import ENDED, Run, open_run, runs_here, runs_home
 from hpcpod.run.status import Status
+from hpcpod.run.tables import visible
 from hpcpod.run.text import times
 
 if TYPE_CHECKING:
@@ -25,17 +27,11 @@ if TYPE_CHECKING:
 
 
 def status(options: Namespace) -> int:
-    """``hpcpod status``: one run, or all of them in a line each."""
+    """``hpcpod status``: one run; without one, all of them as ``list`` has them."""
     from hpcpod.run.tables import headline, progress_lines, queue_line
 
     if options.run is None:
-        # squeue is not asked: it would be once for each run.
-        statuses = [status for path in runs_here() for status in _readable(path)]
-        if options.json:
-            say_json([encode(status) for status in statuses])
-        else:
-            say("\n".join(map(headline, statuses)) or f"no runs in {runs_home()}/")
-        return 0
+        return _list(runs_home(), json=options.json)
     run = open_run(options.run)
     now = run.status(ask_scheduler=True)
     if options.json:
@@ -84,12 +80,38 @@ def say_outcome(now: Status) -> None:
     say(f"policy: {best.checkpoint}")
 
 
+def list_runs(options: Namespace) -> int:
+    """``hpcpod list``: the runs that are asked for, in the order that is."""
+    return _list(
+        runs_home(options.runs), options.sort, reverse=options.reverse, states=options.state,
+        env=options.env, json=options.json,
+    )  # fmt: skip
+
+
+def _list(
+    home: Path, sort: str = "name", *, reverse: bool = False, states: Collection[str] = (),
+    env: str | None = None, json: bool = False,
+) -> int:  # fmt: skip
+    from hpcpod.run.run_list import chosen, in_order, runs_table
+
+    # squeue is not asked: it would be once for each run.
+    every = [status for path in runs_here(home) for status in _readable(path)]
+    runs = in_order(chosen(every, states, env), sort, reverse=reverse)
+    if json:
+        say_json([encode(status) for status in runs])
+    elif runs:
+        _console(500).print(runs_table(runs))  # a run's name is whole where a script reads it
+    else:
+        say(f"no such runs in {home}/, {len(every)} others" if every else f"no runs in {home}/")
+    return 0
+
+
 def _readable(path: Path) -> list[Status]:
     """The run's status; a damaged run is named, and does not hide the others."""
     try:
         return [open_run(path).status()]
     except HpcpodError as error:
-        sys.stderr.write(f"hpcpod: {error}\n")
+        sys.stderr.write(visible(f"hpcpod: {error}\n"))
         return []
 
 
@@ -131,11 +153,11 @@ def snapshots(options: Namespace) -> int:
     return 0
 
 
-def _console() -> Console:
+def _console(columns: int = 140) -> Console:
     """A console of rich's, which takes what is no terminal for one of 80 columns."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else columns, highlight=False)
 
 
 def show_leaderboard(run: Run, board: Board) -> None:

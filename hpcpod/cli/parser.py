@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import math
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any, NamedTuple
 
 from hpcpod import plugins
 from hpcpod._version import __version__
-from hpcpod.cli import control, doctor, envs, inspect, launch, results
+from hpcpod.cli import completion, control, doctor, envs, inspect, launch, results
 from hpcpod.cli.examples import EXAMPLES
 from hpcpod.errors import exit_code
+from hpcpod.run.run_list import SORTS, STATES
 
 EPILOG = """\
 A first run on this machine:   hpcpod launch configs/cartpole.yaml
@@ -73,6 +75,16 @@ def _seconds(text: str) -> float:
     if not 0 < seconds < 3600:
         raise argparse.ArgumentTypeError(f"expected seconds, above 0 and below 3600, got '{text}'")
     return seconds
+
+
+def _states(text: str) -> list[str]:
+    states = text.split(",")
+    for state in states:
+        if state not in STATES:
+            raise argparse.ArgumentTypeError(
+                f"there is no state '{state}', only {', '.join(STATES)}"
+            )
+    return states
 
 
 def _arg(*names: str, **options: Any) -> Argument:
@@ -167,6 +179,18 @@ VERBS = {
         inspect.status, "where a run stands; without RUN, every run in a line",
         (_arg("run", metavar="RUN", nargs="?", help="a run's folder, or its name"), _JSON),
     ),
+    "list": Verb(
+        inspect.list_runs, "every run in a line, sorted and filtered",
+        (_arg("--sort", choices=tuple(SORTS), default="name",
+              help="name (default), started (the newest first), score (the highest first) or state"
+              " (running ones first)"),
+         _flag("--reverse", "the other way round"),
+         _arg("--state", type=_states, default=[], metavar="STATES",
+              help=f"only runs in these states: {', '.join(STATES)}; several with commas"),
+         _arg("--env", metavar="ID", help="only runs of this environment, or of a pattern:"
+              " 'Ant-*'"),
+         _RUNS, _JSON),
+    ),
     "watch": Verb(inspect.watch, "follow a run until it ends", (_RUN,)),
     "leaderboard": Verb(
         inspect.leaderboard,
@@ -250,6 +274,10 @@ VERBS = {
               help="seconds for its job to start, before it is cancelled (default: 300)"),
          _JSON),
     ),
+    "completion": Verb(
+        completion.completion, "print what has a shell complete verbs, options, runs and pods",
+        (_arg("shell", metavar="SHELL", choices=completion.SHELLS, help="bash, zsh or fish"),),
+    ),
 }  # fmt: skip
 
 ENVS_CHECK = Verb(
@@ -315,7 +343,10 @@ def _add(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; return the exit code."""
-    options = parser().parse_args(arguments)
+    verbs = parser()
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks at TAB
+        completion.complete(verbs)
+    options = verbs.parse_args(arguments)
     if options.verb in MAKERS:
         plugins.look_in([str(Path.cwd())])
     logging.basicConfig(level=logging.WARNING, format="hpcpod: %(message)s")

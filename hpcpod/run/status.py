@@ -52,6 +52,10 @@ class Status:
 
     run: str
     path: str
+    env: str
+    """The environment's id."""
+    started: float
+    """Unix time of the launch, in seconds."""
     state: RunState
     """``waiting``: no slot works on it now; its slots are queued or starting. ``paused``: it was
     drained. ``interrupted``: the process that ran it on this machine is gone, or it has no job
@@ -131,6 +135,8 @@ def status_of(folder: RunFolder, seen: Snapshot) -> Status:
     return Status(
         run=config.name,
         path=str(folder.path),
+        env=config.env.id,
+        started=board.started,
         state=seen.state,
         stop_reason=board.stop_reason,
         failure=board.failure or (seen.pause_reason if seen.state == "paused" else ""),

@@ -182,15 +182,16 @@ def _slot_row(table: Table, name: str, shown: Mapping[str, Any]) -> None:
     )  # fmt: skip
 
 
-def _list(title: str, caption: str) -> Table:
+def plain_table(title: str | None = None, caption: str | None = None) -> Table:
     """An empty table without a frame, with a caption below."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     return Table(
-        title=title, title_justify="left", caption=Text(caption), caption_justify="left",
-        box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False,
+        title=title, title_justify="left", caption=Text(caption) if caption else None,
+        caption_justify="left", box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0), show_edge=False, pad_edge=False,
     )  # fmt: skip
 
 
@@ -202,7 +203,7 @@ def leaderboard_table(board: Board, most: int | None = None) -> Table:
     """
     from rich.text import Text
 
-    table = _list("leaderboard", ranking(board))
+    table = plain_table("leaderboard", ranking(board))
     table.add_column("#", justify="right", no_wrap=True)
     table.add_column("pod", no_wrap=True)
     table.add_column("algorithm")
@@ -224,7 +225,7 @@ def scores_table(scores: Sequence[PodScore]) -> Table:
     """The living pods side by side, the highest shrunk mean first, with a caption."""
     from rich.text import Text
 
-    table = _list("scores", believed(scores))
+    table = plain_table("scores", believed(scores))
     table.add_column("pod", no_wrap=True)
     table.add_column("algorithm")
     for column in ("round", "mean", "sd", "shrunk", "above (95 %)", "IQM", "P(best)", "P(> first)",
@@ -247,7 +248,7 @@ def snapshots_table(scores: Sequence[SnapshotScore]) -> Table:
     """A run's snapshots in order of time, with a caption."""
     from rich.text import Text
 
-    table = _list("snapshots", caption(scores))
+    table = plain_table("snapshots", caption(scores))
     for column in ("seconds", "env steps", "return", "sd", "error", "episodes"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("pod", no_wrap=True)
