@@ -7,6 +7,14 @@ Examples:
   hpcpod launch --env LunarLander-v3 --minutes 20      chooses all else, and says why
   hpcpod launch configs/cartpole.yaml --cluster slurm --set cluster.partition=gpu --dry-run
 """,
+    "init": """\
+Examples:
+  hpcpod init                                          asks for the task, the time and the place
+  hpcpod init ant.yaml --env Ant-v5 --minutes 120 --slots 8 --cluster slurm
+  hpcpod init --env my_pkg.mod:MyEnv && hpcpod launch myenv.yaml
+It chooses as `hpcpod launch --env` does, by the environment's spaces and its measured speed, and
+writes each key with its meaning and the reason of its value.
+""",
     "render": """\
 Example:
   hpcpod render configs/cartpole.yaml --cluster slurm    then sbatch what it prints

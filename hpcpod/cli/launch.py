@@ -245,20 +245,21 @@ def _asked(options: Namespace, otherwise: str = "") -> _Asked:
     }
     overrides = [f"{path}={value}" for path, value in limits.items() if value is not None]
     source = options.config or f"--env {options.env}"
-    auto = Auto(measure=not options.no_measure, source=source, tell=_say_progress)
+    auto = Auto(measure=not options.no_measure, source=source, tell=say_progress)
     config: str | dict[str, Any] = options.config
     if options.config is None:
-        name = _free_name(options.env, runs_home(options.runs))
+        name = free_name(options.env, runs_home(options.runs))
         config = {"name": name, "env": {"id": options.env}, "population": "auto"}
     return _Asked(config, [*overrides, *options.overrides], source, auto)
 
 
-def _say_progress(text: str) -> None:
+def say_progress(text: str) -> None:
+    """Print what is being done on standard error."""
     sys.stderr.write(f"hpcpod: {text}\n")
     sys.stderr.flush()
 
 
-def _free_name(env: str, home: Path) -> str:
+def free_name(env: str, home: Path) -> str:
     """A name for a run of an environment, which no run has yet: ``cartpole-v1``."""
     plain = re.sub(r"[^a-z0-9._+-]+", "-", env.rpartition(":")[2].lower()).strip(".-") or "run"
     names = itertools.chain([plain], (f"{plain}-{number}" for number in itertools.count(2)))

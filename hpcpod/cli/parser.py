@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from hpcpod import plugins
 from hpcpod._version import __version__
-from hpcpod.cli import completion, control, doctor, envs, inspect, launch, results
+from hpcpod.cli import completion, control, doctor, envs, init, inspect, launch, results
 from hpcpod.cli.examples import EXAMPLES
 from hpcpod.errors import exit_code
 from hpcpod.run.run_list import SORTS, STATES
@@ -37,7 +37,7 @@ episode, seeds, copies, states that can be gone back to), and measures its speed
 made or breaks a promise is one sentence and exit code 2.
 """
 
-MAKERS = ("launch", "render", "validate", "train", "envs")
+MAKERS = ("launch", "init", "render", "validate", "train", "envs")
 """Verbs that find modules in the working directory. The others are of runs, which say themselves
 where theirs are, and their reader may stand in a folder that a group writes into."""
 
@@ -124,16 +124,19 @@ _PLACED = (
     _SITE,
     _RUNS,
 )
-_MADE_FOR = (
-    _arg("--env", metavar="ID",
-         help="instead of CONFIG: a gymnasium id, or the path of an environment class; all else is"
-         " chosen by its spaces and its speed"),
+_BUDGET = (
     _arg("--minutes", type=_minutes, metavar="M", help="wall time: overrides stop.minutes"),
     _arg("--env-steps", type=_count, metavar="N",
          help="environment steps of all pods: overrides stop.env_steps"),
     _arg("--slots", type=_count, metavar="N", help="slots at once: overrides cluster.slots"),
     _flag("--no-measure", "with --env or population: auto, assume speeds instead of measuring them"
           " here for some ten seconds"),
+)  # fmt: skip
+_MADE_FOR = (
+    _arg("--env", metavar="ID",
+         help="instead of CONFIG: a gymnasium id, or the path of an environment class; all else is"
+         " chosen by its spaces and its speed"),
+    *_BUDGET,
 )  # fmt: skip
 
 
@@ -150,6 +153,17 @@ VERBS = {
         launch.launch, "train a tournament to its target, here or on Slurm",
         (_config("?", _FILE), _SET, *_MADE_FOR, *_PLACED,
          _flag("--dry-run", "print what would be submitted, and submit nothing")),
+    ),
+    "init": Verb(
+        init.init, "write a commented configuration for any environment",
+        (_arg("file", metavar="FILE", nargs="?", type=Path,
+              help="default: the environment's name with .yaml"),
+         _arg("--env", metavar="ID",
+              help="a gymnasium id, or the path of an environment class; without it three"
+              " questions are asked"),
+         _arg("--cluster", choices=("local", "slurm"),
+              help="where it is to be launched (default: local)"),
+         *_BUDGET, _OVERWRITE),
     ),
     "render": Verb(
         launch.render, "make a run and its sbatch scripts, to submit by hand",

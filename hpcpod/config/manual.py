@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -51,6 +52,30 @@ def field_docs(cls: Any) -> dict[str, str]:
         if dataclasses.is_dataclass(base):
             docs |= _own_docs(base)
     return docs
+
+
+def meanings(agents: Iterable[str]) -> dict[str, str]:
+    """The first sentence of the docstring of every field and of the hyperparameters of these
+    agents, by path."""
+    found = dict(_meanings(RunConfig, ""))
+    for name in agents:
+        config = plugins.resolve("agents", name).Config
+        found[f"agents.{name}"] = _first_sentence(inspect.cleandoc(config.__doc__ or ""))
+        found |= _meanings(config, f"agents.{name}")
+    return found
+
+
+def _meanings(cls: Any, path: str) -> Iterator[tuple[str, str]]:
+    for name, text in field_docs(cls).items():
+        yield join(path, name), _first_sentence(text)
+        kind = hints(cls)[name]
+        if dataclasses.is_dataclass(kind):
+            yield from _meanings(kind, join(path, name))
+
+
+def _first_sentence(text: str) -> str:
+    """The text up to its first full stop, in one line."""
+    return re.split(r"(?<=\.)\s", text.replace("``", ""), maxsplit=1)[0].replace("\n", " ")
 
 
 def _own_docs(cls: Any) -> dict[str, str]:

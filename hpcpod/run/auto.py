@@ -55,7 +55,14 @@ class Auto:
     @property
     def yaml(self) -> str | None:
         """The chosen configuration with its reasons; None if nothing was left to choose."""
-        return None if self._made is None else commented(self._made.data, self._made.because)
+        return None if self._made is None else self.commented({})
+
+    def commented(self, meanings: Mapping[str, str]) -> str:
+        """The configuration with its reasons, each below the meaning of its field, if that is
+        given by its path; empty if nothing was chosen yet."""
+        if self._made is None:
+            return ""
+        return commented(self._made.data, self._made.because, meanings)
 
     def __call__(self, data: dict[str, Any]) -> dict[str, Any]:
         """Fill in a configuration's plain data.

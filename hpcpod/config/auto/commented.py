@@ -11,32 +11,37 @@ from hpcpod.config.yaml_file import dump_line
 
 WIDTH = 100
 """Columns of a line."""
+EMPTY: Mapping[str, str] = {}
 
 
-def commented(data: Mapping[str, Any], because: Mapping[str, str]) -> str:
+def commented(
+    data: Mapping[str, Any], because: Mapping[str, str], meanings: Mapping[str, str] = EMPTY
+) -> str:
     """YAML that ``load_file`` reads back as ``data``, with ``# because ...`` above what was chosen.
 
     Args:
         data: plain.
         because: reasons by path, such as ``round.env_steps``.
+        meanings: of fields by path, each a sentence to stand above the reason.
     """
-    return "\n".join(_lines(data, because, "", 0))
+    return "\n".join(_lines(data, because, meanings, ""))
 
 
 def _lines(
-    data: Mapping[str, Any], because: Mapping[str, str], path: str, depth: int
+    data: Mapping[str, Any], because: Mapping[str, str], meanings: Mapping[str, str], path: str
 ) -> Iterator[str]:
-    indent = "  " * depth
+    indent = "  " * (path.count(".") + 1 if path else 0)
     for key, value in data.items():
         at = f"{path}.{key}" if path else key
-        if because.get(at):
+        reason = because.get(at) and f"because {because[at]}"
+        for comment in filter(None, (meanings.get(at), reason)):
             yield from textwrap.wrap(
-                f"because {because[at]}", WIDTH, initial_indent=f"{indent}# ",
+                comment, WIDTH, initial_indent=f"{indent}# ",
                 subsequent_indent=f"{indent}#   ", break_long_words=False, break_on_hyphens=False,
             )  # fmt: skip
         if isinstance(value, Mapping) and value and not _flat(value):
             yield f"{indent}{dump_line(key)}:"
-            yield from _lines(value, because, at, depth + 1)
+            yield from _lines(value, because, meanings, at)
         else:
             yield f"{indent}{dump_line(key)}: {dump_line(value)}"
 
