@@ -352,6 +352,12 @@ class RunConfig:
     """The needs of a pod."""
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     """The place where slots run."""
+    on_finish: str | None = None
+    """A line of shell that is run once, in the run folder, when the run has finished: by the
+    process that finishes it, which waits up to 60 s. ``$HPCPOD_NAME``, ``$HPCPOD_STATE``
+    (``finished`` or ``failed``), ``$HPCPOD_REASON``, ``$HPCPOD_BEST`` (a mean return, or nothing)
+    and ``$HPCPOD_RUN`` (the folder) tell of it. Its output goes to ``logs/on_finish.log``; its
+    failure is a warning."""
 
     def __post_init__(self) -> None:
         allowed = all(c.isalnum() or c in "._-+ " for c in self.name)

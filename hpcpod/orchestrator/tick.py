@@ -30,6 +30,7 @@ from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.slots import When
 from hpcpod.tournament.leaderboard import needed_checkpoints
 from hpcpod.tournament.merge import merge, read_board
+from hpcpod.tournament.on_finish import run_on_finish
 from hpcpod.tournament.rules import Rules
 
 log = logging.getLogger(__name__)
@@ -75,7 +76,9 @@ class Orchestrator:
             LaunchError: the scheduler does not answer, or if ``strict``, refused.
         """
         if self._launcher is None:
-            return merge(self._folder, self._rules)
+            board = merge(self._folder, self._rules)
+            run_on_finish(self._folder, board)
+            return board
         # First: what is asked meanwhile is seen to next, and a tick that fails is not asked for.
         self._control = self._folder.requests.changed()
         observed = observe(self._folder, self._launcher)
@@ -86,6 +89,7 @@ class Orchestrator:
         board = self._carry_out(actions, self._launcher, board, strict)
         if board.phase == "finished" != observed.board.phase:
             return self.tick(strict=strict)  # what still waits in the queue is ended
+        run_on_finish(self._folder, board)
         slots = [job for job in observed.cluster.jobs if job.kind == "slots"]
         self.drained = observed.draining and not slots
         # A throttle that holds no slot back yet can't be seen, and is set again.

@@ -22,6 +22,7 @@ from hpcpod.storage.freshness import refresh_run
 from hpcpod.storage.requests import Drain, Refusals, Resumed, Scale, SlotRefused
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import merge, read_board
+from hpcpod.tournament.on_finish import run_on_finish
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.stopping import FINALS_FIRST
 
@@ -154,15 +155,15 @@ def end(folder: RunFolder, *, score: bool = True) -> str:
     if score and start_finals(folder):
         start_here(folder)
         return ""
-    merge(folder, rules, stop="user")
-    if folder.resolved.config.cluster.launcher == "local":
-        return ""
-    try:  # at once: what waits would start only to see that the run has ended
-        launcher = launcher_of(folder)
-        launcher.cancel([job.job for job in launcher.observe().jobs])
-    except LaunchError as error:
-        return str(error)
-    return ""
+    board, unable = merge(folder, rules, stop="user"), ""
+    if folder.resolved.config.cluster.launcher != "local":
+        try:  # at once: what waits would start only to see that the run has ended
+            launcher = launcher_of(folder)
+            launcher.cancel([job.job for job in launcher.observe().jobs])
+        except LaunchError as error:
+            unable = str(error)
+    run_on_finish(folder, board)
+    return unable
 
 
 def start_finals(folder: RunFolder) -> bool:

@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 from hpcpod._process import StopFlag, die_with_parent
-from hpcpod.errors import exit_code
+from hpcpod.errors import StorageError, exit_code
 from hpcpod.launchers.identity import admitted, check_code, identity
 from hpcpod.slot.slot import Slot
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.merge import read_board
+from hpcpod.tournament.on_finish import run_on_finish
 
 log = logging.getLogger("hpcpod.slot")
 
@@ -40,7 +42,23 @@ def _serve(options: argparse.Namespace, stop: StopFlag) -> int:
     if not admitted(folder, options.token, owner):
         return 0
     log.info("slot %s of job %s on %s", owner.slot, owner.job, owner.host)
-    return Slot(folder, owner, stop).run()
+    code = Slot(folder, owner, stop).run()
+    _finish(folder)
+    return code
+
+
+def _finish(folder: RunFolder) -> None:
+    """Run the command of ``on_finish`` if the run has finished and no coordinator is there to."""
+    config = folder.resolved.config
+    if config.on_finish is None or config.cluster.launcher == "local" or not folder.owner.mine:
+        return
+    try:
+        # A coordinator that lives holds it, and cancels the slots of a run that has finished.
+        with folder.locks.coordinator() as leading:
+            if leading:
+                run_on_finish(folder, read_board(folder))
+    except StorageError as error:
+        log.warning("%s", error)
 
 
 if __name__ == "__main__":

@@ -85,13 +85,17 @@ def test_a_preempted_slot_comes_back_and_resumes_its_round(
 
 
 def test_a_run_goes_on_and_ends_when_its_coordinator_is_killed(shell: Shell) -> None:
-    shell.hpcpod("launch", str(shell.small("orphaned", rounds=6)))
+    command = 'on_finish=echo "$HPCPOD_NAME $HPCPOD_REASON $SLURM_JOB_ID" >> told'
+    shell.hpcpod("launch", str(shell.small("orphaned", rounds=6)), "--set", command)
     shell.cluster.wait("the coordinator", lambda: bool(coordinators(shell)), 60)
     for pid in coordinators(shell):
         os.kill(pid, signal.SIGKILL)
     reports = shell.run("orphaned").board().reports
     assert shell.finished("orphaned")["stop_reason"] == "rounds"
     assert shell.run("orphaned").board().reports > reports
+    told = shell.run("orphaned").path / "told"
+    shell.cluster.wait("the command of on_finish", told.exists, 60)
+    assert re.fullmatch(r"orphaned rounds \d+\n", told.read_text())  # by a job, and once
 
 
 def cancel_all(shell: Shell) -> None:
