@@ -8,10 +8,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from hpcpod.errors import RunNotFound
 from hpcpod.orchestrator.snapshot import RunState
+from hpcpod.run.run import Run, open_run, runs_here, runs_home
 from hpcpod.run.status import Status
 from hpcpod.run.tables import count, interval, plain_table, visible
 from hpcpod.run.text import duration
+from hpcpod.storage.ownership import CONFIG
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,6 +28,25 @@ SORTS: dict[str, Callable[[Status], Any]] = {
     "state": lambda status: STATES.index(status.state),
 }
 """Orders of a list: names from a to z, the newest run, the highest score, running ones first."""
+
+
+def latest(most: int = 1) -> list[Run]:
+    """The runs that were launched last, the newest first: of ``runs_home()``, or of the same folder
+    beside the one above, for who stands in ``analysis/``.
+
+    Raises:
+        RunNotFound: there is none.
+    """
+    home = runs_home()
+    places = {home, home if home.is_absolute() else ".." / home}
+    found = [path for place in places for path in runs_here(place)]
+    if not found:
+        raise RunNotFound(
+            f"there is no run in {home.absolute()}: launch one (hpcpod launch"
+            " configs/cartpole.yaml), or name a run's folder"
+        )
+    newest = sorted(found, key=lambda path: (path / CONFIG).stat().st_mtime, reverse=True)
+    return [open_run(path) for path in newest[:most]]
 
 
 def chosen(

@@ -1,10 +1,9 @@
-"""The notebook runs in a real kernel, where a user would open it."""
+"""The notebooks run in a real kernel, where a user would open them, on small runs."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,72 +12,109 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+from hpcpod.cli.parser import main
 from hpcpod.run.run import open_run
+from tests.support.command_line import GOOD
 
-NOTEBOOK = Path(__file__).parents[2] / "analysis" / "look_at_a_run.ipynb"
-
-
-def executed(folder: Path) -> Any:
-    """The notebook after its cells were run in a folder."""
-    read: Any = nbformat.read
-    notebook = read(NOTEBOOK, as_version=4)
-    where = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, timeout=120, resources=where).execute()
-    return notebook
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "analysis").glob("*.ipynb"))
+BY_NAME = {path.stem: path for path in NOTEBOOKS}
 
 
-def shown(notebook: Any) -> list[str]:
-    """The output of each code cell: its text, and its table."""
-    said = []
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            tables = [o.data["text/markdown"] for o in cell.outputs if "data" in o]
-            said.append("".join([*(o.text for o in cell.outputs if "text" in o), *tables]))
-    return said
+class Executed:
+    """A notebook after its cells were run in a folder."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        read: Any = nbformat.read
+        notebook = read(BY_NAME[name], as_version=4)
+        where = {"metadata": {"path": str(folder)}}
+        NotebookClient(notebook, timeout=300, resources=where).execute()
+        cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        self.said = ["".join(o.get("text", "") for o in cell.outputs) for cell in cells]
+        """What each code cell has printed."""
+        kinds = [{kind for o in cell.outputs for kind in o.get("data", ())} for cell in cells]
+        self.pictures = ["image/png" in kind for kind in kinds]
+        """The cells that show a picture."""
+        self.tables = [
+            "".join(
+                o["data"]["text/html"] for o in cell.outputs if "text/html" in o.get("data", ())
+            )
+            for cell in cells
+        ]
+        """The table that each shows."""
+        names = [o.get("name") for cell in cells for o in cell.outputs]
+        assert "stderr" not in names, self.said
 
 
-@pytest.fixture
-def project(tmp_path: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the notebook's, and with an old run and the latest one."""
-    monkeypatch.delenv("HPCPOD_RUNS", raising=False)
-    monkeypatch.delenv("HPCPOD_RUN", raising=False)
-    (tmp_path / "analysis").mkdir()
-    (tmp_path / "runs" / "old").mkdir(parents=True)
-    shutil.copy(finished_run / "config.json", tmp_path / "runs" / "old")
-    os.utime(tmp_path / "runs/old/config.json", (0, 0))
-    (tmp_path / "runs" / "latest").symlink_to(finished_run)
-    return tmp_path
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory, finished_run: Path) -> Path:
+    """A folder with ``runs/``: one of a single pod, and the latest one, which has evolved."""
+    home = tmp_path_factory.mktemp("analysis")
+    (home / "good.yaml").write_text(GOOD)
+    words = ("--set", "stop.rounds=2", "--runs", str(home / "runs"))
+    assert main(["launch", str(home / "good.yaml"), *words]) == 0
+    os.utime(home / "runs" / "small" / "config.json", (0, 0))
+    (home / "runs" / "latest").symlink_to(finished_run)
+    (home / "analysis").mkdir()
+    return home
 
 
-@pytest.mark.parametrize("folder", ["", "analysis"])
-def test_it_shows_the_latest_run(folder: str, project: Path, finished_run: Path) -> None:
-    run = open_run(finished_run)
-    first, leads, descent, copies = shown(executed(project / folder))
-    assert first.startswith("looked-at: finished (rounds) | ")
-    assert leads.startswith(run.ranking())
-    rows = [line.split(" | ") for line in leads.splitlines() if line.startswith("| ")][2:]
-    assert [(row[1], float(row[4])) for row in rows] == [
-        (row.pod, round(row.estimate, 1)) for row in run.leaderboard()
-    ]
-    assert len(rows) > 1
-    assert [pod.id for pod in run.lineage()] == [
-        line.split()[1] for line in descent.splitlines()[2:]
-    ]
-    copied = [pod.id for pod in run.board().pods.values() if pod.cause == "copy"]
-    assert [line.split()[1] for line in copies.splitlines()[2:]] == copied
+@pytest.fixture(autouse=True)
+def no_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run is named, but where a test does."""
+    for name in ("HPCPOD_RUNS", "HPCPOD_RUN", "HPCPOD_BASELINE", "HPCPOD_COMPARE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_look_shows_the_latest_run(runs: Path, finished_run: Path) -> None:
+    run, done = open_run(finished_run), Executed("look_at_a_run", runs)
+    assert done.said[0].startswith("looked-at: finished (rounds) | ")
+    assert run.ranking() in done.said[1]
+    assert done.pictures == [False, True, True, False, True]
+    assert all(f"<th>{pod.id}</th>" in done.tables[3] for pod in run.lineage())
+
+
+def test_what_evolution_did_has_a_line_of_each_copy(runs: Path, finished_run: Path) -> None:
+    pods = open_run(finished_run).board().pods.values()
+    copies = [pod.id for pod in pods if pod.cause == "copy"]
+    done = Executed("what_evolution_did", runs / "analysis")
+    assert f"looked-at: {len(pods)} pods were born, {len(copies)} of them copies;" in done.said[0]
+    assert done.pictures == [False, True, True, True, True]
+    assert [done.tables[4].count(f"<td>{pod}</td>") > 0 for pod in copies] == [True] * len(copies)
+
+
+def test_runs_of_one_task_are_compared_and_their_differences_named(runs: Path) -> None:
+    done = Executed("compare_runs", runs)
+    assert done.pictures == [False, True, True, False]
+    assert "<td>latest</td>" in done.tables[0] and "<td>small</td>" in done.tables[0]
+    assert "<th>population.warmup_rounds</th>" in done.tables[3]
+    assert "<th>env.id</th>" not in done.tables[3]
+
+
+@pytest.mark.parametrize("baseline", ["", "runs/small"])
+def test_curves_are_drawn_against_controls_or_another_run(
+    baseline: str, runs: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if baseline:
+        monkeypatch.setenv("HPCPOD_BASELINE", baseline)
+    done = Executed("learning_curves_against_a_baseline", runs)
+    assert done.pictures == [False, True, True, True]
+    line = " > ".join(pod.id for pod in open_run(finished_run).lineage())
+    called = "1 pods of small" if baseline else "2 controls of looked-at"
+    assert done.said[0] == f"looked-at: {line}; baseline: {called}\n"
 
 
 def test_it_says_in_a_sentence_that_there_is_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("HPCPOD_RUN", raising=False)
     monkeypatch.setenv("HPCPOD_RUNS", str(tmp_path / "none"))
     with pytest.raises(CellExecutionError) as raised:
-        executed(tmp_path)
+        Executed("look_at_a_run", tmp_path)
     assert f"RunNotFound: there is no run in {tmp_path}/none: launch one" in str(raised.value)
     assert "Traceback" not in str(raised.value).split("------------------")[-1]
 
 
-def test_it_is_kept_without_outputs() -> None:
-    cells = json.loads(NOTEBOOK.read_text())["cells"]
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_short_and_kept_without_outputs(path: Path) -> None:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     assert not [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")]
+    assert len(cells) <= 12
