@@ -119,6 +119,12 @@ def _field_paths(cls: Any, path: str = "") -> Iterator[str]:
             yield path + name
 
 
+def _tables(**about: Any) -> list[str]:
+    from hpcpod.run.data import TABLES
+
+    return [*TABLES]
+
+
 def _states(prefix: str, **about: Any) -> list[str]:
     """States, each behind those that stand there already."""
     head = prefix[: prefix.rfind(",") + 1]
@@ -131,8 +137,8 @@ def _known(group: str) -> Callable[..., list[str]]:
 
 COMPLETERS: dict[str, Callable[..., Iterable[str]]] = {
     "run": _runs, "pod": _pods, "name": _pods, "config": _yaml, "site": _yaml, "file": _yaml,
-    "env": _envs, "overrides": _fields, "runs": _folders,
-    "to": _policies, "save_to": _policies, "state": _states, "cluster": _known("launchers"),
+    "env": _envs, "overrides": _fields, "runs": _folders, "csv": _folders, "to": _policies,
+    "save_to": _policies, "state": _states, "tables": _tables, "cluster": _known("launchers"),
     "backend": _known("envs"),
 }  # fmt: skip
 """Completers by the argument's ``dest`` in the parser."""

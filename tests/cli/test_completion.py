@@ -80,6 +80,7 @@ def test_pods_files_fields_and_states_are_completed_where_they_are_expected(fold
         "hpcpod launch --set stop.mi": ["launch", "--set", "stop.minutes="],
         "hpcpod list --state finished,pau": ["list", "--state", "finished,paused"],
         "hpcpod envs check Acro": ["envs", "check", "Acrobot-v1"],
+        "hpcpod results 'my run' --table pod": ["results", "my run", "--table", "pods"],
         "hpcpod status -r": ["status", "-r"],
         "hpcpod status n": ["status", "n"],
     }  # fmt: skip
