@@ -21,6 +21,7 @@ from hpcpod.run.run_list import SORTS, STATES
 EPILOG = """\
 A first run on this machine:   hpcpod launch configs/cartpole.yaml
 Without a configuration:       hpcpod launch --env LunarLander-v3 --minutes 20
+A configuration to edit:       hpcpod init
 The same run on Slurm:         hpcpod launch configs/cartpole.yaml --cluster slurm
 Look at it from any node:      hpcpod status NAME    hpcpod leaderboard NAME
 What can be trained in here:   hpcpod envs    hpcpod envs check Ant-v5 --backend mujoco

@@ -62,9 +62,13 @@ def test_who_tries_trains_or_launches_sees_no_word_of_it_nor_do_slots(tmp_path: 
     text += said(tmp_path, "-m", "hpcpod", "train", "quiet.yaml")
     quick = ("--steps", "20", "--seconds", "0.01", "--num-envs", "2", "--backend", "gymnasium")
     text += said(tmp_path, "-m", "hpcpod", "envs", "check", "quiet.yaml", *quick)
+    text += said(tmp_path, "-m", "hpcpod", "envs", "check", "LunarLander-v3", *quick[:-2])
     logs = "".join(path.read_text() for path in (tmp_path / "runs/quiet/logs").glob("*.log"))
     assert "training ends" in logs and "scoring ends" in logs
     assert MUJOCO not in text + logs
+    assert "contract: kept" in text
+    assert not [line for line in (text + logs).splitlines() if "DeprecationWarning" in line]
+    assert SWIG not in (text + logs).lower()
 
 
 def test_an_old_gym_does_not_print_that_it_is_old(tmp_path: Path) -> None:
