@@ -192,6 +192,25 @@ def test_code_of_the_owner_s_is_run_by_nobody_else(runs: Path, ann: Person, bob:
     assert bob.hpcpod("status", "judge", cwd=runs.parent).startswith("judge: ")
 
 
+def test_the_owner_s_on_finish_is_run_by_the_owner_alone(
+    runs: Path, ann: Person, bob: Person
+) -> None:
+    made = "create(Path(sys.argv[1]), name='told', on_finish='id -u; echo $HPCPOD_REASON')"
+    ann.does(made, str(runs), cwd=runs)
+    text = """
+from hpcpod.orchestrator.tick import Orchestrator
+from hpcpod.tournament.merge import merge
+from hpcpod.tournament.rules import Rules
+folder = RunFolder.open(sys.argv[1])
+merge(folder, Rules.of_run(folder), stop="user")
+assert Orchestrator(folder, None).tick().phase == "finished"
+"""
+    bob.does(text, str(runs / "told"), cwd=runs)
+    assert not (runs / "told" / "control" / "on_finish.json").exists()
+    ann.hpcpod("tick", "told", cwd=runs.parent)
+    assert (runs / "told" / "logs" / "on_finish.log").read_text() == f"{ann.uid}\nuser\n"
+
+
 def test_an_open_configuration_is_obeyed_by_nobody(run: Path, ann: Person, bob: Person) -> None:
     for loose in (run, run / "config.json"):
         before = mode(loose)
