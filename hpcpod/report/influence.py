@@ -1,0 +1,213 @@
+"""The influence of hyperparameters on scores: rank correlations, with the error that they have.
+
+Two samples allow a claim, for in both a random number generator has set the hyperparameter:
+
+- *draws*: founders with values drawn from the ranges, by their score at an equal round. Controls
+  (defaults) and replicates (another pod's values) are no draws.
+- *moves*: copies, by how far their value was moved from their parent's, and by how much their
+  first round scored above the parent's evaluation that was copied.
+
+Living pods as they are allow none: their values were selected by the scores that they would be
+compared with. p is that of the largest correlation of all hyperparameters of a sample (Westfall and
+Young 1993): where none matters, a sample finds one in 5 % of cases, however many it has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from operator import mul
+from random import Random
+from typing import Literal
+
+from hpcpod.config.space import AlgorithmSpace, Choice, LogUniform, Scalar
+from hpcpod.records.records import PodState
+from hpcpod.report.story import Story
+from hpcpod.tournament.statistics import t_quantile
+
+LEVEL = 0.05
+LEAST = 5
+"""Pods of a sample: of four, all 24 orders give no p below 0.08."""
+DRAWS = 2000
+"""Random orders; of up to seven pods, every order is tried."""
+REACHED = 0.75
+"""Share of the founders that must have reached the round at which they are compared."""
+RANDOM_MOVES = ("gentle_truncation", "multi_frequency", "ranking", "restarts")
+"""Generators whose copies move by chance; others choose by the scores themselves."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Pods whose hyperparameters chance has set, each with a score."""
+
+    algorithm: str
+    kind: Literal["draws", "moves"]
+    round: int
+    """Draws: the round at which they are compared; else 0."""
+    values: dict[str, list[float]]
+    """By hyperparameter, for each pod: its value, or its move; logarithms and indices as such."""
+    scores: list[float]
+    """Mean return, or its gain over the parent's."""
+
+
+@dataclass(frozen=True)
+class Influence:
+    """The rank correlation of one hyperparameter with the score in one sample."""
+
+    algorithm: str
+    hyperparameter: str
+    kind: Literal["draws", "moves"]
+    pods: int
+    rho: float
+    """Spearman's, in [-1, 1]."""
+    low: float
+    """Lower end of its approximate 95 % interval (Fieller, Hartley and Pearson 1957)."""
+    high: float
+    p: float
+    """Probability of so large a correlation of any hyperparameter of the sample by chance."""
+
+    @property
+    def seen(self) -> bool:
+        """Chance alone would have shown so much in fewer than 5 % of such samples."""
+        return self.p < LEVEL
+
+
+def smallest_seen(pods: int, tests: int = 1) -> float:
+    """The correlation, about, below which a sample of this size takes nothing for an effect."""
+    t = t_quantile(1 - LEVEL / 2 / max(1, tests), max(1, pods - 2))
+    return t / math.sqrt(pods - 2 + t**2)
+
+
+def samples(story: Story) -> list[Sample]:
+    """Every sample of a run that is large enough, by algorithm."""
+    found = []
+    for name, space in story.algorithms.items():
+        if space.ranged:
+            for sample in (_draws(story, name, space), _moves(story, name, space)):
+                if sample is not None and len(sample.scores) >= LEAST:
+                    found.append(sample)
+    return found
+
+
+def influences(sample: Sample) -> list[Influence]:
+    """The correlation of each hyperparameter of a sample that varies in it, largest first."""
+    scores = _centred(ranks(sample.scores))
+    varying = {name: _centred(ranks(v)) for name, v in sample.values.items() if len(set(v)) > 1}
+    if not varying or not any(scores):
+        return []
+    scale = math.sqrt(math.fsum(map(mul, scores, scores)))
+    unit = {name: [each / scale / math.sqrt(math.fsum(map(mul, values, values)))
+                   for each in values] for name, values in varying.items()}  # fmt: skip
+    rhos = {name: math.fsum(map(mul, values, scores)) for name, values in unit.items()}
+    largest = _largest_by_chance(scores, list(unit.values()))
+    found = []
+    for name, rho in rhos.items():
+        least = abs(rho) - 1e-9  # the order that was seen is among all orders
+        p = sum(each >= least for each in largest) / len(largest)
+        low, high = _interval(rho, len(scores))
+        found.append(Influence(sample.algorithm, name, sample.kind, len(scores), rho, low, high, p))
+    return sorted(found, key=lambda each: (each.p, -abs(each.rho)))
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    """Ranks from 1; equal values share the mean of theirs."""
+    order = sorted(values)
+    first = {value: place for place, value in reversed(list(enumerate(order, start=1)))}
+    shared = Counter(order)
+    return [first[value] + (shared[value] - 1) / 2 for value in values]
+
+
+def as_number(space: AlgorithmSpace, name: str, value: Scalar) -> float:
+    """A value on the scale of its range: a logarithm, the place among choices, or itself."""
+    given = space.values[name]
+    if isinstance(given, Choice):
+        places = [i for i, each in enumerate(given.values) if each == value]
+        return float(places[0]) if places else math.nan
+    if isinstance(value, str):
+        return math.nan
+    if isinstance(given, LogUniform):
+        return math.log(value) if value > 0 else math.nan
+    return float(value)
+
+
+def _draws(story: Story, algorithm: str, space: AlgorithmSpace) -> Sample | None:
+    """The founders that drew their values, at the last round that most of them have reached."""
+    pods = [
+        pod for pod in story.board.pods.values()
+        if pod.algorithm == algorithm and pod.cause == "fresh" and not pod.control
+        and pod.repeats is None and pod.id in story.rounds
+    ]  # fmt: skip
+    means = {pod.id: {row.round: row.mean for row in story.rounds[pod.id]} for pod in pods}
+    reached = Counter(number for rows in means.values() for number in rows)
+    enough = [number for number, pods_there in reached.items() if pods_there >= REACHED * len(pods)]
+    if not enough:
+        return None
+    at = max(enough)
+    there = [(pod, score) for pod in pods if (score := means[pod.id].get(at)) is not None]
+    return _sample(story, algorithm, space, "draws", at, [(p, None, s) for p, s in there])
+
+
+def _moves(story: Story, algorithm: str, space: AlgorithmSpace) -> Sample | None:
+    """The copies with a first round of their own, whose parent's evaluation is known."""
+    if story.config.population.generator not in RANDOM_MOVES:
+        return None
+    found: list[tuple[PodState, PodState | None, float]] = []
+    for pod in story.board.pods.values():
+        parent = story.board.pods.get(pod.parent or "")
+        mine = story.rounds.get(pod.id)
+        if pod.algorithm != algorithm or parent is None or not mine:
+            continue
+        before = [row.mean for row in story.rounds.get(parent.id, ())
+                  if row.round == pod.parent_round]  # fmt: skip
+        after = mine[0].mean if mine[0].round == pod.parent_round + 1 else None
+        if after is not None and before and before[0] is not None:
+            found.append((pod, parent, after - before[0]))
+    return _sample(story, algorithm, space, "moves", 0, found)
+
+
+def _sample(
+    story: Story, algorithm: str, space: AlgorithmSpace, kind: Literal["draws", "moves"], at: int,
+    pods: Sequence[tuple[PodState, PodState | None, float]],
+) -> Sample:  # fmt: skip
+    names = space.ranged if kind == "draws" else tuple(space.mutable)
+    values: dict[str, list[float]] = {}
+    for name in names:
+        column = [_value(space, name, pod, parent) for pod, parent, _ in pods]
+        if all(map(math.isfinite, column)):
+            values[name] = column
+    return Sample(algorithm, kind, at, values, [score for _, _, score in pods])
+
+
+def _value(space: AlgorithmSpace, name: str, pod: PodState, parent: PodState | None) -> float:
+    own = as_number(space, name, pod.hyperparameters.get(name, math.nan))
+    if parent is None:
+        return own
+    return own - as_number(space, name, parent.hyperparameters.get(name, math.nan))
+
+
+def _centred(values: Sequence[float]) -> list[float]:
+    middle = math.fsum(values) / len(values)
+    return [value - middle for value in values]
+
+
+def _largest_by_chance(scores: list[float], columns: list[list[float]]) -> list[float]:
+    """The largest correlation of any column, without its sign, under each order of the scores;
+    the one that was seen is one of them."""
+    if len(scores) <= 7:
+        orders = permutations(scores)
+        return [max(abs(sum(map(mul, column, order))) for column in columns) for order in orders]
+    rng, order = Random(len(scores)), list(scores)
+    found = [max(abs(sum(map(mul, column, order))) for column in columns)]
+    for _ in range(DRAWS - 1):
+        rng.shuffle(order)
+        found.append(max(abs(sum(map(mul, column, order))) for column in columns))
+    return found
+
+
+def _interval(rho: float, pods: int) -> tuple[float, float]:
+    half = 1.96 * math.sqrt(1.06 / (pods - 3))
+    z = math.atanh(max(-0.999999, min(0.999999, rho)))
+    return math.tanh(z - half), math.tanh(z + half)

@@ -1,0 +1,165 @@
+"""The final evaluation episode by episode, and the leaderboard with its intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hpcpod.records.records import Confirmed
+from hpcpod.report.axes import Axis, axis_of, number
+from hpcpod.report.markup import NOTHING, Markup, joined, tag
+from hpcpod.report.plot import Plot, figure, numbers, table
+from hpcpod.report.story import Story
+from hpcpod.run.history import Result
+from hpcpod.run.leaderboard import ranking
+from hpcpod.run.text import many
+
+MOST_ROWS = 30
+"""Rows of a figure; of a table five times as many."""
+MOST_DOTS = 512
+"""Episodes of one score that are drawn."""
+
+
+def fresh(story: Story) -> list[tuple[Confirmed, tuple[float, ...]]]:
+    """The scores on fresh seeds that came to something, each with its episodes' returns: of an
+    attempt at the target those of all its sets of seeds."""
+    found = []
+    for score in story.board.confirmed:
+        if score.episodes:
+            found.append((score, _returns(story.results, score)))
+    return found
+
+
+def _returns(results: Sequence[Result], score: Confirmed) -> tuple[float, ...]:
+    """The episodes behind a score; empty if their reports are not there any more."""
+    prefix = f"{score.pod}-{score.purpose}{score.number}-"
+    ours = [row for row in results if row.order.startswith(prefix) and not row.failure]
+    if score.purpose == "final" or not ours:
+        return ours[-1].returns if ours else ()
+    sets = [row for row in results if row.purpose == "confirm" and row.pod == score.pod
+            and row.round == score.round and not row.failure]  # fmt: skip
+    found: tuple[float, ...] = ()
+    for row in sets:
+        if len(found) < score.episodes:
+            found += row.returns
+    return found if len(found) == score.episodes else ours[-1].returns
+
+
+def finals(story: Story) -> Markup:
+    """The scores on fresh seeds with a dot for each episode."""
+    scores = fresh(story)
+    if not scores:
+        return tag(
+            "p", "No policy has been scored on fresh seeds: the end of the run brings that.",
+            class_="none",
+        )  # fmt: skip
+    scores = scores[-MOST_ROWS:]
+    ends = [end for score, _ in scores for end in (score.mean, score.low, score.high)]
+    target = story.config.stop.target
+    values = [each for _, returns in scores for each in returns] + ends
+    x = axis_of("return of an episode", values if target is None else [*values, target])
+    if x is None:
+        return NOTHING
+    count = len(scores)
+    y = Axis("", 0.4, count + 0.6)
+    names = [(float(count - i), f"{score.pod} r{score.round}")
+             for i, (score, _) in enumerate(scores)]  # fmt: skip
+    plot = Plot(
+        f"{story.name}: scores on fresh seeds", _said(scores), x, y, max(80, 44 * count), rows=names
+    )
+    if target is not None:
+        plot.line([(target, y.low), (target, y.high)], "mark")
+        plot.note(target, y.high, f"target {number(target)}")
+    for (score, returns), (row, _) in zip(scores, names, strict=True):
+        hue = story.hue(story.board.pods[score.pod].algorithm)
+        strength = "win" if score.pod == story.board.winner else "each"
+        plot.dots(_spread(returns[:MOST_DOTS], row), f"{hue} episode", score.pod)
+        plot.whisker((score.low, row), (score.high, row), f"{hue} {strength}", score.pod)
+        plot.dots([(score.mean, row)], f"{hue} mean", score.pod)
+    caption = (
+        "Each small dot is the return of one episode, on seeds of which no evaluation before it"
+        " knew; its height in the row means nothing. The large dot is their mean, the bar its"
+        " interval. Of finals it is of 95 % for all finalists at once; of an attempt at the target"
+        " (confirm) its lower end is the bound at the error level that the attempt spends."
+    )
+    return figure("Scores on fresh seeds, episode by episode", plot.markup(), caption,
+                  numbers("The numbers", _table(story, scores)), wide=True)  # fmt: skip
+
+
+def _spread(returns: Sequence[float], row: float) -> list[tuple[float, float]]:
+    """Dots beside each other in a row: equal returns would be one dot."""
+    return [(each, row + ((i * 0.618034) % 1.0 - 0.5) * 0.62) for i, each in enumerate(returns)]
+
+
+def _said(scores: Sequence[tuple[Confirmed, tuple[float, ...]]]) -> str:
+    said = [f"{score.pod} {number(score.mean)} from {number(score.low)} to {number(score.high)}"
+            for score, _ in scores]  # fmt: skip
+    return "Mean return with its interval: " + "; ".join(said)
+
+
+def _table(
+    story: Story, scores: Sequence[tuple[Confirmed, tuple[float, ...]]]
+) -> Markup:
+    rows = [
+        [
+            score.pod, story.board.pods[score.pod].algorithm, score.round, score.purpose,
+            score.episodes, number(score.mean), number(score.low), number(score.high),
+            number(min(returns)) if returns else "-",
+            {True: "passed", False: "no" if score.purpose == "confirm" else "-"}[score.passed],
+            score.engine,
+        ]
+        for score, returns in scores
+    ]  # fmt: skip
+    heads = ["pod", "algorithm", "round", "for", "episodes", "mean", "low", "high", "worst",
+             "target", "engine"]  # fmt: skip
+    return table(heads, rows, "Scores on fresh seeds, in the order in which they came")
+
+
+def leaderboard(story: Story) -> Markup:
+    """The leaderboard as dots with intervals, and as a table."""
+    if not story.rows:
+        return tag("p", ranking(story.board), class_="none")
+    shown = story.rows[:MOST_ROWS]
+    values = [end for row in shown for end in (row.mean, row.low, row.high)]
+    x = axis_of("mean return of the panel by which the pod ranks", values)
+    if x is None:
+        return NOTHING
+    count = len(shown)
+    y = Axis("", 0.4, count + 0.6)
+    places = [float(count - i) for i in range(count)]
+    names = [(place, row.pod) for place, row in zip(places, shown, strict=True)]
+    plot = Plot(
+        f"{story.name}: leaderboard", f"{many(len(story.rows), 'row')}, {shown[0].pod} first",
+        x, y, max(80, 22 * count), rows=names,
+    )  # fmt: skip
+    for place, row in zip(places, shown, strict=True):
+        strength = "win" if row.pod in story.kin else "each"
+        kind = f"{story.hue(row.algorithm)} {strength}"
+        plot.whisker((row.low, place), (row.high, place), kind, row.pod)
+        plot.dots([(row.mean, place)], f"{kind} mean", row.pod)
+        if row.last is not None:
+            plot.dots([(row.last, place)], f"{kind} last", row.pod)
+    cut = f" The first {count} of {len(story.rows)} are drawn." if len(story.rows) > count else ""
+    caption = (
+        f"{ranking(story.board)} The bar is that interval, the large dot the panel's mean, the small"
+        f" one the pod's last panel. A row is the best of its pod's panels, so it flatters.{cut}"
+    )
+    return figure("Leaderboard", plot.markup(), caption,
+                  numbers("The numbers", _board_table(story)), wide=True)  # fmt: skip
+
+
+def _board_table(story: Story) -> Markup:
+    most = 5 * MOST_ROWS
+    rows = [
+        [
+            place, row.pod, row.algorithm, row.round, number(row.mean), number(row.low),
+            number(row.high), "-" if row.last is None else number(row.last), row.origin, row.fate,
+        ]
+        for place, row in enumerate(story.rows[:most], start=1)
+    ]  # fmt: skip
+    heads = ["#", "pod", "algorithm", "round", "mean", "95 % low", "95 % high", "last", "origin",
+             "fate"]  # fmt: skip
+    left = len(story.rows) - len(rows)
+    return joined([
+        table(heads, rows, "The leaderboard"),
+        tag("p", f"{left} more rows: `hpcpod leaderboard` prints them.") if left > 0 else NOTHING,
+    ])  # fmt: skip

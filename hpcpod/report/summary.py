@@ -1,0 +1,257 @@
+"""The summary in words: what was run, what won, by how much, on which seeds, at what cost."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from hpcpod.records.records import PodState
+from hpcpod.report.axes import number
+from hpcpod.report.markup import Markup, joined, short, tag
+from hpcpod.report.scores import fresh
+from hpcpod.report.story import Story
+from hpcpod.run.history import Result
+from hpcpod.run.tables import changes, count
+from hpcpod.run.text import duration, listed, many
+from hpcpod.tournament.statistics import difference
+
+ENDS = {
+    "target": "its target was confirmed on fresh seeds",
+    "env_steps": "its environment steps were spent (stop.env_steps)",
+    "minutes": "its time was up (stop.minutes)",
+    "rounds": "every pod had trained its rounds (stop.rounds)",
+    "user": "a person stopped it",
+    "failed": "it was given up",
+}
+MOST_NAMES = 6
+
+
+def summary(story: Story) -> Markup:
+    """Questions and answers, each answer in sentences."""
+    answers = [
+        ("What was run", what_was_run(story)),
+        ("What won", what_won(story)),
+        ("By how much", by_how_much(story)),
+        ("On which seeds", on_which_seeds(story)),
+        ("Why it won", why_it_won(story)),
+        ("At what cost", at_what_cost(story)),
+        ("What to doubt", list(doubts(story))),
+    ]
+    return tag("dl", *(
+        joined([tag("dt", question), tag("dd", *(tag("p", sentence) for sentence in said))])
+        for question, said in answers if said
+    ), class_="summary")  # fmt: skip
+
+
+def what_was_run(story: Story) -> list[str]:
+    """The task, the population and the state of the run."""
+    config, status = story.config, story.status
+    names = listed([short(name) for name in list(story.algorithms)[:MOST_NAMES]])
+    places = config.population.pods.max
+    kind = "a generational tournament" if config.population.scheme == "generational" else (
+        "a tournament")  # fmt: skip
+    said = (
+        f"{kind.capitalize()} of up to {many(places, 'pod')} at once ({names}) on"
+        f" {short(config.env.id)}. A round trains {config.round.env_steps:,} environment steps and"
+        f" scores {many(config.round.episodes, 'episode')}."
+    )
+    if config.stop.target is not None:
+        said += f" The target was a mean return of {number(config.stop.target)}."
+    board = story.board
+    if board.phase == "finished":
+        reason = ENDS.get(board.stop_reason or "", board.stop_reason or "it was ended")
+        end = f"It has finished: {reason}."
+    else:
+        end = (
+            f"It is {status.state} as of {_clock(story.at)}: what follows is not its end, and may"
+            " still change."
+        )
+    if status.failure:
+        end += f" {status.failure[:1].upper()}{status.failure[1:]}"
+    return [said, end]
+
+
+def what_won(story: Story) -> list[str]:
+    """The winner and its score."""
+    best = story.best
+    if best is None:
+        return ["Nothing yet: no round was reported."]
+    word = "won" if story.board.winner == best.pod else "leads"
+    score = number(best.mean)
+    if best.episodes > 1:
+        score += f" [{number(best.low)}, {number(best.high)}]"
+    said = (
+        f"{short(best.pod)} ({short(best.algorithm)}) {word}, with its policy of round {best.round}:"
+        f" mean return {score} over {many(best.episodes, 'episode')}."
+    )
+    return [said]
+
+
+def by_how_much(story: Story) -> list[str]:
+    """The distance to the target, to the next finalist and to the controls."""
+    best = story.best
+    if best is None:
+        return []
+    said = []
+    target = story.config.stop.target
+    if target is not None:
+        gap = best.mean - target
+        where = "above" if gap >= 0 else "below"
+        shown = "so does its lower end" if best.low >= target else (
+            f"but not its lower end, {number(best.low)}")  # fmt: skip
+        reaches = f" It reaches the target, {shown}." if gap >= 0 else ""
+        said.append(f"{number(abs(gap))} {where} the target of {number(target)}.{reaches}")
+    said += [*_over_finalists(story), *_over_controls(story)]
+    return said
+
+
+def _over_finalists(story: Story) -> Iterator[str]:
+    """The winner against the next finalist, on the seeds that both have played."""
+    finals = [(score, returns) for score, returns in fresh(story) if score.purpose == "final"]
+    finals.sort(key=lambda each: -each[0].mean)
+    if len(finals) < 2 or story.best is None or finals[0][0].pod != story.best.pod:
+        return
+    (first, ours), (second, theirs) = finals[:2]
+    gap = first.mean - second.mean
+    text = (
+        f"{number(gap)} above the next finalist, {short(second.pod)} ({number(second.mean)}), on the"
+        f" same {many(second.episodes, 'episode')}"
+    )
+    test = difference(ours, theirs, paired=len(ours) == len(theirs)) if ours and theirs else None
+    if test is None:
+        yield f"{text}."
+    elif test.low > 0:
+        yield f"{text}; with 95 % the true difference is at least {number(test.low)}."
+    else:
+        yield f"{text}: too little to tell them apart by these episodes."
+
+
+def _over_controls(story: Story) -> Iterator[str]:
+    """The winner against the best control, which has the defaults and is never copied over."""
+    if story.best is None:
+        return
+    controls = {pod.id for pod in story.board.pods.values() if pod.control}
+    tops = [row for pod in controls for row in story.rounds.get(pod, ())]
+    if not tops or story.best.pod in controls:
+        if story.best.pod in controls:
+            yield "The winner is a control: default hyperparameters were as good as any."
+        return
+    top = max(tops, key=lambda row: row.mean or 0.0)
+    yield (
+        f"The best control (default hyperparameters, never replaced), {short(top.pod)}"
+        f" ({short(top.algorithm)}), reached {number(top.mean or 0.0)} on its best panel."
+    )
+
+
+def on_which_seeds(story: Story) -> list[str]:
+    """The seeds behind the winner's score, and what they allow to be claimed."""
+    best = story.best
+    if best is None:
+        return []
+    if best.fresh:
+        among = f", and allows for the choice among {best.candidates}" * (best.candidates > 1)
+        return [
+            f"{many(best.episodes, 'episode')} with fresh seeds: nothing of the run had been trained,"
+            f" compared or chosen on them. The interval is of that mean return{among}. It speaks of"
+            " this policy on this environment, not of another run."
+        ]
+    return [
+        f"The panel of its round: {many(best.episodes, 'episode')}. It is the best of"
+        f" {many(best.candidates, 'evaluation')}, and a maximum flatters; the interval is widened"
+        " for that. No score on fresh seeds is there"
+        + ("." if story.board.phase == "finished" else " yet.")
+    ]
+
+
+def why_it_won(story: Story) -> list[str]:
+    """The lineage of the winner in words."""
+    if not story.lineage:
+        return []
+    founder, *copies = story.lineage
+    kind = "a control, with default hyperparameters" if founder.control else "a fresh draw"
+    rows = story.rounds.get(founder.id, [])
+    first = f" It scored {_mean(rows[0])} in its first round." if rows else ""
+    said = [f"It goes back to {short(founder.id)}, {kind}: {_values(story, founder)}.{first}"]
+    shown = copies[-MOST_NAMES:]
+    if len(copies) > len(shown):
+        said.append(f"{len(copies) - len(shown)} copies later:")
+    for pod in shown:
+        evidence = f", because {short(pod.evidence, 240)}" if pod.evidence else ""
+        said.append(
+            f"{short(pod.id)} was copied from {short(pod.parent or '-')} at round"
+            f" {pod.parent_round}, in place of {short(pod.replaces or '-')}{evidence}."
+            f" Changed: {short(changes(story.board, pod), 160)}. {_then(story, pod)}".rstrip()
+        )
+    if not copies:
+        said.append("It was never copied: it won as it was drawn, and evolution had no part in it.")
+    return said
+
+
+def _mean(row: Result) -> str:
+    return number(row.mean) if row.mean is not None else "nothing"
+
+
+def _values(story: Story, pod: PodState) -> str:
+    space = story.algorithms.get(pod.algorithm)
+    names = space.ranged if space is not None else ()
+    said = [f"{name} {_value(pod.hyperparameters.get(name))}" for name in names[:MOST_NAMES]]
+    return ", ".join(said) or "nothing to search"
+
+
+def _value(value: object) -> str:
+    return number(value) if isinstance(value, float) else short(str(value))
+
+
+def _then(story: Story, pod: PodState) -> str:
+    rows = story.rounds.get(pod.id, [])
+    if not rows:
+        return ""
+    first, last = rows[0], rows[-1]
+    if first is last:
+        return f"It scored {_mean(first)} in round {first.round}."
+    return f"It scored {_mean(first)} in round {first.round}, {_mean(last)} in round {last.round}."
+
+
+def at_what_cost(story: Story) -> list[str]:
+    """Steps, hours, pods."""
+    status, board = story.status, story.board
+    hours = f"{number(status.core_hours)} core-hours"
+    if status.gpu_hours:
+        hours = f"{number(status.gpu_hours)} GPU-hours, {hours}"
+    requeued = f", {many(status.requeues, 'requeue')}" if status.requeues else ""
+    return [
+        f"{count(board.env_steps)} environment steps in {many(board.rounds, 'round')} of"
+        f" {many(len(board.pods), 'pod')} ({many(status.copies, 'copy').replace('copys', 'copies')})."
+        f" {duration(60 * status.minutes)} since the first slot began, {hours} of"
+        f" {many(len({row.slot for row in story.results}), 'slot')}{requeued}."
+    ]
+
+
+def doubts(story: Story) -> Iterator[str]:
+    """The limits of what is shown."""
+    best, board = story.best, story.board
+    if best is None:
+        return
+    yield (
+        "One run is one sample: with another seed another pod may win. `--compare` of several runs"
+        " shows how much that is."
+    )
+    finals = [score for score in board.confirmed if score.purpose == "final" and score.episodes]
+    if not best.fresh and board.phase == "finished":
+        yield "The winner was chosen and scored by the same panels: its score is optimistic."
+    close = [score.pod for score in finals if score.pod != best.pod and score.high >= best.low]
+    if close:
+        yield f"The intervals of {listed([short(pod) for pod in close])} overlap the winner's."
+    failed = Counter(row.failure_kind for row in story.results if row.failure_kind)
+    if failed:
+        said = listed([f"{many(n, 'order')} ({kind})" for kind, n in sorted(failed.items())])
+        yield f"Failed: {said}; see below."
+    if story.quarantined:
+        yield f"{many(len(story.quarantined), 'damaged file')} set aside; see below."
+    if not any(pod.control for pod in board.pods.values()):
+        yield "There was no control with default hyperparameters to measure the gain by."
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
