@@ -73,7 +73,8 @@ def number(value: float) -> str:
         return f"{value:.1f}".removesuffix(".0")
     if size >= 0.001 or size == 0:
         return f"{value:.3g}"
-    return f"{value:.2e}".replace("e-0", "e-")
+    mantissa, _, power = f"{value:.2e}".partition("e")
+    return f"{float(mantissa):g}e{int(power)}"
 
 
 def _tick(value: float, digits: int) -> str:

@@ -126,20 +126,18 @@ def _draw_snapshots(plot: Plot, story: Story, x: Axis) -> None:
 
 
 def _end_labels(plot: Plot, story: Story) -> None:
-    """Names at the right end: of the winner, and of the best pod of each other algorithm; of all
-    if they are few."""
-    last = {pod: rows[-1].mean for pod, rows in story.rounds.items() if rows[-1].mean is not None}
-    named = set(story.kin & last.keys() and {story.lineage[-1].id} & last.keys())
-    if len(last) <= FEW:
-        named |= last.keys()
-    for algorithm in story.hues:
-        ours = [pod for pod in last if story.board.pods[pod].algorithm == algorithm]
-        if ours and not any(pod in named for pod in ours):
-            named.add(max(ours, key=lambda pod: last[pod] or 0.0))
-    for pod in named:
-        mean = last[pod]
-        if mean is not None:
-            plot.label(mean, pod, story.kind(pod).replace("thin", "each"))
+    """Names at the right end, the winner's first: of the best pod of each algorithm, and of all if
+    they are few."""
+    last = {pod: rows[-1].mean or 0.0 for pod, rows in story.rounds.items()}
+    winner = story.lineage[-1].id if story.lineage else ""
+    order = sorted(last, key=lambda pod: (pod != winner, -last[pod]))
+    named: set[str] = set()
+    for pod in order:
+        algorithm = story.board.pods[pod].algorithm
+        if pod == winner or len(last) <= FEW or algorithm not in named:
+            kind = "win" if pod == winner else "each"
+            plot.label(last[pod], pod, f"{story.hue(algorithm)} {kind}")
+        named.add(algorithm)
 
 
 def _points(rows: Iterable[Result], at: At) -> list[tuple[float, float]]:

@@ -42,7 +42,7 @@ def over_time(story: Story) -> Markup:
         " which need not be what is best.", class_="reading",
     )  # fmt: skip
     return joined([
-        caption, tag("div", *panels, class_="panels"), note,
+        tag("div", *panels, class_="panels"), note, caption,
         numbers("The numbers", _table(story)),
     ])  # fmt: skip
 
@@ -90,8 +90,7 @@ def _panel(story: Story, algorithm: str, name: str, ends: dict[str, float]) -> M
             before = _drawn(space, name, parent.hyperparameters.get(name, math.nan))
             plot.whisker((pod.born, before), (pod.born, value), kind, pod.id)
     label = f"{name} ({algorithm})"
-    return tag("figure", tag("figcaption", tag("h4", label)),
-               tag("div", plot.markup(), class_="frame"))  # fmt: skip
+    return tag("figure", tag("h4", label), tag("div", plot.markup(), class_="frame"))
 
 
 def _table(story: Story) -> Markup:
@@ -189,8 +188,8 @@ def _scatter(story: Story, sample: Sample, row: Influence) -> Markup:
     kind = f"{story.hue(sample.algorithm)} {'win' if row.seen else 'each'} mean"
     plot.dots(zip(values, sample.scores, strict=True), kind)
     title = f"{row.hyperparameter} ({sample.algorithm})"
-    return tag("figure", tag("figcaption", tag("h4", title), tag("p", said)),
-               tag("div", plot.markup(), class_="frame"))  # fmt: skip
+    return tag("figure", tag("h4", title), tag("div", plot.markup(), class_="frame"),
+               tag("figcaption", said))  # fmt: skip
 
 
 def _correlations(rows: list[Influence]) -> Markup:

@@ -51,7 +51,7 @@ def escaped(text: str) -> str:
     return html.escape(plain(text), quote=True)
 
 
-def tag(name: str, *children: Child, **attributes: Attribute) -> Markup:
+def tag(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
     """An element.
 
     Args:
@@ -65,7 +65,7 @@ def tag(name: str, *children: Child, **attributes: Attribute) -> Markup:
     return Markup(f"<{opening}>{inside}</{name}>")
 
 
-def void(name: str, **attributes: Attribute) -> Markup:
+def void(name: str, /, **attributes: Attribute) -> Markup:
     """An element without content, such as ``meta``."""
     return Markup(f"<{name}{''.join(_attribute(key, value) for key, value in attributes.items())}>")
 

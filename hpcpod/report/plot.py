@@ -98,12 +98,23 @@ class Plot:
             self._labels.append((self.y.place(y), short(text, 24), kind))
 
     def note(self, x: float, y: float, text: str, kind: str = "note") -> None:
-        """A short text at a point."""
+        """A short text above a point."""
         if _drawable(x) and _drawable(y):
             left = f"{100 * self.x.place(x):.4g}%"
             self._over.append(
                 tag("text", short(text, 24), class_=kind, x=left, y=self._percent_y(y), dy="-7")
             )
+
+    def beside(self, x: float, y: float, text: str) -> None:
+        """A short text beside the end of a bar: inside it if there is no room on its right."""
+        if _drawable(x) and _drawable(y):
+            place = self.x.place(x)
+            inside = place > 0.6
+            self._over.append(tag(
+                "text", text, class_="beside inside" if inside else "beside",
+                x=f"{100 * place:.4g}%", y=self._percent_y(y),
+                dx="-6" if inside else "6", dy=".35em",
+            ))  # fmt: skip
 
     def markup(self, *, width: int | None = None) -> Markup:
         """The figure.
@@ -173,12 +184,19 @@ class Plot:
         return parts
 
     def _end_labels(self) -> Iterable[Markup]:
-        """The names at the right end, none over another."""
-        last = -math.inf
-        for place, text, kind in sorted(self._labels, key=lambda label: -label[0]):
-            at = max((1 - place) * self.height, last + LINE)
-            last = at
-            yield tag("text", text, class_=f"end {kind}", x="100%", y=at, dx="8", dy=".32em")
+        """The names at the right end, none over another: of those too close to one that was placed
+        before them only the number is said."""
+        placed: list[tuple[float, str, str, int]] = []
+        for place, text, kind in self._labels:
+            at = (1 - place) * self.height
+            near = next((i for i, each in enumerate(placed) if abs(each[0] - at) < LINE), None)
+            if near is None:
+                placed.append((at, text, kind, 0))
+            else:
+                placed[near] = (*placed[near][:3], placed[near][3] + 1)
+        for at, text, kind, more in placed:
+            said = f"{text} +{more}" if more else text
+            yield tag("text", said, class_=f"end {kind}", x="100%", y=at, dx="8", dy=".32em")
 
 
 def _drawable(value: float) -> bool:
@@ -190,8 +208,8 @@ def figure(
 ) -> Markup:
     """A figure with its name above, how to read it below, and the numbers behind it."""
     return tag(
-        "figure", tag("figcaption", tag("h3", title), tag("p", caption)),
-        tag("div", plot, class_="frame"), *more, class_="wide" if wide else None,
+        "figure", tag("h3", title), tag("div", plot, class_="frame"), *more[:-1],
+        tag("figcaption", caption), *more[-1:], class_="wide" if wide else None,
     )  # fmt: skip
 
 

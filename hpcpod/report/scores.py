@@ -143,7 +143,7 @@ def leaderboard(story: Story) -> Markup:
         f"{ranking(story.board)} The bar is that interval, the large dot the panel's mean, the small"
         f" one the pod's last panel. A row is the best of its pod's panels, so it flatters.{cut}"
     )
-    return figure("Leaderboard", plot.markup(), caption,
+    return figure("The panel by which each pod ranks", plot.markup(), caption,
                   numbers("The numbers", _board_table(story)), wide=True)  # fmt: skip
 
 

@@ -98,9 +98,8 @@ def by_how_much(story: Story) -> list[str]:
     if target is not None:
         gap = best.mean - target
         where = "above" if gap >= 0 else "below"
-        shown = "so does its lower end" if best.low >= target else (
-            f"but not its lower end, {number(best.low)}")  # fmt: skip
-        reaches = f" It reaches the target, {shown}." if gap >= 0 else ""
+        shown = "is above it, too" if best.low >= target else "is not"
+        reaches = f" The lower end of its interval, {number(best.low)}, {shown}." * (gap >= 0)
         said.append(f"{number(abs(gap))} {where} the target of {number(target)}.{reaches}")
     said += [*_over_finalists(story), *_over_controls(story)]
     return said

@@ -57,7 +57,7 @@ def timeline(story: Story) -> Markup:
         " one round it may score another one beside it; that is drawn as training."
         f" {_shares(story)}{cut}"
     )
-    return figure("What each slot did when", plot.markup(), caption, key, wide=True)
+    return figure("What each slot did when", plot.markup(), caption, key, NOTHING, wide=True)
 
 
 def merged(spans: Sequence[Activity], close: float) -> list[tuple[str, float, float]]:
@@ -92,17 +92,17 @@ def hours(story: Story) -> Markup:
     for place, row, value in zip(places, used, values, strict=True):
         kind = "failed" if row.purpose == "lost" else row.purpose
         plot.bars([(0.0, value, place)], kind, 0.7)
-        plot.note(0.0, place - 0.24, f"{number(value)} ({value / whole:.0%})")
+        plot.beside(value, place, f"{number(value)} ({value / whole:.0%})")
     cells = [
         [row.purpose, duration(row.slot_seconds), number(row.core_hours), number(row.gpu_hours)]
         for row in story.usage
     ]
     heads = ["purpose", "slot time", "core-hours", "GPU-hours"]
     caption = (
-        f"{unit} that the run's slots had, by what they did. Lost are orders that failed, and those"
+        f"The {unit} that the run's slots had, by what they did. Lost are orders that failed, and those"
         " that were done again since their slot was given up; the time of a queue is not in it."
     )
-    return figure(f"{unit} by purpose", plot.markup(), caption,
+    return figure(f"{unit[:1].upper()}{unit[1:]} by purpose", plot.markup(), caption,
                   numbers("The numbers", table(heads, cells, "Slot time by purpose")))  # fmt: skip
 
 

@@ -43,7 +43,7 @@ def tree(story: Story) -> Markup:
         if parent in row_of:
             plot.whisker((pod.born, row_of[parent]), (pod.born, at), f"{kind} copy", pod.id)
             plot.dots([(pod.born, row_of[parent])], f"{kind} copy", pod.id)
-        if pod.id in story.kin:
+        if pod.id in story.kin and pod.parent is not None:
             plot.note(pod.born, at, pod.id, "note birth")
         if pod.fate in ("failed", "given up"):
             plot.dots([(ends[pod.id], at)], "dead", pod.id)
