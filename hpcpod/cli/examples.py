@@ -64,6 +64,14 @@ Examples:
   hpcpod results cartpole --csv cartpole/     a file for each table
   hpcpod results cartpole --optuna cartpole.log && optuna-dashboard cartpole.log
 """,
+    "report": """\
+The file needs no network and no other file: mail it, or open it with any browser. docs/report.md
+says how to read each figure.
+Examples:
+  hpcpod report cartpole
+  hpcpod report cartpole -o cartpole.html
+  hpcpod report a-1 a-2 a-3 b-1 b-2 b-3 -o side-by-side.html    by configuration, over seeds
+""",
     "why": """\
 Examples:
   hpcpod why cartpole             why it has fewer slots than it wants, or does not go on

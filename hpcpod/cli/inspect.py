@@ -20,7 +20,7 @@ from hpcpod.run.pod_log import PodLogs
 from hpcpod.run.run import ENDED, Run, open_run, runs_here, runs_home
 from hpcpod.run.status import Status
 from hpcpod.run.tables import visible
-from hpcpod.run.text import times
+from hpcpod.run.text import size, times
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -150,6 +150,18 @@ def snapshots(options: Namespace) -> int:
     from hpcpod.run.tables import snapshots_table
 
     _console().print(snapshots_table(scores))
+    return 0
+
+
+def report(options: Namespace) -> int:
+    """``hpcpod report``: one page about a run, or about several side by side."""
+    from hpcpod.report.write import write
+
+    runs = [open_run(run) for run in options.runs]
+    if options.compare and len(runs) < 2:
+        raise UserError("--compare puts several runs side by side: name at least two")
+    path = write(runs, options.output, overwrite=options.overwrite)
+    say(f"{path} ({size(path.stat().st_size)}): open it with a browser")
     return 0
 
 

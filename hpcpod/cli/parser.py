@@ -232,6 +232,14 @@ VERBS = {
          _flag("--overwrite", "write files even if they are there"),
          _JSON),
     ),
+    "report": Verb(
+        inspect.report, "one page of HTML: what won, by how much, why, at what cost",
+        (_arg("runs", metavar="RUN", nargs="+", help="runs' folders, or their names under runs/"),
+         _arg("-o", "--output", type=Path, metavar="FILE", default=Path("report.html"),
+              help="where it goes (default: report.html); an earlier report is replaced"),
+         _flag("--compare", "put several runs side by side; several are anyway"),
+         _OVERWRITE),
+    ),
     "why": Verb(
         inspect.why, "why a run or a pod waits, and what you can do about it",
         (_RUN_OR_POD,

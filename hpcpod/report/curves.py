@@ -55,8 +55,8 @@ def curves(story: Story) -> Markup:
         figures.append(figure(
             f"Return against {story.device_hours}",
             plot_of(story, hours, lambda row: story.hours[row.order]).markup(),
-            f"The same scores by what the run had spent on all pods until then: {story.device_hours}"
-            " of training and scoring, failed rounds included, waiting not.",
+            "The same scores by what the run had spent on all pods until then:"
+            f" {story.device_hours} of training and scoring, failed rounds included, waiting not.",
         ))  # fmt: skip
     return joined(figures)
 

@@ -16,11 +16,12 @@ from hpcpod.report.influence import (
     smallest_seen,
 )
 from hpcpod.report.markup import NOTHING, Markup, joined, tag
-from hpcpod.report.plot import Plot, figure, numbers, table
+from hpcpod.report.plot import Plot, numbers, table
 from hpcpod.report.story import Story
 from hpcpod.report.tree import lanes_of
 from hpcpod.run.text import many
 
+RHO = "\N{GREEK SMALL LETTER RHO}"
 MOST_PANELS = 24
 """Hyperparameters, over all algorithms, that are drawn."""
 MOST_ROWS = 150
@@ -37,9 +38,9 @@ def over_time(story: Story) -> Markup:
     note = tag("p", f"{left} more hyperparameters are not drawn.") if left > 0 else NOTHING
     caption = tag(
         "p", "A horizontal line is a pod at its value, from its birth to its end; strong is the"
-        " winner's lineage, coloured are survivors, grey are pods that were replaced or failed. Copies"
-        " begin near their parent's value, so lines that crowd together late show what was copied,"
-        " which need not be what is best.", class_="reading",
+        " winner's lineage, coloured are survivors, grey are pods that were replaced or failed."
+        " Copies begin near their parent's value, so lines that crowd together late show what was"
+        " copied, which need not be what is best.", class_="reading",
     )  # fmt: skip
     return joined([
         tag("div", *panels, class_="panels"), note, caption,
@@ -147,9 +148,9 @@ def _method(story: Story) -> str:
     )
     return (
         "Counted are only values that chance has set. Draws: founders that drew from the ranges, by"
-        f" their score at an equal round.{moves} ρ is Spearman's rank correlation, from -1 to 1, with"
-        " its 95 % interval. p is the probability that any hyperparameter of the sample shows as"
-        " much by chance; where none matters, one in twenty samples shows something all the same. A"
+        f" their score at an equal round.{moves} {RHO} is Spearman's rank correlation, from -1 to 1,"
+        " with its 95 % interval. p is the probability that any hyperparameter of the sample shows"
+        " as much by chance; where none matters, one in twenty samples shows something all the same. A"
         " best value in the middle of a range is no rank correlation, and is not seen."
     )
 
@@ -166,7 +167,7 @@ def _sentence(sample: Sample, rows: list[Influence]) -> str:
         return f"{sample.algorithm}, {pods}{where}: no hyperparameter is seen to matter. {rest}"
     said = "; ".join(
         f"{'higher' if row.rho > 0 else 'lower'} {row.hyperparameter} went with higher scores"
-        f" (ρ = {row.rho:.2f}, from {row.low:.2f} to {row.high:.2f}, p = {row.p:.3f})"
+        f" ({RHO} = {row.rho:.2f}, from {row.low:.2f} to {row.high:.2f}, p = {row.p:.3f})"
         for row in seen
     )
     return f"{sample.algorithm}, {pods}{where}: {said}. {rest}"
@@ -180,7 +181,7 @@ def _scatter(story: Story, sample: Sample, row: Influence) -> Markup:
     if isinstance(space.values[row.hyperparameter], LogUniform):
         values = [math.exp(value) for value in values]
     y = axis_of("mean return", sample.scores) or Axis("mean return", 0.0, 1.0)
-    said = f"ρ = {row.rho:.2f} [{row.low:.2f}, {row.high:.2f}], p = {row.p:.2f}"
+    said = f"{RHO} = {row.rho:.2f} [{row.low:.2f}, {row.high:.2f}], p = {row.p:.2f}"
     plot = Plot(
         f"{sample.algorithm}: score at round {sample.round} over {row.hyperparameter}", said,
         x, y, 170,
@@ -198,6 +199,6 @@ def _correlations(rows: list[Influence]) -> Markup:
          f"{row.high:.2f}", f"{row.p:.3f}", "yes" if row.seen else "no"]
         for row in rows
     ]  # fmt: skip
-    heads = ["algorithm", "hyperparameter", "sample", "pods", "ρ", "95 % low", "95 % high", "p",
+    heads = ["algorithm", "hyperparameter", "sample", "pods", RHO, "95 % low", "95 % high", "p",
              "seen"]  # fmt: skip
     return table(heads, cells, "Rank correlations of hyperparameters with scores")

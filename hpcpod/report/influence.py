@@ -83,13 +83,11 @@ def smallest_seen(pods: int, tests: int = 1) -> float:
 
 def samples(story: Story) -> list[Sample]:
     """Every sample of a run that is large enough, by algorithm."""
-    found = []
+    found: list[Sample | None] = []
     for name, space in story.algorithms.items():
         if space.ranged:
-            for sample in (_draws(story, name, space), _moves(story, name, space)):
-                if sample is not None and len(sample.scores) >= LEAST:
-                    found.append(sample)
-    return found
+            found += [_draws(story, name, space), _moves(story, name, space)]
+    return [sample for sample in found if sample is not None and len(sample.scores) >= LEAST]
 
 
 def influences(sample: Sample) -> list[Influence]:

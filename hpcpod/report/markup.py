@@ -17,7 +17,7 @@ LONGEST = 80
 """Characters of a name; longer ones are cut in the middle."""
 
 _TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
-"""Controls of a text's direction: by them a name could show itself, and others, in another order."""
+"""Controls of a text's direction: they could show a name, and its neighbours, in another order."""
 _ENDS = re.compile("[\ufffe\uffff\x0c]")
 """Characters that XML has none of, beside the control characters that ``visible`` knows."""
 

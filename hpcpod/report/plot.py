@@ -8,12 +8,11 @@ readable on a phone, on a desk and on paper, and a zoom is another ``viewBox``.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hpcpod.report.axes import MOST, Axis
-from hpcpod.report.markup import NOTHING, Markup, compact, joined, short, tag
+from hpcpod.report.markup import NOTHING, Attribute, Child, Markup, compact, joined, short, tag
 
 GRID = 4000
 HEIGHT = 300
@@ -24,6 +23,8 @@ HUES = 7
 """Colours in ``report.css``, as classes ``k0`` to ``k6``."""
 
 Point = tuple[float, float]
+Cell = Child
+"""A cell of a table."""
 
 _numbers = itertools.count(1)
 
@@ -47,7 +48,9 @@ class Plot:
     _over: list[Markup] = field(default_factory=list)
     _labels: list[tuple[float, str, str]] = field(default_factory=list)
 
-    def line(self, points: Iterable[Point], kind: str, name: str = "", *, steps: bool = False) -> None:
+    def line(
+        self, points: Iterable[Point], kind: str, name: str = "", *, steps: bool = False
+    ) -> None:
         """A line through points, of CSS classes ``kind``; ``name`` is the pod that it is of."""
         path = self._path(points, steps=steps)
         if path:
@@ -132,7 +135,7 @@ class Plot:
             tag("title", self.title, id=marks[0]), tag("desc", self.description, id=marks[1]),
             *self._grid(), inner, *self._over, *self._end_labels(),
         ]  # fmt: skip
-        interactive = {
+        interactive: dict[str, Attribute] = {
             "tabindex": "0", "data_zoom": True,
             "data_x": f"{compact(self.x.low)} {compact(self.x.high)} {compact(self.x.unit)}",
             "data_y": f"{compact(self.y.low)} {compact(self.y.high)} {int(self.y.log)}",
@@ -203,9 +206,7 @@ def _drawable(value: float) -> bool:
     return abs(value) < MOST  # false of nan, too
 
 
-def figure(
-    title: str, plot: Markup, caption: str, *more: Markup, wide: bool = False
-) -> Markup:
+def figure(title: str, plot: Markup, caption: str, *more: Markup, wide: bool = False) -> Markup:
     """A figure with its name above, how to read it below, and the numbers behind it."""
     return tag(
         "figure", tag("h3", title), tag("div", plot, class_="frame"), *more[:-1],
@@ -213,9 +214,7 @@ def figure(
     )  # fmt: skip
 
 
-def table(
-    heads: Sequence[str], rows: Sequence[Sequence[Markup | str | float | None]], caption: str
-) -> Markup:
+def table(heads: Sequence[str], rows: Sequence[Sequence[Cell]], caption: str) -> Markup:
     """A table with a caption; cells of numbers stand to the right."""
     body = [
         tag("tr", *(
@@ -234,7 +233,7 @@ def numbers(summary: str, content: Markup) -> Markup:
     return tag("details", tag("summary", summary), content)
 
 
-def _numeric(cell: Markup | str | float | None) -> bool:
+def _numeric(cell: Cell) -> bool:
     if isinstance(cell, (int, float)):
         return True
     return isinstance(cell, str) and cell[:1] in "-0123456789" and len(cell) < 24

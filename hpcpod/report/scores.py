@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hpcpod.records.records import Confirmed
 from hpcpod.report.axes import Axis, axis_of, number
 from hpcpod.report.markup import NOTHING, Markup, joined, tag
-from hpcpod.report.plot import Plot, figure, numbers, table
+from hpcpod.report.plot import Cell, Plot, figure, numbers, table
 from hpcpod.report.story import Story
 from hpcpod.run.history import Result
 from hpcpod.run.leaderboard import ranking
@@ -22,11 +22,8 @@ MOST_DOTS = 512
 def fresh(story: Story) -> list[tuple[Confirmed, tuple[float, ...]]]:
     """The scores on fresh seeds that came to something, each with its episodes' returns: of an
     attempt at the target those of all its sets of seeds."""
-    found = []
-    for score in story.board.confirmed:
-        if score.episodes:
-            found.append((score, _returns(story.results, score)))
-    return found
+    scores = [score for score in story.board.confirmed if score.episodes]
+    return [(score, _returns(story.results, score)) for score in scores]
 
 
 def _returns(results: Sequence[Result], score: Confirmed) -> tuple[float, ...]:
@@ -96,9 +93,7 @@ def _said(scores: Sequence[tuple[Confirmed, tuple[float, ...]]]) -> str:
     return "Mean return with its interval: " + "; ".join(said)
 
 
-def _table(
-    story: Story, scores: Sequence[tuple[Confirmed, tuple[float, ...]]]
-) -> Markup:
+def _table(story: Story, scores: Sequence[tuple[Confirmed, tuple[float, ...]]]) -> Markup:
     rows = [
         [
             score.pod, story.board.pods[score.pod].algorithm, score.round, score.purpose,
@@ -140,8 +135,9 @@ def leaderboard(story: Story) -> Markup:
             plot.dots([(row.last, place)], f"{kind} last", row.pod)
     cut = f" The first {count} of {len(story.rows)} are drawn." if len(story.rows) > count else ""
     caption = (
-        f"{ranking(story.board)} The bar is that interval, the large dot the panel's mean, the small"
-        f" one the pod's last panel. A row is the best of its pod's panels, so it flatters.{cut}"
+        f"{ranking(story.board)} The bar is that interval, the large dot the panel's mean, the"
+        f" small one the pod's last panel. A row is the best of its pod's panels, so it flatters."
+        f"{cut}"
     )
     return figure("The panel by which each pod ranks", plot.markup(), caption,
                   numbers("The numbers", _board_table(story)), wide=True)  # fmt: skip
@@ -149,7 +145,7 @@ def leaderboard(story: Story) -> Markup:
 
 def _board_table(story: Story) -> Markup:
     most = 5 * MOST_ROWS
-    rows = [
+    rows: list[list[Cell]] = [
         [
             place, row.pod, row.algorithm, row.round, number(row.mean), number(row.low),
             number(row.high), "-" if row.last is None else number(row.last), row.origin, row.fate,

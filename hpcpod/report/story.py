@@ -87,7 +87,7 @@ class Story:
         return self.hues.get(algorithm, "k0")
 
     def kind(self, pod: str) -> str:
-        """The CSS classes of a pod's line: strong if it is of the lineage, thin if there are many."""
+        """The CSS classes of a pod's line: strong if of the lineage, thin if there are many."""
         strength = "win" if pod in self.kin else "thin" if len(self.rounds) > FEW else "each"
         return f"{self.hue(self.board.pods[pod].algorithm)} {strength}"
 

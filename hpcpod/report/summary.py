@@ -82,8 +82,8 @@ def what_won(story: Story) -> list[str]:
     if best.episodes > 1:
         score += f" [{number(best.low)}, {number(best.high)}]"
     said = (
-        f"{short(best.pod)} ({short(best.algorithm)}) {word}, with its policy of round {best.round}:"
-        f" mean return {score} over {many(best.episodes, 'episode')}."
+        f"{short(best.pod)} ({short(best.algorithm)}) {word}, with its policy of round"
+        f" {best.round}: mean return {score} over {many(best.episodes, 'episode')}."
     )
     return [said]
 
@@ -114,8 +114,8 @@ def _over_finalists(story: Story) -> Iterator[str]:
     (first, ours), (second, theirs) = finals[:2]
     gap = first.mean - second.mean
     text = (
-        f"{number(gap)} above the next finalist, {short(second.pod)} ({number(second.mean)}), on the"
-        f" same {many(second.episodes, 'episode')}"
+        f"{number(gap)} above the next finalist, {short(second.pod)} ({number(second.mean)}), on"
+        f" the same {many(second.episodes, 'episode')}"
     )
     test = difference(ours, theirs, paired=len(ours) == len(theirs)) if ours and theirs else None
     if test is None:
@@ -151,9 +151,9 @@ def on_which_seeds(story: Story) -> list[str]:
     if best.fresh:
         among = f", and allows for the choice among {best.candidates}" * (best.candidates > 1)
         return [
-            f"{many(best.episodes, 'episode')} with fresh seeds: nothing of the run had been trained,"
-            f" compared or chosen on them. The interval is of that mean return{among}. It speaks of"
-            " this policy on this environment, not of another run."
+            f"{many(best.episodes, 'episode')} with fresh seeds: nothing of the run had been"
+            f" trained, compared or chosen on them. The interval is of that mean return{among}. It"
+            " speaks of this policy on this environment, not of another run."
         ]
     return [
         f"The panel of its round: {many(best.episodes, 'episode')}. It is the best of"
@@ -219,9 +219,10 @@ def at_what_cost(story: Story) -> list[str]:
     if status.gpu_hours:
         hours = f"{number(status.gpu_hours)} GPU-hours, {hours}"
     requeued = f", {many(status.requeues, 'requeue')}" if status.requeues else ""
+    copies = "1 copy" if status.copies == 1 else f"{status.copies} copies"
     return [
         f"{count(board.env_steps)} environment steps in {many(board.rounds, 'round')} of"
-        f" {many(len(board.pods), 'pod')} ({many(status.copies, 'copy').replace('copys', 'copies')})."
+        f" {many(len(board.pods), 'pod')} ({copies})."
         f" {duration(60 * status.minutes)} since the first slot began, {hours} of"
         f" {many(len({row.slot for row in story.results}), 'slot')}{requeued}."
     ]

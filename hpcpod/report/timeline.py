@@ -53,8 +53,8 @@ def timeline(story: Story) -> Markup:
                 if any(span.kind == kind for span in spans)), class_="key",
     )  # fmt: skip
     caption = (
-        "A row is a slot: an element of the job array, or a process on this machine. While it trains"
-        " one round it may score another one beside it; that is drawn as training."
+        "A row is a slot: an element of the job array, or a process on this machine. While it"
+        " trains one round it may score another one beside it; that is drawn as training."
         f" {_shares(story)}{cut}"
     )
     return figure("What each slot did when", plot.markup(), caption, key, NOTHING, wide=True)
@@ -99,8 +99,8 @@ def hours(story: Story) -> Markup:
     ]
     heads = ["purpose", "slot time", "core-hours", "GPU-hours"]
     caption = (
-        f"The {unit} that the run's slots had, by what they did. Lost are orders that failed, and those"
-        " that were done again since their slot was given up; the time of a queue is not in it."
+        f"The {unit} that the run's slots had, by what they did. Lost are orders that failed, and"
+        " those that were done again since their slot was given up; a queue's time is not in it."
     )
     return figure(f"{unit[:1].upper()}{unit[1:]} by purpose", plot.markup(), caption,
                   numbers("The numbers", table(heads, cells, "Slot time by purpose")))  # fmt: skip

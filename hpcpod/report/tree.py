@@ -100,7 +100,9 @@ def _kind(story: Story, pod: PodState) -> str:
 
 def _said(story: Story, copies: int) -> str:
     way = " to ".join(pod.id for pod in story.lineage)
-    return f"{many(len(story.board.pods), 'pod')}, {_copies(copies)}. Winner's lineage: {way or '-'}"
+    return (
+        f"{many(len(story.board.pods), 'pod')}, {_copies(copies)}. Winner's lineage: {way or '-'}"
+    )
 
 
 def _copies(count: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from hpcpod.report.markup import Markup, joined, short, tag
-from hpcpod.report.plot import table
+from hpcpod.report.plot import Cell, table
 from hpcpod.report.story import Story
 from hpcpod.run.text import many
 
@@ -23,7 +23,9 @@ def troubles(story: Story) -> Markup:
         said = f"The scheduler has started slots again: {many(requeues, 'requeue')}."
         parts.append(tag("p", said))
     if not parts:
-        none = "No order failed, no decision was refused, no file was damaged, no slot was requeued."
+        none = (
+            "No order failed, no decision was refused, no file was damaged, no slot was requeued."
+        )
         return tag("p", none, class_="none")
     return joined(parts)
 
@@ -36,7 +38,7 @@ def _failed(story: Story) -> Markup | None:
     rows = [row for row in story.results if row.failure_kind]
     if not rows:
         return None
-    cells = [
+    cells: list[list[Cell]] = [
         [_since(row.seconds), row.pod, row.round, row.attempt, row.slot, row.failure_kind,
          short(row.failure, 300)]
         for row in rows[-MOST_ROWS:]
@@ -51,8 +53,8 @@ def _dropped(story: Story) -> Markup | None:
         return None
     cells = [[_since(row.seconds), row.order, row.slot] for row in rows[-MOST_ROWS:]]
     text = (
-        "Reports that counted for nothing: their order was given to another slot in the meantime, or"
-        f" was not needed any more{_cut(len(rows))}"
+        "Reports that counted for nothing: their order was given to another slot in the meantime,"
+        f" or was not needed any more{_cut(len(rows))}"
     )
     return table(["after", "order", "slot"], cells, text)
 

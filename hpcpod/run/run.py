@@ -32,6 +32,7 @@ from hpcpod.run.status import Best, Status, best_of, status_of
 from hpcpod.run.tables import summary
 from hpcpod.storage.disk import check_writable
 from hpcpod.storage.freshness import BELIEVED_SECONDS
+from hpcpod.storage.os_errors import may_exist
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import lineage
 from hpcpod.tournament.merge import after_merge, export_best, read_board
@@ -337,6 +338,13 @@ class Run(RunTables):
             raise UserError(f"{self.name} has no policy yet: no round was reported")
         return Path(to) if to is not None else self.path / "best.h5"
 
+    @door(to=str, overwrite=bool)
+    def report(self, to: str | Path = "report.html", *, overwrite: bool = False) -> Path:
+        """Write a page of HTML about the run, as ``hpcpod report`` does; return its path."""
+        from hpcpod.report.write import write  # a floor above
+
+        return write([self], to, overwrite=overwrite)
+
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
 
@@ -368,7 +376,7 @@ def open_run(path: str | Path) -> Run:
     """
     direct, named = Path(path), runs_home() / path
     for folder in (direct, named):
-        if _is_there(folder / "config.json"):
+        if may_exist(folder / "config.json"):
             return Run(RunFolder.open(folder))
     raise RunNotFound(
         f"there is no run at {direct}, and none named so in {runs_home().absolute()}"
@@ -390,11 +398,3 @@ def _nearest(path: Path) -> str:
         verb, more = "is" if len(names) == 1 else "are", len(names) - MOST_NAMES
         return f"; there {verb} {', '.join(names[:MOST_NAMES])}" + f" and {more} more" * (more > 0)
     return "; nor is any other: stand where it was launched, or say by $HPCPOD_RUNS where runs are"
-
-
-def _is_there(path: Path) -> bool:
-    """True if there is such a file, or that is unknown: then opening it tells."""
-    try:
-        return path.exists()
-    except OSError:  # EACCES and ENAMETOOLONG: Python 3.10 to 3.13 raise them, 3.14 says False
-        return True

@@ -27,6 +27,14 @@ def explain(error: OSError) -> str:
     return _WORDS.get(error.errno or 0) or (error.strerror or str(error))
 
 
+def may_exist(path: Path) -> bool:
+    """True if there is such a file, or that is unknown: then opening it tells."""
+    try:
+        return path.exists()
+    except OSError:  # EACCES and ENAMETOOLONG: Python 3.10 to 3.13 raise them, 3.14 says False
+        return True
+
+
 @contextlib.contextmanager
 def explained(action: str, path: Path) -> Iterator[None]:
     """Turn what the operating system refuses into a ``StorageError`` of one sentence."""

@@ -259,3 +259,50 @@ def trend(experience: ArrayLike, means: ArrayLike, errors: ArrayLike | None = No
     left = y - np.average(y, weights=weight) - slope * apart
     scatter = float((weight * left**2).sum()) / (len(x) - 2)
     return Trend(slope, math.sqrt(scatter / squares))
+
+
+def profile(scores: ArrayLike, levels: ArrayLike) -> Array:
+    """The performance profile of runs, (levels,): the share of scores above each level (Agarwal
+    et al. 2021, score distributions)."""
+    sorted_scores = np.sort(np.asarray(scores, dtype=np.float64), axis=None)
+    below = np.searchsorted(sorted_scores, np.asarray(levels, dtype=np.float64), side="right")
+    return 1.0 - below / len(sorted_scores)
+
+
+def profile_band(
+    strata: Sequence[Sequence[float]], levels: ArrayLike, *, key: int = 0, draws: int = 2000,
+    level: float = 0.95,
+) -> tuple[Array, Array]:  # fmt: skip
+    """The pointwise percentile band of ``profile``, (levels,) each, by a bootstrap that draws
+    within each stratum (a task)."""
+    rng = np.random.default_rng(key)
+    groups = [np.asarray(stratum, dtype=np.float64) for stratum in strata]
+    at = np.asarray(levels, dtype=np.float64)
+    drawn = [
+        profile(np.concatenate([rng.choice(group, len(group)) for group in groups]), at)
+        for _ in range(draws)
+    ]
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return low, high
+
+
+def improvement_over_tasks(
+    one: Sequence[Sequence[float]], other: Sequence[Sequence[float]], *, key: int = 0,
+    draws: int = 2000, level: float = 0.95,
+) -> Improvement:  # fmt: skip
+    """The probability of improvement between two sets of runs, a stratum of scores for each task:
+    the mean over tasks of U / (n m), with the percentile interval of a bootstrap that draws runs
+    within each task. Of one task ``improvement`` has an interval that holds for few runs, too."""
+    if len(one) == 1:
+        return improvement(one[0], other[0], paired=False, level=level)
+    rng = np.random.default_rng(key)
+    whole, drawn = 0.0, np.zeros(draws)
+    for mine, theirs in zip(one, other, strict=True):
+        x, y = np.asarray(mine, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
+        wins = (np.sign(x[:, None] - y[None, :]) + 1) / 2
+        rows = rng.integers(len(x), size=(draws, len(x)))
+        columns = rng.integers(len(y), size=(draws, len(y)))
+        whole += float(wins.mean()) / len(one)
+        drawn += wins[rows[:, :, None], columns[:, None, :]].mean(axis=(1, 2)) / len(one)
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+    return Improvement(whole, float(low), float(high))

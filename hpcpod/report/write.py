@@ -1,0 +1,58 @@
+"""Reports as files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hpcpod.errors import UserError
+from hpcpod.report.page import MARK
+from hpcpod.report.story import read
+from hpcpod.run.run import Run
+from hpcpod.storage.disk import check_writable
+from hpcpod.storage.os_errors import explain
+
+MOST_RUNS = 200
+
+
+def write(runs: Sequence[Run], to: str | Path, *, overwrite: bool = False) -> Path:
+    """Write the report of one run, or the comparison of several.
+
+    Args:
+        runs: at least one, each once.
+        to: the file, which replaces an earlier report.
+        overwrite: replace it even if it is something else.
+
+    Raises:
+        UserError: the file can't be written, or is there and no report; a run is given twice.
+    """
+    path = Path(to)
+    twice = {run.path for run in runs if sum(each.path == run.path for each in runs) > 1}
+    if twice:
+        raise UserError(f"each run once: {min(twice)} was given more than once")
+    if len(runs) > MOST_RUNS:
+        raise UserError(f"at most {MOST_RUNS} runs fit side by side, got {len(runs)}")
+    check_writable(path, overwrite=overwrite or is_report(path))
+    stories = [read(run) for run in runs]
+    if len(stories) > 1:
+        from hpcpod.report.compare import comparison as drawn
+
+        text = drawn(stories)
+    else:
+        from hpcpod.report.one import report_of
+
+        text = report_of(stories[0])
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"can't write {path}: {explain(error)}") from error
+    return path
+
+
+def is_report(path: Path) -> bool:
+    """True if a file is a report of hpcpod's, of whatever version."""
+    try:
+        with path.open("rb") as file:
+            return f'content="{MARK} '.encode() in file.read(2000)
+    except OSError:
+        return False
