@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from hpcpod.report.axes import Axis, axis_of, number, seconds_axis
@@ -12,6 +13,10 @@ from hpcpod.report.story import FEW, Story
 from hpcpod.run.history import Result
 from hpcpod.run.text import many
 
+MOST_DOTS = 60
+"""Points of a line that get a dot each."""
+MOST_POINTS = 20_000
+"""Points of all lines but the lineage's; of more, only every second, third and so on is drawn."""
 MOST_ROWS = 120
 """Rows of the table behind a figure."""
 
@@ -84,9 +89,10 @@ def plot_of(story: Story, x: Axis, at: At, height: int = 260) -> Plot:
     )
     if target is not None:
         plot.level(target, f"target {number(target)}")
+    stride = stride_of(story)
     for pod, rows in story.rounds.items():
         if pod not in story.kin:
-            plot.line(_points(rows, at), story.kind(pod), pod)
+            plot.line(_points(thinned(rows, stride), at), story.kind(pod), pod)
             if len(story.rounds) <= FEW or len(rows) == 1:
                 plot.dots(_points(rows, at), story.kind(pod), pod)
     on_the_way = {row.order for row in path}
@@ -99,6 +105,17 @@ def plot_of(story: Story, x: Axis, at: At, height: int = 260) -> Plot:
     return plot
 
 
+def stride_of(story: Story) -> int:
+    """The number of rounds of which one is drawn, of pods that are not of the lineage."""
+    return math.ceil(sum(map(len, story.rounds.values())) / MOST_POINTS) or 1
+
+
+def thinned(rows: Sequence[Result], stride: int) -> list[Result]:
+    """Every so many rounds, the last one always."""
+    kept = list(rows[:-1:stride])
+    return [*kept, *rows[-1:]]
+
+
 def _draw_lineage(plot: Plot, story: Story, at: At) -> None:
     path = story.path
     if not path:
@@ -106,7 +123,8 @@ def _draw_lineage(plot: Plot, story: Story, at: At) -> None:
     last, kind = story.lineage[-1], story.kind(story.lineage[-1].id)
     plot.band(((at(row), _or_nan(row.low), _or_nan(row.high)) for row in path), kind, last.id)
     plot.line(_points(path, at), kind, last.id)
-    plot.dots(_points(path, at), kind, last.id)
+    if len(path) <= MOST_DOTS:
+        plot.dots(_points(path, at), kind, last.id)
     for pod in story.lineage[1:]:
         born = [row for row in path if row.pod == pod.id][:1]
         for row in born:
@@ -162,7 +180,9 @@ def _legend(story: Story) -> str:
     return (
         "Each line is a pod, each point its mean return on the panel of one round. The strong line"
         f" is the way to {winner}, {story.lineage[-1].id}, from its founder"
-        f" {story.lineage[0].id} through every copy; beside it {rest}."
+        f" {story.lineage[0].id} through every copy; beside it {rest}. +2 behind a name: so many more lines"
+        " end there."
+        + (f" Of the thin lines one round in {stride_of(story)} is drawn." * (stride_of(story) > 1))
     )
 
 

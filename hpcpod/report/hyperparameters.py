@@ -24,6 +24,8 @@ from hpcpod.run.text import many
 RHO = "\N{GREEK SMALL LETTER RHO}"
 MOST_PANELS = 24
 """Hyperparameters, over all algorithms, that are drawn."""
+MOST_LINES = 300
+"""Pods of a panel of which each has a line that can be marked."""
 MOST_ROWS = 150
 
 
@@ -79,6 +81,16 @@ def _panel(story: Story, algorithm: str, name: str, ends: dict[str, float]) -> M
         x, value_axis(space, name), 170,
     )  # fmt: skip
     ours = [pod for pod in story.board.pods.values() if pod.algorithm == algorithm]
+    if len(ours) > MOST_LINES:  # no line of its own for who is neither alive nor an ancestor
+        others = [pod for pod in ours if pod.id not in story.kin]
+        for fate in (False, True):
+            lines = [
+                ((float(pod.born), value), (ends[pod.id], value))
+                for pod in others if (pod.fate == "alive") is fate
+                for value in [_drawn(space, name, pod.hyperparameters.get(name, math.nan))]
+            ]  # fmt: skip
+            plot.segments(lines, f"{story.hue(algorithm)} {'thin' if fate else 'gone'}")
+        ours = [pod for pod in ours if pod.id in story.kin]
     for pod in sorted(ours, key=lambda pod: (pod.id in story.kin, pod.fate == "alive")):
         value = _drawn(space, name, pod.hyperparameters.get(name, math.nan))
         strength = (
@@ -167,10 +179,14 @@ def _sentence(sample: Sample, rows: list[Influence]) -> str:
         return f"{sample.algorithm}, {pods}{where}: no hyperparameter is seen to matter. {rest}"
     said = "; ".join(
         f"{'higher' if row.rho > 0 else 'lower'} {row.hyperparameter} went with higher scores"
-        f" ({RHO} = {row.rho:.2f}, from {row.low:.2f} to {row.high:.2f}, p = {row.p:.3f})"
+        f" ({RHO} = {row.rho:.2f}, from {row.low:.2f} to {row.high:.2f}, p {_chance(row.p)})"
         for row in seen
     )
     return f"{sample.algorithm}, {pods}{where}: {said}. {rest}"
+
+
+def _chance(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
 def _scatter(story: Story, sample: Sample, row: Influence) -> Markup:
@@ -181,7 +197,7 @@ def _scatter(story: Story, sample: Sample, row: Influence) -> Markup:
     if isinstance(space.values[row.hyperparameter], LogUniform):
         values = [math.exp(value) for value in values]
     y = axis_of("mean return", sample.scores) or Axis("mean return", 0.0, 1.0)
-    said = f"{RHO} = {row.rho:.2f} [{row.low:.2f}, {row.high:.2f}], p = {row.p:.2f}"
+    said = f"{RHO} = {row.rho:.2f} [{row.low:.2f}, {row.high:.2f}], p {_chance(row.p)}"
     plot = Plot(
         f"{sample.algorithm}: score at round {sample.round} over {row.hyperparameter}", said,
         x, y, 170,

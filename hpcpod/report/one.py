@@ -22,6 +22,10 @@ from hpcpod.run.tables import count
 from hpcpod.run.text import duration
 
 
+MOST_NAMES = 500
+"""Pods that can be marked by name."""
+
+
 def report_of(story: Story) -> str:
     """The page about one run."""
     parts = [
@@ -69,7 +73,7 @@ def _tiles(story: Story) -> Markup:
 
 def _finder(story: Story) -> Markup:
     """A list by which a reader marks one pod in all figures; the script shows it."""
-    pods = sorted(story.rounds)[:500]
+    pods = sorted(story.rounds, key=lambda pod: (pod not in story.kin, pod))[:MOST_NAMES]
     options = [tag("option", "none", value=""), *(tag("option", pod, value=pod) for pod in pods)]
     label = tag("label", "Mark one pod in every figure: ", tag("select", *options, id="mark"))
     return tag("p", label, tag("output", "", id="marked"), class_="finder", hidden=True)

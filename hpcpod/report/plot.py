@@ -56,6 +56,12 @@ class Plot:
         if path:
             self._add("path", class_=f"line {kind}", d=path, data_pod=short(name) or None)
 
+    def segments(self, lines: Iterable[tuple[Point, Point]], kind: str) -> None:
+        """Many straight lines of one kind as one path: thousands of elements open slowly."""
+        path = "".join(self._path(line) for line in lines)
+        if path:
+            self._add("path", class_=f"line {kind}", d=path)
+
     def band(self, points: Iterable[tuple[float, float, float]], kind: str, name: str = "") -> None:
         """A band between the second and the third of each triple."""
         kept = [row for row in points if all(map(_drawable, row))]
@@ -109,15 +115,12 @@ class Plot:
             )
 
     def beside(self, x: float, y: float, text: str) -> None:
-        """A short text beside the end of a bar: inside it if there is no room on its right."""
+        """A short text on the right of a bar's end."""
         if _drawable(x) and _drawable(y):
-            place = self.x.place(x)
-            inside = place > 0.6
-            self._over.append(tag(
-                "text", text, class_="beside inside" if inside else "beside",
-                x=f"{100 * place:.4g}%", y=self._percent_y(y),
-                dx="-6" if inside else "6", dy=".35em",
-            ))  # fmt: skip
+            left = f"{100 * self.x.place(x):.4g}%"
+            self._over.append(
+                tag("text", text, class_="note", x=left, y=self._percent_y(y), dx="6", dy=".35em")
+            )
 
     def markup(self, *, width: int | None = None) -> Markup:
         """The figure.
@@ -222,8 +225,9 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Cell]], caption: str) ->
         )) for row in rows
     ]  # fmt: skip
     top = tag("tr", *(tag("th", head, scope="col") for head in heads))
-    whole = tag("table", tag("caption", caption), tag("thead", top), tag("tbody", joined(body)))
-    return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    whole = tag("table", tag("thead", top), tag("tbody", joined(body)), aria_label=caption)
+    scrolled = tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    return joined([tag("p", caption, class_="reading"), scrolled])
 
 
 def numbers(summary: str, content: Markup) -> Markup:

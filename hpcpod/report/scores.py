@@ -49,7 +49,7 @@ def finals(story: Story) -> Markup:
             "p", "No policy has been scored on fresh seeds: the end of the run brings that.",
             class_="none",
         )  # fmt: skip
-    scores = scores[-MOST_ROWS:]
+    scores = sorted(scores[-MOST_ROWS:], key=lambda each: each[0].pod != story.board.winner)
     ends = [end for score, _ in scores for end in (score.mean, score.low, score.high)]
     target = story.config.stop.target
     values = [each for _, returns in scores for each in returns] + ends

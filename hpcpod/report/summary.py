@@ -14,7 +14,7 @@ from hpcpod.report.story import Story
 from hpcpod.run.history import Result
 from hpcpod.run.tables import changes, count
 from hpcpod.run.text import duration, listed, many
-from hpcpod.tournament.statistics import difference
+from hpcpod.tournament.statistics import GATE, difference
 
 ENDS = {
     "target": "its target was confirmed on fresh seeds",
@@ -117,11 +117,18 @@ def _over_finalists(story: Story) -> Iterator[str]:
         f"{number(gap)} above the next finalist, {short(second.pod)} ({number(second.mean)}), on"
         f" the same {many(second.episodes, 'episode')}"
     )
-    test = difference(ours, theirs, paired=len(ours) == len(theirs)) if ours and theirs else None
+    # first and second were chosen by these very episodes: any pair might have become this one
+    level = GATE / (len(finals) * (len(finals) - 1))
+    test = None
+    if ours and theirs:
+        test = difference(ours, theirs, paired=len(ours) == len(theirs), level=level)
     if test is None:
         yield f"{text}."
     elif test.low > 0:
-        yield f"{text}; with 95 % the true difference is at least {number(test.low)}."
+        yield (
+            f"{text}; the true difference is at least {number(test.low)}, with 95 % and the choice"
+            f" among {len(finals)} allowed for."
+        )
     else:
         yield f"{text}: too little to tell them apart by these episodes."
 
@@ -183,7 +190,7 @@ def why_it_won(story: Story) -> list[str]:
             f" Changed: {short(changes(story.board, pod), 160)}. {_then(story, pod)}".rstrip()
         )
     if not copies:
-        said.append("It was never copied: it won as it was drawn, and evolution had no part in it.")
+        said.append("No copy lies on its way: it kept the hyperparameters that it began with.")
     return said
 
 
@@ -234,8 +241,8 @@ def doubts(story: Story) -> Iterator[str]:
     if best is None:
         return
     yield (
-        "One run is one sample: with another seed another pod may win. `--compare` of several runs"
-        " shows how much that is."
+        "One run is one sample: with another seed another pod may win. Several runs side by side"
+        " (hpcpod report RUN RUN ...) show how much that is."
     )
     finals = [score for score in board.confirmed if score.purpose == "final" and score.episodes]
     if not best.fresh and board.phase == "finished":

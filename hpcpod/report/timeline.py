@@ -79,7 +79,7 @@ def hours(story: Story) -> Markup:
         return NOTHING
     values = [row.gpu_hours if story.gpus else row.core_hours for row in used]
     unit = story.device_hours
-    x = axis_of(unit, [0.0, *values], zero=True)
+    x = axis_of(unit, [0.0, 1.3 * max(values)], zero=True)
     if x is None:
         return NOTHING
     whole, count = sum(values) or 1.0, len(used)
