@@ -7,88 +7,37 @@ score is that of its winner; the error of an arm is that over its runs.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from hpcpod.config.loader import to_mapping
+from hpcpod.report.arms import Arm, arms_of, differences, fields_of, task_of
 from hpcpod.report.axes import Axis, axis_of, number, seconds_axis
 from hpcpod.report.markup import NOTHING, Markup, joined, short, tag
 from hpcpod.report.page import contents, page, section
-from hpcpod.report.plot import HUES, Cell, Plot, figure, numbers, table
+from hpcpod.report.plot import Cell, Plot, figure, numbers, table
 from hpcpod.report.scores import fresh
 from hpcpod.report.story import Story
 from hpcpod.run.tables import count
 from hpcpod.run.text import listed, many
 
-APART = ("name", "seed", "cluster", "resources")
-"""Sections of a configuration that make no other arm: where it ran, and by which chance."""
 FEW = 3
 """Runs of an arm below which no interval over runs is shown."""
 POINTS = 60
 """Levels at which a performance profile is drawn."""
-MOST_FIELDS = 3
+MOST_FIELDS = 40
 
 
-@dataclass(frozen=True)
-class Arm:
-    """Runs of one configuration."""
-
-    name: str
-    hue: str
-    """The CSS class of its colour."""
-    stories: tuple[Story, ...]
-
-    def scores(self, task: str) -> list[float]:
-        """The scores of its runs on a task that have one."""
-        return [s.best.mean for s in self.stories if task_of(s) == task and s.best is not None]
-
-
-def task_of(story: Story) -> str:
-    """The environment, by which runs are strata of an aggregate."""
-    return story.config.env.id
-
-
-def arms_of(stories: Sequence[Story]) -> list[Arm]:
-    """The runs by configuration, each arm named by the fields in which it differs from others."""
-    flat = [_flat(story) for story in stories]
-    names = {key for each in flat for key in each}
-    differing = sorted(key for key in names if len({each.get(key, "") for each in flat}) > 1
-                       and not key.startswith("env."))  # fmt: skip
-    groups: dict[tuple[str, ...], list[int]] = {}
-    for i, each in enumerate(flat):
-        groups.setdefault(tuple(each.get(key, "-") for key in differing), []).append(i)
-    arms = []
-    for place, (values, members) in enumerate(groups.items()):
-        said = [f"{key.rpartition('.')[2]}={value}"
-                for key, value in zip(differing, values, strict=True)]  # fmt: skip
-        name = ", ".join(said[:MOST_FIELDS]) + ", ..." * (len(said) > MOST_FIELDS)
-        if len(groups) == 1:
-            name = "all runs"
-        arms.append(Arm(name, f"k{place % HUES}", tuple(stories[i] for i in members)))
-    doubled = Counter(arm.name for arm in arms)
-    return [
-        Arm(f"{arm.name} ({arm.stories[0].name})", arm.hue, arm.stories)
-        if doubled[arm.name] > 1 else arm for arm in arms
-    ]  # fmt: skip
-
-
-def _flat(story: Story) -> dict[str, str]:
-    """The configuration's fields by their paths, as texts, without ``APART``."""
-    whole = {k: v for k, v in to_mapping(story.config).items() if k not in APART}
-    found: dict[str, str] = {}
-
-    def walk(data: Any, path: str) -> None:
-        if isinstance(data, Mapping) and data:
-            for key, value in data.items():
-                walk(value, f"{path}.{key}" if path else str(key))
-        else:
-            found[path] = str(data)
-
-    walk(whole, "")
-    return found
+def _fields(arms: Sequence[Arm]) -> Markup:
+    """The fields by which configurations differ, a column for each arm."""
+    keys = differences([story for arm in arms for story in arm.stories])
+    if not keys:
+        return NOTHING
+    flat = [fields_of(arm.stories[0]) for arm in arms]
+    rows = [[key, *(short(each.get(key, "-")) for each in flat)] for key in keys[:MOST_FIELDS]]
+    cut = f", {MOST_FIELDS} of {len(keys)}" if len(keys) > MOST_FIELDS else ""
+    return table(["field", *(short(arm.name) for arm in arms)], rows,
+                 f"Fields in which the configurations differ{cut}")  # fmt: skip
 
 
 def comparison(stories: Sequence[Story]) -> str:
@@ -96,7 +45,7 @@ def comparison(stories: Sequence[Story]) -> str:
     arms = arms_of(stories)
     parts = [
         ("summary", "In words", _words(stories, arms)),
-        ("runs", "The runs", joined([_score_figure(arms), _runs_table(arms)])),
+        ("runs", "The runs", joined([_score_figure(arms), _runs_table(arms), _fields(arms)])),
         ("curves", "Learning", tag("div", _curves(arms), class_="figures")),
         ("aggregate", "Aggregates over runs", _aggregates(arms)),
     ]
@@ -156,9 +105,8 @@ def _verdicts(arms: Sequence[Arm]) -> list[str]:
         else:
             verdict = f"{short(one.name)} and {short(other.name)} can't be told apart"
         said.append(
-            f"{verdict}: a run of the first scores above one of the second with probability"
-            f" {found.probability:.2f} [{found.low:.2f}, {found.high:.2f}]"
-            f" ({short(one.name)} above {short(other.name)})."
+            f"{verdict}: a run of {short(one.name)} scores above one of {short(other.name)} with"
+            f" a probability of {found.probability:.2f} [{found.low:.2f}, {found.high:.2f}]."
         )
     return said
 
@@ -315,9 +263,9 @@ def _iqms(arms: Sequence[Arm], strata: Mapping[str, list[list[float]]], unit: st
     size = len(found)
     said = [f"{arm.name} {number(m)} from {number(low)} to {number(high)}"
             for arm, m, low, high, _ in found]  # fmt: skip
-    plot = Plot("Interquartile means", "; ".join(said), x,
-                Axis("", 0.4, size + 0.6), max(80, 40 * size),
-                rows=[(float(size - i), arm.name) for i, (arm, *_) in enumerate(found)])  # fmt: skip
+    rows = [(float(size - i), arm.name) for i, (arm, *_) in enumerate(found)]
+    y = Axis("", 0.4, size + 0.6)
+    plot = Plot("Interquartile means", "; ".join(said), x, y, max(80, 40 * size), rows=rows)
     for i, (arm, middle, low, high, _) in enumerate(found):
         plot.whisker((low, float(size - i)), (high, float(size - i)), f"{arm.hue} each", arm.name)
         plot.dots([(middle, float(size - i))], f"{arm.hue} mean", arm.name)

@@ -177,13 +177,14 @@ def _legend(story: Story) -> str:
     winner = "the winner" if story.board.winner else "the leader so far"
     if not story.lineage or len(story.rounds) == 1:
         return "Each point is a pod's mean return on the panel of one round."
-    return (
+    said = (
         "Each line is a pod, each point its mean return on the panel of one round. The strong line"
         f" is the way to {winner}, {story.lineage[-1].id}, from its founder"
-        f" {story.lineage[0].id} through every copy; beside it {rest}. +2 behind a name: so many more lines"
-        " end there."
-        + (f" Of the thin lines one round in {stride_of(story)} is drawn." * (stride_of(story) > 1))
+        f" {story.lineage[0].id} through every copy; beside it {rest}. +2 behind a name: so many"
+        " more lines end there."
     )
+    stride = stride_of(story)
+    return f"{said} Of the thin lines one round in {stride} is drawn." if stride > 1 else said
 
 
 def _snapshot_words(story: Story) -> str:

@@ -160,10 +160,11 @@ def _method(story: Story) -> str:
     )
     return (
         "Counted are only values that chance has set. Draws: founders that drew from the ranges, by"
-        f" their score at an equal round.{moves} {RHO} is Spearman's rank correlation, from -1 to 1,"
-        " with its 95 % interval. p is the probability that any hyperparameter of the sample shows"
-        " as much by chance; where none matters, one in twenty samples shows something all the same. A"
-        " best value in the middle of a range is no rank correlation, and is not seen."
+        f" their score at an equal round.{moves} {RHO} is Spearman's rank correlation, from -1 to"
+        " 1, with its 95 % interval. p is the probability that any hyperparameter of the sample"
+        " shows as much by chance; where none matters, one in twenty samples shows something all"
+        " the same. A best value in the middle of a range is hardly a rank correlation: look at the"
+        " points."
     )
 
 

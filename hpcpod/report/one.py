@@ -21,7 +21,6 @@ from hpcpod.report.troubles import troubles
 from hpcpod.run.tables import count
 from hpcpod.run.text import duration
 
-
 MOST_NAMES = 500
 """Pods that can be marked by name."""
 

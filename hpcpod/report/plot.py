@@ -145,7 +145,8 @@ class Plot:
             "data_suffix": self.x.suffix,
         } if self.zoom else {}  # fmt: skip
         return tag(
-            "svg", *parts, class_="plot", role="img", aria_labelledby=" ".join(marks),
+            "svg", *parts, class_="plot rowed" if self.rows else "plot", role="img",
+            aria_labelledby=" ".join(marks),
             xmlns="http://www.w3.org/2000/svg", width=width, height=self.height, **interactive,
         )  # fmt: skip
 

@@ -249,7 +249,10 @@ def doubts(story: Story) -> Iterator[str]:
         yield "The winner was chosen and scored by the same panels: its score is optimistic."
     close = [score.pod for score in finals if score.pod != best.pod and score.high >= best.low]
     if close:
-        yield f"The intervals of {listed([short(pod) for pod in close])} overlap the winner's."
+        named, one = listed([short(pod) for pod in close]), len(close) == 1
+        yield (
+            f"The interval{'' if one else 's'} of {named} overlap{'s' if one else ''} the winner's."
+        )
     failed = Counter(row.failure_kind for row in story.results if row.failure_kind)
     if failed:
         said = listed([f"{many(n, 'order')} ({kind})" for kind, n in sorted(failed.items())])

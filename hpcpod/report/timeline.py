@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from hpcpod.report.axes import Axis, axis_of, number, seconds_axis
@@ -31,7 +32,7 @@ def timeline(story: Story) -> Markup:
     if story.board.began is not None:
         start = min(start, story.board.began)
     x = seconds_axis("time since the first slot began", max(span.ended for span in spans) - start)
-    names = sorted({span.slot for span in spans})
+    names = sorted({span.slot for span in spans}, key=_in_order)
     shown = names[:MOST_SLOTS]
     rows = {name: float(len(shown) - i) for i, name in enumerate(shown)}
     step = 22 if len(shown) <= 16 else 10
@@ -70,6 +71,11 @@ def merged(spans: Sequence[Activity], close: float) -> list[tuple[str, float, fl
         else:
             found.append((span.slot, span.began, span.ended))
     return found
+
+
+def _in_order(name: str) -> list[str]:
+    """A key by which slot 10 comes after slot 2."""
+    return [part.zfill(9) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
 def hours(story: Story) -> Markup:

@@ -1,0 +1,91 @@
+"""Arms of a comparison: runs of one configuration, but for their names and seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from hpcpod.config.loader import to_mapping
+from hpcpod.report.plot import HUES
+from hpcpod.report.story import Story
+
+APART = ("name", "seed", "cluster", "resources")
+"""Sections of a configuration that make no other arm: where it ran, and by which chance."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Runs of one configuration."""
+
+    name: str
+    hue: str
+    """The CSS class of its colour."""
+    stories: tuple[Story, ...]
+
+    def scores(self, task: str) -> list[float]:
+        """The scores of its runs on a task that have one."""
+        return [s.best.mean for s in self.stories if task_of(s) == task and s.best is not None]
+
+
+def task_of(story: Story) -> str:
+    """The environment, by which runs are strata of an aggregate."""
+    return story.config.env.id
+
+
+def arms_of(stories: Sequence[Story]) -> list[Arm]:
+    """The runs by configuration. Fields in which only tasks differ make no other arm.
+
+    An arm has the name that its runs begin with (``gate`` of gate-1 and gate-2), if no other has.
+    """
+    flat = [fields_of(story) for story in stories]
+    differing = differences(stories)
+    groups: dict[tuple[str, ...], list[Story]] = {}
+    for story, each in zip(stories, flat, strict=True):
+        groups.setdefault(tuple(each.get(key, "-") for key in differing), []).append(story)
+    names = [_stem([story.name for story in members]) for members in groups.values()]
+    arms = []
+    for place, members in enumerate(groups.values()):
+        name = names[place]
+        if not name or names.count(name) > 1:
+            name = f"{name or members[0].name} ({chr(65 + place % 26)})"
+        arms.append(Arm(name, f"k{place % HUES}", tuple(members)))
+    return arms
+
+
+def differences(stories: Sequence[Story]) -> list[str]:
+    """The fields of the configuration in which runs of one task differ, by path."""
+    found: set[str] = set()
+    for task in {task_of(story) for story in stories}:
+        flat = [fields_of(story) for story in stories if task_of(story) == task]
+        names = {key for each in flat for key in each}
+        found |= {key for key in names if len({each.get(key, "-") for each in flat}) > 1}
+    return sorted(found)
+
+
+def _stem(names: Sequence[str]) -> str:
+    """The common beginning of names, without a number or a hyphen at its end."""
+    return _beginning(names).rstrip("0123456789").rstrip("-_. ")
+
+
+def _beginning(names: Sequence[str]) -> str:
+    """The characters that all names begin with."""
+    same = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    return "".join(letters[0] for letters in same)
+
+
+def fields_of(story: Story) -> dict[str, str]:
+    """The configuration's fields by their paths, as texts, without ``APART``."""
+    whole = {k: v for k, v in to_mapping(story.config).items() if k not in APART}
+    found: dict[str, str] = {}
+
+    def walk(data: Any, path: str) -> None:
+        if isinstance(data, Mapping) and data:
+            for key, value in data.items():
+                walk(value, f"{path}.{key}" if path else str(key))
+        else:
+            found[path] = str(data)
+
+    walk(whole, "")
+    return found
