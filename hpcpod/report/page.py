@@ -13,9 +13,10 @@ from importlib import resources
 
 from hpcpod._version import __version__
 from hpcpod.report.markup import NOTHING, Markup, constant, joined, short, tag, void
+from hpcpod.report.plot import BOTTOM, LEFT, RIGHT, TOP, Plot
 
-MARK = "hpcpod report"
-"""The generator that every report names; by it a report is known as one."""
+MARK = "Written by hpcpod report"
+"""Words at the beginning of every report; by them it is known as one."""
 
 
 def page(title: str, *sections: Markup, subtitle: str = "") -> str:
@@ -27,7 +28,7 @@ def page(title: str, *sections: Markup, subtitle: str = "") -> str:
         void("meta", http_equiv="Content-Security-Policy", content=_policy(style, script)),
         void("meta", name="viewport", content="width=device-width, initial-scale=1"),
         void("meta", name="color-scheme", content="light dark"),
-        void("meta", name="generator", content=f"{MARK} {__version__}"),
+        void("meta", name="generator", content=f"{MARK}, {__version__}"),
         tag("title", f"{short(title)}: report"),
         tag("style", constant(style)),
     )
@@ -40,6 +41,20 @@ def page(title: str, *sections: Markup, subtitle: str = "") -> str:
         tag("script", constant(script)),
     )
     return f"<!doctype html>\n{tag('html', head, body, lang='en').text}\n"
+
+
+def picture(plot: Plot, width: int = 640) -> str:
+    """A figure as an SVG file of its own, in light and dark."""
+    height = TOP + plot.height + BOTTOM
+    whole = LEFT + width + RIGHT
+    drawn = tag(
+        "svg", tag("metadata", f"{MARK}, {__version__}"),
+        tag("style", constant(_own("report.css"))),
+        tag("rect", width="100%", height="100%", class_="paper"), plot.markup(width=width),
+        xmlns="http://www.w3.org/2000/svg", width=whole, height=height,
+        viewBox=f"0 0 {whole} {height}",
+    )  # fmt: skip
+    return f"{drawn.text}\n"
 
 
 def section(name: str, title: str, *parts: Markup) -> Markup:

@@ -17,6 +17,8 @@ from hpcpod.report.markup import NOTHING, Attribute, Child, Markup, compact, joi
 GRID = 4000
 HEIGHT = 300
 """Pixels of a figure's plot."""
+LEFT, TOP, RIGHT, BOTTOM = 60, 30, 80, 44
+"""Pixels around a plot that stands alone: for its ticks, its names, its labels."""
 LINE = 14
 """Pixels between the lines of two labels."""
 HUES = 7
@@ -126,7 +128,8 @@ class Plot:
         """The figure.
 
         Args:
-            width: pixels of the plot; None: all that the page has for it.
+            width: pixels of the plot, at their place in ``page.picture``; None: all that the page
+                has for it.
         """
         number = next(_numbers)
         marks = (f"figure-{number}-title", f"figure-{number}-text")
@@ -145,8 +148,8 @@ class Plot:
             "data_suffix": self.x.suffix,
         } if self.zoom else {}  # fmt: skip
         return tag(
-            "svg", *parts, class_="plot rowed" if self.rows else "plot", role="img",
-            aria_labelledby=" ".join(marks),
+            "svg", *parts, class_=_shape(width, self.rows), role="img",
+            aria_labelledby=" ".join(marks), x=width and LEFT, y=width and TOP,
             xmlns="http://www.w3.org/2000/svg", width=width, height=self.height, **interactive,
         )  # fmt: skip
 
@@ -204,6 +207,10 @@ class Plot:
         for at, text, kind, more in placed:
             said = f"{text} +{more}" if more else text
             yield tag("text", said, class_=f"end {kind}", x="100%", y=at, dx="8", dy=".32em")
+
+
+def _shape(width: int | None, rows: Sequence[object]) -> str:
+    return "alone" if width is not None else "plot rowed" if rows else "plot"
 
 
 def _drawable(value: float) -> bool:

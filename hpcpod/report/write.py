@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hpcpod.errors import UserError
-from hpcpod.report.page import MARK
-from hpcpod.report.story import read
+from hpcpod.report.compare import comparison
+from hpcpod.report.curves import main_figure
+from hpcpod.report.one import report_of
+from hpcpod.report.page import MARK, picture
+from hpcpod.report.story import Story, read
 from hpcpod.run.run import Run
 from hpcpod.storage.disk import check_writable
 from hpcpod.storage.os_errors import explain
@@ -20,7 +23,8 @@ def write(runs: Sequence[Run], to: str | Path, *, overwrite: bool = False) -> Pa
 
     Args:
         runs: at least one, each once.
-        to: the file, which replaces an earlier report.
+        to: the file, which replaces an earlier report; ending in ``.svg``, it is the picture of
+            one run's scores against wall time alone.
         overwrite: replace it even if it is something else.
 
     Raises:
@@ -34,13 +38,11 @@ def write(runs: Sequence[Run], to: str | Path, *, overwrite: bool = False) -> Pa
         raise UserError(f"at most {MOST_RUNS} runs fit side by side, got {len(runs)}")
     check_writable(path, overwrite=overwrite or is_report(path))
     stories = [read(run) for run in runs]
-    if len(stories) > 1:
-        from hpcpod.report.compare import comparison as drawn
-
-        text = drawn(stories)
+    if path.suffix == ".svg":
+        text = picture(main_figure(_only(stories)))
+    elif len(stories) > 1:
+        text = comparison(stories)
     else:
-        from hpcpod.report.one import report_of
-
         text = report_of(stories[0])
     try:
         path.write_text(text, encoding="utf-8")
@@ -49,10 +51,18 @@ def write(runs: Sequence[Run], to: str | Path, *, overwrite: bool = False) -> Pa
     return path
 
 
+def _only(stories: Sequence[Story]) -> Story:
+    if len(stories) > 1:
+        raise UserError("a picture (.svg) is of one run; write a page (.html) of several")
+    if not stories[0].rounds:
+        raise UserError(f"{stories[0].name} has no score yet: there is nothing to draw")
+    return stories[0]
+
+
 def is_report(path: Path) -> bool:
     """True if a file is a report of hpcpod's, of whatever version."""
     try:
         with path.open("rb") as file:
-            return f'content="{MARK} '.encode() in file.read(2000)
+            return MARK.encode() in file.read(2000)
     except OSError:
         return False
