@@ -10,7 +10,7 @@ from hpcpod.run.tables import count
 
 ROOM = 0.04
 """Share of an axis that stays free at each end."""
-MOST_TICKS = 5
+MOST_TICKS = 5.5
 MOST = 1e150
 """Values beyond are not drawn: the range of two of them is no number any more."""
 
@@ -83,7 +83,7 @@ def _tick(value: float, digits: int) -> str:
     return f"{value:.{digits}f}" if value else "0"
 
 
-def nice_step(low: float, high: float, most: int = MOST_TICKS) -> float:
+def nice_step(low: float, high: float, most: float = MOST_TICKS) -> float:
     """A step of 1, 2 or 5 times a power of ten that cuts the range into at most ``most`` parts."""
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))

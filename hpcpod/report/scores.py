@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from hpcpod.records.records import Confirmed
@@ -23,7 +24,10 @@ def fresh(story: Story) -> list[tuple[Confirmed, tuple[float, ...]]]:
     """The scores on fresh seeds that came to something, each with its episodes' returns: of an
     attempt at the target those of all its sets of seeds."""
     scores = [score for score in story.board.confirmed if score.episodes]
-    return [(score, _returns(story.results, score)) for score in scores]
+    found = [(score, _returns(story.results, score)) for score in scores]
+    return [
+        (score, returns if all(map(math.isfinite, returns)) else ()) for score, returns in found
+    ]
 
 
 def _returns(results: Sequence[Result], score: Confirmed) -> tuple[float, ...]:

@@ -67,7 +67,8 @@ class Story:
     def path(self) -> list[Result]:
         """The rounds that led to the winner: each ancestor's up to its copy, then the copy's."""
         found: list[Result] = []
-        for pod, child in zip(self.lineage, [*self.lineage[1:], None], strict=True):
+        children = [*self.lineage[1:], None]
+        for pod, child in zip(self.lineage, children, strict=False):  # of nobody, too
             last = math.inf if child is None else child.parent_round
             found += [row for row in self.rounds.get(pod.id, []) if row.round <= last]
         return found

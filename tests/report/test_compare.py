@@ -1,0 +1,92 @@
+"""Several runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hpcpod.config.schema import EnvConfig
+from hpcpod.report.arms import arms_of, differences
+from hpcpod.report.compare import comparison
+from hpcpod.report.story import Story
+from tests.report.conftest import Page
+from tests.report.test_markup import HOSTILE
+
+
+def several(story: Story, name: str, scores: Sequence[float], **env: object) -> list[Story]:
+    """Runs like one, with these scores of their winners and another environment."""
+    assert story.best is not None
+    config = replace(story.config, env=replace(story.config.env, **env))  # type: ignore[arg-type]
+    return [
+        replace(
+            story, name=f"{name}-{seed}", config=replace(config, seed=seed, name=f"{name}-{seed}"),
+            best=replace(story.best, mean=score, low=score - 5, high=score + 5),
+        )
+        for seed, score in enumerate(scores)
+    ]  # fmt: skip
+
+
+def words(stories: Sequence[Story]) -> str:
+    return " ".join(Page(comparison(stories)).text.split())
+
+
+def test_runs_that_differ_in_seed_and_name_are_one_arm(story: Story) -> None:
+    one, other = several(story, "a", [1, 2, 3]), several(story, "b", [4, 5], num_envs=2)
+    arms = arms_of([*one, *other])
+    assert [(arm.name, len(arm.stories)) for arm in arms] == [("a", 3), ("b", 2)]
+    assert differences([*one, *other]) == ["env.num_envs"]
+    assert arms[0].scores("CartPole-v1") == [1, 2, 3]
+
+
+def test_tasks_make_no_arms_of_their_own(story: Story) -> None:
+    stories = [*several(story, "a", [1, 2]), *several(story, "a", [8, 9], id="Acrobot-v1")]
+    [arm] = arms_of(stories)
+    assert arm.scores("Acrobot-v1") == [8, 9]
+
+
+def test_arms_of_one_name_are_told_apart(story: Story) -> None:
+    stories = [*several(story, "a", [1]), *several(story, "a", [2], num_envs=2)]
+    assert [arm.name for arm in arms_of(stories)] == ["a (A)", "a (B)"]
+
+
+def test_a_clear_difference_is_said_and_an_unclear_one_too(story: Story) -> None:
+    low, high = [100.0 + i for i in range(6)], [200.0 + i for i in range(6)]
+    text = words([*several(story, "low", low), *several(story, "high", high, num_envs=2)])
+    assert (
+        "high is better than low: a run of low scores above one of high with a probability" in text
+    )
+    assert "mean score of the runs: high 202.5, low 102.5." in text
+    text = words([*several(story, "a", low), *several(story, "b", low, num_envs=2)])
+    assert "a and b can't be told apart" in text
+    assert "a probability of 0.50" in text
+
+
+def test_two_runs_allow_no_claim_of_their_configurations(story: Story) -> None:
+    text = words([*several(story, "a", [1]), *several(story, "b", [9], num_envs=2)])
+    assert "fewer than 3 runs: nothing can be said of the configuration" in text
+    assert "is better" not in text
+    assert "An aggregate takes 3 runs" in text
+
+
+def test_scores_of_several_tasks_are_set_from_0_to_1_in_each(story: Story) -> None:
+    stories = [
+        *several(story, "a", [10, 20, 30]), *several(story, "b", [40, 50, 60], num_envs=2),
+        *several(story, "a", [-3, -2, -1], id="Pendulum-v1"),
+        *several(story, "b", [-6, -5, -4], id="Pendulum-v1", num_envs=2),
+    ]  # fmt: skip
+    text = words(stories)
+    assert "0 the lowest and 1 the highest run of each task" in text
+    # a: 0, .2, .4 and .6, .8, 1; b the other way round: the middle halves have equal means
+    assert "a and b can't be told apart" in text
+
+
+def test_names_of_runs_stay_names(story: Story) -> None:
+    page = Page(comparison([replace(story, name=name) for name in HOSTILE]))
+    assert len(page.all("script")) == 1
+    assert not [key for _, given in page.found for key in given if key.startswith("on")]
+
+
+def test_a_run_without_a_score_is_in_the_table_alone(story: Story) -> None:
+    empty = replace(story, name="empty", best=None, results=(), rows=(), lineage=(),
+                    config=replace(story.config, env=EnvConfig("CartPole-v1")))  # fmt: skip
+    assert "empty" in words([story, empty])

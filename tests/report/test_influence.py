@@ -1,0 +1,104 @@
+"""Rank correlations beside scipy's, where nothing matters, and where one thing does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from scipy import stats
+
+from hpcpod.config.space import LogUniform
+from hpcpod.records.records import PodState
+from hpcpod.report.influence import Sample, influences, ranks, samples, smallest_seen
+from hpcpod.report.story import Story
+
+
+def world(seed: int, pods: int, effect: float) -> Sample:
+    """Pods of three drawn hyperparameters, of which the first shifts the score."""
+    rng = Random(seed)
+    values = {name: [rng.random() for _ in range(pods)] for name in ("a", "b", "c")}
+    scores = [effect * a + rng.gauss(0, 1) for a in values["a"]]
+    return Sample("ppo", "draws", 1, values, scores)
+
+
+def test_ranks_of_equal_values_are_shared() -> None:
+    assert ranks([3.0, 1.0, 3.0, 2.0]) == [3.5, 1.0, 3.5, 2.0]
+    values = [Random(1).randint(0, 5) for _ in range(20)]
+    assert ranks(values) == list(stats.rankdata(values))
+
+
+def test_the_correlation_is_scipy_s_and_p_is_that_of_all_orders() -> None:
+    sample = Sample("ppo", "draws", 1, {"a": [1, 2, 3, 4, 5, 6]}, [2.0, 1.0, 4.0, 3.0, 7.0, 9.0])
+    [found] = influences(sample)
+    # differences of ranks 1, 1, 1, 1, 0, 0: 1 - 6 * 4 / (6 * 35)
+    assert found.rho == pytest.approx(1 - 24 / 210)
+    theirs = stats.permutation_test(
+        (sample.values["a"],), lambda x: abs(stats.spearmanr(x, sample.scores).statistic),
+        permutation_type="pairings", alternative="greater",
+    )  # fmt: skip
+    assert found.p == pytest.approx(theirs.pvalue)
+    assert found.low < found.rho < found.high < 1
+
+
+@pytest.mark.long
+def test_where_nothing_matters_something_is_seen_in_one_of_twenty_samples() -> None:
+    seen = sum(any(row.seen for row in influences(world(seed, 6, 0.0))) for seed in range(400))
+    assert 7 <= seen <= 33, "20 are expected; 4.4 is the standard deviation"
+
+
+def test_what_matters_is_seen_and_named_alone() -> None:
+    found = [influences(world(seed, 24, 6.0)) for seed in range(6)]
+    assert all(rows[0].hyperparameter == "a" and rows[0].seen for rows in found)
+    assert sum(row.seen for rows in found for row in rows[1:]) <= 1
+
+
+def test_small_samples_see_large_correlations_alone() -> None:
+    # two-sided 5 % of Student's t with 8 degrees: 2.306; 2.306 / sqrt(8 + 2.306**2)
+    assert smallest_seen(10) == pytest.approx(0.632, abs=1e-3)
+    assert smallest_seen(10, tests=3) > smallest_seen(10) > smallest_seen(100)
+
+
+def test_a_hyperparameter_or_a_score_that_does_not_vary_is_no_sample() -> None:
+    same = Sample("ppo", "draws", 1, {"a": [1.0] * 6, "b": [1, 2, 3, 4, 5, 6]}, [1, 2, 3, 4, 6, 5])
+    assert [row.hyperparameter for row in influences(same)] == ["b"]
+    assert influences(replace(same, scores=[2.0] * 6)) == []
+
+
+def test_draws_are_founders_that_drew_and_moves_are_copies(story: Story) -> None:
+    """Controls and replicates are left out, and values are logarithms where ranges are."""
+    many = _with_more_founders(story, 8)
+    draws = next(s for s in samples(many) if s.kind == "draws" and s.algorithm == "ppo")
+    expected = [
+        pod for pod in many.board.pods.values()
+        if pod.algorithm == "ppo" and pod.cause == "fresh" and not pod.control
+        and any(row.round == draws.round for row in many.rounds.get(pod.id, ()))
+    ]  # fmt: skip
+    assert len(draws.scores) == len(expected) >= 8
+    assert isinstance(many.algorithms["ppo"].values["learning_rate"], LogUniform)
+    assert all(-12 < value < -4 for value in draws.values["learning_rate"])  # ln 1e-5 .. ln 1e-2
+
+
+def test_a_generator_that_chooses_moves_by_scores_gives_no_sample(story: Story) -> None:
+    chosen = replace(
+        story, config=replace(story.config, population=replace(
+            story.config.population, generator="pb2")),
+    )  # fmt: skip
+    assert not [sample for sample in samples(chosen) if sample.kind == "moves"]
+
+
+def _with_more_founders(story: Story, count: int) -> Story:
+    pods, results = dict(story.board.pods), list(story.results)
+    founder = next(p for p in pods.values() if p.algorithm == "ppo" and not p.control
+                   and p.cause == "fresh" and p.id in story.rounds)  # fmt: skip
+    for i in range(count):
+        made: PodState = replace(
+            founder, id=f"p9{i:03d}", hyperparameters={
+                **founder.hyperparameters, "learning_rate": 1e-4 * (i + 1)},
+        )  # fmt: skip
+        pods[made.id] = made
+        results += [
+            replace(row, pod=made.id, order=row.order.replace(founder.id, made.id))
+            for row in story.rounds[founder.id]
+        ]
+    return replace(story, board=replace(story.board, pods=pods), results=tuple(results))

@@ -1,0 +1,246 @@
+"""The page about a run: what it says, and what it says of odd runs."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpcpod.records.records import Board
+from hpcpod.report.curves import thinned
+from hpcpod.report.one import report_of
+from hpcpod.report.story import Story, read
+from hpcpod.report.tree import lanes_of
+from hpcpod.run.run import Run, open_run
+from hpcpod.storage.run_folder import RunFolder
+from tests.report.conftest import Page
+from tests.report.test_markup import HOSTILE
+from tests.run.test_old_run import old
+from tests.support.small_runs import create
+
+__all__ = ["old"]  # a fixture
+SECTIONS = ["summary", "fresh", "curves", "board", "births", "values", "mattered", "slots",
+            "troubles", "again"]  # fmt: skip
+FIGURES = 9
+"""Figures of ``master`` without panels."""
+
+
+def sentences(story: Story) -> str:
+    """The summary in words, without line ends."""
+    summary = report_of(story).split('<dl class="summary">')[1].split("</dl>")[0]
+    return " ".join(Page(summary).text.split())
+
+
+def test_it_says_what_won_by_how_much_on_which_seeds_and_at_what_cost(story: Story) -> None:
+    text, best, board = sentences(story), story.best, story.board
+    assert best is not None
+    assert f"{best.pod} ({best.algorithm}) won, with its policy of round {best.round}" in text
+    assert "16 episodes with fresh seeds: nothing of the run had been trained, compared" in text
+    finals = sorted((s for s in board.confirmed if s.purpose == "final"), key=lambda s: -s.mean)
+    assert f"above the next finalist, {finals[1].pod}" in text
+    assert f"in {board.rounds} rounds of {len(board.pods)} pods" in text
+    assert "The best control (default hyperparameters, never replaced), p000" in text
+    assert "It has finished: every pod had trained its rounds (stop.rounds)." in text
+    for pod in story.lineage[1:]:
+        assert f"{pod.id} was copied from {pod.parent} at round {pod.parent_round}" in text
+    failed = sum(bool(row.failure_kind) for row in story.results)
+    assert failed > 0
+    assert f"Failed: {failed} order" in text
+
+
+def test_every_section_and_every_figure_is_there(story: Story) -> None:
+    page = Page(report_of(story))
+    assert [each["id"] for each in page.all("section")] == SECTIONS
+    plots = [each for each in page.all("svg") if each.get("role") == "img"]
+    assert len(plots) >= FIGURES
+    names = {each["id"] for each in page.all("title") if "id" in each}
+    assert all(set(plot["aria-labelledby"].split()) & names for plot in plots)
+    links = {each["href"] for each in page.all("a")}
+    assert links == {f"#{name}" for name in SECTIONS}, "and no link leads out of the page"
+
+
+def test_the_lineage_is_the_ancestors_rounds_up_to_each_copy(story: Story) -> None:
+    rounds = [row.round for row in story.path]
+    assert rounds == sorted(set(rounds)), "no round twice, none before another"
+    assert story.path[-1].pod == story.lineage[-1].id
+    assert rounds[0] == 1
+
+
+def test_a_copy_has_the_lane_of_the_pod_that_it_replaced(story: Story) -> None:
+    lanes, ends = lanes_of(story)
+    copies = [pod for pod in story.board.pods.values() if pod.replaces is not None]
+    assert copies
+    for pod in copies:
+        assert lanes[pod.id] == lanes[pod.replaces or ""]
+        assert ends[pod.replaces or ""] == pod.born
+    assert len(set(lanes.values())) == 6
+
+
+def test_hours_are_those_of_all_orders_until_then(story: Story) -> None:
+    costs = [row.cost for row in story.results]
+    last = story.results[-1].order
+    assert story.hours[last] == pytest.approx(sum(costs) / 3600)  # one core for each slot
+    assert story.device_hours == "core-hours"
+
+
+def hostile(story: Story, name: str) -> Story:
+    """The story with a name in the place of every name that a run folder could hold."""
+    board, pod = story.board, story.lineage[-1].id
+    pods = {
+        key: replace(
+            each, evidence=name, fate_reason=name, failure=name, algorithm=each.algorithm,
+            mutated=tuple(each.mutated),
+        )
+        for key, each in board.pods.items()
+    }  # fmt: skip
+    pods[name] = replace(pods[pod], id=name)
+    rows = [
+        replace(row, pod=name if row.pod == pod else row.pod, slot=name, failure=name)
+        for row in story.results
+    ]
+    confirmed = [replace(each, engine=name, pod=name if each.pod == pod else each.pod)
+                 for each in board.confirmed]  # fmt: skip
+    changed = replace(board, pods=pods, confirmed=tuple(confirmed), winner=name, stop_reason=name)
+    assert story.best is not None
+    return replace(
+        story, name=name, versions={name: name}, board=changed, results=tuple(rows),
+        best=replace(story.best, pod=name), status=replace(story.status, failure=name),
+        lineage=(*story.lineage[:-1], pods[name]),
+        rows=tuple(replace(row, pod=name, origin=name, fate=name) for row in story.rows),
+        activities=tuple(replace(each, slot=name, pod=name) for each in story.activities),
+        decisions=tuple(replace(each, kind="refusal", outcome=name, rule=name)
+                        for each in story.decisions),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_of_a_run_becomes_an_element_or_runs(story: Story, name: str) -> None:
+    harmless, page = Page(report_of(story)), Page(report_of(hostile(story, name)))
+    assert {tag for tag, _ in page.found} == {tag for tag, _ in harmless.found}
+    assert len(page.all("script")) == 1
+    attributes = {key for _, given in page.found for key in given}
+    assert attributes <= {key for _, given in harmless.found for key in given}
+    assert not [key for key in attributes if key.startswith("on")]
+    assert "src" not in attributes
+    assert name[:30] in page.text
+
+
+def test_a_policy_forbids_all_but_the_page_s_own_style_and_script(story: Story) -> None:
+    page = Page(report_of(story))
+    [policy] = [each["content"] for each in page.all("meta") if "http-equiv" in each]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert not [given for _, given in page.found if "style" in given], (
+        "a style that it would refuse"
+    )
+
+
+def test_what_is_no_number_is_left_out(story: Story) -> None:
+    odd = [math.nan, math.inf, -math.inf, 1e308, -1e308]
+    rows = tuple(
+        replace(row, mean=odd[i % 5], low=odd[(i + 1) % 5], high=odd[(i + 2) % 5],
+                returns=tuple(odd), metrics={"loss": math.nan}, seconds=odd[i % 5])
+        if row.mean is not None else row for i, row in enumerate(story.results)
+    )  # fmt: skip
+    text = report_of(replace(story, results=rows))
+    for path in re.findall(r' d="([^"]*)"', text):
+        assert re.fullmatch(r"[MLHVhz0-9 -]*", path), "a coordinate that is no number"
+
+
+def test_a_run_without_a_report_says_so(tmp_path: Path) -> None:
+    text = Page(report_of(read(Run(create(tmp_path, "ppo"))))).text
+    assert "Nothing yet: no round was reported." in text
+    assert "No round has been scored yet: there is nothing to draw." in text
+    assert "No slot has begun to work yet." in text
+    assert "No policy has been scored on fresh seeds" in text
+
+
+def test_a_run_of_one_pod_has_its_line(story: Story) -> None:
+    pod = story.lineage[-1]
+    alone = replace(pod, parent=None, replaces=None, cause="fresh")
+    rows = tuple(row for row in story.results if row.pod == pod.id)
+    board = replace(story.board, pods={pod.id: alone}, confirmed=())
+    one = replace(story, board=board, results=rows, lineage=(alone,), rows=story.rows[:1])
+    text = report_of(one)
+    assert "Each point is a pod&#x27;s mean return on the panel of one round." in text
+    assert Page(text).all("path")
+
+
+def test_a_run_of_two_thousand_pods_is_small_enough_to_open(story: Story) -> None:
+    text = report_of(crowd(story, 2000))
+    assert len(text) < 3_000_000
+    assert len(Page(text).found) < 40_000, "elements"
+    assert "Drawn are 80 of 200" in text
+
+
+def crowd(story: Story, count: int) -> Story:
+    """The story with so many copies of one pod's rounds under other names."""
+    pods, rows = dict(story.board.pods), list(story.results)
+    model = max(story.rounds, key=lambda pod: len(story.rounds[pod]))
+    for i in range(count):
+        name = f"q{i:05d}"
+        pods[name] = replace(pods[model], id=name, parent=None, replaces=None, fate="alive")
+        rows += [
+            replace(row, pod=name, order=row.order.replace(model, name))
+            for row in story.rounds[model]
+        ]
+    return replace(story, board=replace(story.board, pods=pods), results=tuple(rows))
+
+
+def test_lines_of_many_points_keep_their_ends(story: Story) -> None:
+    rows = story.rounds[max(story.rounds, key=lambda pod: len(story.rounds[pod]))]
+    kept = thinned(rows, 3)
+    assert (kept[0], kept[-1]) == (rows[0], rows[-1])
+    assert [row.round for row in kept[:2]] == [1, 4]
+    assert thinned(rows, 1) == rows
+
+
+def test_damaged_reports_and_decisions_are_named_and_passed_over(
+    copied: Callable[[str], Path],
+) -> None:
+    path = copied("torn")
+    reports = sorted((path / "reports").glob("*/*.json"))
+    for report in reports[::7]:
+        report.write_bytes(report.read_bytes()[:50])
+    sorted((path / "decisions").glob("*/*.json"))[0].write_text("<script>")
+    story = read(open_run(path))
+    assert story.quarantined
+    assert "damaged file" in sentences(read(open_run(path)))
+    assert "Damaged files that were set aside" in Page(report_of(read(open_run(path)))).text
+
+
+def test_a_run_that_is_half_way_says_that_it_may_change(copied: Callable[[str], Path]) -> None:
+    path = copied("half")
+    story = read(open_run(path))
+    board: Board = replace(story.board, phase="running", winner=None, confirmed=(), stopped=None)
+    running = replace(story, board=board, status=replace(story.status, state="running"),
+                      best=replace(story.best, fresh=False) if story.best else None)  # fmt: skip
+    text = sentences(running)
+    assert "what follows is not its end, and may still change." in text
+    assert "No score on fresh seeds is there yet." in text
+    assert " leads, with its policy" in text
+
+
+def test_a_run_of_an_older_version_is_drawn(old: Path) -> None:
+    page = Page(report_of(read(open_run(old))))
+    assert "p0001 (ppo) leads" in page.text
+    assert len([each for each in page.all("svg") if each.get("role") == "img"]) >= 5
+
+
+def test_a_folder_that_is_only_read_is_left_as_it_is(
+    master: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sorted(path for path in master.path.rglob("*") if path.parent.name != "lease")
+
+    def refuse(*given: object, **named: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("hpcpod.storage.disk.Disk.publish", refuse)
+    monkeypatch.setattr("hpcpod.storage.disk.Disk.replace", refuse)
+    assert report_of(read(Run(RunFolder.open(master.path))))
+    after = sorted(path for path in master.path.rglob("*") if path.parent.name != "lease")
+    assert after == before
