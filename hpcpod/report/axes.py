@@ -120,8 +120,8 @@ def axis_of(
     return Axis(label, low if zero and low == 0.0 else low - room, high + room)
 
 
-def seconds_axis(label: str, longest: float) -> Axis:
+def seconds_axis(label: str, seconds: Iterable[float]) -> Axis:
     """An axis of times from 0, in the unit in which the longest has at least two."""
-    longest = max(longest, 1.0)
+    longest = max([1.0, *(each for each in seconds if abs(each) < MOST)])
     unit, suffix = next(((u, s) for u, s in _UNITS if longest >= 2 * u), _UNITS[-1])
     return Axis(f"{label} [{suffix}]", 0.0, longest * (1 + ROOM / 2), unit=unit, suffix=suffix)

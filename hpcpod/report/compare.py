@@ -181,8 +181,8 @@ def _curves(arms: Sequence[Arm]) -> Markup:
     stories = [story for arm in arms for story in arm.stories if story.path]
     if not stories:
         return tag("p", "No round has been scored yet: there is nothing to draw.", class_="none")
-    clock = seconds_axis("time since the first slot began",
-                         max(row.seconds or 0.0 for s in stories for row in s.path))  # fmt: skip
+    spans = [row.seconds or 0.0 for s in stories for row in s.path]
+    clock = seconds_axis("time since the first slot began", spans)
     steps = axis_of(
         "environment steps of the whole run by then",
         [float(row.total_steps) for s in stories for row in s.path],

@@ -43,7 +43,7 @@ def curves(story: Story) -> Markup:
                     [float(row.env_steps) for row in every], zero=True)  # fmt: skip
     hours = axis_of(f"{story.device_hours} of the whole run by then",
                     [story.hours[row.order] for row in every], zero=True)  # fmt: skip
-    clock = seconds_axis("time since the first slot began", max(spans, default=1.0))
+    clock = seconds_axis("time since the first slot began", spans)
     first = figure(
         "Return against wall time", plot_of(story, clock, _seconds, 340).markup(),
         f"{_legend(story)} {BAND} {_snapshot_words(story)}{OPTIMISTIC}",
@@ -246,5 +246,5 @@ def _row(story: Story, row: Result) -> list[str | float | None]:
 def main_figure(story: Story) -> Plot:
     """Return against wall time, for a picture outside the page."""
     spans = [row.seconds or 0.0 for rows in story.rounds.values() for row in rows]
-    clock = seconds_axis("time since the first slot began", max(spans, default=1.0))
+    clock = seconds_axis("time since the first slot began", spans)
     return replace(plot_of(story, clock, _seconds, 340), zoom=False)

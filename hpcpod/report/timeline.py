@@ -31,7 +31,7 @@ def timeline(story: Story) -> Markup:
     start = min(span.began for span in spans)
     if story.board.began is not None:
         start = min(start, story.board.began)
-    x = seconds_axis("time since the first slot began", max(span.ended for span in spans) - start)
+    x = seconds_axis("time since the first slot began", [span.ended - start for span in spans])
     names = sorted({span.slot for span in spans}, key=_in_order)
     shown = names[:MOST_SLOTS]
     rows = {name: float(len(shown) - i) for i, name in enumerate(shown)}

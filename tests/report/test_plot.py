@@ -49,12 +49,12 @@ def test_ticks_are_round_values_inside_the_range() -> None:
 
 
 def test_times_are_in_the_unit_that_fits() -> None:
-    minutes = seconds_axis("time", 600.0)
+    minutes = seconds_axis("time", [600.0, math.nan])
     assert (minutes.suffix, minutes.unit) == ("min", 60.0)
     assert minutes.ticks()[1] == (120.0, "2")
-    assert seconds_axis("time", 90.0).suffix == "s"
-    assert seconds_axis("time", 8000.0).suffix == "h"
-    assert seconds_axis("time", 9e5).suffix == "d"
+    assert seconds_axis("time", [90.0, math.nan]).suffix == "s"
+    assert seconds_axis("time", [8000.0, math.nan]).suffix == "h"
+    assert seconds_axis("time", [9e5, math.nan]).suffix == "d"
 
 
 def test_places_are_linear_or_logarithmic_and_stop_at_the_ends() -> None:
