@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prepares this folder for make: a line for each step, the tools' own words only if they fail.
 #
-#   setup.sh system       the Debian packages of the tests: a real Slurm, a real MPI, shells
+#   setup.sh system       the Debian packages of the tests: Slurm, MPI, shells, a browser
 #   setup.sh python       .venv with hpcpod in it, for the demo
 #   setup.sh python test  .venv with the tools of the tests as well
 set -eu
@@ -50,6 +50,9 @@ system() {
     for shell in zsh fish; do
         { have "$shell" || ! can_apt; } || set -- "$@" "$shell"
     done
+    # A browser looks at reports; without windows it is a third smaller.
+    { have chromium-headless-shell || have chromium || have google-chrome || ! can_apt; } ||
+        set -- "$@" chromium-headless-shell
     [ $# -gt 0 ] || return 0
     if can_apt; then
         apt_install "$@"

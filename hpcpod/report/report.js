@@ -48,7 +48,7 @@
       left = Math.max(0, low); right = Math.min(1, high);
       if (right - left < 0.002) return;
       data.setAttribute("viewBox", `${left * GRID} 0 ${(right - left) * GRID} ${GRID}`);
-      const first = value(left), last = value(right), rough = (last - first) / 5, power = 10 ** Math.floor(Math.log10(rough));
+      const first = value(left), last = value(right), rough = (last - first) / 5.5, power = 10 ** Math.floor(Math.log10(rough));
       const step = [1, 2, 5, 10].map((f) => f * power).find((s) => s >= rough * 0.999);
       const made = [];
       for (let k = Math.ceil(first / step - 1e-9); k * step <= last + step * 1e-9; k++) {

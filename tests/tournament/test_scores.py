@@ -13,9 +13,12 @@ from hpcpod.tournament.scores import (
     Sample,
     covariance,
     improvement,
+    improvement_over_tasks,
     iqm,
     iqm_interval,
     posterior,
+    profile,
+    profile_band,
     trend,
 )
 
@@ -174,6 +177,43 @@ def test_improvement_is_scipy_s_and_rliable_s() -> None:
     assert found.probability == pytest.approx(u / 14 / 9)
     theirs = metrics.probability_of_improvement(one[:, None], other[:, None])
     assert found.probability == pytest.approx(float(theirs))
+
+
+@pytest.mark.long
+def test_profiles_and_improvement_over_tasks_are_rliable_s() -> None:
+    from rliable import library, metrics
+
+    rng = np.random.default_rng(10)
+    one, other = rng.normal(size=(6, 3)), rng.normal(0.4, 1.0, size=(5, 3))  # runs x tasks
+    levels = np.linspace(-2, 2, 9)
+    np.random.seed(0)
+    theirs, bands = library.create_performance_profile({"a": one}, levels, reps=500)
+    assert profile(one, levels) == pytest.approx(theirs["a"])
+    low, high = profile_band(list(one.T), levels)
+    assert low == pytest.approx(bands["a"][0], abs=0.08)  # shares are eighteenths
+    assert high == pytest.approx(bands["a"][1], abs=0.08)
+    found = improvement_over_tasks(list(one.T), list(other.T))
+    assert found.probability == pytest.approx(metrics.probability_of_improvement(one, other))
+    _, interval = library.get_interval_estimates(
+        {"a": (one, other)}, lambda x, y: np.array([metrics.probability_of_improvement(x, y)]),
+        reps=500,
+    )  # fmt: skip
+    assert (found.low, found.high) == pytest.approx(tuple(interval["a"][:, 0]), abs=0.05)
+
+
+def test_a_profile_is_the_share_above_each_level() -> None:
+    assert list(profile([1.0, 2.0, 2.0, 4.0], [0.0, 1.0, 2.0, 3.0, 4.0])) == [
+        1,
+        0.75,
+        0.25,
+        0.25,
+        0,
+    ]
+
+
+def test_improvement_on_one_task_is_that_of_two_samples() -> None:
+    one, other = [1.0, 2.0, 5.0], [0.0, 3.0, 4.0]
+    assert improvement_over_tasks([one], [other]) == improvement(one, other, paired=False)
 
 
 def test_paired_improvement_is_wilson_s() -> None:
