@@ -239,7 +239,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Cell]], caption: str) ->
 
 
 def numbers(summary: str, content: Markup) -> Markup:
-    """What a reader may unfold: the numbers behind a figure."""
+    """A part that a reader may unfold: the numbers behind a figure."""
     if content is NOTHING:
         return NOTHING
     return tag("details", tag("summary", summary), content)

@@ -42,7 +42,7 @@ class Story:
     results: tuple[Result, ...]
     """Every report, oldest first."""
     activities: tuple[Activity, ...]
-    """What each slot did from when to when."""
+    """The activity of each slot from moment to moment."""
     usage: tuple[Usage, ...]
     """The time of all slots by purpose."""
     decisions: tuple[Decision, ...]

@@ -1,4 +1,4 @@
-"""What went wrong: orders that failed, decisions that were refused, damaged files, requeues."""
+"""Troubles: orders that failed, decisions that were refused, damaged files, requeues."""
 
 from __future__ import annotations
 

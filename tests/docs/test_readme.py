@@ -61,10 +61,10 @@ def test_it_says_where_the_command_is() -> None:
     assert TEXT.index("source .venv/bin/activate") < TEXT.index("hpcpod launch configs")
 
 
-def test_its_picture_is_missing_without_a_trace() -> None:
-    assert "<!-- The picture of a run" in TEXT
-    for image in re.findall(r"!\[[^]]*\]\(([^)]+)\)", TEXT):
-        assert (ROOT / image).is_file()
+def test_its_picture_is_a_report_s() -> None:
+    images = re.findall(r"!\[[^]]*\]\(([^)]+)\)", TEXT)
+    assert images == ["docs/images/cartpole.svg"]
+    assert "Written by hpcpod report" in (ROOT / images[0]).read_text(encoding="utf-8")
 
 
 def test_its_code_prints_what_it_says(tmp_path: Path) -> None:
