@@ -74,7 +74,7 @@ class Opened:
 @pytest.fixture
 def opened(browser: Browser, tmp_path: Path) -> Iterator[Open]:
     """Opens a text as a page."""
-    contexts = []
+    contexts: list[BrowserContext] = []
 
     def look(text: str, **options: Any) -> Opened:
         path = tmp_path / f"report-{len(contexts)}.html"
@@ -188,7 +188,8 @@ def test_the_mouse_zooms_and_reads_values(story: Story, opened: Open) -> None:
     left, _, width, _ = map(
         float, (plot.locator("svg.data").get_attribute("viewBox") or "").split()
     )
-    assert (left, width) == (pytest.approx(1000, abs=20), pytest.approx(2000, abs=20))
+    assert left == pytest.approx(1000, abs=20)
+    assert width == pytest.approx(2000, abs=20)
     seen.page.get_by_role("button", name="Whole range").first.click()
     assert plot.locator("svg.data").get_attribute("viewBox") == "0 0 4000 4000"
 
