@@ -48,7 +48,8 @@ class Sample:
     round: int
     """Draws: the round at which they are compared; else 0."""
     values: dict[str, list[float]]
-    """Columns by hyperparameter, a number for each pod: its value, or its move; logarithms and indices as such."""
+    """Columns by hyperparameter, a number for each pod: its value, or its move; on a range's scale:
+    logarithms and indices as such."""
     scores: list[float]
     """Mean return, or its gain over the parent's."""
 

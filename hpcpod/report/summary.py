@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -29,12 +30,13 @@ MOST_NAMES = 6
 
 def summary(story: Story) -> Markup:
     """Questions and answers, each answer in sentences."""
+    ended = story.board.winner is not None
     answers = [
         ("What was run", what_was_run(story)),
-        ("What won", what_won(story)),
+        ("What won" if ended else "What leads", what_won(story)),
         ("By how much", by_how_much(story)),
         ("On which seeds", on_which_seeds(story)),
-        ("Why it won", why_it_won(story)),
+        ("Why it won" if ended else "Why it leads", why_it_won(story)),
         ("At what cost", at_what_cost(story)),
         ("What to doubt", list(doubts(story))),
     ]
@@ -183,7 +185,7 @@ def why_it_won(story: Story) -> list[str]:
     if len(copies) > len(shown):
         said.append(f"{len(copies) - len(shown)} copies later:")
     for pod in shown:
-        evidence = f", because {short(pod.evidence, 240)}" if pod.evidence else ""
+        evidence = f", because {short(_rounded(pod.evidence), 240)}" if pod.evidence else ""
         said.append(
             f"{short(pod.id)} was copied from {short(pod.parent or '-')} at round"
             f" {pod.parent_round}, in place of {short(pod.replaces or '-')}{evidence}."
@@ -209,6 +211,11 @@ def _value(value: object) -> str:
     return number(value) if isinstance(value, float) else short(str(value))
 
 
+def _rounded(text: str) -> str:
+    """A text whose numbers have three or four digits."""
+    return re.sub(r"\d{1,15}\.\d{2,}", lambda found: number(float(found[0])), text)
+
+
 def _then(story: Story, pod: PodState) -> str:
     rows = story.rounds.get(pod.id, [])
     if not rows:
@@ -227,11 +234,12 @@ def at_what_cost(story: Story) -> list[str]:
         hours = f"{number(status.gpu_hours)} GPU-hours, {hours}"
     requeued = f", {many(status.requeues, 'requeue')}" if status.requeues else ""
     copies = "1 copy" if status.copies == 1 else f"{status.copies} copies"
+    old = "" if board.phase == "finished" else " Hours of slots at work are up to a minute old."
     return [
         f"{count(board.env_steps)} environment steps in {many(board.rounds, 'round')} of"
         f" {many(len(board.pods), 'pod')} ({copies})."
         f" {duration(60 * status.minutes)} since the first slot began, {hours} of"
-        f" {many(len({row.slot for row in story.results}), 'slot')}{requeued}."
+        f" {many(len({row.slot for row in story.results}), 'slot')}{requeued}.{old}"
     ]
 
 

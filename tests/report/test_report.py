@@ -87,6 +87,17 @@ def test_hours_are_those_of_all_orders_until_then(story: Story) -> None:
     assert story.device_hours == "core-hours"
 
 
+def test_a_run_with_gpus_counts_their_hours(story: Story) -> None:
+    shared = replace(story.config.resources, gpus_per_pod=1, pods_per_gpu=2)
+    on_gpus = replace(story, config=replace(story.config, resources=shared))
+    text = Page(report_of(on_gpus)).text
+    assert on_gpus.hours[story.results[-1].order] == pytest.approx(
+        0.5 * sum(row.cost for row in story.results) / 3600
+    )
+    assert "Return against GPU-hours" in text
+    assert "GPU-hours of the whole run by then" in text
+
+
 def hostile(story: Story, name: str) -> Story:
     """The story with a name in the place of every name that a run folder could hold."""
     board, pod = story.board, story.lineage[-1].id
