@@ -75,8 +75,9 @@ def test_the_upper_floors_load_nothing_heavy(code: str, tmp_path: Path) -> None:
     assert loaded_by(code, tmp_path) == set()
 
 
-def test_status_and_help_load_no_torch(finished_run: Path) -> None:
-    for words in (["status", str(finished_run)], ["status", str(finished_run), "--json"]):
+def test_status_report_and_help_load_no_torch(finished_run: Path) -> None:
+    run = str(finished_run)
+    for words in (["status", run], ["status", run, "--json"], ["report", run]):
         code = f"from hpcpod.cli.parser import main\nassert main({words!r}) == 0"
         assert loaded_by(code, finished_run.parent) == set()
     code = "from hpcpod.cli.parser import main\ntry: main(['--help'])\nexcept SystemExit: pass"

@@ -21,6 +21,8 @@ LEFT, TOP, RIGHT, BOTTOM = 60, 30, 80, 44
 """Pixels around a plot that stands alone: for its ticks, its names, its labels."""
 LINE = 14
 """Pixels between the lines of two labels."""
+APART = 0.12
+"""Share of the width that the name of a pod takes, on a phone."""
 HUES = 7
 """Colours in ``report.css``, as classes ``k0`` to ``k6``."""
 
@@ -48,6 +50,7 @@ class Plot:
     """Instead of the y axis' ticks: names of rows, each at its value."""
     _data: list[Markup] = field(default_factory=list)
     _over: list[Markup] = field(default_factory=list)
+    _notes: list[Point] = field(default_factory=list)
     _labels: list[tuple[float, str, str]] = field(default_factory=list)
 
     def line(
@@ -109,8 +112,11 @@ class Plot:
             self._labels.append((self.y.place(y), short(text, 24), kind))
 
     def note(self, x: float, y: float, text: str, kind: str = "note") -> None:
-        """A short text above a point."""
-        if _drawable(x) and _drawable(y):
+        """A short text above a point; none where another one is that it would lie on."""
+        at = self.x.place(x), (1 - self.y.place(y)) * self.height
+        near = any(abs(x - at[0]) < APART and abs(y - at[1]) < LINE for x, y in self._notes)
+        if _drawable(x) and _drawable(y) and not near:
+            self._notes.append(at)
             left = f"{100 * self.x.place(x):.4g}%"
             self._over.append(
                 tag("text", short(text, 24), class_=kind, x=left, y=self._percent_y(y), dy="-7")

@@ -136,7 +136,7 @@ def _over_finalists(story: Story) -> Iterator[str]:
 
 
 def _over_controls(story: Story) -> Iterator[str]:
-    """The winner against the best control, which has the defaults and is never copied over."""
+    """The winner against the best control, which has the agent's defaults."""
     if story.best is None:
         return
     controls = {pod.id for pod in story.board.pods.values() if pod.control}
@@ -147,8 +147,8 @@ def _over_controls(story: Story) -> Iterator[str]:
         return
     top = max(tops, key=lambda row: row.mean or 0.0)
     yield (
-        f"The best control (default hyperparameters, never replaced), {short(top.pod)}"
-        f" ({short(top.algorithm)}), reached {number(top.mean or 0.0)} on its best panel."
+        f"The best control (default hyperparameters), {short(top.pod)} ({short(top.algorithm)}),"
+        f" reached {number(top.mean or 0.0)} on its best panel (a maximum, which flatters)."
     )
 
 

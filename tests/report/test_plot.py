@@ -114,6 +114,13 @@ def test_labels_that_would_lie_on_another_are_counted() -> None:
     ]  # fmt: skip
 
 
+def test_a_note_that_would_lie_on_another_is_left_out() -> None:
+    drawn = plot()
+    for x, y, name in ((50.0, 0.0, "p0001"), (52.0, 1.0, "p0002"), (52.0, 90.0, "p0003")):
+        drawn.note(x, y, name)
+    assert re.findall(r'class="note"[^>]*>([^<]*)', drawn.markup().text) == ["p0001", "p0003"]
+
+
 def test_a_figure_has_a_name_and_a_description_for_who_does_not_see_it() -> None:
     text = plot().markup().text
     [marks] = re.findall(r'role="img" aria-labelledby="([^"]*)"', text)

@@ -43,7 +43,7 @@ def test_it_says_what_won_by_how_much_on_which_seeds_and_at_what_cost(story: Sto
     finals = sorted((s for s in board.confirmed if s.purpose == "final"), key=lambda s: -s.mean)
     assert f"above the next finalist, {finals[1].pod}" in text
     assert f"in {board.rounds} rounds of {len(board.pods)} pods" in text
-    assert "The best control (default hyperparameters, never replaced), p000" in text
+    assert "The best control (default hyperparameters), p000" in text
     assert "It has finished: every pod had trained its rounds (stop.rounds)." in text
     for pod in story.lineage[1:]:
         assert f"{pod.id} was copied from {pod.parent} at round {pod.parent_round}" in text
