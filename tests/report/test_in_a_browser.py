@@ -52,7 +52,9 @@ def browser() -> Iterator[Browser]:
     except ImportError:
         program = None
     if program is None:
-        (pytest.fail if required else pytest.skip)("no Chromium here, or no Playwright")
+        (pytest.fail if required else pytest.skip)(
+            "no Chromium here (Debian: chromium-headless-shell), or no Playwright"
+        )
     with sync_playwright() as playwright:
         flags = ["--no-sandbox"] if os.geteuid() == 0 else []  # it refuses to sandbox root's
         running = playwright.chromium.launch(executable_path=program, args=flags)
