@@ -12,8 +12,9 @@ from hpcpod.report.axes import number
 from hpcpod.report.markup import Markup, joined, short, tag
 from hpcpod.report.scores import fresh
 from hpcpod.report.story import Story
+from hpcpod.report.tree import moved
 from hpcpod.run.history import Result
-from hpcpod.run.tables import changes, count
+from hpcpod.run.tables import count
 from hpcpod.run.text import duration, listed, many
 from hpcpod.tournament.statistics import GATE, difference
 
@@ -189,7 +190,7 @@ def why_it_won(story: Story) -> list[str]:
         said.append(
             f"{short(pod.id)} was copied from {short(pod.parent or '-')} at round"
             f" {pod.parent_round}, in place of {short(pod.replaces or '-')}{evidence}."
-            f" Changed: {short(changes(story.board, pod), 160)}. {_then(story, pod)}".rstrip()
+            f" Changed: {short(moved(story, pod), 160)}. {_then(story, pod)}".rstrip()
         )
     if not copies:
         said.append("No copy lies on its way: it kept the hyperparameters that it began with.")

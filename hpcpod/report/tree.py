@@ -89,6 +89,15 @@ def shown_lanes(story: Story, lanes: dict[str, int]) -> list[int]:
     return sorted([*ours, *others[: MOST_LANES - len(ours)]])
 
 
+def moved(story: Story, pod: PodState) -> str:
+    """The hyperparameters in which a copy differs from its parent, in words."""
+    parent = story.board.pods.get(pod.parent or "")
+    known = parent is not None and all(
+        name in parent.hyperparameters and name in pod.hyperparameters for name in pod.mutated
+    )
+    return changes(story.board, pod) if known else "unknown"
+
+
 def _founder(story: Story, lanes: dict[str, int], lane: int) -> str:
     return next(pod for pod in sorted(story.board.pods) if lanes[pod] == lane)
 
@@ -111,7 +120,6 @@ def _copies(count: int) -> str:
 
 def _evidence(story: Story, copies: list[PodState]) -> Markup:
     """A row for each copy, the lineage's first."""
-    board = story.board
     if not copies:
         return tag("p", "No pod was copied.")
     copies = sorted(copies, key=lambda pod: (pod.id not in story.kin, pod.born, pod.id))
@@ -119,7 +127,7 @@ def _evidence(story: Story, copies: list[PodState]) -> Markup:
     rows = [
         [
             pod.id, pod.parent, pod.parent_round, pod.replaces or "-", number(pod.born),
-            changes(board, pod) if pod.parent in board.pods else "-", pod.evidence or "-",
+            moved(story, pod), pod.evidence or "-",
             exact[pod.transfer_exact],
         ]
         for pod in copies[:MOST_ROWS]

@@ -104,7 +104,7 @@ def hostile(story: Story, name: str) -> Story:
     pods = {
         key: replace(
             each, evidence=name, fate_reason=name, failure=name, algorithm=each.algorithm,
-            mutated=tuple(each.mutated),
+            mutated=(name,) if each.parent else (),
         )
         for key, each in board.pods.items()
     }  # fmt: skip
