@@ -63,7 +63,8 @@ def test_it_says_where_the_command_is() -> None:
 
 def test_its_picture_is_a_report_s() -> None:
     images = re.findall(r"!\[[^]]*\]\(([^)]+)\)", TEXT)
-    assert images == ["docs/images/cartpole.svg"]
+    assert images[0] == "docs/images/cartpole.svg"
+    assert all((ROOT / image).is_file() for image in images)
     assert "Written by hpcpod report" in (ROOT / images[0]).read_text(encoding="utf-8")
 
 
