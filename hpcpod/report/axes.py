@@ -54,13 +54,6 @@ class Axis:
         digits = max(0, -math.floor(math.log10(step) + 1e-9))
         return [(value * self.unit, _tick(value, digits)) for value in values]
 
-    def text(self, value: float) -> str:
-        """A value in words, with its unit."""
-        if self.choices:
-            return self.choices[round(min(max(value, 0), len(self.choices) - 1))]
-        said = number(value / self.unit)
-        return f"{said} {self.suffix}" if self.suffix else said
-
 
 def number(value: float) -> str:
     """A number in few characters: three or four digits, k, M and G for large ones."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hpcpod.report.axes import MOST, Axis
-from hpcpod.report.markup import NOTHING, Attribute, Child, Markup, compact, joined, short, tag
+from hpcpod.report.markup import Attribute, Child, Markup, compact, joined, short, tag
 
 GRID = 4000
 HEIGHT = 300
@@ -53,11 +53,9 @@ class Plot:
     _notes: list[Point] = field(default_factory=list)
     _labels: list[tuple[float, str, str]] = field(default_factory=list)
 
-    def line(
-        self, points: Iterable[Point], kind: str, name: str = "", *, steps: bool = False
-    ) -> None:
+    def line(self, points: Iterable[Point], kind: str, name: str = "") -> None:
         """A line through points, of CSS classes ``kind``; ``name`` is the pod that it is of."""
-        path = self._path(points, steps=steps)
+        path = self._path(points)
         if path:
             self._add("path", class_=f"line {kind}", d=path, data_pod=short(name) or None)
 
@@ -168,7 +166,7 @@ class Plot:
     def _percent_y(self, y: float) -> str:
         return f"{100 * (1 - self.y.place(y)):.4g}%"
 
-    def _path(self, points: Iterable[Point], *, steps: bool = False) -> str:
+    def _path(self, points: Iterable[Point]) -> str:
         """The ``d`` of a path; equal neighbours once."""
         placed = [self._at(x, y) for x, y in points if _drawable(x) and _drawable(y)]
         placed = [key for key, _ in itertools.groupby(placed)]
@@ -178,8 +176,6 @@ class Plot:
         head = f"M{first[0]} {first[1]}"
         if not rest:
             return head + "h0"
-        if steps:
-            return head + "".join(f"H{x}V{y}" for x, y in rest)
         return head + "".join(f"L{x} {y}" for x, y in rest)
 
     def _grid(self) -> list[Markup]:
@@ -246,8 +242,6 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Cell]], caption: str) ->
 
 def numbers(summary: str, content: Markup) -> Markup:
     """A part that a reader may unfold: the numbers behind a figure."""
-    if content is NOTHING:
-        return NOTHING
     return tag("details", tag("summary", summary), content)
 
 
