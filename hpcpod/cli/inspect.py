@@ -173,10 +173,18 @@ def show_leaderboard(run: Run, board: Board) -> None:
 
 
 def watch(options: Namespace) -> int:
-    """``hpcpod watch``: look until the run ends."""
+    """``hpcpod watch``: look until the run ends; panes in a terminal, lines without one."""
     from hpcpod.cli.live import Live
+    from hpcpod.cli.screen.app import watch as watch_in_panes
+    from hpcpod.cli.screen.terminal import usable
+    from hpcpod.run.tables import summary
 
     run = open_run(options.run)
+    if usable():
+        if watch_in_panes(run):
+            return conclude(run)
+        say(summary(run.status()))
+        return 0
     with Live(run) as live:
         for status in run.looks(1.0 if run.local else 10.0):  # s; a shared disk answers each look
             live.update(run.board())

@@ -10,7 +10,6 @@ import os
 import shlex
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from hpcpod.config.arguments import door
@@ -28,10 +27,9 @@ from hpcpod.run.progress_line import progress_text
 from hpcpod.run.run_tables import RunTables
 from hpcpod.run.snapshot import counted_here, see
 from hpcpod.run.snapshot_scores import SnapshotScore, snapshot_scores
-from hpcpod.run.status import Best, Status, best_of, status_of
+from hpcpod.run.status import Best, Doubts, Status, best_of, status_of
 from hpcpod.run.tables import summary
 from hpcpod.storage.disk import check_writable
-from hpcpod.storage.freshness import BELIEVED_SECONDS
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import lineage
 from hpcpod.tournament.merge import after_merge, export_best, read_board
@@ -211,17 +209,12 @@ class Run(RunTables):
 
         A run is interrupted once no process was seen for longer than old answers are believed.
         """
-        asked, doubted = -math.inf, math.inf
+        asked, doubts = -math.inf, Doubts()
         while True:
             due = time.monotonic() - asked > SCHEDULER_SECONDS
             asked = time.monotonic() if due else asked
-            status = self.status(ask_scheduler=due)
-            if status.doubt:
-                doubted = min(doubted, time.monotonic())
-            elif due or self.local:  # in between nothing is known of a cluster's jobs
-                doubted = math.inf
-            alone = time.monotonic() - doubted > BELIEVED_SECONDS
-            yield replace(status, state="interrupted") if alone and status.doubt else status
+            # In between nothing is known of a cluster's jobs.
+            yield doubts.settled(self.status(ask_scheduler=due), known=due or self.local)
             time.sleep(seconds)
 
     @door(drain=bool, now=bool)

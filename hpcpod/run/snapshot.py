@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 from hpcpod.errors import StorageError, UserError
@@ -65,7 +66,7 @@ def see(
         unknown=unknown,
         drain=folder.requests.read(Drain),
         refused=folder.requests.read_or_default(SlotRefused).reason,
-        slots=_slots(folder),
+        slots=slots_at_work(folder),
         restarts=folder.restarts.all(),
         intents=intents,
         numbered=numbered,
@@ -118,16 +119,25 @@ def _seen_anew(folder: RunFolder, seen: Snapshot) -> Snapshot:
     sure = refresh_run(folder)  # opens and writes: no NFS client answers that from memory
     latest = read_board(folder)
     board = latest if latest.phase == "finished" else seen.board
-    seen = replace(seen, board=board, slots=_slots(folder), drain=folder.requests.read(Drain))
+    seen = replace(
+        seen, board=board, slots=slots_at_work(folder), drain=folder.requests.read(Drain)
+    )
     return seen if sure or not seen.alone else replace(seen, doubt=DOUBT)
 
 
-def _slots(folder: RunFolder) -> dict[str, SlotStatus]:
-    """The slots at work: their processes are alive, as far as can be seen here."""
+def slots_at_work(
+    folder: RunFolder, known: Mapping[str, SlotStatus] | None = None
+) -> dict[str, SlotStatus]:
+    """The slots at work: their processes are alive, as far as can be seen here.
+
+    Args:
+        folder: the run's.
+        known: as for ``Slots.all``.
+    """
     now = time.time()
     return {
         name: shown
-        for name, shown in folder.slots.all().items()
+        for name, shown in folder.slots.all(known).items()
         if process_alive(
             shown.host or "", shown.pid or 0, now - (shown.mtime or 0.0)
         )  # s of silence

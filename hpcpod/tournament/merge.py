@@ -46,9 +46,18 @@ def read_board(folder: RunFolder) -> Board:
         RunNotFound: the folder is gone.
         StorageError: the run has no board.
     """
+    require_there(folder)
+    return _board_of(folder, _generation(folder)[1])
+
+
+def require_there(folder: RunFolder) -> None:
+    """See that a run folder is still there.
+
+    Raises:
+        RunNotFound: it is gone.
+    """
     if not (folder.path / "config.json").exists():
         raise RunNotFound(f"the run folder {folder.path} is gone")
-    return _board_of(folder, _generation(folder)[1])
 
 
 def _generation(folder: RunFolder) -> tuple[int, Document]:
