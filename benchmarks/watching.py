@@ -172,17 +172,30 @@ def traced(run: Path, seconds: float) -> dict[str, float]:
     """Listings and opened files a second, by strace."""
     log = run.parent / "strace"
     command = [sys.executable, "-m", "hpcpod", "watch", str(run)]
-    strace = ["strace", "-f", "-y", "-e", "trace=getdents64,openat", "-o", str(log)]
+    strace = [
+        "strace",
+        "-f",
+        "--seccomp-bpf",
+        "-y",
+        "-ttt",
+        "-e",
+        "trace=getdents64,openat",
+        "-o",
+        str(log),
+    ]
     pid, terminal = started([*strace, *command])
     try:
         drained(terminal, WARM_UP_SECONDS)
-        at = log.stat().st_size
+        since = time.time()
         drained(terminal, seconds)
-        said = log.read_text()[at:]
+        until = time.time()
     finally:
         ended(pid, terminal)
+    # "26472 1700000000.123456 openat(...": a process, the time, the call
+    timed = [line for line in log.read_text().splitlines() if line.split()[1][:1].isdigit()]
+    said = "\n".join(line for line in timed if since <= float(line.split()[1]) <= until)
     listings = re.findall(rf"getdents64\(\d+<({re.escape(str(run))}[^>]*)>", said)
-    files = re.findall(rf'openat\([^"]*"({re.escape(str(run))}[^"]*)".*= \d', said)
+    files = re.findall(rf"openat\(.*= \d+<({re.escape(str(run))}[^>]*)>", said)
     return {
         # a listing ends with a call that gives nothing
         "listings of slots/": sum(path.endswith("/slots") for path in listings) / 2 / seconds,
@@ -206,7 +219,10 @@ def drained(terminal: int, seconds: float) -> int:
     end, count = time.monotonic() + seconds, 0
     while (left := end - time.monotonic()) > 0:
         if select.select([terminal], [], [], left)[0]:
-            count += len(os.read(terminal, 65536))
+            try:
+                count += len(os.read(terminal, 65536))
+            except OSError:  # EIO: whoever wrote there has ended
+                break
     return count
 
 

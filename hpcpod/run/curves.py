@@ -28,13 +28,15 @@ class Curves:
     def __init__(self) -> None:
         self._points: dict[str, dict[int, float]] = {}
         self._living: list[str] = []
+        self._drawn: dict[int, tuple[Values, Values]] = {}
 
     def add(self, board: Board) -> None:
         """Take in what a board has; the pods that it has no more are forgotten."""
-        shown = {*[pod.id for pod in board.living], *(entry.pod for entry in board.entries)}
+        shown = {*(pod.id for pod in board.living), *(entry.pod for entry in board.entries)}
         before = self._points
         self._points = {name: self._of(board.pods[name], before) for name in sorted(shown)}
         self._living = [pod.id for pod in board.living]
+        self._drawn.clear()
 
     def _of(self, pod: PodState, before: dict[str, dict[int, float]]) -> dict[int, float]:
         known = before.get(pod.id)
@@ -62,7 +64,7 @@ class Curves:
         """The furthest round of a living pod; 0 before the first."""
         return max((max(self._points[name], default=0) for name in self._living), default=0)
 
-    def population(self, columns: int) -> tuple[list[float | None], list[float | None]]:
+    def population(self, columns: int) -> tuple[Values, Values]:
         """The best and the median of the living pods, by each pod's last mean up to a round.
 
         Args:
@@ -71,6 +73,11 @@ class Curves:
         Returns:
             Two sequences of the same length; None where no pod had a mean.
         """
+        if columns not in self._drawn:
+            self._drawn[columns] = self._population(columns)
+        return self._drawn[columns]
+
+    def _population(self, columns: int) -> tuple[Values, Values]:
         last = self.rounds
         count = min(columns, last)
         rounds = [1 + index * (last - 1) / max(1, count - 1) for index in range(count)]

@@ -99,11 +99,10 @@ def _counts(scene: Scene) -> Text:
     trouble = scene.trouble or board.failure or status.failure or status.doubt
     if trouble:
         return line(" ", (trouble, "red"))
-    copies = sum(pod.cause == "copy" for pod in board.pods.values())
     return line(
-        f" {many(len(board.living), 'pod')}, {len(board.pods)} born,"
-        f" {copies} copies | {many(board.rounds, 'round')} | {count(board.env_steps)} env"
-        f" steps | {many(len(scene.slots), 'slot')} at work"
+        f" {many(status.pods, 'pod')}, {len(board.pods)} born, {status.copies} copies"
+        f" | {many(board.rounds, 'round')} | {count(board.env_steps)} env steps"
+        f" | {many(len(scene.slots), 'slot')} at work"
     )
 
 

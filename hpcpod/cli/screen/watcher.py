@@ -23,13 +23,14 @@ from hpcpod.storage.restarts import RestartRecord
 from hpcpod.storage.slots import SlotStatus
 from hpcpod.tournament.merge import require_there
 
-LOOK = Pace, 1.0, 0.003
-BOARD = Pace, 1.0, 0.003
-STATUS = Pace, 10.0, 0.0015
-LOG = Pace, 2.0, 0.001
-"""Shortest interval in seconds, and the share of a core, of: a look at the slots, with the drawing
-of the screen; the board, if it is new; the whole status, with hours used and the forecast; a log
-that is open. Together they are below 1 %."""
+LOOK = 1.0, 0.004
+BOARD = 1.0, 0.002
+STATUS = 20.0, 0.001
+RECORDS = 600.0, 0.0005
+LOG = 2.0, 0.001
+"""Shortest interval in seconds, and the share of a core, of: a look at the slots; the board, if it
+is new; the status, with the forecast; the records of slots that are gone, for the hours used; a log
+that is open. With the drawing they stay below 1 %."""
 
 MOST_EVENTS = 1000
 """Events that are kept."""
@@ -102,15 +103,16 @@ class Scene:
 class Watcher:
     """A run that is looked at for hours.
 
-    A look lists one folder, ``slots/``, and opens the files in it that are new; it opens the board
-    if there is a new generation. The scheduler is asked nothing.
+    A look lists one folder, ``slots/``, and opens the files in it that are new, and the board if it
+    has a new generation. The scheduler is asked nothing.
     """
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._look, self._board, self._status, self._log = (
-            make(seconds, share) for make, seconds, share in (LOOK, BOARD, STATUS, LOG)
+        self._look, self._board, self._status, self._records, self._log = (
+            Pace(*each) for each in (LOOK, BOARD, STATUS, RECORDS, LOG)
         )
+        self._shown: dict[str, SlotStatus] = {}
         self._doubts = Doubts()
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
         self._logs: PodLogs | None = None
@@ -121,7 +123,7 @@ class Watcher:
     def _first(self) -> Scene:
         with self._look, self._board:
             board = self._run.board()
-        with self._status:
+        with self._status, self._records:
             seen = see(self._run.folder, board)
             status = self._doubts.settled(status_of(self._run.folder, seen), known=self._run.local)
         board, curves, now = seen.board, Curves(), time.time()
@@ -176,9 +178,10 @@ class Watcher:
 
     def _slots(self, scene: Scene) -> Scene:
         folder, was = self._run.folder, scene.seen
+        self._shown = folder.slots.all(self._shown)
         seen = replace(
             was,
-            slots=slots_at_work(folder, was.slots),
+            slots=slots_at_work(self._shown),
             drain=folder.requests.read(Drain),
             driven=not self._run.local or folder.locks.driven() is not False,
             now=scene.now,
@@ -197,11 +200,24 @@ class Watcher:
         )  # fmt: skip
 
     def _whole(self, scene: Scene) -> Scene:
-        seen = see(self._run.folder, scene.board)
+        known = replace(scene.seen, restarts=self._restarts(scene))
+        seen = see(self._run.folder, scene.board, known=known)
         if seen.board is not scene.board:  # it has finished meanwhile
             scene = self._newer(scene)
         status = self._doubts.settled(status_of(self._run.folder, seen), known=self._run.local)
         return replace(scene, seen=seen, status=status, status_at=scene.now, state=status.state)
+
+    def _restarts(self, scene: Scene) -> Mapping[str, RestartRecord]:
+        """The records of slots: those at work write theirs once a minute, the others never."""
+        restarts = self._run.folder.restarts
+        if self._records.due:
+            with self._records:
+                return restarts.all()
+        found = {slot: restarts.read(slot) for slot in scene.slots}
+        return {
+            **scene.restarts,
+            **{slot: each for slot, each in found.items() if each is not None},
+        }
 
     def _note(self, old: Board | None, new: Board) -> None:
         at = None if old is None else time.time()
