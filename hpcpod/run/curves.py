@@ -27,14 +27,19 @@ class Curves:
 
     def __init__(self) -> None:
         self._points: dict[str, dict[int, float]] = {}
+        self._pods: dict[str, PodState] = {}
         self._living: list[str] = []
         self._drawn: dict[int, tuple[Values, Values]] = {}
 
     def add(self, board: Board) -> None:
         """Take in what a board has; the pods that it has no more are forgotten."""
         shown = {*(pod.id for pod in board.living), *(entry.pod for entry in board.entries)}
-        before = self._points
-        self._points = {name: self._of(board.pods[name], before) for name in sorted(shown)}
+        before, known = self._points, self._pods
+        self._pods = {name: board.pods[name] for name in sorted(shown)}
+        self._points = {
+            name: before[name] if known.get(name) is pod else self._of(pod, before)
+            for name, pod in self._pods.items()
+        }
         self._living = [pod.id for pod in board.living]
         self._drawn.clear()
 

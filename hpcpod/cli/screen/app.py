@@ -200,7 +200,7 @@ def watch(run: Run) -> bool:
     with Terminal() as terminal:
         while not watcher.ended:
             terminal.draw(app.lines(*terminal.size))
-            for key in terminal.wait(watcher.pause):
+            for key in terminal.wait(1.0 - time.time() % 1.0):
                 if not app.press(key):
                     return False
             watcher.look()

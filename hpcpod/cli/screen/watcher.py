@@ -21,10 +21,10 @@ from hpcpod.run.tables import events
 from hpcpod.storage.requests import Drain
 from hpcpod.storage.restarts import RestartRecord
 from hpcpod.storage.slots import SlotStatus
-from hpcpod.tournament.merge import require_there
+from hpcpod.tournament.merge import BoardReader, require_there
 
-LOOK = 1.0, 0.004
-BOARD = 1.0, 0.002
+LOOK = 1.0, 0.003
+BOARD = 1.0, 0.0015
 STATUS = 20.0, 0.001
 RECORDS = 600.0, 0.0005
 LOG = 2.0, 0.001
@@ -113,6 +113,7 @@ class Watcher:
             Pace(*each) for each in (LOOK, BOARD, STATUS, RECORDS, LOG)
         )
         self._shown: dict[str, SlotStatus] = {}
+        self._boards = BoardReader(run.folder)
         self._doubts = Doubts()
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
         self._logs: PodLogs | None = None
@@ -121,8 +122,7 @@ class Watcher:
         """The run at the last look."""
 
     def _first(self) -> Scene:
-        with self._look, self._board:
-            board = self._run.board()
+        board = self._boards.read()
         with self._status, self._records:
             seen = see(self._run.folder, board)
             status = self._doubts.settled(status_of(self._run.folder, seen), known=self._run.local)
@@ -137,17 +137,12 @@ class Watcher:
         )  # fmt: skip
 
     @property
-    def pause(self) -> float:
-        """Seconds until the next look is due."""
-        return self._look.left
-
-    @property
     def ended(self) -> bool:
         """True if nothing more happens by itself."""
         return self.scene.state in ENDED
 
     def look(self) -> None:
-        """Look again, if it is time to.
+        """Look again at what it is time to.
 
         A filesystem that refuses for a while is shown, and asked again.
 
@@ -155,16 +150,12 @@ class Watcher:
             RunNotFound: the run's folder is gone.
             UserError: it holds what no run does.
         """
-        if not self._look.due:
-            return
-        scene = replace(self.scene, now=time.time(), trouble="")
-        with self._look:
-            require_there(self._run.folder)
-            try:
-                scene = self._slots(scene)
-            except StorageError as error:
-                scene = replace(scene, trouble=str(error))
+        scene = replace(self.scene, now=time.time())
         try:
+            if self._look.due:
+                with self._look:
+                    require_there(self._run.folder)
+                    scene = self._slots(scene)
             if self._board.due and self._run.folder.board.newer():
                 with self._board:
                     scene = self._newer(scene)
@@ -172,6 +163,7 @@ class Watcher:
             if self._status.due or (scene.state in ENDED and scene.status.state not in ENDED):
                 with self._status:
                     scene = self._whole(scene)
+            scene = replace(scene, trouble="")
         except StorageError as error:
             scene = replace(scene, trouble=str(error))
         self.scene = scene
@@ -190,7 +182,7 @@ class Watcher:
         return replace(scene, seen=seen, state=seen.state)
 
     def _newer(self, scene: Scene) -> Scene:
-        board = self._run.board()
+        board = self._boards.read()
         scene.curves.add(board)
         self._note(scene.board, board)
         seen = replace(scene.seen, board=board)
