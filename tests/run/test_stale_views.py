@@ -13,8 +13,7 @@ import pytest
 from hpcpod.cli.parser import main
 from hpcpod.errors import StorageError, UserError
 from hpcpod.records.records import Board, Checkpoint
-from hpcpod.run import requests
-from hpcpod.run import status
+from hpcpod.run import requests, status
 from hpcpod.run.run import Run
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.freshness import refresh_run

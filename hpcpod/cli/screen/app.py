@@ -9,7 +9,7 @@ from hpcpod.cli.screen import panes
 from hpcpod.cli.screen.text import line
 from hpcpod.cli.screen.watcher import Watcher
 from hpcpod.errors import HpcpodError
-from hpcpod.run.explain import why
+from hpcpod.run import explain
 from hpcpod.run.run import Run
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ class App:
             return panes.events(scene, self._back, columns, rows)
         if chosen is None:
             return [line(" there is no pod yet", style="dim")]
-        said = list(self._why if self._why_of == chosen else ())
-        return self._scrolled(panes.pod(scene, chosen, said, columns), rows)
+        why = self._why if self._why_of == chosen else ()
+        return self._scrolled(panes.pod(scene, chosen, why, columns), rows)
 
     def _scrolled(self, lines: list[Text], rows: int) -> list[Text]:
         self._back = max(0, min(self._back, len(lines) - rows))
@@ -161,7 +161,7 @@ class App:
     def _explain(self, pod: str | None) -> None:
         """Explain by the files alone."""
         try:
-            said = why(self._run.folder, pod, ask=False)
+            said = explain.why(self._run.folder, pod, ask=False)
         except HpcpodError as error:
             said = [str(error)]
         if not self._run.local:

@@ -124,7 +124,7 @@ class Terminal:
         size: tuple[object, ...] = (columns, rows)
         if not self._shown or self._shown[0] != size:
             self._shown = [size]
-            self._console.size = (columns, rows)  # type: ignore[assignment]
+            self._console.size = (columns, rows)
             self._out.write("\x1b[2J")
         for row in range(1, rows + 1):
             line = lines[row - 1] if row <= len(lines) else Text()
