@@ -43,7 +43,7 @@ class App:
         self._watcher = watcher
         self._pane = 0
         self._over = ""
-        """What covers the pane: ``help``, ``log``, ``run``; empty if nothing does."""
+        """The text over the pane: ``help``, ``log``, ``run``; empty if there is none."""
         self._pod: str | None = None
         self._slot = 0
         self._back = 0

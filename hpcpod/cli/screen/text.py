@@ -16,7 +16,7 @@ Part = str | tuple[str, str]
 
 
 def one_line(text: str) -> str:
-    """What others have written, as a part of one line."""
+    """A text that others have written, as a part of one line."""
     return visible(text).replace("\n", " ").replace("\t", " ")
 
 
