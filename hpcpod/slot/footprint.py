@@ -1,0 +1,56 @@
+"""The footprint of a slot's processes: memory and CPU time, as the kernel counts them."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_PEAK = re.compile(rb"^VmHWM:\s+(\d+) kB", re.MULTILINE)
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Memory and CPU time of processes."""
+
+    peak_mib: float
+    """Sum of the highest resident memory of each, in MiB. What they share counts for each, and
+    their peaks may have come at different times: it is never less than what was needed."""
+    cpu_seconds: float
+    """CPU time of them and of what they have waited for."""
+
+
+def measured(sessions: Collection[int]) -> Footprint:
+    """The footprint of this process and of all in these sessions, by ``/proc``.
+
+    A process that nobody has waited for yet and that is gone counts no more.
+    """
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    peak, seconds = 0.0, ended.ru_utime + ended.ru_stime
+    for own, kib, spent in _processes(sessions):
+        peak += kib / 1024
+        seconds += spent[0] if own else sum(spent)
+    return Footprint(peak, seconds)
+
+
+def _processes(sessions: Collection[int]) -> Iterator[tuple[bool, float, tuple[float, float]]]:
+    """Each process: whether it is this one, its KiB, its CPU seconds and those it has waited for."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        own = folder.name == str(os.getpid())
+        try:
+            # Behind the name, in which anything may stand: state, parent, group, session, ...
+            words = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+            if not own and int(words[3]) not in sessions:
+                continue
+            found = _PEAK.search((folder / "status").read_bytes())
+        except (OSError, IndexError, ValueError):  # it has just ended
+            continue
+        spent = (
+            (int(words[11]) + int(words[12])) / _TICKS,
+            (int(words[13]) + int(words[14])) / _TICKS,
+        )
+        yield own, float(found[1]) if found is not None else 0.0, spent
