@@ -70,6 +70,14 @@ Examples:
   hpcpod why cartpole p0003       what that pod does or waits for, and what you can do
   hpcpod why p0003                where runs/ has one run
 """,
+    "advise": """\
+It compares what a run has asked for (memory, cores, time) with what its slots have used, and tells
+how much of their time went into waiting and scoring; each with the line to change in the
+configuration of the next run. It reads the run's files; the scheduler is asked nothing.
+Examples:
+  hpcpod advise cartpole
+  hpcpod advise cartpole --json | jq -r '.[].yaml'
+""",
     "logs": """\
 Examples:
   hpcpod logs cartpole            the end of every log

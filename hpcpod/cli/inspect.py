@@ -224,6 +224,21 @@ def why(options: Namespace) -> int:
     return 0
 
 
+def advise(options: Namespace) -> int:
+    """``hpcpod advise``: what was asked for against what was used, with lines to change."""
+    run = open_run(options.run)
+    found = run.advice()
+    if options.json:
+        say_json([encode(each) for each in found])
+        return 0
+    for each in found:
+        say(f"{each.about}: {each.sentence}")
+        say(f"    {each.yaml}")
+    if not found:
+        say("nothing to change, by what is known: hpcpod advise --help has what it looks at")
+    return 0
+
+
 def logs(options: Namespace) -> int:
     """``hpcpod logs``: the ends of log files, or their lines about a pod."""
     run, name = run_and((options.run, options.name), is_pod)

@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal
 
 from hpcpod.config.placement import scores_beside
@@ -107,7 +108,7 @@ def advice(facts: Facts) -> tuple[Advice, ...]:
     """The advice on a run; none for one of less than ``SHORTEST``."""
     if facts.seconds < SHORTEST:
         return ()
-    kinds = (_memory, _cores, _time_limit, _starting, _queue, _waiting, _scoring, _disk)
+    kinds = (_memory, _cores, _time, _waiting, _scoring, _disk)
     return tuple(each for kind in kinds for each in kind(facts))
 
 
@@ -174,11 +175,18 @@ def _cores(facts: Facts) -> Iterator[Advice]:
     )  # fmt: skip
 
 
+def _time(facts: Facts) -> Iterator[Advice]:
+    """One line on ``cluster.minutes``: a longer limit and a shorter one are not advised at once."""
+    if facts.slurm:
+        found = (each for kind in (_starting, _time_limit, _queue) for each in kind(facts))
+        yield from islice(found, 1)
+
+
 def _time_limit(facts: Facts) -> Iterator[Advice]:
     """A limit of which no start came near the end: only known when the run has finished."""
     spans = [span.seconds for each in facts.records.values() for span in each.spans]
     longest, asked = max(spans, default=0.0), facts.config.cluster.minutes
-    if not facts.slurm or not facts.ended or longest < SHORTEST:
+    if not facts.ended or longest < SHORTEST:
         return
     enough = math.ceil(TIME_MARGIN * longest / 60)
     if longest >= TIME_USED * 60 * asked or enough >= asked:
@@ -193,7 +201,7 @@ def _time_limit(facts: Facts) -> Iterator[Advice]:
 
 def _starting(facts: Facts) -> Iterator[Advice]:
     share, again = facts.share("starting"), sum(each.restarts for each in facts.records.values())
-    if not facts.slurm or share is None or share <= STARTING or not again:
+    if share is None or share <= STARTING or not again:
         return
     minutes = 2 * facts.config.cluster.minutes
     yield Advice(
@@ -206,7 +214,7 @@ def _starting(facts: Facts) -> Iterator[Advice]:
 
 
 def _queue(facts: Facts) -> Iterator[Advice]:
-    if not facts.slurm or facts.queued is None or facts.queued < QUEUED:
+    if facts.queued is None or facts.queued < QUEUED:
         return
     minutes = max(1, facts.config.cluster.minutes // 2)
     yield Advice(

@@ -19,6 +19,8 @@ from hpcpod.launchers.factory import launcher_here
 from hpcpod.orchestrator.snapshot import RunState, Snapshot
 from hpcpod.records.records import Board, Decision, PodState
 from hpcpod.run import requests
+from hpcpod.run.advice import Advice, advice
+from hpcpod.run.advice_facts import facts_of
 from hpcpod.run.explain import why
 from hpcpod.run.leaderboard import Row, ranking, rows
 from hpcpod.run.pod_history import require_pod
@@ -112,6 +114,10 @@ class Run(RunTables):
             UserError: the run has no such pod.
         """
         return why(self.folder, pod)
+
+    def advice(self) -> tuple[Advice, ...]:
+        """Advice for the next run, by what the slots of this one have used so far."""
+        return advice(facts_of(self.folder, self.board()))
 
     def leaderboard(self, board: Board | None = None) -> tuple[Row, ...]:
         """The rows, best first."""

@@ -38,7 +38,7 @@ def measured(sessions: Collection[int]) -> Footprint:
 
 
 def _processes(sessions: Collection[int]) -> Iterator[tuple[bool, float, tuple[float, float]]]:
-    """Each process: whether it is this one, its KiB, its CPU seconds and those it has waited for."""
+    """Each process: true if it is this one, its KiB, its CPU seconds and those of its children."""
     for folder in Path("/proc").glob("[0-9]*"):
         own = folder.name == str(os.getpid())
         try:

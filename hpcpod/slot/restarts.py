@@ -37,7 +37,7 @@ class OwnRestarts:
         folder: RunFolder,
         slot: str,
         config: RunConfig,
-        sessions: Callable[[], Collection[int] | None] = tuple,
+        sessions: Callable[[], Collection[int | None]] = tuple,
     ) -> None:
         """Record this start.
 
@@ -45,7 +45,7 @@ class OwnRestarts:
             folder: of the run.
             slot: its name.
             config: of the run.
-            sessions: gives the sessions of the slot's processes now; None if some are elsewhere.
+            sessions: gives the sessions of the slot's processes now; None for one by srun.
 
         Raises:
             StorageError: the filesystem refuses to be read.
@@ -122,8 +122,8 @@ class OwnRestarts:
 
     def measure(self) -> None:
         """Note the memory and the CPU time of the slot's processes so far."""
-        sessions = self._sessions()
-        if sessions is None:  # by srun, on this node or another
+        sessions = [each for each in self._sessions() if each is not None]
+        if len(sessions) < len(self._sessions()):  # srun's are elsewhere, and can't be seen
             return
         now, (cpu, measured_before) = measured(sessions), self._used_before
         self._record = replace(

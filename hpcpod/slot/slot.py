@@ -368,10 +368,8 @@ class Slot:
             with contextlib.suppress(StorageError):  # a full disk must not end a round for this
                 self._folder.slots.write(self._owner.slot, self._status())
 
-    def _sessions(self) -> list[int] | None:
-        """The sessions of its processes; None if srun has started some."""
-        found = [each for executor in self._executors for each in executor.sessions]
-        return None if None in found else [each for each in found if each is not None]
+    def _sessions(self) -> list[int | None]:
+        return [each for executor in self._executors for each in executor.sessions]
 
     def _doing(self) -> tuple[Doing, str]:
         """The activity, and the order in hand; training, where another is scored beside it."""
