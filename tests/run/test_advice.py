@@ -165,7 +165,7 @@ def test_every_line_is_one_that_a_configuration_takes() -> None:
     )  # fmt: skip
     found = advice(
         facts(
-            record, record, given={"queued": 7200.0, "disk": 50e9}, pod={"score_beside": False},
+            *[record] * 4, given={"queued": 7200.0, "disk": 50e9}, pod={"score_beside": False},
             resources={"cpus_per_pod": 4}, cluster={"sbatch": {"mem": "16G"}, "minutes": 600},
         )
     )  # fmt: skip
