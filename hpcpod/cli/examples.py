@@ -46,9 +46,9 @@ leaderboard`; hours are those that slots had, of GPUs where they have any.
 """,
     "watch": """\
 In a terminal it has panes: leaderboard, slots, events, and one pod with its lineage, its log and
-why it waits. Keys 1 to 4 and tab switch them, ? lists the others; q or Ctrl-C ends the watching, not
-the run. It reads files and asks the scheduler nothing. Without a terminal it prints lines, and asks
-once a minute whether the run still has a job.
+why it waits. Keys 1 to 4 and tab switch them, ? lists the others; q or Ctrl-C ends the watching,
+not the run. It reads files and asks the scheduler nothing. Without a terminal it prints lines, and
+asks once a minute whether the run still has a job.
 Exit codes: 0 finished, or left with q; 75 paused or interrupted.
 Examples:
   hpcpod watch cartpole

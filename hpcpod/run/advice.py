@@ -30,6 +30,16 @@ MEMORY_MARGIN = 1.25
 """Times the peak to ask for: returns, episodes and buffers still grow."""
 CORES_USED = 0.6
 """Share of the cores that must have been busy. With two, one that always waits is at 0.5."""
+GPU_LOOKS = 10
+"""Looks at GPUs, one a minute for each slot, of which a mean is taken at least."""
+GPU_USED = 0.3
+"""Share of time in which kernels must have run. Sites that cancel idle jobs do at less."""
+GPU_IDLE = 0.02
+"""Share below which training does not take place there."""
+GPU_AIM = 0.8
+"""Share to come to by more pods on a GPU, if each keeps it as busy as now."""
+MOST_LANES = 8
+"""Pods on a GPU that are advised at most: each needs memory there, and its cores."""
 TIME_USED = 0.5
 """Share of the time limit that the longest start must have taken: less is easier to backfill."""
 TIME_MARGIN = 1.5
@@ -50,7 +60,7 @@ DISK = 20e9
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)B?", re.IGNORECASE)
 _MIB = {"k": 1 / 1024, "": 1.0, "m": 1.0, "g": 1024.0, "t": 1024.0**2}
 
-About = Literal["memory", "cores", "time limit", "waiting", "scoring", "queue", "disk"]
+About = Literal["memory", "cores", "GPU", "time limit", "waiting", "scoring", "queue", "disk"]
 
 
 @dataclass(frozen=True)
@@ -108,7 +118,7 @@ def advice(facts: Facts) -> tuple[Advice, ...]:
     """The advice on a run; none for one of less than ``SHORTEST``."""
     if facts.seconds < SHORTEST:
         return ()
-    kinds = (_memory, _cores, _time, _waiting, _scoring, _disk)
+    kinds = (_memory, _cores, _gpus, _time, _waiting, _scoring, _disk)
     return tuple(each for kind in kinds for each in kind(facts))
 
 
@@ -172,6 +182,32 @@ def _cores(facts: Facts) -> Iterator[Advice]:
         f"of the {cores} cores of a slot {busy:.1f} were busy on average: {enough}"
         f" would do, and leave room for other slots",
         f"{cores}", f"{busy:.1f}", f"resources: {{cpus_per_pod: {enough}}}",
+    )  # fmt: skip
+
+
+def _gpus(facts: Facts) -> Iterator[Advice]:
+    """GPUs on which kernels ran for a small part of the time."""
+    looks = sum(each.gpu_looks for each in facts.records.values())
+    resources = facts.config.resources
+    if not resources.gpus_per_pod or looks < GPU_LOOKS:
+        return
+    busy = math.fsum(each.gpu_busy for each in facts.records.values()) / looks
+    lanes = min(MOST_LANES, int(resources.pods_per_gpu * GPU_AIM / max(busy, 1e-3)))
+    if busy >= GPU_USED or (lanes <= resources.pods_per_gpu and busy >= GPU_IDLE):
+        return
+    what, yaml = "more pods can share one", f"resources: {{pods_per_gpu: {lanes}}}"
+    if busy < GPU_IDLE:
+        what, yaml = "train on cores", "resources: {gpus_per_pod: 0, pods_per_gpu: 1}"
+    elif resources.gpus_per_pod > 1:
+        what, yaml = "one is enough for a pod", "resources: {gpus_per_pod: 1}"
+    asked = f"{resources.gpus_per_pod} a slot"
+    if resources.pods_per_gpu > 1:
+        asked = f"1 for {resources.pods_per_gpu} slots"
+    yield Advice(
+        "GPU",
+        f"kernels ran on the GPUs in {busy:.0%} of {looks} looks' time, and some sites cancel jobs"
+        f" that use so little: {what}",
+        asked, f"{busy:.0%}", yaml,
     )  # fmt: skip
 
 

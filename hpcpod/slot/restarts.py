@@ -13,7 +13,7 @@ from hpcpod.config.placement import shape_of
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import StorageError
 from hpcpod.records.records import Birth, Order
-from hpcpod.slot.footprint import measured
+from hpcpod.slot.footprint import GpuUse, measured
 from hpcpod.storage.restarts import MOST_SPANS, Begun, Doing, RestartRecord, Span
 from hpcpod.storage.run_folder import RunFolder
 
@@ -56,7 +56,7 @@ class OwnRestarts:
         last = folder.restarts.read(slot) or RestartRecord(began=time.time(), progress=True)
         resources = config.resources
         self._before, self._used_before = last.seconds, (last.cpu_seconds, last.measured)
-        self._sessions = sessions
+        self._sessions, self._gpus = sessions, GpuUse()
         self._record = RestartRecord(
             restarts=int(os.environ.get("SLURM_RESTART_COUNT") or 0),  # not set at the first start
             without_progress=self._without_progress(last),
@@ -66,6 +66,8 @@ class OwnRestarts:
             peak_mib=last.peak_mib,
             cpu_seconds=last.cpu_seconds,
             measured=last.measured,
+            gpu_busy=last.gpu_busy,
+            gpu_looks=last.gpu_looks,
             spent={each: last.spent.get(each, 0.0) for each in get_args(Doing)},
         )
         self._earlier = last.spans[1 - MOST_SPANS :]
@@ -121,7 +123,11 @@ class OwnRestarts:
             self.save()
 
     def measure(self) -> None:
-        """Note the memory and the CPU time of the slot's processes so far."""
+        """Note the memory and the CPU time of the slot's processes, and how busy its GPUs are."""
+        share = self._gpus.look() if self._record.gpus else None
+        if share is not None:
+            busy, looks = self._record.gpu_busy + share, self._record.gpu_looks + 1
+            self._record = replace(self._record, gpu_busy=busy, gpu_looks=looks)
         sessions = [each for each in self._sessions() if each is not None]
         if len(sessions) < len(self._sessions()):  # srun's are elsewhere, and can't be seen
             return
@@ -148,6 +154,11 @@ class OwnRestarts:
         record = replace(self._record, seconds=self._before + seconds, spans=spans)
         with contextlib.suppress(StorageError):  # no round is ended for this
             self._folder.restarts.save(self._slot, record)
+
+    def close(self) -> None:
+        """Save it for the last time."""
+        self._gpus.close()
+        self.save()
 
     def _account(self) -> None:
         """Add the time since the last look to the activity that was noted then."""

@@ -124,7 +124,7 @@ class Slot:
             self._restarts.measure()
             for executor in self._executors:
                 executor.close()
-            self._restarts.save()
+            self._restarts.close()
             with contextlib.suppress(StorageError):
                 self._folder.slots.drop(self._owner.slot)
 

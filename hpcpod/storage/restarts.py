@@ -85,6 +85,9 @@ class RestartRecord:
     """CPU time of the slot's processes, over all starts that were measured."""
     measured: float = 0.0
     """Run time, in seconds, in which these two were measured; 0: they never were."""
+    gpu_busy: float = 0.0
+    """Sum over ``gpu_looks`` of the share of time in which kernels ran on its GPUs, in [0, 1]."""
+    gpu_looks: int = 0
 
 
 class Restarts:
@@ -147,5 +150,6 @@ class Restarts:
 def _numbers(record: RestartRecord) -> Iterator[float]:
     yield from (record.seconds, record.gpus, record.cpus, record.began, *record.spent.values())
     yield from (record.peak_mib, record.cpu_seconds, record.measured)
+    yield from (record.gpu_busy, record.gpu_looks)
     for span in record.spans:
         yield from (span.began, span.seconds, span.starting, span.since, span.until)

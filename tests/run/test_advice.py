@@ -112,6 +112,26 @@ def test_cores_that_were_idle_are_given_back() -> None:
     assert advice(facts(busy, resources={"cpus_per_pod": 4})) == ()
 
 
+@pytest.mark.parametrize(
+    ("resources", "busy", "looks", "yaml"),
+    [
+        ({"gpus_per_pod": 1}, 2.0, 10, "resources: {pods_per_gpu: 4}"),  # 0.8 / 0.2
+        ({"gpus_per_pod": 1}, 0.5, 10, "resources: {pods_per_gpu: 8}"),  # 16, but 8 at most
+        ({"gpus_per_pod": 1, "pods_per_gpu": 2}, 2.0, 10, "resources: {pods_per_gpu: 8}"),
+        ({"gpus_per_pod": 4}, 2.0, 10, "resources: {gpus_per_pod: 1}"),
+        ({"gpus_per_pod": 1}, 0.1, 10, "resources: {gpus_per_pod: 0, pods_per_gpu: 1}"),
+        ({"gpus_per_pod": 1}, 3.0, 10, ""),
+        ({"gpus_per_pod": 1}, 0.1, 9, ""),
+        ({"gpus_per_pod": 0}, 0.1, 10, ""),
+    ],
+)
+def test_gpus_on_which_little_ran_are_shared(
+    resources: dict[str, int], busy: float, looks: int, yaml: str
+) -> None:
+    given = facts(worked(gpu_busy=busy, gpu_looks=looks), resources=resources)
+    assert [each.yaml for each in advice(given)] == [yaml] * bool(yaml)
+
+
 def test_a_time_limit_is_judged_by_the_longest_start_of_a_run_that_has_ended() -> None:
     record = worked(2 * HOUR, spans=(Span(0.0, 1200.0), Span(1300.0, 600.0)))
     given = {"minutes": 240}
