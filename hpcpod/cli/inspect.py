@@ -207,6 +207,8 @@ def conclude(run: Run) -> int:
     say(f"finished: {board.stop_reason}, after {now.minutes:.1f} minutes")
     if board.snapshots:
         say(f"return against time: hpcpod snapshots {run.word}")
+    if run.advice():
+        say(f"what to ask for the next time: hpcpod advise {run.word}")
     if now.best is None:
         say(f"no policy: no round was reported; `hpcpod logs {run.word}` may say why")
     fruitless = now.best is None and board.stop_reason != "user"

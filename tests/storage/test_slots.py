@@ -160,3 +160,13 @@ def test_a_status_that_has_not_changed_is_not_read_again(run: RunFolder) -> None
     assert (again["7_1"].state, again["7_1"].mtime) == ("training", 2.0)
     run.slots.drop("7_0")
     assert set(run.slots.all(again)) == {"7_1"}
+
+
+def test_a_record_of_an_older_version_has_no_footprint(run: RunFolder) -> None:
+    old = encode(RECORD)
+    for name in ("peak_mib", "cpu_seconds", "measured", "gpu_busy", "gpu_looks"):
+        del old[name]
+    path = sharded(run.path / "lives", "7_1", ".json")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(pack(old))
+    assert run.restarts.read("7_1") == RECORD
