@@ -36,7 +36,7 @@ def test_panes_are_switched_by_keys_and_the_scheduler_is_asked_nothing(
     folder = made(tmp_path, cluster={"launcher": "slurm"})
     path = f"{commands}:{os.environ['PATH']}"
     with watching(["watch", str(folder.path)], PATH=path, NO_COLOR="1") as screen:
-        shown = screen.wait_for("reads files; asks the scheduler nothing", "panel means")
+        shown = screen.wait_for("reads files; asks the scheduler nothing", "q quit")
         assert re.match(r" small waiting \| \d+ (s|min) so far", shown)
         assert re.search(r"^ *1 p0004 ppo +3 4\.0 \[", shown, re.MULTILINE)
         screen.press("2")
@@ -67,7 +67,7 @@ def test_panes_are_switched_by_keys_and_the_scheduler_is_asked_nothing(
 def test_what_comes_while_it_is_watched_is_shown_and_a_pause_ends_it(tmp_path: Path) -> None:
     folder = made(tmp_path, cluster={"launcher": "slurm"})
     with watching(["watch", str(folder.path)]) as screen:
-        screen.wait_for("12 rounds")
+        screen.wait_for("12 rounds", "q quit")
         assert "\x1b[2m" in screen.sent, "with colours and styles"
         screen.press("3")
         played(folder)
@@ -96,11 +96,11 @@ def test_a_signal_ends_it_and_gives_the_terminal_back(
 ) -> None:
     folder = made(tmp_path, rounds=0, pods=1, cluster={"launcher": "slurm"})
     with watching(["watch", str(folder.path)]) as screen:
-        before = termios.tcgetattr(screen.terminal)
         screen.wait_for("no round was reported yet")
-        assert termios.tcgetattr(screen.terminal)[3] != before[3] or not before[3] & termios.ECHO
+        assert not termios.tcgetattr(screen.terminal)[3] & termios.ECHO
         os.kill(screen.pid, number)
         assert screen.wait() == code
+        assert termios.tcgetattr(screen.terminal)[3] & termios.ECHO
     assert screen.sent.endswith(BACK)
 
 
