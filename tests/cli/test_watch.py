@@ -80,6 +80,13 @@ def test_what_comes_while_it_is_watched_is_shown_and_a_pause_ends_it(tmp_path: P
     assert f"paused; go on with: hpcpod resume {folder.path}" in left
 
 
+def test_a_run_that_has_ended_is_told_of_and_shows_no_screen(finished_run: Path) -> None:
+    with watching(["watch", str(finished_run)]) as screen:
+        assert screen.wait() == 0
+    assert "\x1b[?1049h" not in screen.sent
+    assert "finished: rounds, after" in screen.sent
+
+
 def test_a_folder_that_vanishes_ends_it_with_a_sentence(tmp_path: Path) -> None:
     folder = made(tmp_path, cluster={"launcher": "slurm"})
     with watching(["watch", str(folder.path)]) as screen:

@@ -197,6 +197,8 @@ def watch(run: Run) -> bool:
 
     watcher = Watcher(run)
     app = App(run, watcher)
+    if watcher.ended:
+        return True
     with Terminal() as terminal:
         while not watcher.ended:
             terminal.draw(app.lines(*terminal.size))

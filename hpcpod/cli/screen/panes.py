@@ -82,15 +82,13 @@ def _best(scene: Scene) -> Text:
     said = "none yet"
     if best is not None:
         said = f"{best.pod} {best.algorithm} {interval(best.mean, best.low, best.high)}"
-    target = "" if status.target is None else f" of {status.target:g}"
+    target = "" if status.target is None else f" | target {status.target:g}"
     rate = scene.steps_per_second
     used = [f"{status.core_hours:.2f} core-h"]
     if status.gpu_hours:
         used.append(f"{status.gpu_hours:.2f} GPU-h")
     speed = "-" if rate is None else count(rate)
-    return line(
-        " best ", (said, "bold"), f"{target} | {speed} env steps/s | {', '.join(used)} so far"
-    )
+    return line(" best ", (said, "bold"), f"{target} | {speed} env steps/s | {', '.join(used)}")
 
 
 def _counts(scene: Scene) -> Text:
