@@ -275,8 +275,8 @@ def _waiting(facts: Facts) -> Iterator[Advice]:
         other = f"or a lower population.quorum (it is {population.quorum:g})"
     yield Advice(
         "waiting",
-        f"slots had nothing to do for {share:.0%} of their time: fewer would have done the same"
-        f" work, {other}",
+        f"slots had nothing to do for {share:.0%} of their time, and what they did fills {enough}"
+        f" of {slots}: ask for fewer, {other}",
         f"{slots} slots", f"{enough} busy", f"cluster: {{slots: {enough}}}",
     )  # fmt: skip
 

@@ -193,12 +193,14 @@ def watch(run: Run) -> bool:
     Raises:
         RunNotFound: its folder is gone.
     """
+    watcher = Watcher(run)
+    return watcher.ended or _in_panes(run, watcher)  # of one that has ended nothing flashes up
+
+
+def _in_panes(run: Run, watcher: Watcher) -> bool:
     from hpcpod.cli.screen.terminal import Terminal
 
-    watcher = Watcher(run)
     app = App(run, watcher)
-    if watcher.ended:
-        return True
     with Terminal() as terminal:
         while not watcher.ended:
             terminal.draw(app.lines(*terminal.size))
