@@ -45,8 +45,14 @@ Scores are compared as they are, of whatever environment. The interval is of 95 
 leaderboard`; hours are those that slots had, of GPUs where they have any.
 """,
     "watch": """\
-Example:
-  hpcpod watch cartpole           Ctrl-C ends the watching, not the run
+In a terminal it has panes: leaderboard, slots, events, and one pod with its lineage, its log and
+why it waits. Keys 1 to 4 and tab switch them, ? lists the others; q or Ctrl-C ends the watching,
+not the run. It reads files and asks the scheduler nothing. Without a terminal it prints lines, and
+asks once a minute whether the run still has a job.
+Exit codes: 0 finished, or left with q; 75 paused or interrupted.
+Examples:
+  hpcpod watch cartpole
+  hpcpod watch cartpole | tee cartpole.txt
 """,
     "leaderboard": """\
 Example:
@@ -77,6 +83,14 @@ Examples:
   hpcpod why cartpole             why it has fewer slots than it wants, or does not go on
   hpcpod why cartpole p0003       what that pod does or waits for, and what you can do
   hpcpod why p0003                where runs/ has one run
+""",
+    "advise": """\
+It compares what a run has asked for (memory, cores, time) with what its slots have used, and tells
+how much of their time went into waiting and scoring; each with the line to change in the
+configuration of the next run. It reads the run's files; the scheduler is asked nothing.
+Examples:
+  hpcpod advise cartpole
+  hpcpod advise cartpole --json | jq -r '.[].yaml'
 """,
     "logs": """\
 Examples:

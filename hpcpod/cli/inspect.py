@@ -185,10 +185,18 @@ def show_leaderboard(run: Run, board: Board) -> None:
 
 
 def watch(options: Namespace) -> int:
-    """``hpcpod watch``: look until the run ends."""
+    """``hpcpod watch``: look until the run ends; panes in a terminal, lines without one."""
     from hpcpod.cli.live import Live
+    from hpcpod.cli.screen.app import watch as watch_in_panes
+    from hpcpod.cli.screen.terminal import usable
+    from hpcpod.run.tables import summary
 
     run = open_run(options.run)
+    if usable():
+        if watch_in_panes(run):
+            return conclude(run)
+        say(summary(run.status()))
+        return 0
     with Live(run) as live:
         for status in run.looks(1.0 if run.local else 10.0):  # s; a shared disk answers each look
             live.update(run.board())
@@ -213,6 +221,8 @@ def conclude(run: Run) -> int:
         say(f"return against time: hpcpod snapshots {run.word}")
     if now.best is not None:
         say(f"what won, and why, on one page: hpcpod report {run.word}")
+    if run.advice():
+        say(f"what to ask for the next time: hpcpod advise {run.word}")
     if now.best is None:
         say(f"no policy: no round was reported; `hpcpod logs {run.word}` may say why")
     fruitless = now.best is None and board.stop_reason != "user"
@@ -227,6 +237,21 @@ def why(options: Namespace) -> int:
         say_json({"run": run.name, "pod": pod, "why": sentences})
     else:
         say("\n".join(sentences))
+    return 0
+
+
+def advise(options: Namespace) -> int:
+    """``hpcpod advise``: what was asked for against what was used, with lines to change."""
+    run = open_run(options.run)
+    found = run.advice()
+    if options.json:
+        say_json([encode(each) for each in found])
+        return 0
+    for each in found:
+        say(f"{each.about}: {each.sentence}")
+        say(f"    {each.yaml}")
+    if not found:
+        say("nothing to change, by what is known: hpcpod advise --help has what it looks at")
     return 0
 
 

@@ -245,6 +245,10 @@ VERBS = {
         (_RUN_OR_POD,
          _arg("pod", metavar="POD", nargs="?", help="a pod's name, such as p0003"), _JSON),
     ),
+    "advise": Verb(
+        inspect.advise, "what to ask for differently the next time, by what a run has used",
+        (_RUN, _JSON),
+    ),
     "logs": Verb(
         inspect.logs, "what slots and coordinator say, or what is said of a pod",
         (_RUN_OR_POD,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from hpcpod.config.space import Scalar
@@ -367,10 +367,24 @@ class Board:
         return {**{name: whole.pop(name) for name in _SECTIONS}, "run": whole}
 
     @classmethod
-    def from_document(cls, document: Document) -> Board:
-        """The inverse of ``document``."""
+    def from_document(
+        cls, document: Document, before: tuple[Document, Board] | None = None
+    ) -> Board:
+        """The inverse of ``document``.
+
+        Args:
+            document: sections of rows.
+            before: an earlier document and its board. The pods whose rows are the very same objects
+                in both are taken from it: they are most of the work.
+        """
         sections = {name: document.get(name, {}) for name in _SECTIONS}
-        return decode(cls, {**document["run"], **sections})
+        rows, kept = sections["pods"], {}
+        if before is not None:
+            known = before[0].get("pods", {})
+            kept = {name: before[1].pods[name] for name in rows if known.get(name) is rows[name]}
+        sections["pods"] = {name: row for name, row in rows.items() if name not in kept}
+        board: Board = decode(cls, {**document["run"], **sections})
+        return replace(board, pods={**board.pods, **kept}) if kept else board
 
 
 def stable_hash(*parts: int | str) -> int:

@@ -35,12 +35,13 @@ from hpcpod.tournament.priorities import resting_pods, sidelined
 _PURPOSES = {"confirm": "the target", "final": "the final score", "snapshot": "a snapshot"}
 
 
-def why(folder: RunFolder, pod: str | None = None) -> list[str]:
+def why(folder: RunFolder, pod: str | None = None, *, ask: bool = True) -> list[str]:
     """Explain what a pod of a run does, or why the run has the slots that it has.
 
     Args:
         folder: the run's.
         pod: the pod's name; None explains the run.
+        ask: ask the scheduler, too, if the run has one.
 
     Returns:
         Sentences.
@@ -48,7 +49,7 @@ def why(folder: RunFolder, pod: str | None = None) -> list[str]:
     Raises:
         UserError: the run has no such pod.
     """
-    seen = see(folder, ask=True, failures=True)
+    seen = see(folder, ask=ask, failures=True)
     # Without an answer of squeue no more is asked: each command would wait for its timeout.
     launcher = None if seen.view is None else launcher_here(folder)
     seen = replace(seen, impossible=_impossible(launcher, seen))

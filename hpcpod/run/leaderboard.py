@@ -57,13 +57,14 @@ def rows(board: Board, most: int | None = None) -> tuple[Row, ...]:
         found.append(
             Row(
                 entry.pod, entry.algorithm, entry.round, entry.mean, low, high, candidates,
-                entry.episodes, estimate, last, _origin(pod), fate, entry.checkpoint,
+                entry.episodes, estimate, last, origin(pod), fate, entry.checkpoint,
             )
         )  # fmt: skip
     return tuple(found)
 
 
-def _origin(pod: PodState) -> str:
+def origin(pod: PodState) -> str:
+    """The descent of a pod: ``control``, ``fresh`` or ``copy of`` another."""
     if pod.parent is not None:
         return f"copy of {pod.parent}"
     return "control" if pod.control else "fresh"

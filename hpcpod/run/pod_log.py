@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hpcpod.config.placement import ranks_of
 from hpcpod.errors import UserError
+from hpcpod.records.records import Board
 from hpcpod.run.pod_history import Claim, claim_of, claims_of, require_pod
 from hpcpod.storage.layout import log_name
 from hpcpod.storage.os_errors import explained
@@ -169,14 +170,21 @@ class PodLogs:
             seconds: between two looks.
             pause: waits for so many seconds.
         """
-        while True:
-            board = read_board(self._folder)
-            mine = [order for order in orders(board) if order.pod == self._pod]
-            for order in mine:
-                claim = claim_of(self._folder, order.id)
-                if claim is not None:
-                    self._add(claim)
+        while self.claimed(read_board(self._folder)):
             yield from self._more()
-            if not mine:
-                return
             pause(seconds)
+        yield from self._more()
+
+    def claimed(self, board: Board) -> bool:
+        """Go on with the logs of slots that have claimed the pod's orders since; False if it has
+        nothing more to do.
+
+        Args:
+            board: the latest.
+        """
+        mine = [order for order in orders(board) if order.pod == self._pod]
+        for order in mine:
+            claim = claim_of(self._folder, order.id)
+            if claim is not None:
+                self._add(claim)
+        return bool(mine)

@@ -12,6 +12,7 @@ from hpcpod.config.placement import LENGTH, ranks_of, walk_of
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar, extremes
 from hpcpod.run.remarks_on_generators import on_generator
+from hpcpod.run.remarks_on_gpus import on_gpus
 from hpcpod.run.snapshot_scores import odd_times
 from hpcpod.tournament.cohorts import quotas
 
@@ -35,6 +36,7 @@ def remarks(
         yield from of_environment(config, look)
         yield from _late_parts(config, look)
     yield from _idle_slots(config)
+    yield from on_gpus(config, look)
     yield from odd_times(config)
     steps = _steps_of_a_pod(config)
     yield from on_generator(config, None if steps is None else steps / config.round.env_steps)

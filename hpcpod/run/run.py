@@ -10,7 +10,6 @@ import os
 import shlex
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from hpcpod.config.arguments import door
@@ -20,6 +19,8 @@ from hpcpod.launchers.factory import launcher_here
 from hpcpod.orchestrator.snapshot import RunState, Snapshot
 from hpcpod.records.records import Board, Decision, PodState
 from hpcpod.run import requests
+from hpcpod.run.advice import Advice, advice
+from hpcpod.run.advice_facts import facts_of
 from hpcpod.run.explain import why
 from hpcpod.run.leaderboard import Row, ranking, rows
 from hpcpod.run.pod_history import require_pod
@@ -28,10 +29,9 @@ from hpcpod.run.progress_line import progress_text
 from hpcpod.run.run_tables import RunTables
 from hpcpod.run.snapshot import counted_here, see
 from hpcpod.run.snapshot_scores import SnapshotScore, snapshot_scores
-from hpcpod.run.status import Best, Status, best_of, status_of
+from hpcpod.run.status import Best, Doubts, Status, best_of, status_of
 from hpcpod.run.tables import summary
 from hpcpod.storage.disk import check_writable
-from hpcpod.storage.freshness import BELIEVED_SECONDS
 from hpcpod.storage.os_errors import may_exist
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import lineage
@@ -115,6 +115,10 @@ class Run(RunTables):
             UserError: the run has no such pod.
         """
         return why(self.folder, pod)
+
+    def advice(self) -> tuple[Advice, ...]:
+        """Advice for the next run, by what the slots of this one have used so far."""
+        return advice(facts_of(self.folder, self.board()))
 
     def leaderboard(self, board: Board | None = None) -> tuple[Row, ...]:
         """The rows, best first."""
@@ -212,17 +216,12 @@ class Run(RunTables):
 
         A run is interrupted once no process was seen for longer than old answers are believed.
         """
-        asked, doubted = -math.inf, math.inf
+        asked, doubts = -math.inf, Doubts()
         while True:
             due = time.monotonic() - asked > SCHEDULER_SECONDS
             asked = time.monotonic() if due else asked
-            status = self.status(ask_scheduler=due)
-            if status.doubt:
-                doubted = min(doubted, time.monotonic())
-            elif due or self.local:  # in between nothing is known of a cluster's jobs
-                doubted = math.inf
-            alone = time.monotonic() - doubted > BELIEVED_SECONDS
-            yield replace(status, state="interrupted") if alone and status.doubt else status
+            # In between nothing is known of a cluster's jobs.
+            yield doubts.settled(self.status(ask_scheduler=due), known=due or self.local)
             time.sleep(seconds)
 
     @door(drain=bool, now=bool)

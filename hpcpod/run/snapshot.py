@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 from hpcpod.errors import StorageError, UserError
@@ -30,7 +31,12 @@ QUEUE_SECONDS = 5.0
 
 
 def see(
-    folder: RunFolder, board: Board | None = None, *, ask: bool = False, failures: bool = False
+    folder: RunFolder,
+    board: Board | None = None,
+    *,
+    ask: bool = False,
+    failures: bool = False,
+    known: Snapshot | None = None,
 ) -> Snapshot:
     """Look at a run; twice where it seems that no process works on it, for then one may have
     done so a moment ago, and this machine only remember what was before.
@@ -40,6 +46,7 @@ def see(
         board: one that was read before; by default the latest.
         ask: ask the scheduler, too, if the run has one and has not finished: once.
         failures: read its submissions, too, and their failures.
+        known: has the slots and the records of their restarts, which are not read again.
     """
     here = folder.resolved.config.cluster.launcher == "local"
     # Before the board is read: a run that ends meanwhile has ended there.
@@ -65,8 +72,8 @@ def see(
         unknown=unknown,
         drain=folder.requests.read(Drain),
         refused=folder.requests.read_or_default(SlotRefused).reason,
-        slots=_slots(folder),
-        restarts=folder.restarts.all(),
+        slots=slots_at_work(folder.slots.all()) if known is None else known.slots,
+        restarts=folder.restarts.all() if known is None else known.restarts,
         intents=intents,
         numbered=numbered,
         submitted=submitted,
@@ -118,16 +125,22 @@ def _seen_anew(folder: RunFolder, seen: Snapshot) -> Snapshot:
     sure = refresh_run(folder)  # opens and writes: no NFS client answers that from memory
     latest = read_board(folder)
     board = latest if latest.phase == "finished" else seen.board
-    seen = replace(seen, board=board, slots=_slots(folder), drain=folder.requests.read(Drain))
+    seen = replace(
+        seen,
+        board=board,
+        slots=slots_at_work(folder.slots.all()),
+        drain=folder.requests.read(Drain),
+    )
     return seen if sure or not seen.alone else replace(seen, doubt=DOUBT)
 
 
-def _slots(folder: RunFolder) -> dict[str, SlotStatus]:
-    """The slots at work: their processes are alive, as far as can be seen here."""
+def slots_at_work(every: Mapping[str, SlotStatus]) -> dict[str, SlotStatus]:
+    """Of the slots that have shown something those at work: their processes are alive, as far as
+    can be seen here."""
     now = time.time()
     return {
         name: shown
-        for name, shown in folder.slots.all().items()
+        for name, shown in every.items()
         if process_alive(
             shown.host or "", shown.pid or 0, now - (shown.mtime or 0.0)
         )  # s of silence

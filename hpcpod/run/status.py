@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from hpcpod.run.idle_slots import idling
 from hpcpod.run.pending_jobs import cancelled_words
 from hpcpod.run.snapshot_scores import scoring
 from hpcpod.run.usage import used
+from hpcpod.storage.freshness import BELIEVED_SECONDS
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.confirmation import highest_target
@@ -177,6 +180,28 @@ def status_of(folder: RunFolder, seen: Snapshot) -> Status:
         minutes=max(0.0, end - began) / 60,
         quarantined=len(folder.quarantine.list()),
     )
+
+
+@dataclass
+class Doubts:
+    """The doubt about a run's state, from look to look."""
+
+    since: float = math.inf
+    """Moment from which it was doubted without a break, by the monotonic clock."""
+
+    def settled(self, status: Status, *, known: bool) -> Status:
+        """The status; interrupted once it was doubted for longer than old answers are believed.
+
+        Args:
+            status: the next one.
+            known: whether a status without a doubt says that the run goes on.
+        """
+        if status.doubt:
+            self.since = min(self.since, time.monotonic())
+        elif known:
+            self.since = math.inf
+        alone = time.monotonic() - self.since > BELIEVED_SECONDS
+        return replace(status, state="interrupted") if alone and status.doubt else status
 
 
 def best_of(folder: RunFolder, board: Board) -> Best | None:

@@ -65,6 +65,11 @@ class Executor:
         """The order of its work."""
         return None if self.work is None else self.work.order
 
+    @property
+    def sessions(self) -> tuple[int | None, ...]:
+        """The session of its process, if it has one; see ``Child.session``."""
+        return () if self._child is None else (self._child.session,)
+
     def warm_up(self) -> None:
         """Start the process before there is work: what it imports takes seconds."""
         if self._child is None:

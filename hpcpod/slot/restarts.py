@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import get_args
 
@@ -12,6 +13,7 @@ from hpcpod.config.placement import shape_of
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import StorageError
 from hpcpod.records.records import Birth, Order
+from hpcpod.slot.footprint import GpuUse, measured
 from hpcpod.storage.restarts import MOST_SPANS, Begun, Doing, RestartRecord, Span
 from hpcpod.storage.run_folder import RunFolder
 
@@ -30,8 +32,20 @@ class OwnRestarts:
     have been killed, has come to.
     """
 
-    def __init__(self, folder: RunFolder, slot: str, config: RunConfig) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        slot: str,
+        config: RunConfig,
+        sessions: Callable[[], Collection[int | None]] = tuple,
+    ) -> None:
         """Record this start.
+
+        Args:
+            folder: of the run.
+            slot: its name.
+            config: of the run.
+            sessions: gives the sessions of the slot's processes now; None for one by srun.
 
         Raises:
             StorageError: the filesystem refuses to be read.
@@ -41,13 +55,19 @@ class OwnRestarts:
         self._began = self._saved = self._looked = time.monotonic()
         last = folder.restarts.read(slot) or RestartRecord(began=time.time(), progress=True)
         resources = config.resources
-        self._before = last.seconds
+        self._before, self._used_before = last.seconds, (last.cpu_seconds, last.measured)
+        self._sessions, self._gpus = sessions, GpuUse()
         self._record = RestartRecord(
             restarts=int(os.environ.get("SLURM_RESTART_COUNT") or 0),  # not set at the first start
             without_progress=self._without_progress(last),
             gpus=resources.gpus_per_pod / resources.pods_per_gpu,
             cpus=shape_of(config).cpus,
             began=last.began,
+            peak_mib=last.peak_mib,
+            cpu_seconds=last.cpu_seconds,
+            measured=last.measured,
+            gpu_busy=last.gpu_busy,
+            gpu_looks=last.gpu_looks,
             spent={each: last.spent.get(each, 0.0) for each in get_args(Doing)},
         )
         self._earlier = last.spans[1 - MOST_SPANS :]
@@ -99,7 +119,25 @@ class OwnRestarts:
             now = time.time()
             self._span = replace(span, doing=doing, order=order, since=now, until=0.0)
         if time.monotonic() - self._saved >= SAVE_SECONDS:
+            self.measure()
             self.save()
+
+    def measure(self) -> None:
+        """Note the memory and the CPU time of the slot's processes, and how busy its GPUs are."""
+        share = self._gpus.look() if self._record.gpus else None
+        if share is not None:
+            busy, looks = self._record.gpu_busy + share, self._record.gpu_looks + 1
+            self._record = replace(self._record, gpu_busy=busy, gpu_looks=looks)
+        sessions = [each for each in self._sessions() if each is not None]
+        if len(sessions) < len(self._sessions()):  # srun's are elsewhere, and can't be seen
+            return
+        now, (cpu, measured_before) = measured(sessions), self._used_before
+        self._record = replace(
+            self._record,
+            peak_mib=max(self._record.peak_mib, now.peak_mib),
+            cpu_seconds=max(self._record.cpu_seconds, cpu + now.cpu_seconds),
+            measured=measured_before + time.monotonic() - self._began,
+        )
 
     def scored(self, seconds: float) -> None:
         """Count so many seconds of the trainer's work as scoring: its round's panel took them."""
@@ -116,6 +154,11 @@ class OwnRestarts:
         record = replace(self._record, seconds=self._before + seconds, spans=spans)
         with contextlib.suppress(StorageError):  # no round is ended for this
             self._folder.restarts.save(self._slot, record)
+
+    def close(self) -> None:
+        """Save it for the last time."""
+        self._gpus.close()
+        self.save()
 
     def _account(self) -> None:
         """Add the time since the last look to the activity that was noted then."""

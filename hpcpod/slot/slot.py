@@ -83,7 +83,7 @@ class Slot:
         self._pace = Pace(0.5, 0.5, 15.0) if here else Pace(5.0, 30.0, 60.0)
         self._trainer = self._executor("training")
         self._scorer = self._executor("scoring") if scores_beside(config) else None
-        self._restarts = OwnRestarts(folder, owner.slot, config)
+        self._restarts = OwnRestarts(folder, owner.slot, config, self._sessions)
         self._executors = [each for each in (self._trainer, self._scorer) if each is not None]
         self._requests = StopRequests(folder, owner.slot, stop, self._pace.look)
         self._speculative: Birth | None = None
@@ -121,9 +121,10 @@ class Slot:
             return self._farewell()
         finally:
             self._restarts.look(*self._doing())
+            self._restarts.measure()
             for executor in self._executors:
                 executor.close()
-            self._restarts.save()
+            self._restarts.close()
             with contextlib.suppress(StorageError):
                 self._folder.slots.drop(self._owner.slot)
 
@@ -366,6 +367,9 @@ class Slot:
             self._shown_at = now
             with contextlib.suppress(StorageError):  # a full disk must not end a round for this
                 self._folder.slots.write(self._owner.slot, self._status())
+
+    def _sessions(self) -> list[int | None]:
+        return [each for executor in self._executors for each in executor.sessions]
 
     def _doing(self) -> tuple[Doing, str]:
         """The activity, and the order in hand; training, where another is scored beside it."""

@@ -87,6 +87,10 @@ class BoardFile(Store):
         self._seen = state
         return state.number, {name: dict(rows) for name, rows in state.document.items()}
 
+    def newer(self) -> bool:
+        """True if there is a generation after the one that ``read`` gave last, or it gave none."""
+        return self._seen is None or self._disk.exists(self.path(self._seen.number + 1))
+
     def publish(self, base: int, old: Document, new: Document, writer: str) -> bool:
         """Make ``new`` the generation after ``base``, whose document is ``old``.
 

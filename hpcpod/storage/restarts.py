@@ -79,6 +79,15 @@ class RestartRecord:
     hpcpod that knew them."""
     spans: tuple[Span, ...] = ()
     """The last starts, oldest first; see ``MOST_SPANS``."""
+    peak_mib: float = 0.0
+    """The highest memory of the slot's processes, in MiB: see ``slot.footprint``. 0 if unknown."""
+    cpu_seconds: float = 0.0
+    """CPU time of the slot's processes, over all starts that were measured."""
+    measured: float = 0.0
+    """Run time, in seconds, in which these two were measured; 0: they never were."""
+    gpu_busy: float = 0.0
+    """Sum over ``gpu_looks`` of the share of time in which kernels ran on its GPUs, in [0, 1]."""
+    gpu_looks: int = 0
 
 
 class Restarts:
@@ -140,5 +149,7 @@ class Restarts:
 
 def _numbers(record: RestartRecord) -> Iterator[float]:
     yield from (record.seconds, record.gpus, record.cpus, record.began, *record.spent.values())
+    yield from (record.peak_mib, record.cpu_seconds, record.measured)
+    yield from (record.gpu_busy, record.gpu_looks)
     for span in record.spans:
         yield from (span.began, span.seconds, span.starting, span.since, span.until)

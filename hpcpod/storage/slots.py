@@ -126,16 +126,23 @@ class Slots(OwnedStore):
         """Show what a slot does. May be lost when its machine crashes."""
         self._disk.replace(self._status(slot), pack(status.document()), durable=False)
 
-    def all(self) -> dict[str, SlotStatus]:
-        """The status that each slot showed last."""
+    def all(self, known: Mapping[str, SlotStatus] | None = None) -> dict[str, SlotStatus]:
+        """The status that each slot showed last.
+
+        Args:
+            known: what an earlier call gave; a file that has not changed since is not read again.
+        """
         shown = {}
         for path in sorted((self._folder / "slots").glob("*.json")):
             try:
+                mtime = path.lstat().st_mtime  # first: what is written meanwhile is read next time
+                if known and (last := known.get(path.stem)) is not None and last.mtime == mtime:
+                    shown[path.stem] = last
+                    continue
                 data = self._disk.read(path)
                 if data is not None:
                     status = read_status(unpack(data, str(path)))
                     if status is not None:
-                        mtime = path.lstat().st_mtime
                         shown[plain(path.stem)] = replace(status, mtime=mtime)
             except (Corrupt, FileNotFoundError):
                 continue

@@ -46,9 +46,18 @@ def read_board(folder: RunFolder) -> Board:
         RunNotFound: the folder is gone.
         StorageError: the run has no board.
     """
+    require_there(folder)
+    return _board_of(folder, _generation(folder)[1])
+
+
+def require_there(folder: RunFolder) -> None:
+    """See that a run folder is still there.
+
+    Raises:
+        RunNotFound: it is gone.
+    """
     if not (folder.path / "config.json").exists():
         raise RunNotFound(f"the run folder {folder.path} is gone")
-    return _board_of(folder, _generation(folder)[1])
 
 
 def _generation(folder: RunFolder) -> tuple[int, Document]:
@@ -78,9 +87,27 @@ def _lost(left: Path) -> str:
     )
 
 
-def _board_of(folder: RunFolder, document: Document) -> Board:
+class BoardReader:
+    """The latest board of a run, again and again: only the pods that changed are decoded."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._before: tuple[Document, Board] | None = None
+
+    def read(self) -> Board:
+        """As ``read_board``."""
+        require_there(self._folder)
+        document = _generation(self._folder)[1]
+        board = _board_of(self._folder, document, self._before)
+        self._before = document, board
+        return board
+
+
+def _board_of(
+    folder: RunFolder, document: Document, before: tuple[Document, Board] | None = None
+) -> Board:
     try:
-        board = Board.from_document(document)
+        board = Board.from_document(document, before)
         _check_names(board)
         return board
     except (TypeError, KeyError, AttributeError, ValueError) as error:

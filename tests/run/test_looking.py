@@ -19,7 +19,15 @@ from hpcpod.storage.run_id import run_id
 from tests.launchers.slurm.test_scripts import fake
 from tests.support.small_runs import create
 
-LOOKS = [["status"], ["status", "--json"], ["why"], ["why", "p0001"], ["watch"], ["leaderboard"]]
+LOOKS = [
+    ["status"],
+    ["status", "--json"],
+    ["why"],
+    ["why", "p0001"],
+    ["watch"],
+    ["leaderboard"],
+    ["advise"],
+]
 
 
 @pytest.fixture
@@ -69,7 +77,7 @@ def test_a_look_at_a_run_on_a_cluster_asks_squeue_once_at_most(
     calls = counted(commands, "squeue", f"echo '{waits}'; echo '{gone}'")
     if verb == ["watch"]:  # ends by itself if the run has paused
         folder.requests.publish(Drain())
-    assert look(folder, verb, calls) == (0 if verb == ["leaderboard"] else 1)
+    assert look(folder, verb, calls) == (0 if verb in (["leaderboard"], ["advise"]) else 1)
     said = capsys.readouterr().out
     if verb in (["status"], ["why"]):
         assert "Priority" in said

@@ -13,8 +13,7 @@ import pytest
 from hpcpod.cli.parser import main
 from hpcpod.errors import StorageError, UserError
 from hpcpod.records.records import Board, Checkpoint
-from hpcpod.run import requests
-from hpcpod.run import run as results
+from hpcpod.run import requests, status
 from hpcpod.run.run import Run
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.freshness import refresh_run
@@ -157,7 +156,7 @@ def test_what_may_be_old_is_said_and_nobody_is_told_to_resume(
             assert "resume" not in said
         states = (status.state for status in Run(RunFolder.open(run)).looks(0.0))
         assert [next(states), next(states)] == ["waiting"] * 2, "who follows it looks on"
-        monkeypatch.setattr(results, "BELIEVED_SECONDS", 0.0)
+        monkeypatch.setattr(status, "BELIEVED_SECONDS", 0.0)
         assert next(states) == "interrupted", "and is certain once old answers are forgotten"
 
 

@@ -146,3 +146,27 @@ def test_a_clock_that_is_hours_wrong_takes_no_slot_for_silent_and_none_for_heard
     os.utime(run.path / "slots" / "hand-a.json", (true() - 600, true() - 600))
     assert 590 < run.slots.silence("hand-a") < 700
     assert run.slots.silence("hand-b") == math.inf
+
+
+def test_a_status_that_has_not_changed_is_not_read_again(run: RunFolder) -> None:
+    for slot in ("7_0", "7_1"):
+        run.slots.write(slot, SlotStatus(state="idle", host="n", pid=1))
+    known = run.slots.all()
+    assert set(known) == {"7_0", "7_1"}
+    run.slots.write("7_1", SlotStatus(state="training", host="n", pid=1))
+    os.utime(run.path / "slots" / "7_1.json", ns=(0, 2 * 10**9))
+    again = run.slots.all(known)
+    assert again["7_0"] is known["7_0"]
+    assert (again["7_1"].state, again["7_1"].mtime) == ("training", 2.0)
+    run.slots.drop("7_0")
+    assert set(run.slots.all(again)) == {"7_1"}
+
+
+def test_a_record_of_an_older_version_has_no_footprint(run: RunFolder) -> None:
+    old = encode(RECORD)
+    for name in ("peak_mib", "cpu_seconds", "measured", "gpu_busy", "gpu_looks"):
+        del old[name]
+    path = sharded(run.path / "lives", "7_1", ".json")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(pack(old))
+    assert run.restarts.read("7_1") == RECORD

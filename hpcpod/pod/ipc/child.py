@@ -72,6 +72,11 @@ class Child:
         return self._process.pid
 
     @property
+    def session(self) -> int | None:
+        """Session of the process and of all that it starts; None if srun starts them elsewhere."""
+        return None if self._by_srun else self._process.pid
+
+    @property
     def ended(self) -> bool:
         """True if the process is gone."""
         return self._process.poll() is not None
