@@ -33,7 +33,7 @@ class Replica:
         """All but the fusion, which ``begin`` takes once the agent is what it starts from."""
         self.agent, self.buffer, self.worker = agent, buffer, worker
         self.metrics: dict[str, float] = {}
-        """Of the last update, and ``training_return``."""
+        """Of the last update, and ``training_return`` and ``episode_length``."""
         self.unfinished = False
         """An iteration was begun, and did not come to its end."""
         self.group = group
@@ -121,8 +121,11 @@ class Replica:
             if self._fusion is not None and self._fusion.in_step:
                 raise  # the others are in the middle of an exchange: they notice that it left
             problem = error
-        if math.isfinite(self.worker.mean_return):  # NaN before the first episode's end
-            self.metrics["training_return"] = self.worker.mean_return
+        training = {
+            "training_return": self.worker.mean_return, "episode_length": self.worker.mean_length
+        }  # fmt: skip
+        # NaN before the first episode's end
+        self.metrics |= {name: value for name, value in training.items() if math.isfinite(value)}
         self.unfinished = False
         agreed = agree(self.group, counted, stop=should_stop(), save=due(), problem=problem)
         self._iterations += 1

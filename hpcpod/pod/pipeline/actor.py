@@ -110,9 +110,9 @@ class Actor:
             tensors: the agent's ``state()``.
 
         Returns:
-            ``counted`` and ``mean_return``, 0-d: environment steps, and the worker's mean over
-            its last episodes; ``rows/...``, a segment; ``behaviour/...``, if the agent tells
-            any; ``agent/...``, what of its state is not a learner's to say.
+            ``counted``, ``mean_return`` and ``mean_length``, 0-d: environment steps, and the
+            worker's means over its last episodes; ``rows/...``, a segment; ``behaviour/...``, if
+            the agent tells any; ``agent/...``, what of its state is not a learner's to say.
         """
         agent = self._agent
         assert agent is not None
@@ -129,6 +129,7 @@ class Actor:
         return None, {
             "counted": torch.tensor(counted),
             "mean_return": torch.tensor(self._worker.mean_return, dtype=torch.float64),
+            "mean_length": torch.tensor(self._worker.mean_length, dtype=torch.float64),
             **prefixed("rows", rows),
             **prefixed("behaviour", behaviour),
             **prefixed("agent", {name: state[name] for name in self._own}),

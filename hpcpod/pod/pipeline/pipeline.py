@@ -80,6 +80,8 @@ class Pipeline:
         """Span of the budget that the actor's schedules follow."""
         self.mean_return = float("nan")
         """Mean return of the last training episodes; NaN before the first has ended."""
+        self.mean_length = float("nan")
+        """Mean steps of the same episodes."""
 
     def reset(self, seeds: Tensor) -> None:
         """Begin every environment anew, and the actor's random numbers: int64 ``seeds`` [N]."""
@@ -114,6 +116,7 @@ class Pipeline:
             ahead, self._ahead = self._ahead, {}
             counted = int(ahead["counted"])
             self.mean_return = float(ahead["mean_return"])
+            self.mean_length = float(ahead.get("mean_length", float("nan")))  # a version's before
             state = self._count(agent, under("agent", ahead), under("sent", ahead))
             if left > counted:
                 # Before the rows are handed over, which takes time, too.
