@@ -189,6 +189,17 @@ class Described(Protocol):
 
 
 @runtime_checkable
+class Measured(Protocol):
+    """An agent with metrics that would cost too much at every update.
+
+    Other agents need no such method.
+    """
+
+    def curve_metrics(self) -> Metrics:
+        """Diagnostics for a row of the pod's curve, asked for at some updates."""
+
+
+@runtime_checkable
 class Scheduled(Protocol):
     """An agent with hyperparameters that change in the course of a run.
 

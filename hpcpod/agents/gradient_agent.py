@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from hpcpod.agents.base import Metrics
 from hpcpod.agents.cuda_graphs import Captured, Outputs, recorder_for
 from hpcpod.agents.noise import Noise
 from hpcpod.agents.observations import Observations
@@ -87,6 +89,12 @@ class GradientAgent(ABC):
     def optimizers(self) -> list[Adam]:
         """Those that it steps: gradients may be exchanged there."""
         return [part for part in self._parts.values() if isinstance(part, Adam)]
+
+    def curve_metrics(self) -> Metrics:
+        """Euclidean norm of the last update's gradients, of all optimizers together."""
+        norms = [optimizer.gradient_norm for optimizer in self.optimizers()]
+        norm = math.hypot(*norms)
+        return {"grad_norm": norm} if norm else {}  # 0: there was no update yet
 
     def modules(self) -> dict[str, nn.Module]:
         """Those that have weights, by the prefix of their names: ``network/actor``."""

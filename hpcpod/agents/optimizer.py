@@ -92,6 +92,11 @@ class Adam:
         else:
             self._rate = value
 
+    @property
+    def gradient_norm(self) -> float:
+        """Euclidean norm of the gradient of the last step, as it was clipped."""
+        return float(torch.linalg.vector_norm(self._gradient))
+
     def backward(self, *slopes: tuple[Tensor, Tensor | None]) -> None:
         """Compute the gradient of a loss in these weights, and in no other ones.
 

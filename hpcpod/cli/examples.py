@@ -131,6 +131,13 @@ Example:
   hpcpod export cartpole cartpole.h5
   python -c 'import hpcpod; policy = hpcpod.load_policy("cartpole.h5")'
 """,
+    "sync": """\
+It sends what the pods' curves have and was not sent by it before, so it may be called again while
+the run goes on. Compute nodes without a network need nothing else: docs/metrics.md.
+Examples:
+  hpcpod sync cartpole --to wandb
+  hpcpod sync cartpole --to trackio --to my_logger:CsvLogger
+""",
     "envs": """\
 What is listed was found without importing a simulator, so a login node can tell. `hpcpod envs
 check ENV` makes one and runs it:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from hpcpod import plugins
 from hpcpod._version import __version__
-from hpcpod.cli import completion, control, doctor, envs, init, inspect, launch, results
+from hpcpod.cli import completion, control, doctor, envs, init, inspect, launch, results, sync
 from hpcpod.cli.examples import EXAMPLES
 from hpcpod.errors import exit_code
 from hpcpod.run.run_list import SORTS, STATES
@@ -287,6 +287,13 @@ VERBS = {
         control.export, "write the best policy so far to a file",
         (_RUN, _arg("to", metavar="FILE", nargs="?", type=Path, help="default: RUN/best.h5"),
          _OVERWRITE),
+    ),
+    "sync": Verb(
+        sync.sync, "send the curves of a run to W&B, Trackio, MLflow, TensorBoard or a logger",
+        (_RUN,
+         _arg("--to", action="append", metavar="LOGGER",
+              help="tensorboard, wandb, trackio, mlflow or the path of another; may be given again"
+              " (default: the run's metrics)")),
     ),
     "envs": Verb(envs.envs, "what environments can be had here, or a trial of one", (_JSON,)),
     "doctor": Verb(

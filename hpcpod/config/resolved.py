@@ -27,7 +27,8 @@ class Resolved:
         """Names in the configuration that are not built in, as ``env.id: my_pkg.mod:MyEnv``: the
         training process runs them. A word with a colon in it is taken for a path."""
         mapping = to_mapping(self.config)
-        sections = {name: mapping[name] for name in ("env", "population", "agents", "pod")}
+        places = ("env", "population", "agents", "pod", "metrics")
+        sections = {name: mapping[name] for name in places}
         named = dict(_paths(sections, ""))
         if self.config.env.python is not None:
             named["env.python"] = self.config.env.python

@@ -275,6 +275,9 @@ class PodConfig(Limited):
     by whole steps of ``env.num_envs``; each of a pod's ranks so many. Null: all, 0: none."""
     checkpoint_seconds: Positive = 30.0
     """Seconds between checkpoints inside a round (environments that can save their state)."""
+    curve_rows: Natural = 200
+    """Rows of a round's curve, at most: while a round is trained, its numbers are written into the
+    run folder, evenly spread (``docs/metrics.md``). 0: there are no curves."""
     hang_seconds: Positive | None = 1800.0
     """A training process that shows no sign of life for so long is killed, and its round has
     crashed. A sign is an iteration or a step of an evaluation; null waits for ever."""
@@ -348,6 +351,10 @@ class RunConfig:
     """The end of the run: a tournament needs a target or one of the three limits."""
     snapshots: SnapshotsConfig = field(default_factory=SnapshotsConfig)
     """Policies at equal wall times."""
+    metrics: tuple[str, ...] = ()
+    """Loggers that get the curves, too, while pods train: ``tensorboard``, ``wandb``, ``trackio``,
+    ``mlflow``, or the path of another one. Each needs its own package. W&B's is offline unless
+    ``$WANDB_MODE`` says otherwise; ``hpcpod sync RUN`` sends the curves later."""
     resources: ResourcesConfig = field(default_factory=ResourcesConfig)
     """The needs of a pod."""
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
@@ -369,6 +376,8 @@ class RunConfig:
         size = len(self.name.encode())
         if size > LONGEST_NAME:
             raise ValueError(f"name must be at most {LONGEST_NAME} bytes long, got {size}")
+        if self.metrics and not self.pod.curve_rows:
+            raise ValueError("metrics gets the rows of curves, of which pod.curve_rows 0 has none")
         for algorithm in self.agents:
             if algorithm not in self.population.algorithms:
                 raise ValueError(

@@ -189,6 +189,8 @@ class Server:
             finally:
                 if self._rank is not None:
                     work.log("ends")
+        if self._prepared is not None and not isinstance(self._prepared, Exception):
+            self._prepared.close_loggers()
         if self._rank is not None and self._rank.number > 0:
             # MPI ends all ranks when one has left, and the first one may still be at work.
             self._inbox.wait_for_end()

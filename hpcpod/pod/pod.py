@@ -23,6 +23,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
 from hpcpod.envs.vec_env import EnvSpec, State, VecEnv
 from hpcpod.errors import Corrupt, StorageError
+from hpcpod.metrics.mirrors import Mirrors
 from hpcpod.pod.checkpoint import Checkpoints, read_blob
 from hpcpod.pod.device import device_of
 from hpcpod.pod.evaluator import Evaluator, Stopped
@@ -35,6 +36,7 @@ from hpcpod.pod.ranks.communicator import ALONE, Communicator, RankLost
 from hpcpod.pod.ranks.consensus import agree, together
 from hpcpod.pod.ranks.fusion import Fusion
 from hpcpod.pod.ranks.fusion_guard import Guard
+from hpcpod.pod.recorder import Recorder
 from hpcpod.pod.replica import Replica
 from hpcpod.pod.round import Round, Watch
 from hpcpod.records.records import Birth, Checkpoint, Order, Report, Rescore, decode, encode
@@ -69,6 +71,9 @@ class Pod:
         self._finals: tuple[Evaluator, str] | None = None
         self._evaluate_seconds = 0.0
         self._kept: tuple[Checkpoint, Buffer] | None = None
+        first = group.rank == 0
+        self._curve_rows = config.pod.curve_rows if first else 0
+        self._mirrors = Mirrors(config.metrics if first else ())
         self._workers = Workers(config)
 
     def execute(self, order: Order, slot: str, watch: Watch) -> Report:
@@ -231,6 +236,7 @@ class Pod:
         try:
             running.iterate()
             checkpoint = self._saved(running, watch)
+            running.recorder.seal()
         except RankLost as lost:
             running.survive(lost)
             raise
@@ -357,7 +363,8 @@ class Pod:
         learner = plugins.make(Learner, "learners", config.pod.learner, agent)
         buffer = agent.make_buffer() if kept is None else kept
         replica = Replica(agent, buffer, worker, learner, group)
-        return Round(birth, replica, checkpoints, self._folder, config, watch)
+        recorder = Recorder(self._folder, birth, self._curve_rows, self._mirrors, watch.may_save)
+        return Round(birth, replica, checkpoints, self._folder, config, watch, recorder)
 
     def _fuse(self, replica: Replica, state: State | None) -> None:
         """Have replicas fused from now on, of several ranks; the agent is what it starts from."""
@@ -367,8 +374,13 @@ class Pod:
             guard = Guard(group, rules.guard, self._guarded) if rules.guard else None
             replica.begin(rules, fusion, guard, state)
 
+    def close_loggers(self) -> None:
+        """Have loggers write what they have got; waits for some seconds at most."""
+        self._mirrors.close()
+
     def close(self) -> None:
-        """Close the environments."""
+        """Close the environments and the loggers."""
+        self.close_loggers()
         self._workers.close()
         self._evaluator.close()
         if self._finals is not None and self._finals[0] is not self._evaluator:

@@ -25,6 +25,7 @@ from hpcpod.pod.evaluator import Stopped, never
 from hpcpod.pod.ipc.messages import Progress
 from hpcpod.pod.ranks.communicator import RankLost
 from hpcpod.pod.ranks.consensus import agree, together
+from hpcpod.pod.recorder import Recorder
 from hpcpod.pod.replica import Replica
 from hpcpod.records.records import Birth, Checkpoint, stable_hash
 from hpcpod.storage.run_folder import RunFolder
@@ -53,9 +54,11 @@ class Round:
         folder: RunFolder,
         config: RunConfig,
         watch: Watch,
+        recorder: Recorder,
     ) -> None:
         """The round that ``birth`` orders, with nothing of it trained."""
         self.birth, self.replica, self.checkpoints = birth, replica, checkpoints
+        self.recorder = recorder
         self._folder, self._config, self._watch = folder, config, watch
         self._group = replica.group
         self.saved: Checkpoint | None = None
@@ -133,6 +136,7 @@ class Round:
         self.saved = checkpoint
         self.env_steps = checkpoint.env_steps
         self._take_up(parts)
+        self.recorder.resume(self.env_steps)
         if "worker" in parts and not self._is_parents(checkpoint):
             whole = replica.worker.restore(parts["worker"])
         else:  # lost with its rank
@@ -175,6 +179,13 @@ class Round:
 
     def iterate(self) -> None:
         """Collect and update until the round's steps are done."""
+        try:
+            self._iterate()
+        except Exception:
+            self.recorder.leave()  # the curve of an agent that diverged is worth a look, too
+            raise
+
+    def _iterate(self) -> None:
         watch = self._watch
         birth, replica, target = self.birth, self.replica, self.target
         began, before, saved = time.monotonic(), self.env_steps, time.monotonic()
@@ -190,8 +201,9 @@ class Round:
             self.env_steps += agreed.steps
             self.trained += agreed.steps
             replica.fuse_if_due(ends=self.env_steps >= target)
-            now = time.monotonic()
-            if now - shown > 0.5 or self.env_steps >= target:  # seconds
+            now, ends = time.monotonic(), self.env_steps >= target
+            self.recorder.look(replica, self.env_steps, self.train_seconds + now - began, ends=ends)
+            if now - shown > 0.5 or ends:  # seconds
                 shown = now
                 rate = (self.env_steps - before) / max(now - began, 1e-9)
                 watch.on_progress(  # by the slot's pipe, to its status file
@@ -253,6 +265,7 @@ class Round:
             checkpoint = self._save({"worker": episodes, **self._progress()})
             if self._group.rank == 0:
                 self._folder.checkpoints.save(birth.pod, birth.round, birth.attempt, checkpoint)
+                self.recorder.write()
         except StorageError as error:
             log.warning("%s has no new checkpoint to resume from: %s", birth.id, error)
         return True

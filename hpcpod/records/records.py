@@ -41,6 +41,11 @@ Keep = Literal["best", "last"]
 """The policy of the best evaluation, or of the last one."""
 
 
+def order_name(pod: str, round: int, attempt: int) -> str:
+    """``Birth.id`` of an attempt to train a round of a pod."""
+    return f"{pod}-{round:05d}-{attempt}"
+
+
 @dataclass(frozen=True)
 class Birth:
     """The generator's order: what a slot trains next, fully determined by board and seed."""
@@ -69,7 +74,7 @@ class Birth:
     @property
     def id(self) -> str:
         """The name of its claim and of its report."""
-        return f"{self.pod}-{self.round:05d}-{self.attempt}"
+        return order_name(self.pod, self.round, self.attempt)
 
 
 @dataclass(frozen=True)

@@ -237,6 +237,8 @@ def _unusable_parts(config: RunConfig) -> Iterator[str]:
         (Allocator, "allocator", by.allocator),
     ):
         yield from _refusal(f"population.{field}", plugins.make, kind, f"{field}s", name, by)
+    for name in config.metrics:
+        yield from _refusal("metrics", plugins.find, "loggers", name)
     try:
         launcher = make_launcher(_NOWHERE, config)
         if isinstance(launcher, ScriptLauncher):

@@ -40,6 +40,28 @@ class RunTables(ABC):
         found = columns_of(Look(self.folder, board or self.board()), name)
         return as_frame(TABLES[name].kind, found)
 
+    @door(pod=str | None)
+    def curves(self, pod: str | None = None) -> Any:
+        """The numbers of all pods, or of one, while they train: a row for each look at one.
+
+        Also of a run that goes on, and of a copied folder. ``docs/metrics.md`` has the columns.
+
+        Args:
+            pod: this one alone.
+
+        Returns:
+            A pandas DataFrame; without pandas a list of a mapping for each row.
+
+        Raises:
+            UserError: the run has no such pod.
+        """
+        from hpcpod.run.curves import curves_of, tidy
+        from hpcpod.run.pod_history import require_pod
+
+        if pod is not None:
+            require_pod(self.board(), pod, self.folder.resolved.config.name)
+        return tidy(curves_of(self.folder, pod))
+
     def pods(self, board: Board | None = None) -> Any:
         """The pods, alive and dead, with their hyperparameters: ``table("pods")``."""
         return self.table("pods", board)

@@ -16,6 +16,7 @@ SHARED = (
     "claims",
     "blobs",
     "pods",
+    "curves",
     "slots",
     "lives",
     "engines",

@@ -18,6 +18,7 @@ from hpcpod.storage.checkpoints import Checkpoints
 from hpcpod.storage.checksummed import unpack
 from hpcpod.storage.claims import Claims
 from hpcpod.storage.creation import FORMAT, create_folder
+from hpcpod.storage.curves import Curves
 from hpcpod.storage.decisions import Decisions
 from hpcpod.storage.disk import TEMPORARY, Disk, explained
 from hpcpod.storage.engines import Engines
@@ -61,6 +62,7 @@ class RunFolder:
         self.claims = Claims(disk, path / "claims", self.quarantine)
         self.requests = Requests(disk, path / "control", self.quarantine, owner)
         self.checkpoints = Checkpoints(disk, path, self.quarantine)
+        self.curves = Curves(disk, path / "curves", self.quarantine)
         self.slots = Slots(disk, path, self.quarantine, owner)
         self.restarts = Restarts(disk, path / "lives", self.reports, self.checkpoints)
         self.intents = Intents(disk, path / "intents", self.quarantine, owner)
