@@ -108,7 +108,7 @@ class Recorder:
         if not (self._most and (ends or seconds >= self._curve.seconds)):
             return
         row = _measured(replica)
-        row |= {"env_steps": env_steps, "time": time.time(), "train_seconds": train_seconds}
+        row |= {"time": time.time(), "train_seconds": train_seconds, "env_steps": float(env_steps)}
         if seconds > 0:
             row["env_steps_per_second"] = (env_steps - self._steps) / seconds
             row["updates_per_second"] = self._iterations / seconds

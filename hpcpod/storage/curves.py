@@ -168,7 +168,7 @@ def _sealed(curve: Curve) -> bytes:
     from hpcpod.storage.blobs import encode_blob  # h5py: 0.3 s
 
     arrays = {
-        name: np.array([math.nan if value is None else value for value in column])
+        name: np.array([math.nan if value is None else value for value in column], float)
         for name, column in curve.columns.items()
     }
     about = encode(replace(curve, columns={}))
