@@ -1,9 +1,13 @@
-"""The cost of a round beside training: ``python benchmarks/overhead.py``, in about a minute.
+"""The cost of a round beside training: ``python benchmarks/overhead.py``, in about two minutes.
 
 A real run on this machine with one slot and one pod, in rounds as short as they can be. From
 each round's wall time, from board to board, its training and evaluating are taken away: what
 is left is the claim, the set-up (agent, checkpoint read, environment reset), the checkpoint,
 the report and the merge.
+
+Then the cost of curves: rounds with and without them take turns in one process. Printed is the
+share of a round's training that is spent in the recorder, which a clock around it measures, and
+the ratio of both step rates, in which a busy machine's noise is larger.
 """
 
 from __future__ import annotations
@@ -13,9 +17,20 @@ import itertools
 import json
 import statistics
 import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import hpcpod
+from hpcpod.config.loader import from_mapping
+from hpcpod.pod.__main__ import prepare
+from hpcpod.pod.recorder import Recorder
+from hpcpod.pod.round import Watch
+from hpcpod.run.launch import create_run
+from hpcpod.run.preflight import check
+from hpcpod.tournament.merge import read_board
 
 HIDDEN = 64, 284
 """Units of networks whose checkpoints have 0.14 and 2 MB."""
@@ -55,14 +70,77 @@ def measure(folder: str, hidden: int, rounds: int) -> None:
     )
 
 
+CURVES = {"ppo": ("CartPole-v1", 40_000), "sac": ("Pendulum-v1", 4_000)}
+"""Tasks of cheap steps, in which a row costs most, and the steps of a round of some ten seconds."""
+
+
+def measure_curves(folder: str, algorithm: str, turns: int) -> None:
+    clock, pods = [0.0], {}
+    task, steps = CURVES[algorithm]
+    for rows in (200, 0):
+        run = create_run(
+            check(
+                from_mapping(
+                    {
+                        "env": {"id": task, "num_envs": 8},
+                        "name": f"{algorithm}-{rows}",
+                        "population": {
+                            "pods": {"min": 1, "max": 1},
+                            "algorithms": {algorithm: 1},
+                        },
+                        "round": {"env_steps": steps, "episodes": 2},
+                        "pod": {"curve_rows": rows},
+                        "stop": {"rounds": turns},
+                    }
+                )
+            ).resolved,
+            Path(folder),
+        )
+        [state] = read_board(run).pods.values()
+        assert state.birth is not None
+        pods[rows] = prepare(run), state.birth
+    clocked = {name: timed(getattr(Recorder, name), clock) for name in ("look", "write", "seal")}
+    shares, rates = [], {200: [], 0: []}
+    with mock.patch.multiple(Recorder, **clocked):
+        for _ in range(turns):
+            for rows, (pod, birth) in pods.items():
+                clock[0] = 0.0
+                report = pod.train(birth, "here", Watch())
+                rates[rows].append(report.trained_steps / report.train_seconds)
+                shares += [100 * clock[0] / report.train_seconds] if rows else []
+                onward = replace(birth, round=birth.round + 1, checkpoint=report.checkpoint)
+                pods[rows] = pod, onward
+    with_curves, without = (statistics.median(rates[rows]) for rows in (200, 0))
+    print(
+        f"{task}, {algorithm}: curves take {statistics.median(shares):.2f} % of a round's training (most"
+        f" {max(shares):.2f} %); {with_curves:.0f} steps/s with, {without:.0f} without them,"
+        f" ratio {with_curves / without:.3f}, {turns} rounds of {steps} steps each"
+    )
+
+
+def timed(method: Callable[..., None], clock: list[float]) -> Callable[..., None]:
+    """A method that adds its seconds to a clock; those of methods in it count twice."""
+
+    def clocked(*arguments: object, **named: object) -> None:
+        began = time.perf_counter()
+        method(*arguments, **named)
+        clock[0] += time.perf_counter() - began
+
+    return clocked
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--folder", type=Path, help="where to measure; a temporary folder if unset")
     parser.add_argument("--rounds", type=int, default=60, help="rounds of each (default: 60)")
+    parser.add_argument("--turns", type=int, default=8, help="rounds for curves (default: 8)")
+    parser.add_argument("--curves", action="store_true", help="measure curves alone")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.folder, prefix="hpcpod-overhead-") as folder:
-        for hidden in HIDDEN:
+        for hidden in () if arguments.curves else HIDDEN:
             measure(folder, hidden, arguments.rounds)
+        for algorithm in CURVES:
+            measure_curves(folder, algorithm, arguments.turns)
 
 
 if __name__ == "__main__":

@@ -6,20 +6,26 @@ put into a queue, and are left out where it is full. The curves in the run folde
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import logging
 import queue
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hpcpod import plugins
-from hpcpod.errors import UserError, in_words
+from hpcpod.errors import UnusablePlugin, UserError, in_words
 from hpcpod.metrics.logger import Logged, Logger
 from hpcpod.records.records import stable_hash
 from hpcpod.storage.curves import Curve
 from hpcpod.storage.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
+
+PACKAGES = ("tensorboard", "wandb", "trackio", "mlflow")
+"""hpcpod's loggers, each called like the package and the extra that it needs."""
 
 WAITING = 1000
 """Rows that wait for a logger, at most."""
@@ -48,8 +54,14 @@ def make_logger(name: str, logged: Logged) -> Logger:
     Raises:
         UserError: there is no such logger, or it can't be made.
     """
-    own = logged.folder / name.replace(":", ".")
-    made: Logger = plugins.make(Logger, "loggers", name, replace(logged, folder=own))
+    own = replace(logged, folder=logged.folder / name.replace(":", "."))
+    try:
+        made: Logger = plugins.make(Logger, "loggers", name, own)
+    except UnusablePlugin as error:
+        if isinstance(error.__cause__, ModuleNotFoundError) and error.__cause__.name == name:
+            said = f"{name} is not installed here: {sys.executable} -m pip install 'hpcpod[{name}]'"
+            raise UserError(said) from error
+        raise
     return made
 
 
@@ -106,9 +118,18 @@ class _Mirror:
             " them, and `hpcpod sync` can send them later", self._name, why,
         )  # fmt: skip
 
+    def _import(self) -> None:
+        """Import the logger before a round begins, if that comes later: it takes the interpreter
+        from training for seconds. What can't be imported is refused where it is made."""
+        with contextlib.suppress(Exception):
+            plugins.resolve("loggers", self._name)
+            if self._name in PACKAGES:
+                importlib.import_module(self._name)
+
     def _work(self) -> None:
         logger: Logger | None = None
         of: str | None = None
+        self._import()
         try:
             while not self._dropped and (row := self._rows.get()) is not None:
                 logged, numbers = row

@@ -20,6 +20,8 @@ class Mlflow:
         uri = os.environ.get("MLFLOW_TRACKING_URI")
         if not uri:
             logged.folder.mkdir(parents=True, exist_ok=True)
+            # MLflow 3.17 asks for a database: one file, in which all pods would have to write.
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         self._client = MlflowClient(uri or logged.folder.as_uri())
         self._run = self._found(logged) or self._made(logged)
 

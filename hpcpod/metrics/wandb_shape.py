@@ -3,47 +3,49 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from hpcpod.metrics.logger import Logged
 
 
 class WandbShape:
-    """A logger by a library that has W&B's ``init``: each pod is a run of a project."""
+    """A logger by a library of W&B's shape: each pod is a run, and hpcpod's run their project."""
 
-    library = "wandb"
-    """Module of the library."""
-
-    def __init__(self, logged: Logged) -> None:
-        init = importlib.import_module(self.library).init
-        wanted = {
+    def __init__(self, library: str, logged: Logged, **more: Any) -> None:
+        """``more`` are arguments of ``init`` that this library has, and others have not."""
+        common = {
             "project": logged.run, "name": logged.pod, "group": logged.algorithm,
-            "config": dict(logged.hyperparameters), "id": logged.key, "resume": "allow",
-            "dir": str(logged.folder), "mode": self._mode(online=logged.online),
-            "auto_log_cpu": False, "auto_log_gpu": False,
+            "config": dict(logged.hyperparameters), "resume": "allow",
         }  # fmt: skip
-        logged.folder.mkdir(parents=True, exist_ok=True)  # wandb would write to /tmp else
-        # Trackio 0.43 has no id, dir or mode.
-        takes = inspect.signature(init).parameters
-        self._run = init(**{name: value for name, value in wanted.items() if name in takes})
-
-    @staticmethod
-    def _mode(*, online: bool) -> str:
-        """W&B's mode: as the user says, else offline where there may be no network."""
-        return os.environ.get("WANDB_MODE") or ("online" if online else "offline")
+        self._run = importlib.import_module(library).init(**common | more)
 
     def log(self, row: Mapping[str, float], step: int) -> None:
         """See ``Logger.log``."""
-        self._run.log(dict(row), step=step)
+        # Trackio has this name for itself, and W&B's time is when a row came.
+        self._run.log({name: v for name, v in row.items() if name != "time"}, step=step)
 
     def close(self) -> None:
         """See ``Logger.close``."""
         self._run.finish()
 
 
-class Trackio(WandbShape):
-    """The same by Trackio, whose database is on this machine."""
+def wandb(logged: Logged) -> WandbShape:
+    """A logger to W&B: as ``$WANDB_MODE`` says, else online for ``hpcpod sync`` alone.
 
-    library = "trackio"
+    Without a network its files lie in the run folder.
+    """
+    logged.folder.mkdir(parents=True, exist_ok=True)  # it would write to /tmp else
+    mode = os.environ.get("WANDB_MODE") or ("online" if logged.online else "offline")
+    # By its default it would redirect all that the training process prints.
+    settings = {"console": "off", "silent": True}
+    return WandbShape(
+        "wandb", logged, id=logged.key, dir=str(logged.folder), mode=mode, settings=settings
+    )
+
+
+def trackio(logged: Logged) -> WandbShape:
+    """A logger to Trackio: a database in ``$TRACKIO_DIR``, on this machine by default."""
+    name = f"{logged.pod}-{logged.key[:6]}"  # Trackio 0.43 knows a run by its name alone
+    return WandbShape("trackio", logged, name=name, auto_log_cpu=False, auto_log_gpu=False)

@@ -5,12 +5,15 @@ Each is one sentence. ``launch`` and ``validate`` show them; nothing is refused 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeGuard
 
 from hpcpod.config.placement import LENGTH, ranks_of, walk_of
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar, extremes
+from hpcpod.metrics.mirrors import PACKAGES
 from hpcpod.run.remarks_on_generators import on_generator
 from hpcpod.run.remarks_on_gpus import on_gpus
 from hpcpod.run.snapshot_scores import odd_times
@@ -37,6 +40,7 @@ def remarks(
         yield from _late_parts(config, look)
     yield from _idle_slots(config)
     yield from on_gpus(config, look)
+    yield from _missing_loggers(config)
     yield from odd_times(config)
     steps = _steps_of_a_pod(config)
     yield from on_generator(config, None if steps is None else steps / config.round.env_steps)
@@ -70,6 +74,16 @@ def _idle_slots(config: RunConfig) -> Iterator[str]:
                 f"cluster.{field}: {slots} slots are wanted, but no more than {most} will be asked"
                 f" for, since population.pods.max is {pods} and a slot trains {each} at a time; set"
                 f" it to {most}, or raise population.pods.max"
+            )
+
+
+def _missing_loggers(config: RunConfig) -> Iterator[str]:
+    """Loggers of hpcpod's without their package here; a compute node may have it."""
+    for name in config.metrics:
+        if name in PACKAGES and find_spec(name) is None:
+            yield (
+                f"metrics: {name} is not installed here, and a pod trains without where it is not;"
+                f" install it by {sys.executable} -m pip install 'hpcpod[{name}]'"
             )
 
 
