@@ -12,7 +12,7 @@ import logging
 import queue
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from hpcpod import plugins
@@ -94,6 +94,7 @@ class _Mirror:
     def __init__(self, name: str) -> None:
         self._name = name
         self._rows: queue.Queue[_Row | None] = queue.Queue(WAITING)
+        self._logger: Logger | None = None
         self._dropped = False
         # Daemon: a logger that hangs does not keep the process.
         self._thread = threading.Thread(target=self._work, name=f"metrics {name}", daemon=True)
@@ -112,6 +113,8 @@ class _Mirror:
             self._thread.join(seconds)
 
     def _drop(self, why: str) -> None:
+        if self._dropped:
+            return
         self._dropped = True
         log.warning(
             "metrics: %s gets no more rows from this process: %s; the run folder's curves have"
@@ -127,21 +130,27 @@ class _Mirror:
                 importlib.import_module(self._name)
 
     def _work(self) -> None:
-        logger: Logger | None = None
-        of: str | None = None
         self._import()
+        self._try(self._serve)
+        if self._logger is not None:  # it may have rows to write, also where it raised
+            self._try(self._logger.close)
+
+    def _try(self, work: Callable[[], None]) -> None:
         try:
-            while not self._dropped and (row := self._rows.get()) is not None:
-                logged, numbers = row
-                if logged.pod != of:
-                    if logger is not None:
-                        logger.close()
-                    logger, of = make_logger(self._name, logged), logged.pod
-                assert logger is not None
-                logger.log(numbers, int(numbers["env_steps"]))
-            if logger is not None:
-                logger.close()
+            work()
         except UserError as error:
             self._drop(str(error))
         except (Exception, SystemExit) as error:  # a user's class may raise whatever it likes
             self._drop(in_words(error))
+
+    def _serve(self) -> None:
+        of: str | None = None
+        while not self._dropped and (row := self._rows.get()) is not None:
+            logged, numbers = row
+            if logged.pod != of:
+                before, self._logger = self._logger, None
+                if before is not None:
+                    before.close()
+                self._logger, of = make_logger(self._name, logged), logged.pod
+            assert self._logger is not None
+            self._logger.log(numbers, int(numbers["env_steps"]))
