@@ -15,7 +15,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 
 import torch
@@ -82,11 +81,12 @@ class Recorder:
     def resume(self, env_steps: int) -> None:
         """Take over the rows up to a checkpoint inside the round: later ones are trained again."""
         found = None
-        with self._refusals():
-            found = self._store.longest(self._curve.pod, self._curve.round) if self._most else None
+        if self._most:
+            with self._refusals():
+                found = self._store.up_to(env_steps, self._curve.pod, self._curve.round)
         if found is not None:
             self._curve = replace(self._curve, seconds=max(ROW_SECONDS, found.seconds))
-            self._rows = [row for row in found.rows if row.get("env_steps", inf) <= env_steps]
+            self._rows = found.rows
         self._mirrored = env_steps, -MIRROR_SECONDS
         self._logged = replace(self._logged, first_step=env_steps + 1)
 

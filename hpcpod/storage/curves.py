@@ -64,6 +64,11 @@ class Curve:
         named = (zip(self.columns, row, strict=True) for row in zip(*self.columns.values()))  # noqa: B905
         return [{name: value for name, value in row if value is not None} for row in named]
 
+    def cut(self, env_steps: float) -> Curve:
+        """The curve without rows of more steps than these."""
+        rows = [row for row in self.rows if row.get("env_steps", math.inf) <= env_steps]
+        return replace(self, columns=columns_of(rows))
+
 
 def columns_of(rows: Sequence[Mapping[str, float]]) -> Columns:
     """The inverse of ``Curve.rows``."""
@@ -108,11 +113,15 @@ class Curves(Store):
         """Remove the rows of a round that counts for nothing any more."""
         self._disk.remove(self._path(curve.pod, curve.round, curve.attempt, ".json"))
 
-    def longest(self, pod: str, round: int) -> Curve | None:
-        """The curve of a round that reaches furthest, by any attempt; None if there is none."""
+    def up_to(self, env_steps: int, pod: str, round: int) -> Curve | None:
+        """The rows up to a checkpoint in a round, by the attempt whose rows reach closest to it.
+
+        Rows behind it are of training that is lost. None if there is none before it.
+        """
         found = (self._read(path) for _, path in self._files(pod, round))
         of_round = (each for each in found if each and (each.pod, each.round) == (pod, round))
-        return max(of_round, key=_reach, default=None)
+        cut = (each.cut(env_steps) for each in of_round)
+        return max((each for each in cut if each.columns), key=_reach, default=None)
 
     def pods(self) -> list[str]:
         """The pods that have curves, by name."""
@@ -156,9 +165,9 @@ class Curves(Store):
         return self._folder / plain(pod) / f"{round:05d}-{attempt}{suffix}"
 
 
-def _reach(curve: Curve) -> float:
-    steps = curve.columns.get("env_steps", ())
-    return max((step for step in steps if step is not None), default=0.0)
+def _reach(curve: Curve) -> tuple[float, int]:
+    steps = [row["env_steps"] for row in curve.rows]
+    return max(steps), len(steps)
 
 
 def _sealed(curve: Curve) -> bytes:

@@ -76,17 +76,21 @@ def test_rounds_come_in_order_and_of_each_the_newest_attempt(tmp_path: Path) -> 
     assert [(c.round, c.attempt) for c in curves.of("p0001")] == [(2, 3), (10, 1)]
 
 
-def test_a_resumed_round_goes_on_from_the_attempt_that_reaches_furthest(curves: Curves) -> None:
-    assert curves.longest("p0001", 3) is None
-    short = replace(CURVE, attempt=2, columns={"env_steps": (100.0, 250.0)})
-    curves.write(short)
-    assert curves.longest("p0001", 3) == short
-    curves.write(CURVE)
-    assert curves.longest("p0001", 3) == CURVE
-    further = replace(CURVE, columns={"env_steps": (400.0,)})
-    curves.seal(further, ordered=True)  # trained, and killed before its report
-    assert curves.longest("p0001", 3) == further
-    assert curves.longest("p0001", 4) is None
+def test_a_resumed_round_has_the_rows_that_reach_closest_to_its_checkpoint(curves: Curves) -> None:
+    def steps(checkpoint: int) -> list[float]:
+        found = curves.up_to(checkpoint, "p0001", 3)
+        return [] if found is None else [row["env_steps"] for row in found.rows]
+
+    assert steps(1000) == []
+    curves.write(replace(CURVE, attempt=2, columns={"env_steps": (100.0, 250.0)}))
+    assert steps(1000) == [100.0, 250.0] and steps(100) == [100.0] and steps(99) == []
+    curves.write(CURVE)  # rows behind a checkpoint at 250 are lost, however far they reach
+    assert steps(250) == [100.0, 250.0] and steps(299) == [100.0, 250.0]
+    assert steps(300) == [100.0, 200.0, 300.0]
+    sealed = replace(CURVE, columns={"env_steps": (150.0, 280.0, 400.0)})
+    curves.seal(sealed, ordered=True)  # trained, and killed before its report
+    assert steps(299) == [150.0, 280.0]
+    assert curves.up_to(1000, "p0001", 4) is None
 
 
 def test_a_speculative_curve_gives_way_to_the_ordered_one_and_not_the_other_way_round(
