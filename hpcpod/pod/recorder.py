@@ -76,7 +76,7 @@ class Recorder:
         self._last = self._written = time.monotonic()
         self._mirrored = 0, -MIRROR_SECONDS
         """Experience and ``train_seconds`` of the last row that loggers got."""
-        self._shown = self._warned = False
+        self._warned = False
 
     def resume(self, env_steps: int) -> None:
         """Take over the rows up to a checkpoint inside the round: later ones are trained again."""
@@ -144,21 +144,12 @@ class Recorder:
         if self._rows and self._may_save():
             with self._refusals():
                 self._store.write(self._whole())
-                self._shown = True
 
     def seal(self) -> None:
         """Write the rows of the round, which is trained."""
         if self._rows:
             with self._refusals():
                 self._store.seal(self._whole(), ordered=self._may_save())
-
-    def leave(self) -> None:
-        """Write the rows of a round that goes on elsewhere; of one that is discarded, remove what
-        was written."""
-        self.write()
-        if self._shown and not self._may_save():
-            with self._refusals():
-                self._store.drop(self._curve)
 
     def _whole(self) -> Curve:
         return replace(self._curve, columns=columns_of(self._rows))

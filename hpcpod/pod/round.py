@@ -182,7 +182,7 @@ class Round:
         try:
             self._iterate()
         except Exception:
-            self.recorder.leave()  # the curve of an agent that diverged is worth a look, too
+            self.recorder.write()  # the curve of an agent that diverged is worth a look, too
             raise
 
     def _iterate(self) -> None:

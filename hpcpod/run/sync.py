@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from hpcpod.errors import Corrupt, HpcpodError, StorageError, UserError, in_words
@@ -62,9 +63,9 @@ class _Sent:
         logged = replace(logged_of(self._folder, curves[-1]), online=True, first_step=first)
         logger = make_logger(self._name, logged)
         try:
-            for row in rows:
-                logger.log(row, int(row["env_steps"]))
-            logger.close()
+            with closing(logger):
+                for row in rows:
+                    logger.log(row, int(row["env_steps"]))
         except HpcpodError:
             raise
         except (Exception, SystemExit) as error:  # a user's class may raise whatever it likes

@@ -109,10 +109,6 @@ class Curves(Store):
             if attempt < curve.attempt or (attempt == curve.attempt and old.suffix == ".json"):
                 self._disk.remove(old)
 
-    def drop(self, curve: Curve) -> None:
-        """Remove the rows of a round that counts for nothing any more."""
-        self._disk.remove(self._path(curve.pod, curve.round, curve.attempt, ".json"))
-
     def up_to(self, env_steps: int, pod: str, round: int) -> Curve | None:
         """The rows up to a checkpoint in a round, by the attempt whose rows reach closest to it.
 

@@ -104,13 +104,6 @@ def test_a_speculative_curve_gives_way_to_the_ordered_one_and_not_the_other_way_
     assert list(curves.of("p0001")) == [CURVE]
 
 
-def test_a_discarded_round_leaves_no_curve(curves: Curves, tmp_path: Path) -> None:
-    curves.write(CURVE)
-    curves.drop(CURVE)
-    curves.drop(CURVE)
-    assert names(tmp_path) == [] and list(curves.of("p0001")) == []
-
-
 def test_a_curve_that_is_torn_anywhere_is_passed_over_and_set_aside(tmp_path: Path) -> None:
     sealed = tmp_path / "sealed"
     curves_in(sealed).seal(CURVE, ordered=True)
