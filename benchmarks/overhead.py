@@ -19,6 +19,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -99,9 +100,11 @@ def measure_curves(folder: str, algorithm: str, turns: int) -> None:
         [state] = read_board(run).pods.values()
         assert state.birth is not None
         pods[rows] = prepare(run), state.birth
-    clocked = {name: timed(getattr(Recorder, name), clock) for name in ("look", "write", "seal")}
     shares, rates = [], {200: [], 0: []}
-    with mock.patch.multiple(Recorder, **clocked):
+    with ExitStack() as patches:
+        for name in ("look", "write", "seal"):
+            clocked = timed(getattr(Recorder, name), clock)
+            patches.enter_context(mock.patch.object(Recorder, name, clocked))
         for _ in range(turns):
             for rows, (pod, birth) in pods.items():
                 clock[0] = 0.0
@@ -112,8 +115,8 @@ def measure_curves(folder: str, algorithm: str, turns: int) -> None:
                 pods[rows] = pod, onward
     with_curves, without = (statistics.median(rates[rows]) for rows in (200, 0))
     print(
-        f"{task}, {algorithm}: curves take {statistics.median(shares):.2f} % of a round's training (most"
-        f" {max(shares):.2f} %); {with_curves:.0f} steps/s with, {without:.0f} without them,"
+        f"{task}, {algorithm}: curves take {statistics.median(shares):.2f} % of a round's training"
+        f" (most {max(shares):.2f} %); {with_curves:.0f} steps/s with, {without:.0f} without them,"
         f" ratio {with_curves / without:.3f}, {turns} rounds of {steps} steps each"
     )
 

@@ -14,6 +14,7 @@ from hpcpod import plugins
 from hpcpod.agents.base import Agent
 from hpcpod.envs.vec_env import VecEnv, check_env
 from hpcpod.launchers.base import Launcher
+from hpcpod.metrics.logger import Logger
 from hpcpod.pod.evaluator import Evaluator
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.pipeline.pipeline import Turns
@@ -120,6 +121,7 @@ PARTS: dict[str, tuple[type, set[str]]] = {
     "workers": (Turns, {"batched"}),
     "learners": (Learner, {"update"}),
     "fusions": (Fusion, {"mean", "nesterov", "grad_allreduce", "none"}),
+    "loggers": (Logger, {"tensorboard", "wandb", "trackio", "mlflow"}),
     "launchers": (Launcher, {"local", "slurm"}),
 }
 """What the parts of each group must do, and the names that configurations of old runs hold."""

@@ -39,7 +39,7 @@ _Row = tuple[Logged, Mapping[str, float]]
 
 
 def logged_of(folder: RunFolder, curve: Curve) -> Logged:
-    """What loggers are told of the pod of a curve."""
+    """The pod of a curve, as loggers are told of it."""
     made = folder.config.get("folder"), folder.config.get("inode")  # the same in a copy
     key = f"{stable_hash(*map(str, made)):016x}-{curve.pod}"
     return Logged(

@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from mlflow import MlflowClient
-from mlflow.entities import Metric, Param
-
 from hpcpod.metrics.logger import Logged
 
 _TAG = "hpcpod.pod"
@@ -22,6 +19,8 @@ class Mlflow:
             logged.folder.mkdir(parents=True, exist_ok=True)
             # MLflow 3.17 asks for a database: one file, in which all pods would have to write.
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+        from mlflow import MlflowClient  # two seconds, and not everybody has it
+
         self._client = MlflowClient(uri or logged.folder.as_uri())
         self._run = self._found(logged) or self._made(logged)
 
@@ -38,6 +37,8 @@ class Mlflow:
         run = self._client.create_run(
             self._experiment(logged.run), tags={_TAG: logged.key}, run_name=logged.pod
         )
+        from mlflow.entities import Param
+
         values = {"algorithm": logged.algorithm, **logged.hyperparameters}
         params = [Param(name, str(value)) for name, value in values.items()]
         self._client.log_batch(run.info.run_id, params=params)
@@ -45,6 +46,8 @@ class Mlflow:
 
     def log(self, row: Mapping[str, float], step: int) -> None:
         """See ``Logger.log``."""
+        from mlflow.entities import Metric
+
         at = int(1000 * row["time"])  # ms
         metrics = [Metric(name, value, at, step) for name, value in row.items()]
         self._client.log_batch(self._run, metrics)

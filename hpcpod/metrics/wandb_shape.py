@@ -31,21 +31,25 @@ class WandbShape:
         self._run.finish()
 
 
-def wandb(logged: Logged) -> WandbShape:
+class Wandb(WandbShape):
     """A logger to W&B: as ``$WANDB_MODE`` says, else online for ``hpcpod sync`` alone.
 
     Without a network its files lie in the run folder.
     """
-    logged.folder.mkdir(parents=True, exist_ok=True)  # it would write to /tmp else
-    mode = os.environ.get("WANDB_MODE") or ("online" if logged.online else "offline")
-    # By its default it would redirect all that the training process prints.
-    settings = {"console": "off", "silent": True}
-    return WandbShape(
-        "wandb", logged, id=logged.key, dir=str(logged.folder), mode=mode, settings=settings
-    )
+
+    def __init__(self, logged: Logged) -> None:
+        logged.folder.mkdir(parents=True, exist_ok=True)  # it would write to /tmp else
+        mode = os.environ.get("WANDB_MODE") or ("online" if logged.online else "offline")
+        # By its default it would redirect all that the training process prints.
+        settings = {"console": "off", "silent": True}
+        super().__init__(
+            "wandb", logged, id=logged.key, dir=str(logged.folder), mode=mode, settings=settings
+        )
 
 
-def trackio(logged: Logged) -> WandbShape:
+class Trackio(WandbShape):
     """A logger to Trackio: a database in ``$TRACKIO_DIR``, on this machine by default."""
-    name = f"{logged.pod}-{logged.key[:6]}"  # Trackio 0.43 knows a run by its name alone
-    return WandbShape("trackio", logged, name=name, auto_log_cpu=False, auto_log_gpu=False)
+
+    def __init__(self, logged: Logged) -> None:
+        name = f"{logged.pod}-{logged.key[:6]}"  # Trackio 0.43 knows a run by its name alone
+        super().__init__("trackio", logged, name=name, auto_log_cpu=False, auto_log_gpu=False)

@@ -14,7 +14,7 @@ import pytest
 from hpcpod.errors import UserError
 from hpcpod.metrics.logger import Logged
 from hpcpod.metrics.mirrors import make_logger
-from hpcpod.metrics.wandb_shape import WandbShape
+from hpcpod.metrics.wandb_shape import Wandb, WandbShape
 from tests.metrics import loggers
 
 ROWS = [
@@ -88,14 +88,12 @@ def test_a_library_of_wandb_s_shape_gets_a_run_for_each_pod(logged: Logged) -> N
 def test_wandb_is_offline_but_in_a_sync_unless_the_user_says_otherwise(
     given: str | None, online: bool, mode: str, logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hpcpod.metrics import wandb_shape
-
     seen: dict[str, Any] = {}
-    monkeypatch.setattr(wandb_shape, "WandbShape", lambda *_, **more: seen.update(more))
+    monkeypatch.setattr(WandbShape, "__init__", lambda *_, **more: seen.update(more))
     monkeypatch.delenv("WANDB_MODE", raising=False)
     if given is not None:
         monkeypatch.setenv("WANDB_MODE", given)
-    wandb_shape.wandb(Logged(**{**vars(logged), "online": online}))
+    Wandb(Logged(**{**vars(logged), "online": online}))
     assert (seen["mode"], seen["id"]) == (mode, "0123456789abcdef-p0001")
 
 
@@ -104,7 +102,6 @@ def test_a_logger_whose_package_is_missing_says_how_to_install_it(
     name: str, logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "hpcpod.metrics.mlflow", raising=False)
     with pytest.raises(UserError, match=rf"{name} is not installed here: .* 'hpcpod\[{name}\]'"):
         make_logger(name, logged)
 
