@@ -71,7 +71,7 @@ def measure(folder: str, hidden: int, rounds: int) -> None:
     )
 
 
-CURVES = {"ppo": ("CartPole-v1", 40_000), "sac": ("Pendulum-v1", 4_000)}
+CURVES = {"ppo": ("CartPole-v1", 40_000), "sac": ("Pendulum-v1", 2_000)}
 """Tasks of cheap steps, in which a row costs most, and the steps of a round of some ten seconds."""
 
 
@@ -100,7 +100,8 @@ def measure_curves(folder: str, algorithm: str, turns: int) -> None:
         [state] = read_board(run).pods.values()
         assert state.birth is not None
         pods[rows] = prepare(run), state.birth
-    shares, rates = [], {200: [], 0: []}
+    shares: list[float] = []
+    rates: dict[int, list[float]] = {200: [], 0: []}
     with ExitStack() as patches:
         for name in ("look", "write", "seal"):
             clocked = timed(getattr(Recorder, name), clock)

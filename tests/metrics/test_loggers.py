@@ -68,9 +68,9 @@ def test_a_library_of_wandb_s_shape_gets_a_run_for_each_pod(logged: Logged) -> N
     for row in ROWS:
         logger.log(row, int(row["env_steps"]))
     (run,) = loggers.RUNS
-    assert not run.finished
+    finished = [run.finished]
     logger.close()
-    assert run.finished
+    assert [*finished, run.finished] == [False, True]
     assert run.arguments == {
         "project": "cartpole", "name": "p0001", "group": "ppo", "config": {"gamma": 0.99},
         "resume": "allow", "mode": "offline",
