@@ -121,7 +121,8 @@ def measure_curves(folder: str, algorithm: str, turns: int) -> None:
     print(
         f"{task}, {algorithm}: curves take {statistics.median(shares):.2f} % of a round's training"
         f" (most {max(shares):.2f} %); {with_curves:.0f} steps/s with, {without:.0f} without them,"
-        f" ratio {ratio:.3f} (quartiles {low:.3f} to {high:.3f}), {turns} rounds of {steps} steps each"
+        f" ratio {ratio:.3f} (quartiles {low:.3f} to {high:.3f}); {turns} rounds each of {steps}"
+        " steps"
     )
 
 
