@@ -29,7 +29,10 @@ class Scripted:
 
     def step(self, action: torch.Tensor) -> Step:
         words = self._steps.pop(0)
-        is_a = lambda word: torch.tensor([each == word for each in words])  # noqa: E731
+
+        def is_a(word: str) -> torch.Tensor:
+            return torch.tensor([each == word for each in words])
+
         reward = torch.tensor([0.0 if word == RESET else 2.0 for word in words])
         obs = torch.zeros(2, 4)
         return Step(obs, reward, is_a(ENDS), is_a(CUT), next_obs=obs, valid=~is_a(RESET))
