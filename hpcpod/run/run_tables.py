@@ -55,12 +55,12 @@ class RunTables(ABC):
         Raises:
             UserError: the run has no such pod.
         """
-        from hpcpod.run.curves import curves_of, tidy
+        from hpcpod.run.curves import frame_of
         from hpcpod.run.pod_history import require_pod
 
         if pod is not None:
             require_pod(self.board(), pod, self.folder.resolved.config.name)
-        return tidy(curves_of(self.folder, pod))
+        return frame_of(self.folder, pod)
 
     def pods(self, board: Board | None = None) -> Any:
         """The pods, alive and dead, with their hyperparameters: ``table("pods")``."""
