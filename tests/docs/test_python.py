@@ -27,4 +27,4 @@ def test_its_names_are_public_and_a_run_has_what_it_says() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert set(re.findall(r"hpcpod\.(\w+)", text)) == set(hpcpod.__all__)
     methods = re.findall(r"`(\w+)\(\)`", text)
-    assert len(methods) == 13 and all(callable(getattr(Run, name)) for name in methods)
+    assert len(methods) == 14 and all(callable(getattr(Run, name)) for name in methods)
