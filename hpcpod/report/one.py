@@ -37,6 +37,7 @@ def report_of(story: Story) -> str:
         ("mattered", "Which hyperparameters mattered", mattered(story)),
         ("slots", "Slots and hours", joined([timeline(story), hours(story)])),
         ("troubles", "What went wrong", troubles(story)),
+        ("advice", "What to ask for the next time", _advice(story)),
         ("again", "To do it again", _again(story)),
     ]
     links = contents([(name, title) for name, title, _ in parts])
@@ -76,6 +77,16 @@ def _finder(story: Story) -> Markup:
     options = [tag("option", "none", value=""), *(tag("option", pod, value=pod) for pod in pods)]
     label = tag("label", "Mark one pod in every figure: ", tag("select", *options, id="mark"))
     return tag("p", label, tag("output", "", id="marked"), class_="finder", hidden=True)
+
+
+def _advice(story: Story) -> Markup:
+    """The resources that were asked for against what was used; a sentence if there is nothing."""
+    if not story.advice:
+        none = "Nothing to change by what was measured; of a short run nothing is said."
+        return tag("p", none, class_="none")
+    heads = ["about", "asked", "used", "because", "line of a configuration"]
+    cells = [[a.about, a.asked, a.used, a.sentence, a.yaml] for a in story.advice]
+    return table(heads, cells, "Asked for against used, as hpcpod advise says it")
 
 
 def _again(story: Story) -> Markup:

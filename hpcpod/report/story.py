@@ -13,6 +13,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.records.records import Board, Decision, PodState
 from hpcpod.report.plot import HUES
+from hpcpod.run.advice import Advice
 from hpcpod.run.history import Result, results
 from hpcpod.run.leaderboard import Row
 from hpcpod.run.run import Run
@@ -48,6 +49,8 @@ class Story:
     decisions: tuple[Decision, ...]
     snapshots: tuple[SnapshotScore, ...]
     quarantined: tuple[Quarantined, ...]
+    advice: tuple[Advice, ...]
+    """The changes to ask for in the next run."""
     at: float
     """Unix time of the look, in seconds."""
 
@@ -144,6 +147,7 @@ def read(run: Run, board: Board | None = None) -> Story:
         decisions=tuple(run.decisions(board=board)),
         snapshots=run.snapshots(board),
         quarantined=tuple(run.folder.quarantine.list()),
+        advice=run.advice(),
         at=time.time(),
     )
 

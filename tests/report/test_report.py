@@ -15,6 +15,7 @@ from hpcpod.report.curves import thinned
 from hpcpod.report.one import report_of
 from hpcpod.report.story import Story, read
 from hpcpod.report.tree import lanes_of
+from hpcpod.run.advice import Advice
 from hpcpod.run.run import Run, open_run
 from hpcpod.storage.run_folder import RunFolder
 from tests.report.conftest import Page
@@ -24,7 +25,7 @@ from tests.support.small_runs import create
 
 __all__ = ["old"]  # a fixture
 SECTIONS = ["summary", "fresh", "curves", "board", "births", "values", "mattered", "slots",
-            "troubles", "again"]  # fmt: skip
+            "troubles", "advice", "again"]  # fmt: skip
 FIGURES = 9
 """Figures of ``master`` without panels."""
 
@@ -61,6 +62,18 @@ def test_every_section_and_every_figure_is_there(story: Story) -> None:
     assert all(set(plot["aria-labelledby"].split()) & names for plot in plots)
     links = {each["href"] for each in page.all("a")}
     assert links == {f"#{name}" for name in SECTIONS}, "and no link leads out of the page"
+
+
+def test_what_to_ask_for_the_next_time_is_said_as_advise_says_it(story: Story) -> None:
+    said = Advice(
+        "memory", f"4 GiB {HOSTILE[0]}", "16 GiB", "2 GiB", "cluster: {sbatch: {mem: 3G}}"
+    )
+    text = Page(report_of(replace(story, advice=(said,)))).text
+    for part in (said.sentence, said.asked, said.used, said.yaml):
+        assert part in text
+    assert (
+        "Nothing to change by what was measured" in Page(report_of(replace(story, advice=()))).text
+    )
 
 
 def test_the_lineage_is_the_ancestors_rounds_up_to_each_copy(story: Story) -> None:
