@@ -41,7 +41,7 @@ Examples:
   hpcpod list --sort score --env 'Ant-*'
   hpcpod list --state paused,interrupted      what `hpcpod resume` would go on with
   hpcpod list --json | jq -r '.[] | [.run, .best.mean] | @tsv'
-Scores are compared as they are, of whatever environment. The interval is of 95 %, as in `hpcpod
+Scores are compared as they are, of whatever environment. The interval is as in `hpcpod
 leaderboard`; hours are those that slots had, of GPUs where they have any.
 """,
     "watch": """\
@@ -87,7 +87,8 @@ Examples:
     "advise": """\
 It compares what a run has asked for (memory, cores, time) with what its slots have used, and tells
 how much of their time went into waiting and scoring; each with the line to change in the
-configuration of the next run. It reads the run's files; the scheduler is asked nothing.
+configuration of the next run. It reads the run's files; the scheduler is asked nothing. Of slots
+that worked less than ten minutes together it says nothing: imports and warm-ups are most of that.
 Examples:
   hpcpod advise cartpole
   hpcpod advise cartpole --json | jq -r '.[].yaml'

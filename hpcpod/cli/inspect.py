@@ -16,11 +16,13 @@ from hpcpod.cli.run_argument import is_pod, run_and
 from hpcpod.errors import HpcpodError, UserError
 from hpcpod.launchers.local import tail
 from hpcpod.records.records import Board, encode
+from hpcpod.run.advice import SHORTEST
 from hpcpod.run.pod_log import PodLogs
 from hpcpod.run.run import ENDED, Run, open_run, runs_here, runs_home
 from hpcpod.run.status import Status
 from hpcpod.run.tables import visible
-from hpcpod.run.text import size, times
+from hpcpod.run.text import duration, size, times
+from hpcpod.run.usage import used
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,7 +104,21 @@ def _list(
     elif runs:
         _console(500).print(runs_table(runs))  # a run's name is whole where a script reads it
     else:
-        say(f"no such runs in {home}/, {len(every)} others" if every else f"no runs in {home}/")
+        return _no_runs(home, len(every))
+    return 0
+
+
+def _no_runs(home: Path, others: int) -> int:
+    """Say why a list is empty; the exit code says the same."""
+    damaged = len(runs_here(home)) - others
+    if others:
+        say(f"no such runs in {home}/, {others} others")
+    elif damaged:
+        raise HpcpodError(f"no run in {home}/ can be read: {damaged} damaged, see above")
+    elif home.is_dir() or home == runs_home():
+        say(f"no runs in {home}/")
+    else:
+        raise UserError(f"there is no folder {home}: --runs names the folder that holds runs")
     return 0
 
 
@@ -251,7 +267,12 @@ def advise(options: Namespace) -> int:
         say(f"{each.about}: {each.sentence}")
         say(f"    {each.yaml}")
     if not found:
-        say("nothing to change, by what is known: hpcpod advise --help has what it looks at")
+        worked = used(run.folder.restarts.all()).slot_seconds
+        if worked < SHORTEST:
+            least = duration(SHORTEST)
+            say(f"too short to tell: its slots worked {duration(worked)}, and it takes {least}")
+        else:
+            say("nothing to change, by what is known: hpcpod advise --help has what it looks at")
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import sys
 import textwrap
@@ -16,6 +17,26 @@ def say(text: str = "") -> None:
     """Print a line at once, whatever standard output is."""
     sys.stdout.write(visible(text) + "\n")
     sys.stdout.flush()  # a pipe is buffered by the block: a follower would see nothing for long
+
+
+def say_error(message: str) -> None:
+    """Print why a verb has failed on standard error: it may name what others have written."""
+    sys.stderr.write(visible(f"hpcpod: {message}") + "\n")
+    sys.stderr.flush()
+
+
+def log_to_terminal() -> None:
+    """Have warnings that are logged come as messages of a verb, on standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Visible("hpcpod: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+
+
+class _Visible(logging.Formatter):
+    """A form of log lines without what steers a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
 
 
 def say_remarks(remarks: Iterable[str]) -> None:

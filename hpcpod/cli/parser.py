@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import math
 import os
 import sys
@@ -15,6 +14,7 @@ from hpcpod import plugins
 from hpcpod._version import __version__
 from hpcpod.cli import completion, control, doctor, envs, init, inspect, launch, results, sync
 from hpcpod.cli.examples import EXAMPLES
+from hpcpod.cli.output import log_to_terminal, say_error
 from hpcpod.errors import exit_code
 from hpcpod.run.run_list import SORTS, STATES
 
@@ -383,11 +383,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = verbs.parse_args(arguments)
     if options.verb in MAKERS:
         plugins.look_in([str(Path.cwd())])
-    logging.basicConfig(level=logging.WARNING, format="hpcpod: %(message)s")
+    log_to_terminal()
     try:
         return exit_code(
             lambda: int(options.command(options) or 0),
-            lambda message: print(f"hpcpod: {message}", file=sys.stderr),  # noqa: T201
+            say_error,
         )
     except BrokenPipeError:  # as of `| head`
         sys.stderr.close()  # Python flushes stdout at its end, and would complain there

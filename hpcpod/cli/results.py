@@ -24,6 +24,9 @@ def results(options: Namespace) -> int:
     run, names = open_run(options.run), options.tables or [*TABLES]
     if options.json and (options.csv or options.optuna):
         raise UserError("--json prints, --csv and --optuna write files: take one of them")
+    if options.columns and options.json:
+        say_json({name: {"rows": TABLES[name].text, **TABLES[name].columns} for name in names})
+        return 0
     if options.columns:
         for name in names:
             _say_columns(name)

@@ -386,3 +386,14 @@ def test_render_refuses_before_it_makes_anything(
     bad = ("render", "good.yaml", "--set", "cluster.sbatch={array: '1'}")
     assert "can't be set here" in refusal(capsys, *bad)
     assert not (home / "runs").exists()
+
+
+def test_no_name_of_a_folder_steers_the_terminal_from_an_error(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a\x1b[31mx", "b\x1b]0;title\x07"):
+        (home / "runs" / name).mkdir(parents=True)
+        (home / "runs" / name / "config.json").write_text("{}")
+    assert main(["watch", "runs/zzz"]) == 2
+    said = capsys.readouterr().err
+    assert "[31mx" in said and "\x1b" not in said and "\x07" not in said

@@ -258,6 +258,8 @@ def test_json_is_strict_and_has_the_tables_that_are_asked_for(
     assert list(found) == ["rounds", "usage"]
     assert found["rounds"][0]["metrics.loss"] is None
     assert list(json.loads(said(capsys, str(folder.path), "--json"))) == list(TABLES)
+    meanings = json.loads(said(capsys, str(folder.path), "--json", "--columns"))
+    assert meanings["usage"]["purpose"] == TABLES["usage"].columns["purpose"]
 
 
 def test_the_verb_tells_what_tables_there_are_and_what_columns_mean(

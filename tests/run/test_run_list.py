@@ -101,8 +101,16 @@ def test_json_is_what_status_has_of_each(folder: Path, capsys: pytest.CaptureFix
 def test_none_of_them_is_a_sentence(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--state", "paused"]) == 0
     assert capsys.readouterr().out == "no such runs in runs/, 2 others\n"
-    assert main(["list", "--runs", "nowhere"]) == 0
-    assert capsys.readouterr().out == "no runs in nowhere/\n"
+    assert main(["list", "--runs", "nowhere"]) == 2
+    assert "there is no folder nowhere: --runs names the folder" in capsys.readouterr().err
+    (folder / "empty").mkdir()
+    assert main(["list", "--runs", "empty"]) == 0
+    assert capsys.readouterr().out == "no runs in empty/\n"
+    damaged = folder / "torn" / "one"
+    damaged.mkdir(parents=True)
+    (damaged / "config.json").write_text("{")
+    assert main(["list", "--runs", "torn"]) == 1
+    assert "no run in torn/ can be read: 1 damaged" in capsys.readouterr().err
     with pytest.raises(SystemExit) as ended:
         main(["list", "--state", "finished,dead"])
     assert ended.value.code == 2
