@@ -29,8 +29,8 @@ PACKAGES = ("tensorboard", "wandb", "trackio", "mlflow")
 
 WAITING = 1000
 """Rows that wait for a logger, at most."""
-CLOSE_SECONDS = 5.0
-"""Seconds that a process waits at its end for all its loggers: a scheduler gives it thirty."""
+CLOSE_SECONDS = 3.0
+"""Seconds that a process waits at its end for all its loggers: its slot kills it after five."""
 
 FOLDER = "mirrors"
 """Folder in the run folder, with one for each kind of logger."""

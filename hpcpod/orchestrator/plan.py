@@ -115,6 +115,8 @@ def _planned(observed: Snapshot, token: Callable[[], str]) -> list[Action]:
     waiting = [job for job in jobs if job.state == "pending"]
     if observed.board.phase == "finished":
         successors = [job for job in waiting if job.kind == "coordinator"]
+        if observed.config.on_finish is not None:  # a slot that runs it ends by itself, as all do
+            slots = [job for job in slots if job.state == "pending"]
         return [Merge(), *_cancel([*slots, *successors], "the run has ended")]
     gone = _given_up(observed)
     if observed.draining:

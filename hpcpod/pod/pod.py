@@ -73,7 +73,8 @@ class Pod:
         self._kept: tuple[Checkpoint, Buffer] | None = None
         first = group.rank == 0
         self._curve_rows = config.pod.curve_rows if first else 0
-        self._mirrors = Mirrors(config.metrics if first else ())
+        self._mirrors = Mirrors(())
+        self._metrics = config.metrics if first else ()
         self._workers = Workers(config)
 
     def execute(self, order: Order, slot: str, watch: Watch) -> Report:
@@ -363,6 +364,8 @@ class Pod:
         learner = plugins.make(Learner, "learners", config.pod.learner, agent)
         buffer = agent.make_buffer() if kept is None else kept
         replica = Replica(agent, buffer, worker, learner, group)
+        if self._metrics:  # a process that only scores imports no loggers
+            self._mirrors, self._metrics = Mirrors(self._metrics), ()
         recorder = Recorder(self._folder, birth, self._curve_rows, self._mirrors, watch.may_save)
         return Round(birth, replica, checkpoints, self._folder, config, watch, recorder)
 

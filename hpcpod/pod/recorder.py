@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -32,7 +33,10 @@ log = logging.getLogger(__name__)
 ROW_SECONDS = 0.1
 """Seconds between two rows at the begin of a round."""
 WRITE_SECONDS = 10.0
-"""Seconds between two writes of the rows of a round in progress."""
+"""Seconds between two writes of the rows of a round in progress on this machine. Slots of a cluster
+write at checkpoints and ends alone: thousands of them share a disk."""
+MOST_NAMES = 64
+"""Numbers in a row at most."""
 MIRROR_SECONDS = 1.0
 """Least seconds between two rows that loggers get."""
 
@@ -77,13 +81,19 @@ class Recorder:
         self._mirrored = 0, -MIRROR_SECONDS
         """Experience and ``train_seconds`` of the last row that loggers got."""
         self._warned = False
+        self._every = WRITE_SECONDS
+        if folder.resolved.config.cluster.launcher != "local":
+            self._every = math.inf
+        self._ordered, self._asked = False, -math.inf
 
     def resume(self, env_steps: int) -> None:
         """Take over the rows up to a checkpoint inside the round: later ones are trained again."""
         found = None
         if self._most:
             with self._refusals():
-                found = self._store.up_to(env_steps, self._curve.pod, self._curve.round)
+                found = self._store.up_to(
+                    env_steps, self._curve.pod, self._curve.round, self._curve.attempt
+                )
         if found is not None:
             self._curve = replace(self._curve, seconds=max(ROW_SECONDS, found.seconds))
             self._rows = found.rows
@@ -116,7 +126,7 @@ class Recorder:
         self._add(row)
         if self._mirrors:
             self._mirror(ends=ends)
-        if now - self._written >= WRITE_SECONDS:
+        if now - self._written >= self._every:
             self.write()
 
     def _add(self, row: dict[str, float]) -> None:
@@ -129,7 +139,7 @@ class Recorder:
         """Give loggers the rows that they have not, of a speculative round once it is ordered."""
         steps, seconds = self._mirrored
         due = ends or self._rows[-1]["train_seconds"] >= seconds + MIRROR_SECONDS
-        if not due or not self._may_save():
+        if not due or not self._counts(now=ends):
             return
         for row in self._rows:
             spaced = row["train_seconds"] >= seconds + MIRROR_SECONDS
@@ -141,7 +151,7 @@ class Recorder:
     def write(self) -> None:
         """Write the rows of the round in progress; a disk that refuses costs these rows alone."""
         self._written = time.monotonic()
-        if self._rows and self._may_save():
+        if self._rows and self._counts(now=True):
             with self._refusals():
                 self._store.write(self._whole())
 
@@ -149,7 +159,15 @@ class Recorder:
         """Write the rows of the round, which is trained."""
         if self._rows:
             with self._refusals():
-                self._store.seal(self._whole(), ordered=self._may_save())
+                self._store.seal(self._whole(), ordered=self._counts(now=True))
+
+    def _counts(self, *, now: bool) -> bool:
+        """True once the round's order has come; a question to the disk, asked now or seldom."""
+        if not self._ordered and (now or time.monotonic() - self._asked >= WRITE_SECONDS):
+            self._asked = time.monotonic()
+            with self._refusals():
+                self._ordered = self._may_save()
+        return self._ordered
 
     def _whole(self) -> Curve:
         return replace(self._curve, columns=columns_of(self._rows))
@@ -158,7 +176,7 @@ class Recorder:
     def _refusals(self) -> Iterator[None]:
         try:
             yield
-        except StorageError as error:
+        except (StorageError, OSError) as error:  # pathlib lets ESTALE and EIO through
             if not self._warned:
                 log.warning("the curve of %s is not complete: %s", self._curve.order, error)
             self._warned = True
@@ -169,8 +187,9 @@ def _measured(replica: Replica) -> dict[str, float]:
     # hpcpod's own agents have it for nothing, but for the price of an operation.
     agent = replica.agent
     more = agent.curve_metrics() if isinstance(agent, Measured) else {}
-    numbers = {**more, **replica.metrics, **_memory()}
-    row = {_name(name): float(value) for name, value in numbers.items()}
+    numbers = {**more, **replica.metrics}
+    row = {_name(name): float(value) for name, value in islice(numbers.items(), MOST_NAMES)}
+    row |= _memory()
     return {name: value for name, value in row.items() if math.isfinite(value)}
 
 
@@ -180,12 +199,10 @@ def _name(name: object) -> str:
 
 
 def _memory() -> dict[str, float]:
-    """Memory of this process in MiB, and use of its GPU."""
+    """Memory of this process, and of its tensors on a GPU, in MiB."""
     found: dict[str, float] = {}
     with contextlib.suppress(OSError, ValueError, IndexError):  # another system than Linux
         found["memory_mib"] = int(_STATM.read_text().split()[1]) * _PAGE / _MIB
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         found["gpu_memory_mib"] = torch.cuda.memory_allocated() / _MIB
-        with contextlib.suppress(Exception):  # without nvidia-ml-py, or in part of a GPU
-            found["gpu_percent"] = torch.cuda.utilization()
     return found

@@ -138,9 +138,6 @@ class Report:
     failure_kind: Literal["", "crash", "raised", "memory", "diverged", "corrupt"] = ""
     """``raised``: an exception in the agent or the environment; ``crash``: a process that is gone,
     or that a machine or another process failed."""
-    ended: float = 0.0
-    """Unix time at which the slot published it, in seconds, by the slot's clock; 0 if unknown. For
-    people who look: nothing is decided by it."""
 
     @property
     def cost(self) -> float:

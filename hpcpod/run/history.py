@@ -39,8 +39,7 @@ class Result:
     slot: str
     """The slot that reported it."""
     ended: float | None
-    """Unix time at which it was reported, in seconds, by the slot's clock; of reports of older
-    versions the time of the file."""
+    """Unix time at which it was reported, in seconds, by the disk's clock: that of its file."""
     seconds: float | None
     """The same since the first slot began to work; None if none has."""
     env_steps: int
@@ -121,12 +120,11 @@ def _row(report: Report, mtime: float, board: Board) -> Result | None:
     returns = report.returns
     scored = not kind and len(returns) > 1
     low, high = interval(returns) if scored else (None, None)
-    ended = report.ended if 0 < report.ended < MOST else mtime
     return Result(
         order=report.order, pod=pod.id, algorithm=pod.algorithm, round=report.round,
         attempt=report.attempt, purpose=cast(Purpose, name["purpose"] or "round"),
-        slot=report.slot, ended=ended,
-        seconds=None if board.began is None else ended - board.began,
+        slot=report.slot, ended=mtime,
+        seconds=None if board.began is None else mtime - board.began,
         env_steps=0 if report.checkpoint is None else report.checkpoint.env_steps,
         trained_steps=report.trained_steps, total_steps=0,
         wall_seconds=_sound(report.wall_seconds), train_seconds=_sound(report.train_seconds),

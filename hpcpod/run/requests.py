@@ -159,7 +159,11 @@ def end(folder: RunFolder, *, score: bool = True) -> str:
     if folder.resolved.config.cluster.launcher != "local":
         try:  # at once: what waits would start only to see that the run has ended
             launcher = launcher_of(folder)
-            launcher.cancel([job.job for job in launcher.observe().jobs])
+            jobs = launcher.observe().jobs
+            # A coordinator that may run on_finish already ends by itself.
+            stays = "coordinator" if folder.resolved.config.on_finish is not None else None
+            doomed = [job for job in jobs if job.kind != stays or job.state == "pending"]
+            launcher.cancel([job.job for job in doomed])
         except LaunchError as error:
             unable = str(error)
     run_on_finish(folder, board)

@@ -87,8 +87,10 @@ class GpuUse:
         """Ask no more."""
         if self._asked is not None:
             self._asked.kill()
-            self._asked.wait()
-            self._answer()
+            # A driver that hangs keeps it from ending, and would keep the slot from its requeue.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._asked.wait(1.0)
+                self._answer()
 
     def _answer(self) -> list[float]:
         asked, self._asked = self._asked, None

@@ -124,6 +124,10 @@ class OwnRestarts:
 
     def measure(self) -> None:
         """Note the memory and the CPU time of the slot's processes, and how busy its GPUs are."""
+        with contextlib.suppress(OSError, ValueError):  # EMFILE, ENOMEM: no round is ended for this
+            self._measure()
+
+    def _measure(self) -> None:
         share = self._gpus.look() if self._record.gpus else None
         if share is not None:
             busy, looks = self._record.gpu_busy + share, self._record.gpu_looks + 1

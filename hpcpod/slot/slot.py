@@ -230,7 +230,6 @@ class Slot:
 
     def _deliver(self, report: Report) -> None:
         """Publish a report; speculative work now counts, or is dropped."""
-        report = replace(report, ended=time.time())  # once: it may be published again
         try:
             board = with_retries(partial(self._publish, report), self._requests.stopping)
         except Corrupt as error:

@@ -31,6 +31,9 @@ from hpcpod.storage.store import Store
 Columns = Mapping[str, tuple[float | None, ...]]
 """Numbers by name, one for each row; None where a row has none of that name."""
 
+EARLIER = 8
+"""Attempts at a round before the present one whose rows are looked for."""
+
 _FILE = re.compile(r"(\d{5,9})-(\d{1,9})\.(?:h5|json)")
 _CHECKSUM = "sha256"
 
@@ -105,16 +108,18 @@ class Curves(Store):
             self._disk.overwrite(path, data)
         else:
             self._disk.publish(path, data)
-        for attempt, old in self._files(curve.pod, curve.round):
-            if attempt < curve.attempt or (attempt == curve.attempt and old.suffix == ".json"):
-                self._disk.remove(old)
+        if ordered:  # else the rows in progress may be those of the slot that has the order
+            for old in self._files(curve.pod, curve.round, curve.attempt):
+                if old != path:
+                    self._disk.remove(old)
 
-    def up_to(self, env_steps: int, pod: str, round: int) -> Curve | None:
-        """The rows up to a checkpoint in a round, by the attempt whose rows reach closest to it.
+    def up_to(self, env_steps: int, pod: str, round: int, attempt: int) -> Curve | None:
+        """The rows up to a checkpoint in a round, by the attempt whose rows reach closest to it:
+        this one, or one of the ``EARLIER`` before it.
 
         Rows behind it are of training that is lost. None if there is none before it.
         """
-        found = (self._read(path) for _, path in self._files(pod, round))
+        found = map(self._read, self._files(pod, round, attempt))
         of_round = (each for each in found if each and (each.pod, each.round) == (pod, round))
         cut = (each.cut(env_steps) for each in of_round)
         return max((each for each in cut if each.columns), key=_reach, default=None)
@@ -152,10 +157,11 @@ class Curves(Store):
             self._quarantine.move(path, str(error))
             return None
 
-    def _files(self, pod: str, round: int) -> Iterator[tuple[int, Path]]:
-        for path in self._folder.glob(f"{plain(pod)}/{round:05d}-*"):
-            if match := _FILE.fullmatch(path.name):
-                yield int(match[2]), path
+    def _files(self, pod: str, round: int, attempt: int) -> Iterator[Path]:
+        # By name: a pod's folder grows with its rounds, and is not listed by who trains.
+        for number in range(max(1, attempt - EARLIER), attempt + 1):
+            for suffix in (".h5", ".json"):
+                yield self._path(pod, round, number, suffix)
 
     def _path(self, pod: str, round: int, attempt: int, suffix: str) -> Path:
         return self._folder / plain(pod) / f"{round:05d}-{attempt}{suffix}"

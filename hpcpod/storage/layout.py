@@ -25,9 +25,9 @@ SHARED = (
 )
 """Folders that all write into who merge or train, as far as the owner's umask lets them."""
 
-CLOSED = ("intents", "control", "logs", "scripts", "rendezvous")
+CLOSED = ("intents", "control", "logs", "scripts", "rendezvous", "mirrors")
 """Folders of the owner alone: what is in them is obeyed, submitted or connected to, and the
-scheduler appends to logs whatever lies in their place."""
+scheduler appends to logs whatever lies in their place, as loggers do to mirrors."""
 
 
 def plain(name: str) -> str:

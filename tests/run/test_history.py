@@ -10,9 +10,8 @@ from random import Random
 
 import pytest
 
-from hpcpod.records.records import Birth, Board, encode
+from hpcpod.records.records import Birth, Board
 from hpcpod.run.history import Result, results
-from hpcpod.storage.checksummed import pack
 from hpcpod.storage.layout import sharded
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import orders
@@ -174,12 +173,10 @@ def test_what_has_counted_is_told_from_the_files_whatever_happened(
     assert {"replaced", "alive"} <= {pod.fate for pod in board.pods.values()}
 
 
-def test_a_report_without_a_time_has_that_of_its_file(folder: RunFolder) -> None:
-    report = answer(folder, birth_of(folder, "p0001"), (1.0, 2.0))
+def test_the_time_of_a_report_is_that_of_its_file(folder: RunFolder) -> None:
+    report = answer(folder, birth_of(folder, "p0001"), (1.0, 2.0), 3.0)
+    assert rows(folder)[report.order].ended == START + 3
     path = sharded(folder.path / "reports", report.order, ".json")
-    old = encode(report)
-    del old["ended"]
-    path.write_bytes(pack(old))
     os.utime(path, (START + 7, START + 7))
     assert rows(folder)[report.order].ended == START + 7
 
@@ -209,7 +206,7 @@ def test_what_is_no_sound_report_of_this_run_is_passed_over_and_stays(folder: Ru
 def test_times_that_are_none_are_no_times(folder: RunFolder) -> None:
     answer(
         folder, birth_of(folder, "p0001"), (1.0, 2.0),
-        wall_seconds=math.inf, train_seconds=math.nan, evaluate_seconds=-5.0, ended=math.nan,
+        wall_seconds=math.inf, train_seconds=math.nan, evaluate_seconds=-5.0,
     )  # fmt: skip
     [row] = rows(folder).values()
     assert (row.wall_seconds, row.train_seconds, row.evaluate_seconds, row.cost) == (0, 0, 0, 0)

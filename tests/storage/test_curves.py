@@ -78,7 +78,7 @@ def test_rounds_come_in_order_and_of_each_the_newest_attempt(tmp_path: Path) -> 
 
 def test_a_resumed_round_has_the_rows_that_reach_closest_to_its_checkpoint(curves: Curves) -> None:
     def steps(checkpoint: int) -> list[float]:
-        found = curves.up_to(checkpoint, "p0001", 3)
+        found = curves.up_to(checkpoint, "p0001", 3, 2)
         return [] if found is None else [row["env_steps"] for row in found.rows]
 
     assert steps(1000) == []
@@ -90,7 +90,7 @@ def test_a_resumed_round_has_the_rows_that_reach_closest_to_its_checkpoint(curve
     sealed = replace(CURVE, columns={"env_steps": (150.0, 280.0, 400.0)})
     curves.seal(sealed, ordered=True)  # trained, and killed before its report
     assert steps(299) == [150.0, 280.0]
-    assert curves.up_to(1000, "p0001", 4) is None
+    assert curves.up_to(1000, "p0001", 4, 1) is None
 
 
 def test_a_speculative_curve_gives_way_to_the_ordered_one_and_not_the_other_way_round(

@@ -15,7 +15,7 @@ from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import fold, orders
 from hpcpod.tournament.merge import read_board
 from hpcpod.tournament.rules import Rules
-from tests.support.hand_played import START
+from tests.support.hand_played import START, publish
 from tests.support.small_runs import AGENTS, create
 
 RATES = {"log_uniform": [1e-5, 1e-2]}
@@ -46,11 +46,10 @@ def played(
         reports = []
         for order in orders(board)[:slots]:
             slot = min(clocks, key=lambda name: clocks[name])
-            report = _report(order, slot, clocks[slot], Random(f"{seed} {order.id}"), failing,
-                             matters)  # fmt: skip
+            report = _report(order, slot, Random(f"{seed} {order.id}"), failing, matters)
             clocks[slot] += report.wall_seconds
             busy[slot] += report.wall_seconds
-            folder.reports.publish(report)
+            publish(folder, report, START + clocks[slot])
             reports.append(report)
         later = max(clocks.values())
         clocks = dict.fromkeys(clocks, later)
@@ -63,15 +62,12 @@ def played(
     return folder
 
 
-def _report(
-    order: Order, slot: str, began: float, rng: Random, failing: float, matters: float
-) -> Report:
-    """The answer to an order, in seconds since ``START``."""
+def _report(order: Order, slot: str, rng: Random, failing: float, matters: float) -> Report:
+    """The answer to an order."""
     seconds = {"ppo": 4.0, "dqn": 9.0}.get(order.algorithm, 6.0) * rng.uniform(0.8, 1.2)
     done = Report(
         order.id, order.pod, order.round, order.attempt, slot, wall_seconds=seconds,
         train_seconds=0.8 * seconds, evaluate_seconds=0.2 * seconds,
-        ended=START + began + seconds,
     )  # fmt: skip
     if isinstance(order, Birth) and rng.random() < failing:
         return replace(done, failure="loss is nan", failure_kind="crash", train_seconds=seconds)

@@ -55,7 +55,7 @@ REPORT_SENT = (
     ' "slot": "7_1", "returns": [1.0, 2.0], "inherited_returns": [],'
     f' "checkpoint": {CHECKPOINT_SENT}, "trained_steps": 0, "wall_seconds": 0.0,'
     ' "train_seconds": 0.0, "evaluate_seconds": 0.0, "metrics": {}, "engine": "", "failure": "",'
-    ' "failure_kind": "", "ended": 0.0}}'
+    ' "failure_kind": ""}}'
 )
 WORKS = {
     BIRTH_SENT + ' "part": "all", "checkpoint": null, "claimed": true}': Work(BIRTH),
