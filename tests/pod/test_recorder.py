@@ -17,7 +17,7 @@ from torch import nn
 
 from hpcpod.agents.optimizer import Adam
 from hpcpod.envs.make import make_env
-from hpcpod.errors import Diverged
+from hpcpod.errors import Diverged, StorageError
 from hpcpod.metrics.mirrors import Mirrors
 from hpcpod.pod import recorder as recorder_module
 from hpcpod.pod.__main__ import prepare
@@ -194,6 +194,24 @@ def test_rows_of_a_round_that_was_not_ordered_are_not_written(
         taking.look(replica(), second, clock.now, ends=False)
     taking.write()
     assert folder.curves.pods() == []
+
+
+def test_a_claim_that_can_not_be_read_costs_rows_alone_and_is_asked_for_seldom(
+    folder: RunFolder, clock: Clock
+) -> None:
+    asked = []
+
+    def refused() -> bool:
+        asked.append(clock.now)
+        raise StorageError("stale")
+
+    taking = Recorder(folder, BIRTH, 200, Mirrors(("tests.metrics.loggers:Lines",)), refused)
+    for second in range(25):
+        clock.now = float(second)
+        taking.look(replica(), second, clock.now, ends=False)
+    taking.seal()
+    assert [curve.order for curve in folder.curves.of("p0001")] == [BIRTH.id]
+    assert len(asked) <= 6
 
 
 def test_an_agent_that_diverged_leaves_the_rows_that_led_there(
