@@ -24,6 +24,15 @@ class Arm:
     """The CSS class of its colour."""
     stories: tuple[Story, ...]
 
+    @property
+    def final(self) -> bool:
+        """True if every run has finished with a score on fresh seeds: no score is a maximum, and
+        none may change."""
+        return all(
+            s.board.phase == "finished" and s.best is not None and s.best.fresh
+            for s in self.stories
+        )
+
     def scores(self, task: str) -> list[float]:
         """The scores of its runs on a task that have one."""
         return [s.best.mean for s in self.stories if task_of(s) == task and s.best is not None]

@@ -57,8 +57,45 @@ def test_a_clear_difference_is_said_and_an_unclear_one_too(story: Story) -> None
     )
     assert "mean score of the runs: high 202.5, low 102.5." in text
     text = words([*several(story, "a", low), *several(story, "b", low, num_envs=2)])
-    assert "a and b can't be told apart" in text
+    assert "a and b can't be told apart by so few runs" in text
     assert "a probability of 0.50" in text
+
+
+def test_three_runs_against_three_give_no_verdict_however_far_apart(story: Story) -> None:
+    few = [*several(story, "a", [1, 2, 3]), *several(story, "b", [91, 92, 93], num_envs=2)]
+    text = words(few)
+    assert "a and b can't be told apart by so few runs" in text
+    assert "p = 0.1; below 0.05 it counts" in text
+
+
+def test_more_pairs_take_a_smaller_p(story: Story) -> None:
+    four = [*several(story, "a", [1, 2, 3, 4]), *several(story, "b", [91, 92, 93, 94], num_envs=2)]
+    assert "b is better than a" in words(four)
+    text = words([*four, *several(story, "c", [1, 2, 3, 4], num_envs=8)])
+    assert "is better" not in text
+    assert "p = 0.029; below 0.017 it counts" in text
+
+
+def test_a_run_that_goes_on_or_was_chosen_by_its_panel_allows_no_verdict(story: Story) -> None:
+    low, high = [100.0 + i for i in range(6)], [200.0 + i for i in range(6)]
+    first, *rest = several(story, "low", low)
+    others = several(story, "high", high, num_envs=2)
+    assert first.best is not None
+    for odd in (replace(first, best=replace(first.best, fresh=False)),
+                replace(first, board=replace(first.board, phase="running"))):  # fmt: skip
+        text = words([odd, *rest, *others])
+        assert "is better" not in text
+        assert "No verdict and no aggregate of low: they take runs that have all" in text
+        assert "IQM with 95 % intervals" in text, "of the other arm"
+        assert "Pairs of configurations" not in text
+
+
+def test_one_run_of_each_task_makes_no_aggregate(story: Story) -> None:
+    stories = [run for i, task in enumerate(("CartPole-v1", "Acrobot-v1", "Pendulum-v1"))
+               for run in several(story, f"a{i}", [float(i)], id=task)]  # fmt: skip
+    text = words(stories)
+    assert "An aggregate takes 3 runs of a configuration on each task" in text
+    assert "IQM with 95 % intervals" not in text
 
 
 def test_two_runs_allow_no_claim_of_their_configurations(story: Story) -> None:
