@@ -12,7 +12,8 @@ from hpcpod.report.plot import HUES
 from hpcpod.report.story import Story
 
 APART = ("name", "seed", "cluster", "resources")
-"""Sections of a configuration that make no other arm: where it ran, and by which chance."""
+"""Sections of a configuration that make no other arm: where it ran, and by which chance. Of a run
+that ends by the clock, slots and resources do: it trains more with more of them."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,12 @@ def _beginning(names: Sequence[str]) -> str:
 
 def fields_of(story: Story) -> dict[str, str]:
     """The configuration's fields by their paths, as texts, without ``APART``."""
-    whole = {k: v for k, v in to_mapping(story.config).items() if k not in APART}
+    every = to_mapping(story.config)
+    whole = {k: v for k, v in every.items() if k not in APART}
+    if story.config.stop.minutes is not None:
+        slots = every.get("cluster", {})
+        whole["cluster"] = {name: slots.get(name) for name in ("slots", "schedule")}
+        whole["resources"] = every.get("resources")
     found: dict[str, str] = {}
 
     def walk(data: Any, path: str) -> None:
