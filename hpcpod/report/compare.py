@@ -65,7 +65,10 @@ def comparison(stories: Sequence[Story]) -> str:
 def _words(stories: Sequence[Story], arms: Sequence[Arm]) -> Markup:
     """The comparison in sentences."""
     runs = many(len(stories), "run")
-    said = [f"{runs} of one configuration: their spread is that of chance alone."]
+    said = [
+        f"{runs} of one configuration: their spread is that of chance, and of the machines they ran"
+        " on."
+    ]
     if len(arms) > 1:
         named = listed([f"{short(arm.name)} ({many(len(arm.stories), 'run')})" for arm in arms])
         said = [f"{runs} of {many(len(arms), 'configuration')}: {named}."]

@@ -57,10 +57,12 @@ class Story:
     @cached_property
     def rounds(self) -> dict[str, list[Result]]:
         """Of each pod the rounds that have a score, in order; of a round that was trained twice the
-        one that counted, or the later one."""
+        one that counted, or the later one. Of a finished run those that counted alone: what comes
+        after the end is no part of it."""
+        ended = self.board.phase == "finished"
         kept: dict[str, dict[int, Result]] = {}
         for row in self.results:
-            if row.purpose == "round" and row.mean is not None:
+            if row.purpose == "round" and row.mean is not None and (row.counted or not ended):
                 mine = kept.setdefault(row.pod, {})
                 if row.counted or row.round not in mine:
                     mine[row.round] = row

@@ -38,6 +38,21 @@ def test_runs_that_differ_in_seed_and_name_are_one_arm(story: Story) -> None:
     assert arms[0].scores("CartPole-v1") == [1, 2, 3]
 
 
+def test_other_slots_make_another_arm_where_the_clock_ends_the_run(story: Story) -> None:
+    def slots(run: Story, count: int, minutes: float | None) -> Story:
+        config = run.config
+        return replace(run, config=replace(
+            config, cluster=replace(config.cluster, slots=count),
+            stop=replace(config.stop, minutes=minutes),
+        ))  # fmt: skip
+
+    one, other = several(story, "a", [1, 2])
+    assert len(arms_of([slots(one, 2, None), slots(other, 8, None)])) == 1
+    clocked = [slots(one, 2, 60.0), slots(other, 8, 60.0)]
+    assert len(arms_of(clocked)) == 2
+    assert differences(clocked) == ["cluster.slots"]
+
+
 def test_tasks_make_no_arms_of_their_own(story: Story) -> None:
     stories = [*several(story, "a", [1, 2]), *several(story, "a", [8, 9], id="Acrobot-v1")]
     [arm] = arms_of(stories)
