@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
@@ -48,7 +49,9 @@ def arms_of(stories: Sequence[Story]) -> list[Arm]:
     """The runs by configuration. Fields in which only tasks differ make no other arm.
 
     An arm has the name that its runs begin with (``gate`` of gate-1 and gate-2), if no other has.
+    To the names of runs that have one name their folders are added.
     """
+    often = Counter(story.name for story in stories)
     flat = [fields_of(story) for story in stories]
     differing = differences(stories)
     groups: dict[tuple[str, ...], list[Story]] = {}
@@ -60,8 +63,20 @@ def arms_of(stories: Sequence[Story]) -> list[Arm]:
         name = names[place]
         if not name or names.count(name) > 1:
             name = f"{name or members[0].name} ({chr(65 + place % 26)})"
-        arms.append(Arm(name, f"k{place % HUES}", tuple(members)))
+        told = tuple(
+            replace(s, name=f"{s.name} ({s.folder})") if often[s.name] > 1 else s for s in members
+        )
+        arms.append(Arm(name, f"k{place % HUES}", told))
     return arms
+
+
+def copies(stories: Sequence[Story]) -> list[list[Story]]:
+    """The runs that have the same seed and began at the same time: copies of one, it seems."""
+    groups: dict[tuple[str, int, float], list[Story]] = {}
+    for story in stories:
+        key = (task_of(story), story.config.seed, story.board.started)
+        groups.setdefault(key, []).append(story)
+    return [members for members in groups.values() if len(members) > 1]
 
 
 def differences(stories: Sequence[Story]) -> list[str]:

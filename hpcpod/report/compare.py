@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from hpcpod.report.arms import Arm, arms_of, differences, fields_of, task_of
+from hpcpod.report.arms import Arm, arms_of, copies, differences, fields_of, task_of
 from hpcpod.report.axes import Axis, axis_of, number, seconds_axis
 from hpcpod.report.markup import NOTHING, Markup, joined, short, tag
 from hpcpod.report.page import contents, page, section
@@ -49,6 +49,7 @@ def _fields(arms: Sequence[Arm]) -> Markup:
 def comparison(stories: Sequence[Story]) -> str:
     """The page about several runs."""
     arms = arms_of(stories)
+    stories = [story for arm in arms for story in arm.stories]
     parts = [
         ("summary", "In words", _words(stories, arms)),
         ("runs", "The runs", joined([_score_figure(arms), _runs_table(arms), _fields(arms)])),
@@ -90,6 +91,11 @@ def _words(stories: Sequence[Story], arms: Sequence[Arm]) -> Markup:
         said.append(
             f"No verdict and no aggregate of {listed(loose)}: they take runs that have all finished"
             " and were all scored on fresh seeds."
+        )
+    for same in copies(stories):
+        said.append(
+            f"The same seed and the same start: {listed([short(s.name) for s in same])}. They seem"
+            " to be copies of one run, which counts once: leave the others out."
         )
     open_ = [short(s.name) for s in stories if s.board.phase != "finished"]
     if open_:
@@ -169,7 +175,7 @@ def _score_figure(arms: Sequence[Arm]) -> Markup:
         plot.whisker((score.low, at), (score.high, at), f"{arm.hue} each", story.name)
         plot.dots([(score.mean, at)], f"{arm.hue} mean", story.name)
     caption = (
-        "The dot is the winner's mean return, the bar its 95 % interval over episodes, as in the"
+        "The dot is the winner's mean return, the bar its interval over episodes, as in the"
         " run's own report: the error of one policy's score. What another run of the same"
         " configuration would give is not in it."
     )
@@ -197,7 +203,7 @@ def _runs_table(arms: Sequence[Arm]) -> Markup:
                 number(status.gpu_hours), status.stop_reason or status.state,
                 len(fresh(story)),
             ])  # fmt: skip
-    heads = ["run", "configuration", "task", "seed", "winner", "mean", "95 %", "episodes",
+    heads = ["run", "configuration", "task", "seed", "winner", "mean", "interval", "episodes",
              "env steps", "minutes", "core-hours", "GPU-hours", "end", "fresh scores"]  # fmt: skip
     return table(heads, rows, "The runs")
 
@@ -304,8 +310,9 @@ def _iqms(arms: Sequence[Arm], strata: Mapping[str, list[list[float]]], unit: st
     cells: list[list[Cell]] = [[short(arm.name), runs, number(m), number(low), number(high)]
              for arm, m, low, high, runs in found]  # fmt: skip
     caption = (
-        "The mean of the middle half of the runs, with the 95 % percentile interval of a bootstrap"
-        " over runs, within each task. Of fewer than ten runs such intervals are too narrow."
+        "The mean of the middle half of the runs (of three nothing is cut: it is their mean), with"
+        " the percentile interval of a bootstrap over runs, within each task. It is meant to hold"
+        " the truth in 95 % of cases; of 3, 5 and 10 normal scores it did in 74, 89 and 94 %."
     )
     return figure("Interquartile mean (IQM)", plot.markup(), caption, _key(arms),
                   numbers("The numbers", table(["configuration", "runs", "IQM", "low", "high"],

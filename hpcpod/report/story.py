@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from hpcpod.config.placement import shape_of
 from hpcpod.config.schema import RunConfig
@@ -53,6 +54,8 @@ class Story:
     """The changes to ask for in the next run."""
     at: float
     """Unix time of the look, in seconds."""
+    folder: Path
+    """The run folder."""
 
     @cached_property
     def rounds(self) -> dict[str, list[Result]]:
@@ -151,6 +154,7 @@ def read(run: Run, board: Board | None = None) -> Story:
         quarantined=tuple(run.folder.quarantine.list()),
         advice=run.advice(),
         at=time.time(),
+        folder=run.path,
     )
 
 

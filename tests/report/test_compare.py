@@ -19,7 +19,8 @@ def several(story: Story, name: str, scores: Sequence[float], **env: object) -> 
     config = replace(story.config, env=replace(story.config.env, **env))  # type: ignore[arg-type]
     return [
         replace(
-            story, name=f"{name}-{seed}", config=replace(config, seed=seed, name=f"{name}-{seed}"),
+            story, name=f"{name}-{seed}", folder=story.folder / f"{name}-{seed}",
+            config=replace(config, seed=seed, name=f"{name}-{seed}"),
             best=replace(story.best, mean=score, low=score - 5, high=score + 5),
         )
         for seed, score in enumerate(scores)
@@ -62,6 +63,24 @@ def test_tasks_make_no_arms_of_their_own(story: Story) -> None:
 def test_arms_of_one_name_are_told_apart(story: Story) -> None:
     stories = [*several(story, "a", [1]), *several(story, "a", [2], num_envs=2)]
     assert [arm.name for arm in arms_of(stories)] == ["a (A)", "a (B)"]
+
+
+def test_runs_of_one_name_are_told_apart_by_their_folders(story: Story) -> None:
+    one, other, third = several(story, "a", [1, 2, 3])
+    text = words([one, replace(other, name=one.name), third])
+    for run in (one, other):
+        assert f"a-0 ({run.folder})"[-30:] in text
+    assert f"({third.folder})"[-30:] not in text
+
+
+def test_a_copy_of_a_run_is_warned_of(story: Story) -> None:
+    one, other = several(story, "a", [1, 2])
+    copy = replace(one, name="copied")
+    text = words([one, other, copy])
+    assert "The same seed and the same start: a-0 and copied. They seem to be copies" in text
+    assert "The same seed" not in words([one, other]), "another seed"
+    later = replace(copy, board=replace(copy.board, started=copy.board.started + 1))
+    assert "The same seed" not in words([one, other, later]), "another start"
 
 
 def test_a_clear_difference_is_said_and_an_unclear_one_too(story: Story) -> None:
