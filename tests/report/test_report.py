@@ -81,14 +81,10 @@ def test_of_a_confirmed_target_the_lower_end_is_to_be_quoted(story: Story) -> No
 
 def test_a_control_that_wins_is_no_proof_that_defaults_are_as_good(story: Story) -> None:
     assert story.best is not None
+    winner = story.best.pod
 
     def control(told: Story) -> Story:
-        pods = {
-            **told.board.pods,
-            story.best.pod: replace(  # type: ignore[union-attr]
-                told.board.pods[story.best.pod], control=True
-            ),
-        }  # type: ignore[union-attr]
+        pods = {**told.board.pods, winner: replace(told.board.pods[winner], control=True)}
         return replace(told, board=replace(told.board, pods=pods))
 
     said = "The winner is a control: the search found nothing that was shown to be better."
