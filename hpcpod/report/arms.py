@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
@@ -12,7 +13,8 @@ from hpcpod.report.plot import HUES
 from hpcpod.report.story import Story
 
 APART = ("name", "seed", "cluster", "resources")
-"""Sections of a configuration that make no other arm: where it ran, and by which chance."""
+"""Sections of a configuration that make no other arm: where it ran, and by which chance. Of a run
+that ends by the clock, slots and resources do: it trains more with more of them."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,15 @@ class Arm:
     hue: str
     """The CSS class of its colour."""
     stories: tuple[Story, ...]
+
+    @property
+    def final(self) -> bool:
+        """True if every run has finished with a score on fresh seeds: no score is a maximum, and
+        none may change."""
+        return all(
+            s.board.phase == "finished" and s.best is not None and s.best.fresh
+            for s in self.stories
+        )
 
     def scores(self, task: str) -> list[float]:
         """The scores of its runs on a task that have one."""
@@ -38,7 +49,9 @@ def arms_of(stories: Sequence[Story]) -> list[Arm]:
     """The runs by configuration. Fields in which only tasks differ make no other arm.
 
     An arm has the name that its runs begin with (``gate`` of gate-1 and gate-2), if no other has.
+    To the names of runs that have one name their folders are added.
     """
+    often = Counter(story.name for story in stories)
     flat = [fields_of(story) for story in stories]
     differing = differences(stories)
     groups: dict[tuple[str, ...], list[Story]] = {}
@@ -50,8 +63,20 @@ def arms_of(stories: Sequence[Story]) -> list[Arm]:
         name = names[place]
         if not name or names.count(name) > 1:
             name = f"{name or members[0].name} ({chr(65 + place % 26)})"
-        arms.append(Arm(name, f"k{place % HUES}", tuple(members)))
+        told = tuple(
+            replace(s, name=f"{s.name} ({s.folder})") if often[s.name] > 1 else s for s in members
+        )
+        arms.append(Arm(name, f"k{place % HUES}", told))
     return arms
+
+
+def copies(stories: Sequence[Story]) -> list[list[Story]]:
+    """The runs that have the same seed and began at the same time: copies of one, it seems."""
+    groups: dict[tuple[str, int, float], list[Story]] = {}
+    for story in stories:
+        key = (task_of(story), story.config.seed, story.board.started)
+        groups.setdefault(key, []).append(story)
+    return [members for members in groups.values() if len(members) > 1]
 
 
 def differences(stories: Sequence[Story]) -> list[str]:
@@ -77,7 +102,12 @@ def _beginning(names: Sequence[str]) -> str:
 
 def fields_of(story: Story) -> dict[str, str]:
     """The configuration's fields by their paths, as texts, without ``APART``."""
-    whole = {k: v for k, v in to_mapping(story.config).items() if k not in APART}
+    every = to_mapping(story.config)
+    whole = {k: v for k, v in every.items() if k not in APART}
+    if story.config.stop.minutes is not None:
+        slots = every.get("cluster", {})
+        whole["cluster"] = {name: slots.get(name) for name in ("slots", "schedule")}
+        whole["resources"] = every.get("resources")
     found: dict[str, str] = {}
 
     def walk(data: Any, path: str) -> None:

@@ -7,13 +7,14 @@ import math
 from hpcpod.config.space import AlgorithmSpace, Choice, LogUniform, Scalar
 from hpcpod.report.axes import Axis, axis_of, number
 from hpcpod.report.influence import (
+    BLOCK,
     LEAST,
     RANDOM_MOVES,
     Influence,
     Sample,
+    in_order,
     influences,
     samples,
-    smallest_seen,
 )
 from hpcpod.report.markup import NOTHING, Markup, joined, tag
 from hpcpod.report.plot import Plot, numbers, table
@@ -54,7 +55,7 @@ def value_axis(space: AlgorithmSpace, name: str) -> Axis:
     """The axis of a hyperparameter: its range, logarithmic if that is."""
     given = space.values[name]
     if isinstance(given, Choice):
-        names = tuple(str(value) for value in given.values)
+        names = tuple(str(value) for value in in_order(given))
         return Axis(name, -0.5, len(names) - 0.5, choices=names)
     if isinstance(given, LogUniform):
         made = axis_of(name, (given.low, given.high), log=True)
@@ -69,7 +70,7 @@ def _drawn(space: AlgorithmSpace, name: str, value: Scalar) -> float:
     """A value as its axis has it."""
     given = space.values[name]
     if isinstance(given, Choice):
-        return next((float(i) for i, each in enumerate(given.values) if each == value), math.nan)
+        return next((float(i) for i, each in enumerate(in_order(given)) if each == value), math.nan)
     return float(value) if isinstance(value, (int, float)) else math.nan
 
 
@@ -154,17 +155,18 @@ def mattered(story: Story) -> Markup:
 def _method(story: Story) -> str:
     moves = (
         " Moves: copies, by how far chance moved each value from the parent's, and how much their"
-        " first round scored above the parent."
+        " first round scored above the parent. Ranks count, and chance exchanges scores, among"
+        f" {BLOCK} neighbouring births at most: gains fall with time, and values drift."
         if story.config.population.generator in RANDOM_MOVES
-        else " Copies are left out: this generator chose their values by the scores."
+        else " Copies are left out: this generator may choose their values by the scores."
     )
     return (
         "Counted are only values that chance has set. Draws: founders that drew from the ranges, by"
         f" their score at an equal round.{moves} {RHO} is Spearman's rank correlation, from -1 to"
-        " 1, with its 95 % interval. p is the probability that any hyperparameter of the sample"
-        " shows as much by chance; where none matters, one in twenty samples shows something all"
-        " the same. A best value in the middle of a range is hardly a rank correlation: look at the"
-        " points."
+        " 1, with its 95 % interval, which is for each hyperparameter alone. p is the probability"
+        " that any hyperparameter of the sample shows as much by chance; where none matters, one in"
+        " twenty samples shows something all the same. A best value in the middle of a range is"
+        " hardly a rank correlation: look at the points."
     )
 
 
@@ -174,16 +176,24 @@ def _sentence(sample: Sample, rows: list[Influence]) -> str:
     pods = pods.replace("copys", "copies")
     where = f" at round {sample.round}" if sample.kind == "draws" else " in their first round"
     seen = [row for row in rows if row.seen]
-    limit = smallest_seen(len(sample.scores), len(rows))
+    limit = rows[0].limit
     rest = f"With {pods}, correlations below about {limit:.2f} can't be told from chance."
+    if limit > 1:
+        size = f"{pods} and {many(len(rows), 'hyperparameter')}"
+        rest = f"With {size} nothing can be seen: not even a correlation of 1."
     if not seen:
         return f"{sample.algorithm}, {pods}{where}: no hyperparameter is seen to matter. {rest}"
     said = "; ".join(
         f"{'higher' if row.rho > 0 else 'lower'} {row.hyperparameter} went with higher scores"
-        f" ({RHO} = {row.rho:.2f}, from {row.low:.2f} to {row.high:.2f}, p {_chance(row.p)})"
+        f" ({RHO} = {row.rho:.2f}{_ends(row, ', from {} to {}')}, p {_chance(row.p)})"
         for row in seen
     )
     return f"{sample.algorithm}, {pods}{where}: {said}. {rest}"
+
+
+def _ends(row: Influence, words: str) -> str:
+    """The interval in words; of a correlation of 1 it has none."""
+    return words.format(f"{row.low:.2f}", f"{row.high:.2f}") if math.isfinite(row.low) else ""
 
 
 def _chance(p: float) -> str:
@@ -198,7 +208,7 @@ def _scatter(story: Story, sample: Sample, row: Influence) -> Markup:
     if isinstance(space.values[row.hyperparameter], LogUniform):
         values = [math.exp(value) for value in values]
     y = axis_of("mean return", sample.scores) or Axis("mean return", 0.0, 1.0)
-    said = f"{RHO} = {row.rho:.2f} [{row.low:.2f}, {row.high:.2f}], p {_chance(row.p)}"
+    said = f"{RHO} = {row.rho:.2f}{_ends(row, ' [{}, {}]')}, p {_chance(row.p)}"
     plot = Plot(
         f"{sample.algorithm}: score at round {sample.round} over {row.hyperparameter}", said,
         x, y, 170,
@@ -212,8 +222,9 @@ def _scatter(story: Story, sample: Sample, row: Influence) -> Markup:
 
 def _correlations(rows: list[Influence]) -> Markup:
     cells = [
-        [row.algorithm, row.hyperparameter, row.kind, row.pods, f"{row.rho:.2f}", f"{row.low:.2f}",
-         f"{row.high:.2f}", f"{row.p:.3f}", "yes" if row.seen else "no"]
+        [row.algorithm, row.hyperparameter, row.kind, row.pods, f"{row.rho:.2f}",
+         _ends(row, "{0}") or "-", _ends(row, "{1}") or "-", f"{row.p:.3f}",
+         "yes" if row.seen else "no"]
         for row in rows
     ]  # fmt: skip
     heads = ["algorithm", "hyperparameter", "sample", "pods", RHO, "95 % low", "95 % high", "p",

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from hpcpod.config.placement import shape_of
 from hpcpod.config.schema import RunConfig
@@ -53,14 +54,18 @@ class Story:
     """The changes to ask for in the next run."""
     at: float
     """Unix time of the look, in seconds."""
+    folder: Path
+    """The run folder."""
 
     @cached_property
     def rounds(self) -> dict[str, list[Result]]:
         """Of each pod the rounds that have a score, in order; of a round that was trained twice the
-        one that counted, or the later one."""
+        one that counted, or the later one. Of a finished run those that counted alone: what comes
+        after the end is no part of it."""
+        ended = self.board.phase == "finished"
         kept: dict[str, dict[int, Result]] = {}
         for row in self.results:
-            if row.purpose == "round" and row.mean is not None:
+            if row.purpose == "round" and row.mean is not None and (row.counted or not ended):
                 mine = kept.setdefault(row.pod, {})
                 if row.counted or row.round not in mine:
                     mine[row.round] = row
@@ -149,6 +154,7 @@ def read(run: Run, board: Board | None = None) -> Story:
         quarantined=tuple(run.folder.quarantine.list()),
         advice=run.advice(),
         at=time.time(),
+        folder=run.path,
     )
 
 

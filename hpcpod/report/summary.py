@@ -14,6 +14,7 @@ from hpcpod.report.scores import fresh
 from hpcpod.report.story import Story
 from hpcpod.report.tree import moved
 from hpcpod.run.history import Result
+from hpcpod.run.status import Best
 from hpcpod.run.tables import count
 from hpcpod.run.text import duration, listed, many
 from hpcpod.tournament.statistics import GATE, difference
@@ -144,7 +145,11 @@ def _over_controls(story: Story) -> Iterator[str]:
     tops = [row for pod in controls for row in story.rounds.get(pod, ())]
     if not tops or story.best.pod in controls:
         if story.best.pod in controls:
-            yield "The winner is a control: default hyperparameters were as good as any."
+            early = story.board.winner is not None and story.board.stop_reason == "target"
+            yield (
+                "The winner is a control: the search found nothing that was shown to be better."
+                + " It was the first to be confirmed; others were not tried." * early
+            )
         return
     top = max(tops, key=lambda row: row.mean or 0.0)
     yield (
@@ -159,6 +164,13 @@ def on_which_seeds(story: Story) -> list[str]:
     if best is None:
         return []
     if best.fresh:
+        if target := _confirming(story, best):
+            return [
+                f"{many(best.episodes, 'episode')} with fresh seeds: nothing of the run had been"
+                f" trained or compared on them. They also decided that the target is reached"
+                f" ({target}), so quote the lower end, {number(best.low)}; the mean flatters a"
+                " little. It speaks of this policy on this environment, not of another run."
+            ]
         among = f", and allows for the choice among {best.candidates}" * (best.candidates > 1)
         return [
             f"{many(best.episodes, 'episode')} with fresh seeds: nothing of the run had been"
@@ -173,12 +185,23 @@ def on_which_seeds(story: Story) -> list[str]:
     ]
 
 
+def _confirming(story: Story, best: Best) -> str:
+    """The attempt at the target that the winner's score is of; empty if it is of finals."""
+    tries = [each for each in story.board.confirmed if each.purpose == "confirm"]
+    for place, each in enumerate(tries, start=1):
+        if each.passed and (each.pod, each.round, each.mean) == (best.pod, best.round, best.mean):
+            return f"attempt {place} of {max(story.board.attempts, len(tries))}"
+    return ""
+
+
 def why_it_won(story: Story) -> list[str]:
     """The lineage of the winner in words."""
     if not story.lineage:
         return []
     founder, *copies = story.lineage
     kind = "a control, with default hyperparameters" if founder.control else "a fresh draw"
+    if founder.repeats is not None:
+        kind = f"a replicate of {short(founder.repeats)}, its hyperparameters with another seed"
     rows = story.rounds.get(founder.id, [])
     first = f" It scored {_mean(rows[0])} in its first round." if rows else ""
     said = [f"It goes back to {short(founder.id)}, {kind}: {_values(story, founder)}.{first}"]

@@ -48,8 +48,14 @@ def _failed(story: Story) -> Markup | None:
 
 
 def _dropped(story: Story) -> Markup | None:
-    rows = [row for row in story.results if not row.counted and not row.failure_kind]
-    if not rows or story.board.phase != "finished":
+    end = story.board.stopped
+    if story.board.phase != "finished" or end is None:
+        return None
+    rows = [
+        row for row in story.results
+        if not row.counted and not row.failure_kind and (row.ended is None or row.ended < end)
+    ]  # fmt: skip
+    if not rows:
         return None
     cells = [[_since(row.seconds), row.order, row.slot] for row in rows[-MOST_ROWS:]]
     text = (

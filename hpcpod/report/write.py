@@ -16,6 +16,7 @@ from hpcpod.storage.disk import check_writable
 from hpcpod.storage.os_errors import explain
 
 MOST_RUNS = 200
+ENDINGS = (".html", ".htm", ".svg")
 
 
 def write(runs: Sequence[Run], to: str | Path, *, overwrite: bool = False) -> Path:
@@ -28,7 +29,8 @@ def write(runs: Sequence[Run], to: str | Path, *, overwrite: bool = False) -> Pa
         overwrite: replace it even if it is something else.
 
     Raises:
-        UserError: the file can't be written, or is there and no report; a run is given twice.
+        UserError: the file can't be written, has another ending, or is there and no report; a run
+            is given twice.
     """
     path = Path(to)
     twice = {run.path for run in runs if sum(each.path == run.path for each in runs) > 1}
@@ -37,8 +39,10 @@ def write(runs: Sequence[Run], to: str | Path, *, overwrite: bool = False) -> Pa
     if len(runs) > MOST_RUNS:
         raise UserError(f"at most {MOST_RUNS} runs fit side by side, got {len(runs)}")
     check_writable(path, overwrite=overwrite or is_report(path))
+    if path.suffix.lower() not in ENDINGS:
+        raise UserError(f"can't write {path}: a report is a page (.html) or a picture (.svg)")
     stories = [read(run) for run in runs]
-    if path.suffix == ".svg":
+    if path.suffix.lower() == ".svg":
         text = picture(main_figure(_only(stories)))
     elif len(stories) > 1:
         text = comparison(stories)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import NormalDist
 
 import numpy as np
@@ -306,3 +307,40 @@ def improvement_over_tasks(
         drawn += wins[rows[:, :, None], columns[:, None, :]].mean(axis=(1, 2)) / len(one)
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
     return Improvement(whole, float(low), float(high))
+
+
+ORDERS = 20_000
+"""Assignments of labels up to which a permutation test tries all, and draws so many of more."""
+
+
+def improvement_test(
+    one: Sequence[Sequence[float]], other: Sequence[Sequence[float]], *, key: int = 0
+) -> float:
+    """The two-sided p of ``improvement_over_tasks`` by permutation: where two sets of runs are
+    equal, the probability that it is as far from 0.5 as was seen.
+
+    Labels are exchanged within each task. All assignments are tried if there are at most
+    ``ORDERS``; else as many are drawn, and the one that was seen is one of them.
+    """
+    rng = np.random.default_rng(key)
+    tasks = [_ranked(mine, theirs) for mine, theirs in zip(one, other, strict=True)]
+    seen = sum(float(ranked[:n].sum()) for ranked, n in tasks)
+    exact = math.prod(math.comb(len(ranked), n) for ranked, n in tasks) <= ORDERS
+    found = np.zeros(1) if exact else np.zeros(ORDERS - 1)
+    for ranked, n in tasks:
+        if exact:
+            sums = [sum(chosen) for chosen in combinations(ranked, n)]
+            found = np.add.outer(found, sums).ravel()
+        else:
+            orders = rng.random((len(found), len(ranked))).argsort(axis=1)
+            found += ranked[orders[:, :n]].sum(axis=1)
+    beyond = int((np.abs(found) >= abs(seen) - 1e-9).sum())
+    return beyond / len(found) if exact else (beyond + 1) / ORDERS
+
+
+def _ranked(one: Sequence[float], other: Sequence[float]) -> tuple[Array, int]:
+    """The ranks of two samples together, centred and scaled so that the sum of the first sample's
+    is U / (n m) - 0.5; and its size."""
+    pooled = np.asarray([*one, *other], dtype=np.float64)
+    ranks = (np.sign(pooled[:, None] - pooled[None, :]) / 2).sum(axis=1)
+    return ranks / (len(one) * len(other)), len(one)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from random import Random
 
 import pytest
 from scipy import stats
 
-from hpcpod.config.space import LogUniform
+from hpcpod.config.space import AlgorithmSpace, Choice, Int, LogUniform, Uniform
 from hpcpod.records.records import PodState
 from hpcpod.report import influence
-from hpcpod.report.influence import Sample, influences, ranks, samples, smallest_seen
+from hpcpod.report.influence import Sample, as_number, influences, ranks, samples
 from hpcpod.report.story import Story
+from hpcpod.tournament import mutation
 
 
 def world(seed: int, pods: int, effect: float) -> Sample:
@@ -57,9 +59,84 @@ def test_what_matters_is_seen_and_named_alone() -> None:
 
 
 def test_small_samples_see_large_correlations_alone() -> None:
-    # two-sided 5 % of Student's t with 8 degrees: 2.306; 2.306 / sqrt(8 + 2.306**2)
-    assert smallest_seen(10) == pytest.approx(0.632, abs=1e-3)
-    assert smallest_seen(10, tests=3) > smallest_seen(10) > smallest_seen(100)
+    # tables of critical values for seven pairs, two-sided 5 %: 0.786
+    [alone] = influences(Sample("ppo", "draws", 1, {"a": list(range(7))}, [2, 1, 3, 4, 7, 6, 5]))
+    assert alone.limit == pytest.approx(0.786, abs=1e-3)
+    three, more = influences(world(1, 10, 0.0))[0].limit, influences(world(1, 60, 0.0))[0].limit
+    # two-sided 5 % / 3 of Student's t with 8 degrees: 3.016; 3.016 / sqrt(8 + 3.016**2)
+    assert three == pytest.approx(0.73, abs=0.04)
+    assert more < three
+
+
+def test_five_founders_with_four_hyperparameters_show_nothing() -> None:
+    orders = [[1, 2, 3, 4, 5], [2, 1, 4, 5, 3], [3, 5, 1, 2, 4], [5, 3, 2, 1, 4]]
+    values: dict[str, list[float]] = {f"h{i}": list(map(float, o)) for i, o in enumerate(orders)}
+    found = influences(Sample("ppo", "draws", 1, values, [1.0, 2.0, 3.0, 4.0, 5.0]))
+    # each shows 1 in two of the 120 orders: 8 of 120 are more than 5 %
+    assert found[0].rho == pytest.approx(1)
+    assert found[0].p == pytest.approx(8 / 120)
+    assert found[0].limit == math.inf
+    assert math.isnan(found[0].low), "an interval without width"
+    [alone] = influences(Sample("ppo", "draws", 1, {"h0": values["h0"]}, [1.0, 2.0, 3.0, 5.0, 4.0]))
+    assert alone.limit == pytest.approx(1)  # 0.9 and more: 10 of 120
+
+
+SPACE = AlgorithmSpace(
+    "ppo",
+    {"rate": LogUniform(1e-5, 1e-2), "gamma": Uniform(0.9, 0.9999), "steps": Int(1, 2048),
+     "entropy": Uniform(0.0, 0.1), "batch": Choice((16, 32, 64, 128, 256))},
+    {}, near_one=("gamma",),
+)  # fmt: skip
+
+
+def copies(seed: int, effect: float = 0.0) -> Sample:
+    """Real moves of 200 copies among eight places, with gains that fall with time."""
+    rng = Random(seed)
+    places = [mutation.sample(SPACE, rng) for _ in range(8)]
+    values: dict[str, list[float]] = {name: [] for name in SPACE.mutable}
+    gains = []
+    for birth in range(200):
+        parent, replaced = rng.sample(range(8), 2)
+        child, _ = mutation.mutate(SPACE, places[parent], rng)
+        for name in values:
+            before = as_number(SPACE, name, places[parent][name])
+            values[name].append(as_number(SPACE, name, child[name]) - before)
+        places[replaced] = child
+        gains.append(100 / (1 + birth / 4) + effect * values["rate"][-1] + rng.gauss(0, 0.5))
+    return Sample("ppo", "moves", 0, values, gains)
+
+
+def test_where_gains_fall_with_time_moves_show_no_more_than_chance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(influence, "DRAWS", 100)
+    seen = sum(any(row.seen for row in influences(copies(seed))) for seed in range(200))
+    assert seen <= 18, "8 are expected (4 of 100 orders); 2.8 is the standard deviation"
+
+
+def test_scores_of_moves_are_exchanged_within_blocks_of_neighbours_alone() -> None:
+    sample = Sample("ppo", "moves", 0, {"a": [1, 2, 3, 4, 5, 6]}, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    assert sample.blocks == [slice(0, 3), slice(3, 6)]
+    [found] = influences(sample)
+    # all orders of six would give 2 / 720; within two threes each end is 2 of 36
+    assert found.p == pytest.approx(2 / 36, abs=0.02)
+    assert replace(sample, kind="draws").blocks == [slice(0, 6)]
+
+
+def test_a_move_that_matters_is_seen_though_gains_fall() -> None:
+    for seed in range(3):
+        rows = influences(copies(seed, effect=2.0))
+        assert (rows[0].hyperparameter, rows[0].seen) == ("rate", True)
+
+
+def test_choices_count_by_size_and_texts_not_at_all() -> None:
+    space = AlgorithmSpace("ppo", {
+        "batch": Choice((64, 16, 32)), "activation": Choice(("tanh", "relu")),
+        "norm": Choice((True, False)),
+    }, {})  # fmt: skip
+    assert [as_number(space, "batch", value) for value in (16, 32, 64)] == [0, 1, 2]
+    assert math.isnan(as_number(space, "activation", "relu"))
+    assert math.isnan(as_number(space, "norm", True))
 
 
 def test_a_hyperparameter_or_a_score_that_does_not_vary_is_no_sample() -> None:
@@ -82,10 +159,13 @@ def test_draws_are_founders_that_drew_and_moves_are_copies(story: Story) -> None
     assert all(-12 < value < -4 for value in draws.values["learning_rate"])  # ln 1e-5 .. ln 1e-2
 
 
-def test_a_generator_that_chooses_moves_by_scores_gives_no_sample(story: Story) -> None:
+@pytest.mark.parametrize("generator", ["pb2", "multi_frequency"])
+def test_a_generator_that_chooses_moves_by_scores_gives_no_sample(
+    story: Story, generator: str
+) -> None:
     chosen = replace(
         story, config=replace(story.config, population=replace(
-            story.config.population, generator="pb2")),
+            story.config.population, generator=generator)),
     )  # fmt: skip
     assert not [sample for sample in samples(chosen) if sample.kind == "moves"]
 

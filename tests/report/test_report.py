@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.records.records import Board
+from hpcpod.records.records import Board, PodState
+from hpcpod.report.axes import number
 from hpcpod.report.curves import thinned
 from hpcpod.report.one import report_of
 from hpcpod.report.story import Story, read
@@ -51,6 +52,67 @@ def test_it_says_what_won_by_how_much_on_which_seeds_and_at_what_cost(story: Sto
     failed = sum(bool(row.failure_kind) for row in story.results)
     assert failed > 0
     assert f"Failed: {failed} order" in text
+
+
+def won_by_target(story: Story, **pod: object) -> Story:
+    """The story as if the winner's score were that of a second attempt at the target, with other
+    fields of the founder of its lineage."""
+    board, best, founder = story.board, story.best, story.lineage[0]
+    assert best is not None
+    score = next(each for each in board.confirmed if each.pod == best.pod)
+    passed = replace(score, purpose="confirm", passed=True)
+    changed: PodState = replace(founder, **pod)  # type: ignore[arg-type]
+    return replace(
+        story, lineage=(changed, *story.lineage[1:]),
+        board=replace(
+            board, stop_reason="target", attempts=2, pods={**board.pods, changed.id: changed},
+            confirmed=(replace(passed, passed=False, mean=passed.mean - 9), passed),
+        ),
+    )  # fmt: skip
+
+
+def test_of_a_confirmed_target_the_lower_end_is_to_be_quoted(story: Story) -> None:
+    text = sentences(won_by_target(story))
+    assert story.best is not None
+    assert "They also decided that the target is reached (attempt 2 of 2), so quote" in text
+    assert f"the lower end, {number(story.best.low)}; the mean flatters a little" in text
+    assert "They also decided" not in sentences(story), "by finals"
+
+
+def test_a_control_that_wins_is_no_proof_that_defaults_are_as_good(story: Story) -> None:
+    assert story.best is not None
+    winner = story.best.pod
+
+    def control(told: Story) -> Story:
+        pods = {**told.board.pods, winner: replace(told.board.pods[winner], control=True)}
+        return replace(told, board=replace(told.board, pods=pods))
+
+    said = "The winner is a control: the search found nothing that was shown to be better."
+    early = "It was the first to be confirmed; others were not tried."
+    by_finals, by_target = sentences(control(story)), sentences(control(won_by_target(story)))
+    assert said in by_finals
+    assert early not in by_finals
+    assert f"{said} {early}" in by_target
+
+
+def test_a_replicate_is_no_fresh_draw(story: Story) -> None:
+    text = sentences(won_by_target(story, control=False, repeats="p0042"))
+    assert "a replicate of p0042, its hyperparameters with another seed" in text
+    assert "a fresh draw" not in text
+
+
+def test_a_round_that_came_after_the_end_is_neither_drawn_nor_a_trouble(story: Story) -> None:
+    pod, end = story.lineage[-1].id, story.board.stopped
+    assert end is not None
+    last = story.rounds[pod][-1]
+    late = replace(last, order=f"{pod}-00099-1", round=99, counted=False, ended=end + 5)
+    told = replace(story, results=(*story.results, late))
+    assert told.rounds == story.rounds
+    assert late.order not in report_of(told)
+    early = replace(late, ended=end - 5)
+    assert early.order in report_of(replace(story, results=(*story.results, early)))
+    going = replace(told, board=replace(story.board, phase="running"))
+    assert going.rounds[pod][-1] is late, "it may count yet"
 
 
 def test_every_section_and_every_figure_is_there(story: Story) -> None:

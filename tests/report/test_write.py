@@ -46,6 +46,8 @@ def test_another_file_is_not_overwritten_by_accident(
         (["RUN", "RUN"], "each run once"),
         (["RUN", "-o", "no/such/folder.html"], "there is no folder no/such"),
         (["RUN", "-o", "."], "is no file"),
+        (["RUN", "-o", "report.pdf"], "a report is a page (.html) or a picture (.svg)"),
+        (["RUN", "-o", "report"], "a report is a page (.html) or a picture (.svg)"),
     ],
 )
 def test_what_can_t_be_done_is_one_sentence(

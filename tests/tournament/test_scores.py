@@ -14,6 +14,7 @@ from hpcpod.tournament.scores import (
     covariance,
     improvement,
     improvement_over_tasks,
+    improvement_test,
     iqm,
     iqm_interval,
     posterior,
@@ -260,3 +261,41 @@ def test_a_weighted_trend_is_least_squares() -> None:
 def test_two_points_have_no_trend() -> None:
     assert trend([1, 2], [3, 4]) is None
     assert trend([2, 2, 2], [3, 4, 5]) is None
+
+
+def test_the_permutation_test_is_the_exact_rank_test_of_one_task() -> None:
+    rng = np.random.default_rng(12)
+    for n, m in ((3, 3), (4, 6), (8, 8)):
+        one, other = rng.normal(size=n), rng.normal(1.0, 1.0, size=m)
+        theirs = stats.mannwhitneyu(one, other, method="exact").pvalue
+        assert improvement_test([list(one)], [list(other)]) == pytest.approx(float(theirs))
+    one, other = rng.normal(size=12), rng.normal(0.7, 1.0, size=12)  # 2.7 million: drawn
+    theirs = stats.mannwhitneyu(one, other, method="exact").pvalue
+    assert improvement_test([list(one)], [list(other)]) == pytest.approx(float(theirs), abs=0.01)
+
+
+def test_complete_separation_by_hand() -> None:
+    # 2 of the 20 ways, of the 70, of the 252; with two tasks 2 of 20 * 20
+    assert improvement_test([[1, 2, 3]], [[4, 5, 6]]) == pytest.approx(2 / 20)
+    assert improvement_test([[1, 2, 3, 4]], [[5, 6, 7, 8]]) == pytest.approx(2 / 70)
+    assert improvement_test([[1, 2, 3, 4, 5]], [[6, 7, 8, 9, 10]]) == pytest.approx(2 / 252)
+    two = improvement_test([[1, 2, 3], [7, 8, 9]], [[4, 5, 6], [70, 80, 90]])
+    assert two == pytest.approx(2 / 400)
+    assert improvement_test([[5, 5, 5]], [[5, 5, 5]]) == 1
+
+
+@pytest.mark.parametrize("runs", [(3,), (4,), (3, 3)], ids=str)
+def test_equal_arms_get_a_verdict_in_at_most_5_percent_of_cases(runs: tuple[int, ...]) -> None:
+    rng, seen = np.random.default_rng(13), 0
+    for _ in range(1000):
+        one, other = ([list(rng.standard_normal(n)) for n in runs] for _ in range(2))
+        seen += improvement_test(one, other) < 0.05
+    assert seen <= 50 + 2 * 6.9, "50 at most are expected; 6.9 is the standard deviation"
+    assert seen == 0 or runs != (3,), "the least p of three against three is 0.1"
+
+
+def test_a_clear_effect_is_seen_by_five_runs_against_five() -> None:
+    rng = np.random.default_rng(14)
+    found = [improvement_test([list(rng.normal(3, 1, 5))], [list(rng.normal(0, 1, 5))]) < 0.05
+             for _ in range(100)]  # fmt: skip
+    assert sum(found) >= 85, "95 are expected"
