@@ -18,6 +18,11 @@ def troubles(story: Story) -> Markup:
         part for part in (_failed(story), _dropped(story), _refused(story), _quarantined(story))
         if part is not None
     ]  # fmt: skip
+    found = sum(row.counted for row in story.results)
+    if found < story.board.reports:
+        lost = many(story.board.reports - found, "report")
+        said = f"{lost} that the leaderboard has counted can't be read: damaged or gone; no figure"
+        parts.append(tag("p", f"{said} has them."))
     requeues = story.status.requeues
     if requeues:
         said = f"The scheduler has started slots again: {many(requeues, 'requeue')}."

@@ -138,6 +138,13 @@ def test_what_to_ask_for_the_next_time_is_said_as_advise_says_it(story: Story) -
     )
 
 
+def test_reports_that_are_damaged_or_gone_are_counted(story: Story) -> None:
+    gone = "2 reports that the leaderboard has counted can't be read"
+    assert "can't be read" not in Page(report_of(story)).text
+    kept = [row for row in story.results if row.counted][2:]
+    assert gone in Page(report_of(replace(story, results=tuple(kept)))).text
+
+
 def test_the_lineage_is_the_ancestors_rounds_up_to_each_copy(story: Story) -> None:
     rounds = [row.round for row in story.path]
     assert rounds == sorted(set(rounds)), "no round twice, none before another"
