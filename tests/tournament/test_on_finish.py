@@ -26,6 +26,13 @@ ABOUT = 'env | grep ^HPCPOD_ | sort; pwd; cat; echo "$HPCPOD_NAME" >> done'
 """Writes what it is told into its log, with what it can read, and a line into ``done``."""
 
 
+@pytest.fixture(autouse=True)
+def nothing_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What continuous integration sets for hpcpod's tests would be among what is told."""
+    for name in [name for name in os.environ if name.startswith("HPCPOD_")]:
+        monkeypatch.delenv(name)
+
+
 def ended(home: Path, command: str | None, **sections: Any) -> tuple[RunFolder, Board]:
     """A run that was ended before its first round, and its board."""
     folder = create(home, on_finish=command, **sections)
