@@ -332,10 +332,8 @@ def changes(board: Board, pod: PodState) -> str:
     parent = board.pods[pod.parent] if pod.parent else None
     if parent is None or not pod.mutated:
         return "hyperparameters unchanged"
-    return ", ".join(
-        f"{name} {_value(parent.hyperparameters[name])} -> {_value(pod.hyperparameters[name])}"
-        for name in pod.mutated
-    )
+    old, new = parent.hyperparameters, pod.hyperparameters
+    return ", ".join(f"{n} {_value(old.get(n))} -> {_value(new.get(n))}" for n in pod.mutated)
 
 
 def _value(value: object) -> str:

@@ -95,6 +95,7 @@ def test_a_change_is_the_value_of_the_parent_and_of_the_child() -> None:
         "epochs 4 -> 5, gamma 0.9912 -> 0.9877, learning_rate 0.001 -> 0.0013"
     )
     assert changes(board, replace(born, mutated=())) == "hyperparameters unchanged"
+    assert changes(board, replace(born, mutated=("forged",))) == "forged None -> None"
     assert changes(board, board.pods["p0001"]) == "hyperparameters unchanged"
 
 

@@ -38,6 +38,13 @@ def test_t_quantiles_equal_the_printed_tables(
     assert t_quantile(1 - probability, freedom) == pytest.approx(-table, abs=6e-4)
 
 
+def test_t_quantiles_of_many_degrees_of_freedom_go_on_from_those_of_fewer() -> None:
+    for probability in (0.6, 0.975, 0.9999):
+        below, above = t_quantile(probability, 10_000), t_quantile(probability, 10_001)
+        assert above == pytest.approx(below, rel=1e-6) and above < below
+    assert t_quantile(0.975, 10**30) == pytest.approx(1.959964, abs=1e-6)  # at once
+
+
 def test_t_quantiles_approach_the_normal_ones() -> None:
     assert t_quantile(0.975, 5000) == pytest.approx(1.95996, abs=1e-3)
     assert t_quantile(0.5, 7) == pytest.approx(0, abs=1e-9)
