@@ -176,6 +176,7 @@ def test_the_nearest_name_is_suggested_and_none_if_none_is_near() -> None:
     assert plugins.suggest("nosuch.yaml", ["b6.yaml"], likeness=0.85) == ""
 
 
+@pytest.mark.long
 def test_only_what_a_user_names_is_loaded_by_a_path() -> None:
     """Of hpcpod's own code a path in quotes hides the import from mypy and import-linter."""
     found = []

@@ -120,6 +120,7 @@ def test_bad_input_is_a_sentence_and_writes_nothing(
     assert load_file(home / "mine.yaml").env.id == "CartPole-v1"
 
 
+@pytest.mark.long
 def test_in_a_terminal_it_asks_three_questions_and_again_where_there_is_no_answer(
     home: Path,
 ) -> None:
@@ -141,6 +142,7 @@ def test_in_a_terminal_it_asks_three_questions_and_again_where_there_is_no_answe
     assert (run.env.id, run.stop.minutes, run.cluster.launcher) == ("Acrobot-v1", 7.0, "local")
 
 
+@pytest.mark.long
 def test_who_answers_nothing_gets_nothing(home: Path) -> None:
     child = pexpect.spawn(
         sys.executable, ["-m", "hpcpod", "init"], cwd=str(home),

@@ -44,6 +44,7 @@ def test_the_correlation_is_scipy_s_and_p_is_that_of_all_orders() -> None:
     assert found.low < found.rho < found.high < 1
 
 
+@pytest.mark.long
 def test_where_nothing_matters_something_is_seen_in_one_of_twenty_samples(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -106,6 +107,7 @@ def copies(seed: int, effect: float = 0.0) -> Sample:
     return Sample("ppo", "moves", 0, values, gains)
 
 
+@pytest.mark.long
 def test_where_gains_fall_with_time_moves_show_no_more_than_chance(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -123,6 +125,7 @@ def test_scores_of_moves_are_exchanged_within_blocks_of_neighbours_alone() -> No
     assert replace(sample, kind="draws").blocks == [slice(0, 6)]
 
 
+@pytest.mark.long
 def test_a_move_that_matters_is_seen_though_gains_fall() -> None:
     for seed in range(3):
         rows = influences(copies(seed, effect=2.0))

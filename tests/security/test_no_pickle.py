@@ -47,6 +47,7 @@ def dangers(source: str) -> Iterator[str]:
                     yield f"{called}({keyword.arg}=True)"
 
 
+@pytest.mark.long
 def test_nothing_is_loaded_that_could_run_code() -> None:
     found = {
         str(path.relative_to(ROOT)): dangerous

@@ -288,6 +288,7 @@ def run(the_rules: Rules, slots: int, seed: int, minutes: float = 1e4) -> tuple[
     return board, worked / (slots * now)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("allocator", ["fair", "halving", "ocba", "thompson", "curves"])
 @given(st.integers(0, 2**32), st.integers(1, 8), st.sampled_from([0.1, 0.75, 1.0]))
 @settings(max_examples=10, deadline=None)

@@ -72,6 +72,7 @@ def test_the_gain_is_that_of_the_second_half() -> None:
     assert gain(pod("p", 1.0))[0] == np.inf
 
 
+@pytest.mark.long
 def test_where_nothing_gains_any_is_said_to_in_a_sixth_of_cases() -> None:
     rng = np.random.default_rng(0)
     for pods in (1, 4, 16):
