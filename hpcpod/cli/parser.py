@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import os
 import sys
@@ -342,6 +343,7 @@ ENVS_CHECK = Verb(
 )  # fmt: skip
 
 
+@functools.cache
 def parser() -> argparse.ArgumentParser:
     """Every verb with its help."""
     top = argparse.ArgumentParser(
@@ -385,10 +387,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plugins.look_in([str(Path.cwd())])
     log_to_terminal()
     try:
-        return exit_code(
-            lambda: int(options.command(options) or 0),
-            say_error,
-        )
+        return exit_code(lambda: int(options.command(options) or 0), say_error)
     except BrokenPipeError:  # as of `| head`
         sys.stderr.close()  # Python flushes stdout at its end, and would complain there
         return 0
