@@ -6,7 +6,7 @@ import math
 import shlex
 import shutil
 import sys
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -38,7 +38,7 @@ def init(options: Namespace) -> int:
     if env is None:
         env = _ask("environment: a gymnasium id, or a class as pkg.mod:MyEnv", "CartPole-v1", str)
         if minutes is None and options.env_steps is None:
-            minutes = _ask("how many minutes of wall time", f"{MINUTES:g}", _minutes)
+            minutes = _ask("how many minutes of wall time", f"{MINUTES:g}", minutes_of)
         if cluster is None:
             here = "slurm" if shutil.which("sbatch") else "local"
             cluster = _ask("where: local (this machine) or slurm", here, _place)
@@ -87,21 +87,26 @@ def _ask(question: str, default: str, read: Callable[[str], T]) -> T:
             return read(input(f"{question} [{default}]: ").strip() or default)
         except EOFError:
             raise UserError("no answer: nothing is written") from None
-        except ValueError as error:
+        except ArgumentTypeError as error:
             say(str(error))
 
 
-def _minutes(text: str) -> float:
+def minutes_of(text: str) -> float:
+    """Minutes above 0, as an option or an answer gives them.
+
+    Raises:
+        ArgumentTypeError: they are none.
+    """
     try:
         minutes = float(text)
     except ValueError:
         minutes = math.nan
     if not 0 < minutes < math.inf:
-        raise ValueError(f"expected minutes, above 0, got '{text}'")
+        raise ArgumentTypeError(f"expected minutes, above 0, got '{text}'")
     return minutes
 
 
 def _place(text: str) -> str:
     if text not in ("local", "slurm"):
-        raise ValueError(f"expected local or slurm, got '{text}'")
+        raise ArgumentTypeError(f"expected local or slurm, got '{text}'")
     return text

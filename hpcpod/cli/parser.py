@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -57,16 +56,6 @@ def _rank(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"expected a rank's number, from 0, got '{text}'")
     return int(text)
-
-
-def _minutes(text: str) -> float:
-    try:
-        minutes = float(text)
-    except ValueError:
-        minutes = math.nan
-    if not 0 < minutes < math.inf:
-        raise argparse.ArgumentTypeError(f"expected minutes, above 0, got '{text}'")
-    return minutes
 
 
 def _seconds(text: str) -> float:
@@ -127,7 +116,7 @@ _PLACED = (
     _RUNS,
 )
 _BUDGET = (
-    _arg("--minutes", type=_minutes, metavar="M", help="wall time: overrides stop.minutes"),
+    _arg("--minutes", type=init.minutes_of, metavar="M", help="wall time: overrides stop.minutes"),
     _arg("--env-steps", type=_count, metavar="N",
          help="environment steps of all pods: overrides stop.env_steps"),
     _arg("--slots", type=_count, metavar="N", help="slots at once: overrides cluster.slots"),

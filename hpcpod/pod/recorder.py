@@ -183,7 +183,7 @@ class Recorder:
 
 
 def _measured(replica: Replica) -> dict[str, float]:
-    """What can be measured of a pod now, in numbers that are finite."""
+    """The numbers of a pod now: those that are finite."""
     # hpcpod's own agents have it for nothing, but for the price of an operation.
     agent = replica.agent
     more = agent.curve_metrics() if isinstance(agent, Measured) else {}

@@ -272,7 +272,7 @@ def _aggregates(arms: Sequence[Arm]) -> Markup:
 
 
 def _normalized(arms: Sequence[Arm]) -> dict[str, list[list[float]]]:
-    """By arm, the scores of each task; of several tasks from 0 (lowest run) to 1 (highest)."""
+    """Scores by arm, of each task; of several tasks from 0 (lowest run) to 1 (highest)."""
     tasks = _tasks(arms)
     found: dict[str, list[list[float]]] = {}
     for arm in arms:

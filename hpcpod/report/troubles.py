@@ -58,7 +58,7 @@ def _dropped(story: Story) -> Markup | None:
         return None
     rows = [
         row for row in story.results
-        if not row.counted and not row.failure_kind and (row.ended is None or row.ended < end)
+        if not row.counted and not row.failure_kind and row.ended < end
     ]  # fmt: skip
     if not rows:
         return None

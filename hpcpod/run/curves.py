@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from hpcpod.run.data import as_dicts
 from hpcpod.storage.curves import Curve
 from hpcpod.storage.run_folder import RunFolder
 
@@ -55,8 +56,7 @@ def table_of(folder: RunFolder, pod: str | None = None) -> dict[str, Sequence[An
 
 def curves_of(folder: RunFolder, pod: str | None = None) -> list[Row]:
     """The rows of ``table_of``; every one has the same names."""
-    table = table_of(folder, pod)
-    return [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    return as_dicts(table_of(folder, pod))
 
 
 def frame_of(folder: RunFolder, pod: str | None = None) -> Any:

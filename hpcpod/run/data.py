@@ -7,7 +7,7 @@ and without torch, and so will a run that is going on: each call looks anew.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
@@ -164,7 +164,7 @@ _EMPTY: Mapping[Any, type] = {int: int, bool: bool}
 """Types of a column without rows that are no objects."""
 
 
-def as_dicts(columns: Columns) -> list[dict[str, Any]]:
+def as_dicts(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """A table as a mapping for each row."""
     names = list(columns)
     return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -197,9 +197,3 @@ def _cell(value: Any) -> Any:
     if isinstance(value, Checkpoint):
         return value.core
     return str(value) if isinstance(value, Path) else value
-
-
-def all_tables(look: Look) -> Iterator[tuple[str, Columns]]:
-    """Every table of a run, with its name."""
-    for name in TABLES:
-        yield name, columns_of(look, name)

@@ -38,7 +38,7 @@ class Result:
     """``round``; or what a score on fresh seeds was for: ``final``, ``confirm`` or ``snapshot``."""
     slot: str
     """The slot that reported it."""
-    ended: float | None
+    ended: float
     """Unix time at which it was reported, in seconds, by the disk's clock: that of its file."""
     seconds: float | None
     """The same since the first slot began to work; None if none has."""
@@ -88,7 +88,7 @@ def results(folder: RunFolder, board: Board) -> tuple[Result, ...]:
         board: says what has counted.
     """
     found = [row for each in folder.reports.all() if (row := _row(*each, board)) is not None]
-    rows = sorted(found, key=lambda row: (row.ended or 0.0, row.order))
+    rows = sorted(found, key=lambda row: (row.ended, row.order))
     pods: dict[str, list[Result]] = {}
     for row in rows:
         pods.setdefault(row.pod, []).append(row)

@@ -103,7 +103,7 @@ def _trial(
     state, score = _outcome(look.board, pod, list(points.values()))
     if state == RUNNING:
         return
-    ended = max((row.ended for row in rounds if row.ended is not None), default=None)
+    ended = max((row.ended for row in rounds), default=None)
     ended = ended or look.board.stopped or look.board.started
     yield _operation(
         STATE_VALUES, trial_id=number, state=state, values=None if score is None else [score],

@@ -210,8 +210,6 @@ def _of_slot(name: str, spans: tuple[Span, ...], rows: list[Result]) -> Iterator
 
 def _of_report(name: str, row: Result, spans: tuple[Span, ...]) -> Iterator[Activity]:
     """The parts of an order that a slot has reported."""
-    if row.ended is None:
-        return
     start = max((span.began for span in spans if span.began <= row.ended), default=-math.inf)
     begun = max(row.ended - row.wall_seconds, start)
     if row.failure_kind:

@@ -53,7 +53,7 @@ def _finish(folder: RunFolder) -> None:
     if config.on_finish is None or config.cluster.launcher == "local" or not folder.owner.mine:
         return
     try:
-        # A coordinator that lives holds it, and cancels the slots of a run that has finished.
+        # A coordinator that lives holds it, and runs the command itself.
         with folder.locks.coordinator() as leading:
             if leading:
                 run_on_finish(folder, read_board(folder))

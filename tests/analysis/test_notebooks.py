@@ -30,7 +30,7 @@ class Executed:
         NotebookClient(notebook, timeout=300, resources=where).execute()
         cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
         self.said = ["".join(o.get("text", "") for o in cell.outputs) for cell in cells]
-        """What each code cell has printed."""
+        """The output of each code cell."""
         kinds = [{kind for o in cell.outputs for kind in o.get("data", ())} for cell in cells]
         self.pictures = ["image/png" in kind for kind in kinds]
         """The cells that show a picture."""

@@ -38,7 +38,7 @@ def opened(folder: RunFolder) -> tuple[App, Watcher]:
 
 
 def shown(app: App, columns: int = 80, rows: int = 24) -> str:
-    """What a terminal would show."""
+    """The text that a terminal would show."""
     return "\n".join(line.plain.rstrip() for line in app.lines(columns, rows))
 
 

@@ -48,7 +48,7 @@ class Unmade:
 
 
 RUNS: list[LibraryRun] = []
-"""What ``init`` has made."""
+"""Runs that ``init`` has made."""
 
 
 class LibraryRun:

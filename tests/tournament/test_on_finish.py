@@ -28,7 +28,7 @@ ABOUT = 'env | grep ^HPCPOD_ | sort; pwd; cat; echo "$HPCPOD_NAME" >> done'
 
 @pytest.fixture(autouse=True)
 def nothing_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What continuous integration sets for hpcpod's tests would be among what is told."""
+    """Keep variables that continuous integration sets for tests out of what the command shows."""
     for name in [name for name in os.environ if name.startswith("HPCPOD_")]:
         monkeypatch.delenv(name)
 
