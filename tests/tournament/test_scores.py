@@ -158,6 +158,17 @@ def test_its_interval_is_rliable_s() -> None:
     assert ours == pytest.approx(tuple(theirs["a"][:, 0]), abs=0.03)
 
 
+@pytest.mark.parametrize(("runs", "share"), [(3, 0.74), (5, 0.89), (10, 0.94)])
+def test_of_few_runs_the_interval_covers_as_seldom_as_a_report_says(
+    runs: int, share: float
+) -> None:
+    rng, covered, samples = np.random.default_rng(runs), 0, 600
+    for _ in range(samples):
+        low, high = iqm_interval([list(rng.standard_normal(runs))], draws=400)
+        covered += low <= 0.0 <= high
+    assert covered / samples == pytest.approx(share, abs=0.05)  # three standard errors
+
+
 def test_the_interval_covers_the_truth() -> None:
     rng, truth, covered = np.random.default_rng(8), float(stats.norm.expect(lb=-0.6744898,
         ub=0.6744898)) * 2, 0  # fmt: skip
