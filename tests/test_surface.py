@@ -44,6 +44,7 @@ def test_all_names_what_resolves() -> None:
         "make_env",
         "open_run",
         "train",
+        "write_report",
     ]
     for name in hpcpod.__all__:
         assert callable(getattr(hpcpod, name))

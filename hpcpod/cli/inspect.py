@@ -171,12 +171,12 @@ def snapshots(options: Namespace) -> int:
 
 def report(options: Namespace) -> int:
     """``hpcpod report``: one page about a run, or about several side by side."""
-    from hpcpod.report.write import write
+    from hpcpod.report.write import write_report
 
     runs = [open_run(run) for run in options.runs]
     if options.compare and len(runs) < 2:
         raise UserError("--compare puts several runs side by side: name at least two")
-    path = write(runs, options.output, overwrite=options.overwrite)
+    path = write_report(runs, options.output, overwrite=options.overwrite)
     say(f"{path} ({size(path.stat().st_size)}): open it with a browser")
     return 0
 

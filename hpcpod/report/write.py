@@ -19,20 +19,25 @@ MOST_RUNS = 200
 ENDINGS = (".html", ".htm", ".svg")
 
 
-def write(runs: Sequence[Run], to: str | Path, *, overwrite: bool = False) -> Path:
-    """Write the report of one run, or the comparison of several.
+def write_report(
+    runs: Run | Sequence[Run], to: str | Path = "report.html", *, overwrite: bool = False
+) -> Path:
+    """Write the report of one run, or the comparison of several; return the file's path.
 
     Args:
-        runs: at least one, each once.
+        runs: a run, or several, each once.
         to: the file, which replaces an earlier report; ending in ``.svg``, it is the picture of
             one run's scores against wall time alone.
         overwrite: replace it even if it is something else.
 
     Raises:
         UserError: the file can't be written, has another ending, or is there and no report; a run
-            is given twice.
+            is given twice, or none is.
     """
     path = Path(to)
+    runs = [runs] if isinstance(runs, Run) else runs
+    if not runs:
+        raise UserError("a report is about a run: none was given")
     twice = {run.path for run in runs if sum(each.path == run.path for each in runs) > 1}
     if twice:
         raise UserError(f"each run once: {min(twice)} was given more than once")

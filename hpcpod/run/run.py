@@ -338,12 +338,6 @@ class Run(RunTables):
         return Path(to) if to is not None else self.path / "best.h5"
 
     @door(to=str, overwrite=bool)
-    def report(self, to: str | Path = "report.html", *, overwrite: bool = False) -> Path:
-        """Write a page of HTML about the run, as ``hpcpod report`` does; return its path."""
-        from hpcpod.report.write import write  # a floor above
-
-        return write([self], to, overwrite=overwrite)
-
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
 

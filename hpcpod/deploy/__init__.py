@@ -1,0 +1,1 @@
+"""Policies in use: exported, joined, and played where hpcpod is not installed."""
