@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from arms.cells import end_group
 from contenders.venvs import NotInstalled, python_of
+from peers import end_group
 
 HERE = Path(__file__).parent
 TRAINS = ("ray::", "hpcpod.pod")

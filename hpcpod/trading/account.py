@@ -48,7 +48,7 @@ def wanted(action: Tensor, account: Account, fill: Tensor, off: Tensor, rules: R
     """
     value = account.value.unsqueeze(1)
     if rules.mode == "weights":
-        share = action.double().clamp_min(0.0)
+        share = action.double().clamp(0.0, 1.0)
         share = share / share.sum(1, keepdim=True).clamp_min(1.0)
         change = share * value / fill - account.shares
     else:

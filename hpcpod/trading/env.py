@@ -59,7 +59,7 @@ class TradingVecEnv(Backend):
 
     def _make(self, wanted: Wanted) -> EnvSpec:
         self._task: Task = task_of(wanted.env, wanted.kwargs)
-        self._tables, self._starts, self._steps = self._task.windows(wanted.device)
+        self._tables, self._starts, self._steps, _ = self._task.windows(wanted.device)
         self._on_cpu = torch.device(wanted.device).type == "cpu"
         self._batch: Batch | None = None
         self.traded = torch.zeros(wanted.num_envs, dtype=torch.float64, device=wanted.device)

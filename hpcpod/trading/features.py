@@ -199,9 +199,7 @@ def _each(panel: MarketPanel, function: str, *fields: str, **arguments: float) -
     return _all(panel, function, *fields, **arguments)[0]
 
 
-def _all(
-    panel: MarketPanel, function: str, *fields: str, **arguments: float
-) -> tuple[Floats, ...]:
+def _all(panel: MarketPanel, function: str, *fields: str, **arguments: float) -> tuple[Floats, ...]:
     """TA-Lib's function of every stock: its outputs, [T, S] each."""
     try:
         import talib

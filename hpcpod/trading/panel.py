@@ -191,7 +191,7 @@ def day_of(date: str | np.datetime64) -> np.datetime64:
         UserError: it is none.
     """
     try:
-        day = np.datetime64(date, "D")
+        day: np.datetime64 = np.datetime64(str(date), "D")
     except (ValueError, TypeError) as error:
         raise UserError(f"expected a date such as 2019-05-13, got {date!r}") from error
     if np.isnat(day):

@@ -10,7 +10,6 @@ returns are more often extreme, and their volatility lasts longer, than those of
 from __future__ import annotations
 
 from dataclasses import dataclass
-
 from typing import NamedTuple
 
 import numpy as np
@@ -119,7 +118,7 @@ class SyntheticMarket:
         rho = 0.5 ** (MINUTES / self.minutes / self.half_life)
         sign = np.ones(bars) if self.change is None else np.where(sessions < self.change, 1.0, -1.0)
         moves[1:] += (sign[1:, None] * signal[:-1]) * self.alpha * 80 * BPS * (1 - rho)
-        return moves
+        return np.asarray(moves)
 
     def _bars(
         self, draw: np.random.Generator, sessions: npt.NDArray[np.int64],
@@ -139,19 +138,18 @@ class SyntheticMarket:
         busy = np.exp(0.35 * np.abs(moves) / spread + 0.5 * draw.standard_normal((bars, stocks)))
         volume = np.ceil(20_000 * (MINUTES / self.minutes) * shape[:, None] ** 2 * busy)
         seen = np.sqrt(0.75) * signal + 0.5 * draw.standard_normal((bars, stocks))
-        dates = _weekdays(np.datetime64(self.start, "D"), self.days)
+        dates = weekdays(np.datetime64(self.start, "D"), self.days)
         seconds = OPENING + (minute + 1) * 60 * MINUTES // self.minutes
         card = SourceCard(
             f"synthetic market, seed {self.seed}, alpha {self.alpha:g}", "made here",
             "no stock ever leaves it",
         )  # fmt: skip
-        cents = (np.exp(each).round(2) for each in (opened, high, low, closed))
+        cents = [np.asarray(np.exp(each).round(2)) for each in (opened, high, low, closed)]
         return MarketPanel(
             tuple(f"SYN{i:02d}" for i in range(stocks)),
             dates[sessions].astype("datetime64[s]") + seconds.astype("timedelta64[s]"),
-            sessions, dates, *cents, volume,
-            member=np.ones((bars, stocks), bool), card=card,
-            extra={"signal": seen},
+            sessions, dates, cents[0], cents[1], cents[2], cents[3], volume,
+            np.ones((bars, stocks), bool), card, {"signal": seen},
         )  # fmt: skip
 
 
@@ -161,6 +159,6 @@ def _diurnal(x: Floats) -> Floats:
     return np.asarray(shape / np.sqrt(np.mean(shape**2)))
 
 
-def _weekdays(start: np.datetime64, count: int) -> npt.NDArray[np.datetime64]:
+def weekdays(start: np.datetime64, count: int) -> npt.NDArray[np.datetime64]:
     """``count`` Mondays to Fridays, from ``start`` on."""
     return np.busday_offset(start, np.arange(count), roll="forward")

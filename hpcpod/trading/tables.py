@@ -35,8 +35,8 @@ class Tables(NamedTuple):
     """bool [D]: all is to be sold."""
     first: int
     """The first decision whose features are all known."""
-    rows: npt.NDArray[np.int64]
-    """The panel's bar of each decision, [D]."""
+    sessions: npt.NDArray[np.int64]
+    """The session of each decision, [D]; it goes on counting from market to market."""
 
 
 def tables(panel: MarketPanel, names: Sequence[str], rules: Rules, device: str) -> Tables:
@@ -48,7 +48,7 @@ def tables(panel: MarketPanel, names: Sequence[str], rules: Rules, device: str) 
     rows = decisions(panel, rules.stride)
     known = compute(panel, names)[rows]
     used = panel.tradable.any(0)
-    warm = np.isfinite(known[:, used]).all((1, 2))
+    warm = np.asarray(np.isfinite(known[:, used]).all((1, 2)))
     if len(rows) < 3 or not warm[:-2].any():
         raise UserError(
             f"{panel.card.source} has {len(panel.times)} bars, too few for the warm-up of"
@@ -70,13 +70,12 @@ def tables(panel: MarketPanel, names: Sequence[str], rules: Rules, device: str) 
     return Tables(
         torch.from_numpy(np.concatenate(seen, axis=1).astype(np.float32)).to(device),
         # A stock without a price yet can't be held: any number will do, but NaN times 0 is NaN.
-        *(torch.from_numpy(np.nan_to_num(each, nan=1.0)).to(device) for each in (
-            panel.marks[rows], fill,
-        )),
+        torch.from_numpy(np.nan_to_num(panel.marks[rows], nan=1.0)).to(device),
+        torch.from_numpy(np.nan_to_num(fill, nan=1.0)).to(device),
         torch.from_numpy(most).to(device),
         torch.from_numpy(off[rows]).to(device),
         int(warm.argmax()),
-        rows,
+        panel.sessions[rows],
     )  # fmt: skip
 
 
@@ -85,13 +84,21 @@ def decisions(panel: MarketPanel, stride: int) -> npt.NDArray[np.int64]:
     bars = np.arange(len(panel.times))
     begins = np.append(True, panel.is_last[:-1])
     within = bars - np.maximum.accumulate(np.where(begins, bars, 0))
-    return bars[:-1][within[:-1] % stride == 0]
+    return np.asarray(bars[:-1][within[:-1] % stride == 0])
 
 
 def joined(parts: Sequence[Tables]) -> Tables:
     """Several markets one after another; ``first`` is that of the first one."""
     if len(parts) == 1:
         return parts[0]
-    tensors = [torch.cat([part[i] for part in parts]) for i in range(5)]  # type: ignore[misc]
-    rows = np.concatenate([part.rows for part in parts])
-    return Tables(*tensors, parts[0].first, rows)
+    past = np.cumsum([0, *(part.sessions[-1] + 1 for part in parts[:-1])])
+    sessions = [part.sessions + begun for part, begun in zip(parts, past, strict=True)]
+    return Tables(
+        torch.cat([part.features for part in parts]),
+        torch.cat([part.mark for part in parts]),
+        torch.cat([part.fill for part in parts]),
+        torch.cat([part.most for part in parts]),
+        torch.cat([part.off for part in parts]),
+        parts[0].first,
+        np.concatenate(sessions),
+    )

@@ -23,6 +23,17 @@ PARTS: tuple[Part, ...] = get_args(Part)
 FEATURES = ("return_1", "return_5", "return_30", "sma_30", "percent_b", "rsi_30", "volume_z")
 
 
+class Market(NamedTuple):
+    """Decisions of one market."""
+
+    first: int
+    """The first that there is: what lies before is another market's."""
+    begins: int
+    """The first of the part."""
+    past: int
+    """The last of the part, after which the account is marked."""
+
+
 class Windows(NamedTuple):
     """The episodes of a task."""
 
@@ -31,6 +42,7 @@ class Windows(NamedTuple):
     """int64: decisions at which an episode may begin."""
     steps: int
     """Decisions of an episode."""
+    markets: tuple[Market, ...]
 
 
 @dataclass(frozen=True)
@@ -101,24 +113,24 @@ def _windows(key: _Key, device: str) -> Windows:
     for whole in markets(task.market):
         panel, session = task.seen(whole)
         table = tables(panel, task.features, task.rules, device)
-        of_rows = panel.sessions[table.rows]
         made.append(table)
-        begins.append(max(table.first, int(np.searchsorted(of_rows, session))))
-        per_session = int(np.median(np.bincount(of_rows)[1:-1]))
+        begins.append(max(table.first, int(np.searchsorted(table.sessions, session))))
+        per_session = int(np.median(np.bincount(table.sessions)[1:-1]))
     steps = task.sessions * per_session or min(
         len(table.mark) - 1 - begin for table, begin in zip(made, begins, strict=True)
     )
-    starts, offset = [], 0
+    starts, parts, offset = [], list[Market](), 0
     for table, begin in zip(made, begins, strict=True):
-        last = len(table.mark) - 1 - steps
-        if last < begin:
+        past = len(table.mark) - 1
+        if past - steps < begin:
             raise UserError(
-                f"part {task.part} has {max(0, len(table.mark) - 1 - begin)} decisions, an episode"
-                f" of {task.sessions} sessions takes {steps}: take a longer panel, or fewer sessions"
+                f"part {task.part} has {max(0, past - begin)} decisions, an episode of"
+                f" {task.sessions} sessions takes {steps}: take a longer panel, or fewer sessions"
             )
-        starts.append(torch.arange(begin, last + 1) + offset)
+        starts.append(torch.arange(begin, past - steps + 1) + offset)
+        parts.append(Market(offset, offset + begin, offset + past))
         offset += len(table.mark)
-    return Windows(joined(made), torch.cat(starts).to(device), steps)
+    return Windows(joined(made), torch.cat(starts).to(device), steps, tuple(parts))
 
 
 def task_of(name: object, kwargs: Mapping[str, object]) -> Task:
