@@ -1,8 +1,9 @@
 """Bars of a user's own, from parquet or CSV: checked first, never repaired.
 
 A file has a row for each bar of a stock: ``time`` (or ``date``), ``ticker``, ``open``, ``high``,
-``low``, ``close``, ``volume``; or a column of closes for each stock, beside ``date``. Times of
-minute bars are the *ends* of bars, and have a time zone.
+``low``, ``close``, ``volume``, and further numbers that were known at the bar's end; or a column of
+closes for each stock, beside ``date``. Times of minute bars are the *ends* of bars, and have a time
+zone.
 """
 
 from __future__ import annotations
@@ -273,8 +274,48 @@ def _panel(table: Any, path: Path, licence: str) -> MarketPanel:
         hashlib.sha256(path.read_bytes()).hexdigest(),
         str(table["currency"].iloc[0]) if "currency" in table else "USD",
     )  # fmt: skip
+    extra = {}
+    for name in table.columns:
+        if name not in (*FIELDS, "time", "ticker", "currency") and table[name].dtype.kind in "fiu":
+            extra[str(name)] = np.full((len(times), len(tickers)), np.nan)
+            extra[str(name)][at, column] = table[name].to_numpy(float)
     member = np.isfinite(arrays["close"])
-    return MarketPanel(tuple(tickers), times, sessions, dates, **arrays, member=member, card=card)
+    return MarketPanel(
+        tuple(tickers), times, sessions, dates, **arrays, member=member, card=card, extra=extra
+    )
+
+
+def write_bars(panel: MarketPanel, path: str | Path) -> None:
+    """Write a panel to a file that ``read_bars`` reads.
+
+    Args:
+        panel: bars; its universe and its card are not written.
+        path: ends in ``.parquet``, ``.csv`` or ``.csv.gz``.
+
+    Raises:
+        UserError: it has another ending, or can't be written.
+    """
+    import pandas as pd
+
+    bars, stocks = panel.shape
+    columns = {"time": np.repeat(panel.times, stocks), "ticker": panel.tickers * bars}
+    arrays = {name: getattr(panel, name) for name in FIELDS} | dict(panel.extra)
+    table = pd.DataFrame(columns | {name: each.ravel() for name, each in arrays.items()})
+    daily = len(panel.dates) == bars
+    table["time"] = panel.dates[panel.sessions].repeat(stocks) if daily else (
+        table["time"].dt.tz_localize("UTC")
+    )  # fmt: skip
+    table = table[table["close"].notna()]
+    file = Path(path)
+    try:
+        if file.suffix == ".parquet":
+            table.to_parquet(file, index=False)
+        elif file.name.endswith((".csv", ".csv.gz")):
+            table.to_csv(file, index=False)
+        else:
+            raise UserError(f"can't write {path}: bars go to .parquet, .csv or .csv.gz")
+    except OSError as error:
+        raise UserError(f"can't write {path}: {error}") from error
 
 
 def universe(panel: MarketPanel, path: str | Path) -> MarketPanel:

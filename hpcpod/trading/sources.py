@@ -95,7 +95,8 @@ def _nyse_o(arguments: dict[str, Any]) -> list[MarketPanel]:
     return [
         MarketPanel(
             tuple(map(str, table.columns)), days.astype("datetime64[s]"), np.arange(len(close)),
-            days, close, close, close, close, np.full_like(close, np.inf), np.ones(close.shape, bool), card,
+            days, close, close, close, close, np.full_like(close, np.inf),
+            np.ones(close.shape, bool), card,
         )
     ]  # fmt: skip
 

@@ -74,6 +74,10 @@ class Task:
         """
         return _windows(_Key(self), device)
 
+    def panels(self) -> list[tuple[MarketPanel, int]]:
+        """Each market as it is seen in this part, and the first session that belongs to it."""
+        return [self.seen(whole) for whole in markets(self.market)]
+
     def seen(self, whole: MarketPanel) -> tuple[MarketPanel, int]:
         """The panel below the end of this part, and the first session that belongs to the part.
 
@@ -110,8 +114,7 @@ class _Key:
 @lru_cache(maxsize=4)
 def _windows(key: _Key, device: str) -> Windows:
     task, made, begins = key.task, [], []
-    for whole in markets(task.market):
-        panel, session = task.seen(whole)
+    for panel, session in task.panels():
         table = tables(panel, task.features, task.rules, device)
         made.append(table)
         begins.append(max(table.first, int(np.searchsorted(table.sessions, session))))
