@@ -55,7 +55,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the holdout says."""
+    """The outcome of a holdout."""
 
     rows: tuple[Row, ...]
     """The policy first, then the baselines."""
@@ -174,7 +174,7 @@ def _row(tests: Sequence[Backtest], moves: np.ndarray, ours: np.ndarray | None) 
 
 
 def _daily_sharpe(moves: np.ndarray) -> float:
-    return performance(np.cumprod([1.0, *(1 + moves)])).sharpe / YEAR**0.5
+    return float(performance(np.cumprod([1.0, *(1 + moves)])).sharpe / YEAR**0.5)
 
 
 def _digest(task: Task) -> str:

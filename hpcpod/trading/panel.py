@@ -31,7 +31,7 @@ class SourceCard:
     licence: str
     """Under which they may be used; ``unknown`` is an answer."""
     survivorship: str
-    """Which names it lacks because they did not last, in a sentence."""
+    """A sentence on the names that it lacks because they did not last."""
     sha256: str = ""
     """Of the file that they were read from, or of the bars."""
     currency: str = "USD"

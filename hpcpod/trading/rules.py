@@ -22,7 +22,7 @@ def _number(name: str, value: object, least: float, most: float) -> None:
 
 @dataclass(frozen=True)
 class Rules:
-    """How orders become shares. An order is decided at the end of a bar, filled in the next one."""
+    """The way from orders to shares: decided at the end of a bar, filled in the next one."""
 
     mode: Mode = "weights"
     """``weights``: an action is the share of the account in each stock, negative ones are 0, and
