@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hpcpod.envs.vec_env import Box, EnvSpec
+from hpcpod.errors import UserError
 from hpcpod.pod.ensemble_actor import Ensemble
 from hpcpod.pod.policy import Policy, ensemble_about
-from hpcpod.storage.policy_blobs import Rule
+from hpcpod.storage.policy_blobs import RULES, Rule
 
 
 def ensemble_of(members: Sequence[Policy], rule: Rule) -> Policy:
@@ -31,3 +32,16 @@ def ensemble_of(members: Sequence[Policy], rule: Rule) -> Policy:
 def default_rule(spec: EnvSpec) -> Rule:
     """The rule that every agent can take part in: ``mean``, or of choices ``vote``."""
     return "mean" if isinstance(spec.action, Box) else "vote"
+
+
+def rules_for(members: Sequence[Policy]) -> list[Rule]:
+    """The rules by which these can be joined; none if their spaces differ, or it is one alone."""
+    return [rule for rule in RULES if _joins(members, rule)]
+
+
+def _joins(members: Sequence[Policy], rule: Rule) -> bool:
+    try:
+        Ensemble(members, rule)
+    except UserError:
+        return False
+    return True

@@ -71,11 +71,11 @@ def singles(arrays: Arrays, meta: Mapping[str, Any]) -> list[tuple[Arrays, dict[
         return [(dict(arrays), dict(meta))]
     members = [dict(each) for each in meta["members"]]
     check_joinable(members, meta["rule"])
-    own: list[Arrays] = [{} for _ in members]
+    own: dict[str, Arrays] = {str(i): {} for i in range(len(members))}
     for name, array in arrays.items():
         _, member, rest = name.split("/", 2)
-        own[int(member)][f"agent/{rest}"] = array
-    return list(zip(own, members, strict=True))
+        own[member][f"agent/{rest}"] = array
+    return list(zip(own.values(), members, strict=True))
 
 
 def check_joinable(metas: Sequence[Mapping[str, Any]], rule: str) -> None:
