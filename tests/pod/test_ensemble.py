@@ -19,7 +19,7 @@ from hpcpod.envs.make import make_env
 from hpcpod.envs.vec_env import Bound, Box, Discrete, EnvSpec, MultiDiscrete, Space
 from hpcpod.errors import UserError
 from hpcpod.pod.ensemble import default_rule, ensemble_of, rules_for
-from hpcpod.pod.ensemble_actor import Ensemble
+from hpcpod.pod.ensemble_rules import Ensemble
 from hpcpod.pod.evaluator import PanelEvaluator
 from hpcpod.pod.factory import EnvFactory, make_agent
 from hpcpod.pod.policy import Policy, load_policy_file
@@ -128,10 +128,8 @@ def test_choices_are_valued_all_of_them_and_ties_go_to_the_best_member() -> None
     agents = [Table(0, q=q) for q in ((0.0, 100.0, 200.0), (3.0, 0.0, 0.0), (2.0, 1.0, 0.0))]
     assert of("q_weighted", one, *agents)([0.0]) == 0
     up, down = Table(0, q=(0.0, 1.0, 2.0)), Table(0, q=(2.0, 1.0, 0.0))
-    assert (of("q_weighted", one, up, down)([0.0]), of("q_weighted", one, down, up)([0.0])) == (
-        2,
-        0,
-    )
+    assert of("q_weighted", one, up, down)([0.0]) == 2
+    assert of("q_weighted", one, down, up)([0.0]) == 0
     # 1e-7 of 1 is no difference that float32 could tell: the other member decides
     even = Table(0, q=(1.0, 1.0, 1.0000001))
     assert of("q_weighted", one, even, down)([0.0]) == 0
@@ -248,11 +246,11 @@ def test_an_evaluator_scores_it_as_it_scores_an_agent() -> None:
 def test_its_agent_shows_its_members_and_its_rule() -> None:
     env_spec = make_env("CartPole-v1", 2).spec
     members = [agent_of(name, env_spec, seed) for seed, name in enumerate(["ppo", "dqn"])]
-    actor = ensemble_of(members, "vote").agent
-    assert isinstance(actor, Ensemble)
-    assert actor.members == tuple(members) and actor.rule == "vote" and actor.spec is env_spec
+    joint = ensemble_of(members, "vote").agent
+    assert isinstance(joint, Ensemble)
+    assert joint.members == tuple(members) and joint.rule == "vote" and joint.spec is env_spec
     obs = torch.from_numpy(observations(env_spec, 5))
-    assert torch.equal(actor.act(obs), actor.act(obs, explore=True))
+    assert torch.equal(joint.act(obs), joint.act(obs, explore=True))
 
 
 SPECS: Mapping[str, EnvSpec] = {
