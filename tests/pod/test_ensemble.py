@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from hpcpod import plugins
+from hpcpod.agents.base import Probabilistic, Valuing
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.make import make_env
 from hpcpod.envs.vec_env import Bound, Box, Discrete, EnvSpec, MultiDiscrete, Space
@@ -218,6 +219,35 @@ def test_members_of_any_kind_act_as_one_from_a_file_too(case: str, tmp_path: Pat
     known = [(m["pod"], m["round"], m["agent"]) for m in read.about["members"]]
     assert known == [(f"p{seed:04}", 2, name) for seed, name in enumerate(names)]
     assert read.stored()[1] == policy.stored()[1]
+
+
+@pytest.mark.parametrize("task", ["Acrobot-v1", partial(Starting, many=True)])
+def test_distributions_are_such_and_an_agent_takes_the_likeliest(task: Make) -> None:
+    env_spec = make_env(task, 2).spec
+    policy = agent_of("ppo", env_spec, 1)
+    agent, obs = policy.agent, torch.from_numpy(policy._read(observations(env_spec, 9))[0])
+    assert isinstance(agent, Probabilistic)
+    nvec = list(env_spec.action.nvec) if isinstance(env_spec.action, MultiDiscrete) else [3]
+    parts = agent.log_probabilities(obs).split_with_sizes(nvec, dim=-1)
+    assert all(torch.allclose(part.exp().sum(-1), torch.ones(9)) for part in parts)
+    likeliest = torch.stack([part.argmax(-1) for part in parts], dim=-1)
+    assert torch.equal(agent.act(obs, explore=False).view(9, -1), likeliest)
+
+
+def test_a_value_is_the_one_that_the_agent_learns_by() -> None:
+    env_spec = make_env("Acrobot-v1", 2).spec
+    dqn, obs = agent_of("dqn", env_spec, 1).agent, torch.from_numpy(observations(env_spec, 9))
+    assert isinstance(dqn, Valuing)
+    choices = torch.arange(3).view(3, 1).expand(3, 9)
+    assert torch.equal(dqn.action_values(obs, choices).argmax(0), dqn.act(obs, explore=False))
+    env_spec = make_env("Pendulum-v1", 2).spec
+    sac, obs = agent_of("sac", env_spec, 1).agent, torch.from_numpy(observations(env_spec, 9))
+    assert isinstance(sac, Valuing)
+    candidates = torch.linspace(-1, 1, 5).view(5, 1, 1).expand(5, 9, 1)
+    of_agent: Any = sac
+    seen = of_agent._observations(obs)
+    each = torch.stack([of_agent._critics(seen, action).amin(0) for action in candidates])
+    torch.testing.assert_close(sac.action_values(obs, candidates), each)
 
 
 def test_each_member_sees_by_its_own_normaliser() -> None:
