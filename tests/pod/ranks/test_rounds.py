@@ -185,14 +185,13 @@ def test_ranks_that_resume_a_round_and_go_on_with_the_next_end_as_others_that_re
             assert isinstance(reply, ReportReply)
             other = reply.report
             assert one.checkpoint is not None and other.checkpoint is not None
-            assert [part.core for part in one.checkpoint.parts] == [
-                part.core for part in other.checkpoint.parts
-            ]
+            parts, other_parts = one.checkpoint.parts, other.checkpoint.parts
+            assert [part.core for part in parts] == [part.core for part in other_parts]
             assert one.returns == other.returns and one.metrics == other.metrics
             birth, torn_birth = onward(birth, one), onward(torn_birth, other)
     finally:
         child.close()
-    for part in (*one.checkpoint.parts, *other.checkpoint.parts):
+    for part in (*parts, *other_parts):
         assert bool(part.segments) == (algorithm == "dqn")
         assert not any(s.cut for s in part.segments)
 
