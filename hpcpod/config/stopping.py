@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from hpcpod.config.limits import Count, Limit, Limited, Panel, Positive
 
 Size = Annotated[int, Limit(least=2), Limit(most=64)]
-EnsembleRule = Literal["auto", "mean", "vote", "product", "q"]
+EnsembleRule = Literal["auto", "mean", "vote", "product", "q_weighted"]
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,9 @@ class EnsemblesConfig(Limited):
     """
 
     rules: tuple[EnsembleRule, ...] = ("auto",)
-    """The ways in which members' actions become one: ``mean`` of continuous ones; ``vote`` or
-    ``product`` of distributions of discrete ones; ``q``, weighted by the members' critics, inside
-    one family. ``auto`` is ``mean`` where actions are continuous, else ``vote``. One by default:
+    """The ways in which members' actions become one: ``mean`` of continuous ones; of choices a
+    ``vote`` or the ``product`` of their distributions; ``q_weighted``, by the members' critics, of
+    one algorithm. ``auto`` is ``mean`` where actions are continuous, else ``vote``. One by default:
     each further candidate makes the test harder for all, and costs its episodes. A rule that does
     not fit the members is left out, and the run says so."""
     sizes: tuple[Size, ...] = (3,)

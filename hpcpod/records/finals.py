@@ -68,6 +68,8 @@ class Finals:
     """The leaderboard's first rows when training ended."""
     returns: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Returns of each finalist on the select set, in the order of the seeds, by pod."""
+    played: Mapping[str, int] = field(default_factory=dict)
+    """Batches that these are of, by pod."""
     engine: str = ""
     """The simulator that played the select set, and its version."""
     given_up: Mapping[str, str] = field(default_factory=dict)

@@ -75,6 +75,8 @@ class Report:
     metrics: Mapping[str, float] = field(default_factory=dict)
     engine: str = ""
     """The simulator and its version."""
+    rule: str = ""
+    """Of an ensemble that was scored: the rule that joined its members."""
     failure: str = ""
     """Empty, or why the round failed, in one sentence."""
     failure_kind: Literal["", "crash", "raised", "memory", "diverged", "corrupt"] = ""

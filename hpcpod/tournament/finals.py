@@ -69,14 +69,17 @@ def received(board: Board, order: Rescore, report: Report, returns: Returns, why
     finals = board.finals
     if order.purpose == "final" and returns:
         whole = (*finals.returns.get(order.pod, ()), *returns)
-        known = {**finals.returns, order.pod: whole}
-        return replace(finals, returns=known, engine=report.engine)
+        return replace(
+            finals, returns={**finals.returns, order.pod: whole}, engine=report.engine,
+            played={**finals.played, order.pod: order.number + 1},
+        )  # fmt: skip
     if order.purpose == "final":
         return replace(finals, given_up={**finals.given_up, order.pod: why})
     if order.purpose != "candidate":
         return finals
     candidates = list(finals.candidates)
-    candidates[order.number] = replace(candidates[order.number], returns=returns, failure=why)
+    place, rule = order.number, report.rule or order.rule
+    candidates[place] = replace(candidates[place], rule=rule, returns=returns, failure=why)
     return replace(finals, candidates=tuple(candidates))
 
 
@@ -123,7 +126,7 @@ def fresh_row(
     made = report.checkpoint if order.members and order.purpose == "candidate" else None
     return Confirmed(
         order.pod, order.round, order.purpose, order.number, centre, low, high, len(returns),
-        passed=False, checkpoint=made or order.checkpoint, engine=report.engine, rule=order.rule,
+        passed=False, checkpoint=made or order.checkpoint, engine=report.engine, rule=report.rule or order.rule,
         members=tuple(member.pod for member in order.members),
     )  # fmt: skip
 
@@ -138,8 +141,8 @@ def _after_select(board: Board, config: RunConfig, *, over: bool) -> Board:
     """More batches; else the confirm set, or at once the report."""
     stop, finals = config.stop, board.finals
     returns = {pod: r for pod, r in finals.returns.items() if pod not in finals.given_up}
-    left = stop.select_episodes - sum(map(len, finals.returns.values()))
-    pods = [] if over else next_batches(returns, stop.batch, left // stop.batch)
+    left = stop.select_episodes // stop.batch - sum(finals.played.values())
+    pods = [] if over else next_batches(returns, stop.batch, left)
     if pods:
         return _with_batches(board, config, pods)
     board = closed(board)
@@ -239,7 +242,7 @@ def _with_batches(board: Board, config: RunConfig, pods: Iterable[str]) -> Board
     by_pod = {member.pod: member for member in board.finals.finalists}
     orders = {}
     for pod in pods:
-        place = -(-len(board.finals.returns.get(pod, ())) // batch)
+        place = board.finals.played.get(pod, 0)
         if place == len(board.finals.sets.get("final", ())):
             number = unused_set(board, config, "final", batch)
             board = replace(board, finals=_with_set(board.finals, "final", number))
