@@ -179,24 +179,21 @@ class Pod:
         finals, engine = self.finals
         agree_on_engine(self._folder, self._config, "final", engine)
         bare = replace(self._bare(order, slot), engine=engine)
+        members = order.members or (order,)
+        singles = [
+            Policy(self._loaded(each, each.checkpoint), self.spec, self._meta(each))
+            for each in members
+        ]
+        try:
+            policy = singles[0] if order.members == () else joined(order, singles)
+        except UserError as misfit:  # no fault of this process, and none of a machine
+            return replace(bare, failure=str(misfit), failure_kind="raised")
         if order.members:
-            try:
-                policy = joined(order, [self._policy(member) for member in order.members])
-            except UserError as misfit:  # it is no fault of this process, and none of a machine
-                return replace(bare, failure=str(misfit), failure_kind="raised")
-            actor: Actor = policy.agent
-            core = self._folder.blobs.put(*policy.stored())
-            made = Checkpoint(core, order.checkpoint.env_steps)
+            made = Checkpoint(self._folder.blobs.put(*policy.stored()), order.checkpoint.env_steps)
             bare = replace(bare, rule=policy.about["rule"], checkpoint=made)
-        else:
-            actor = self._loaded(order, order.checkpoint)
         panel, episodes = fresh_seeds(order, self._config)
-        returns = self._score(finals, actor, watch, *panel, episodes=episodes)
+        returns = self._score(finals, policy.agent, watch, *panel, episodes=episodes)
         return replace(bare, returns=returns)
-
-    def _policy(self, member: Member) -> Policy:
-        """A finalist as a policy, on this process's device."""
-        return Policy(self._loaded(member, member.checkpoint), self.spec, self._meta(member))
 
     def _loaded(self, order: Order | Member, checkpoint: Checkpoint) -> Agent:
         """An agent as it was saved, without its buffer: enough to be scored."""

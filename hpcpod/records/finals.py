@@ -61,9 +61,11 @@ class Finals:
     """The state of a final evaluation."""
 
     stage: Stage = ""
-    sets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Numbers of the sets of seeds that were opened, by purpose of their orders: ``final`` (the
-    batches of the select set), ``candidate`` (the confirm set), ``report``."""
+    sets: Mapping[str, int] = field(default_factory=dict)
+    """Sets of seeds that the run has used up, by purpose of their orders: ``final`` (the batches of
+    the select set), ``candidate`` (the confirm set), ``report``. So many numbers, from 0."""
+    batches: tuple[int, ...] = ()
+    """Numbers of the batches of this select set, in order."""
     finalists: tuple[Member, ...] = ()
     """The leaderboard's first rows when training ended."""
     returns: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -76,6 +78,8 @@ class Finals:
     """Finalists that could not be scored any more, and why, by pod."""
     candidates: tuple[Candidate, ...] = ()
     """What may be delivered, the best single policy first."""
+    first: int = 0
+    """The number of the first one's order; the others' follow."""
     trials: tuple[Trial, ...] = ()
     delivered: int | None = None
     """The place of what is delivered among the candidates, once that is decided."""

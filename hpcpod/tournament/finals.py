@@ -49,7 +49,10 @@ def opened(board: Board, config: RunConfig) -> Board:
         )
         for entry in board.entries[: config.stop.finalists]
     )  # fmt: skip
-    board = replace(board, finals=Finals("select", finalists=finalists))
+    last = board.finals  # no order of an earlier end, and no seed, is used again
+    first = last.first + len(last.candidates)
+    finals = Finals("select", sets=last.sets, finalists=finalists, first=first)
+    board = replace(board, finals=finals)
     if len(finalists) < 2:
         alone = tuple(Candidate((member,)) for member in finalists)
         return _to_report(board, config, alone)
@@ -71,14 +74,14 @@ def received(board: Board, order: Rescore, report: Report, returns: Returns, why
         whole = (*finals.returns.get(order.pod, ()), *returns)
         return replace(
             finals, returns={**finals.returns, order.pod: whole}, engine=report.engine,
-            played={**finals.played, order.pod: order.number + 1},
+            played={**finals.played, order.pod: finals.played.get(order.pod, 0) + 1},
         )  # fmt: skip
     if order.purpose == "final":
         return replace(finals, given_up={**finals.given_up, order.pod: why})
     if order.purpose != "candidate":
         return finals
     candidates = list(finals.candidates)
-    place, rule = order.number, report.rule or order.rule
+    place, rule = order.number - finals.first, report.rule or order.rule
     candidates[place] = replace(candidates[place], rule=rule, returns=returns, failure=why)
     return replace(finals, candidates=tuple(candidates))
 
@@ -126,8 +129,8 @@ def fresh_row(
     made = report.checkpoint if order.members and order.purpose == "candidate" else None
     return Confirmed(
         order.pod, order.round, order.purpose, order.number, centre, low, high, len(returns),
-        passed=False, checkpoint=made or order.checkpoint, engine=report.engine, rule=report.rule or order.rule,
-        members=tuple(member.pod for member in order.members),
+        passed=False, checkpoint=made or order.checkpoint, engine=report.engine,
+        rule=report.rule or order.rule, members=tuple(member.pod for member in order.members),
     )  # fmt: skip
 
 
@@ -153,14 +156,13 @@ def _after_select(board: Board, config: RunConfig, *, over: bool) -> Board:
         candidates += tuple(_ensembles(ranking, config))
     if len(candidates) < 2:
         return _to_report(board, config, candidates)
-    number = unused_set(board, config, "candidate", stop.confirm_episodes)
-    rescores = {
-        f"{order.pod}-candidate{place}": order
+    finals = replace(board.finals, stage="confirm", candidates=candidates)
+    board, number = _opened_set(replace(board, finals=finals), config, "candidate")
+    orders = [
+        replace(_order("candidate", number, each), number=finals.first + place)
         for place, each in enumerate(candidates)
-        for order in [_order("candidate", place, each, number)]
-    }
-    finals = replace(finals, stage="confirm", candidates=candidates)
-    return replace(board, finals=_with_set(finals, "candidate", number), rescores=rescores)
+    ]
+    return replace(board, rescores={f"{o.pod}-candidate{o.number}": o for o in orders})
 
 
 def _ensembles(ranking: list[Member], config: RunConfig) -> Iterator[Candidate]:
@@ -220,47 +222,50 @@ def _to_report(board: Board, config: RunConfig, candidates: tuple[Candidate, ...
     board = replace(board, finals=finals, rescores={})
     if not candidates or candidates[delivered].failure:
         return board
-    number = unused_set(board, config, "report", config.stop.confirm_episodes)
-    order = _order("report", 0, candidates[delivered], number)
+    board, number = _opened_set(board, config, "report")
+    order = _order("report", number, candidates[delivered])
     made = delivered_row(board)
     if order.rule and made is not None:
         order = replace(order, checkpoint=made.checkpoint)
-    finals = _with_set(finals, "report", number)
-    return replace(board, finals=finals, rescores={order.pod: order})
+    return replace(board, rescores={order.pod: order})
 
 
 def delivered_row(board: Board) -> Confirmed | None:
     """What is delivered, with its score on the confirm set; None if there was no such set."""
-    place = board.finals.delivered
+    place, first = board.finals.delivered, board.finals.first
     rows = (s for s in board.confirmed if s.purpose == "candidate" and s.episodes > 0)
-    return next((row for row in rows if row.number == place), None)
+    return next((row for row in rows if place is not None and row.number == first + place), None)
 
 
 def _with_batches(board: Board, config: RunConfig, pods: Iterable[str]) -> Board:
     """The board with one more batch ordered for each of these finalists."""
-    batch = config.stop.batch
     by_pod = {member.pod: member for member in board.finals.finalists}
     orders = {}
     for pod in pods:
         place = board.finals.played.get(pod, 0)
-        if place == len(board.finals.sets.get("final", ())):
-            number = unused_set(board, config, "final", batch)
-            board = replace(board, finals=_with_set(board.finals, "final", number))
-        number = board.finals.sets["final"][place]
-        order = _order("final", place, Candidate((by_pod[pod],)), number)
-        orders[pod] = replace(order, episodes=batch)
+        if place == len(board.finals.batches):
+            board, number = _opened_set(board, config, "final")
+            batches = (*board.finals.batches, number)
+            board = replace(board, finals=replace(board.finals, batches=batches))
+        order = _order("final", board.finals.batches[place], Candidate((by_pod[pod],)))
+        orders[pod] = replace(order, episodes=config.stop.batch)
     return replace(board, rescores=orders)
 
 
-def _with_set(finals: Finals, purpose: str, number: int) -> Finals:
-    sets = (*finals.sets.get(purpose, ()), number)
-    return replace(finals, sets={**finals.sets, purpose: sets})
+def _opened_set(board: Board, config: RunConfig, purpose: FreshPurpose) -> tuple[Board, int]:
+    """The board that knows one more set of seeds, and the number of that."""
+    stop = config.stop
+    episodes = stop.batch if purpose == "final" else stop.confirm_episodes
+    number = unused_set(board, config, purpose, episodes)
+    sets = {**board.finals.sets, purpose: number + 1}
+    return replace(board, finals=replace(board.finals, sets=sets)), number
 
 
-def _order(purpose: FreshPurpose, place: int, candidate: Candidate, number: int) -> Rescore:
+def _order(purpose: FreshPurpose, number: int, candidate: Candidate) -> Rescore:
+    """The order to play a set of seeds."""
     first = candidate.members[0]
     return Rescore(
-        purpose, place, first.pod, 1, first.algorithm, first.hyperparameters, first.checkpoint,
+        purpose, number, first.pod, 1, first.algorithm, first.hyperparameters, first.checkpoint,
         first.round, set=number, rule=candidate.rule,
         members=candidate.members if candidate.rule else (),
     )  # fmt: skip

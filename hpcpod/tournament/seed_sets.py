@@ -26,7 +26,7 @@ def unused_set(board: Board, config: RunConfig, purpose: str, episodes: int) -> 
     taken = set(_panels(config.seed, _rounds(board, config), config.round.episodes))
     for kind, number, size in _sets(board, config):
         taken.update(seeds(config.seed, kind, number, size))
-    number = max(board.finals.sets.get(purpose, ()), default=-1) + 1
+    number = board.finals.sets.get(purpose, 0)
     while not taken.isdisjoint(seeds(config.seed, purpose, number, episodes)):
         number += 1
     return number
@@ -44,9 +44,9 @@ def _sets(board: Board, config: RunConfig) -> Iterator[tuple[str, int, int]]:
         yield "confirm", number, stop.confirm_episodes
     if config.snapshots.seconds is not None:
         yield "snapshot", 0, config.snapshots.episodes
-    for purpose, numbers in board.finals.sets.items():
+    for purpose, used in board.finals.sets.items():
         size = stop.batch if purpose == "final" else stop.confirm_episodes
-        for number in numbers:
+        for number in range(used):
             yield purpose, number, size
 
 

@@ -81,7 +81,7 @@ def settle_rescores(
             continue
         returns = () if kind else (*order.earlier, *report.returns)
         worst = lowest(worst, returns)
-        if finals.stage:
+        if finals.stage and order.purpose != "confirm":
             finals = received(replace(board, finals=finals), order, report, returns, why)
             if order.purpose != "final":
                 confirmed.append(fresh_row(board, order, report, returns, worst))

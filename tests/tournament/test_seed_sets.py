@@ -31,9 +31,8 @@ def every_set(board: Board, game: Rules) -> dict[tuple[str, int], set[int]]:
     found = {}
     for purpose in ["final"] * 12 + ["candidate", "report"]:
         number = unused_set(board, game.config, purpose, SIZES[purpose])
-        sets = board.finals.sets
-        known = {**sets, purpose: (*sets.get(purpose, ()), number)}
-        board = replace(board, finals=Finals(sets=known))
+        sets = {**board.finals.sets, purpose: number + 1}
+        board = replace(board, finals=Finals(sets=sets))
         drawn = random_seeds(game.config.seed, purpose, number, count=SIZES[purpose])
         found[purpose, number] = set(drawn.tolist())
     return found
