@@ -65,11 +65,13 @@ def fresh_seeds(order: Rescore, config: RunConfig) -> tuple[tuple[int | str, ...
 
 
 def joined(order: Rescore, members: Sequence[Policy]) -> Policy:
-    """The ensemble that an order asks to score.
+    """The policy that an order asks to score: a single one, or an ensemble.
 
     Raises:
         UserError: the members can't be joined by its rule.
     """
+    if not order.members:
+        return members[0]
     auto = order.rule == "auto"
     rule = default_rule(members[0].spec) if auto else cast(Rule, order.rule)
     return ensemble_of(members, rule)

@@ -179,13 +179,12 @@ class Pod:
         finals, engine = self.finals
         agree_on_engine(self._folder, self._config, "final", engine)
         bare = replace(self._bare(order, slot), engine=engine)
-        members = order.members or (order,)
         singles = [
             Policy(self._loaded(each, each.checkpoint), self.spec, self._meta(each))
-            for each in members
+            for each in order.members or (order,)
         ]
         try:
-            policy = singles[0] if order.members == () else joined(order, singles)
+            policy = joined(order, singles)
         except UserError as misfit:  # no fault of this process, and none of a machine
             return replace(bare, failure=str(misfit), failure_kind="raised")
         if order.members:
