@@ -26,6 +26,7 @@ from hpcpod.records.records import (
     Board,
     Candidate,
     Confirmed,
+    Entry,
     Finals,
     FreshPurpose,
     Member,
@@ -135,9 +136,16 @@ def fresh_row(
 
 
 def named(rule: str, members: Iterable[str]) -> str:
-    """A policy in words: its pod, or the rule and the pods of an ensemble."""
+    """An ensemble in words; of a single policy its pod."""
     pods = ", ".join(members)
     return f"the ensemble ({rule}) of {pods}" if rule else pods
+
+
+def ensemble_words(score: Confirmed | Entry | None) -> str:
+    """The ensemble of a score in words; empty if it is of a single policy."""
+    if not isinstance(score, Confirmed) or not score.rule:
+        return ""
+    return named(score.rule, score.members)
 
 
 def _after_select(board: Board, config: RunConfig, *, over: bool) -> Board:
