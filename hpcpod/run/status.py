@@ -68,7 +68,7 @@ class Best:
             return "the panel"
         decided = {
             "target": "they confirmed the target", "select": "select set",
-            "confirm": "confirm set", "report": "report set: nothing was decided by them",
+            "confirm": "confirm set", "report": "report set",
         }  # fmt: skip
         return f"fresh seeds ({decided[self.seeds]})"
 
