@@ -26,7 +26,8 @@ class EnsemblesConfig(Limited):
     each further candidate makes the test harder for all, and costs its episodes. A rule that does
     not fit the members is left out, and the run says so."""
     sizes: tuple[Size, ...] = (3,)
-    """Members of an ensemble: so many of the finalists, best first; all where there are fewer."""
+    """Members of an ensemble: so many of the finalists, best first; all where there are fewer. A
+    vote of two is the better one's own, so where actions are choices take three or more."""
 
 
 @dataclass(frozen=True)

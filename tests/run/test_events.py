@@ -285,7 +285,8 @@ def test_random_runs_have_events_of_every_kind() -> None:
     for kind in (
         " is born: copy of ", ": return ", " on s1 failed: ", " ppo failed: diverged",
         " failures in a row", "(confirm)", "(final: select set)",
-        "(final: confirm set)", "(final: report set)", "final: no ensemble is shown", "exactly as its parent did",
+        "(final: confirm set)", "(final: report set)", "final: no ensemble is shown",
+        "exactly as its parent did",
     ):  # fmt: skip
         assert any(kind in line for line in lines), kind
 

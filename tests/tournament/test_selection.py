@@ -50,7 +50,7 @@ def test_the_best_is_found_more_often_than_by_equal_shares() -> None:
     levels = [1.0, 0.5, -3.0, -4.0, -5.0]
 
     def found(random: Random, by_need: bool) -> bool:
-        returns = {str(n): () for n in range(5)}
+        returns: dict[str, tuple[float, ...]] = {str(n): () for n in range(5)}
         for _ in range(2):
             for n, level in enumerate(levels):
                 returns[str(n)] += tuple(random.gauss(level, 1.5) for _ in range(4))
