@@ -90,7 +90,7 @@ class Buffer(Protocol):
         """
 
 
-class Actor(Protocol):
+class Acting(Protocol):
     """A policy on tensors: every agent, and an ensemble of them."""
 
     def act(self, obs: Tensor, *, explore: bool) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hpcpod.envs.vec_env import Box, EnvSpec
 from hpcpod.errors import UserError
-from hpcpod.pod.ensemble_actor import Ensemble
+from hpcpod.pod.ensemble_rules import Ensemble
 from hpcpod.pod.policy import Policy, ensemble_about
 from hpcpod.storage.policy_blobs import RULES, Rule
 
@@ -20,13 +20,13 @@ def ensemble_of(members: Sequence[Policy], rule: Rule) -> Policy:
     Args:
         members: single policies of the same spaces, the best one first: ties go to it.
         rule: ``mean`` of continuous actions, ``vote`` or ``product`` of choices, or
-            ``q_weighted``; ``pod.ensemble_actor`` defines them.
+            ``q_weighted``; ``pod.ensemble_rules`` defines them.
 
     Raises:
         UserError: they can't be joined so; says which member does not fit.
     """
-    actor = Ensemble(members, rule)
-    return Policy(actor, actor.spec, ensemble_about(actor))
+    joint = Ensemble(members, rule)
+    return Policy(joint, joint.spec, ensemble_about(joint))
 
 
 def default_rule(spec: EnvSpec) -> Rule:

@@ -13,7 +13,7 @@ import torch
 
 from hpcpod import plugins
 from hpcpod._version import __version__
-from hpcpod.agents.base import Actor, Agent
+from hpcpod.agents.base import Acting, Agent
 from hpcpod.config.arguments import door
 from hpcpod.config.schema import EnvConfig
 from hpcpod.config.space import Scalar
@@ -21,7 +21,7 @@ from hpcpod.envs.arrays import box_map
 from hpcpod.envs.spec_json import spec_from_plain, spec_to_plain
 from hpcpod.envs.vec_env import Box, EnvSpec, State
 from hpcpod.errors import Corrupt, UserError
-from hpcpod.pod.ensemble_actor import Ensemble
+from hpcpod.pod.ensemble_rules import Ensemble
 from hpcpod.pod.policy_input import Reader
 from hpcpod.records.records import encode
 from hpcpod.storage.blobs import Arrays, read_blob_file, write_blob_file
@@ -40,7 +40,7 @@ class Policy:
     It needs no environment and no run folder: the checkpoint says all that is needed.
     """
 
-    def __init__(self, agent: Actor, spec: EnvSpec, about: Mapping[str, Any]) -> None:
+    def __init__(self, agent: Acting, spec: EnvSpec, about: Mapping[str, Any]) -> None:
         self.agent = agent
         """Acts on tensors: the agent, or an ``Ensemble`` with ``members`` and ``rule``."""
         self.spec = spec
@@ -153,8 +153,8 @@ def load_policy_file(
         made = [_single(cls, *blob) for cls, blob in zip(classes, blobs, strict=True)]
         if meta["format"] == FORMAT:
             return Policy(made[0].agent, made[0].spec, {**meta, **(about or {})})
-        actor = Ensemble(made, meta["rule"])
-        return Policy(actor, actor.spec, {**meta, **ensemble_about(actor), **(about or {})})
+        joint = Ensemble(made, meta["rule"])
+        return Policy(joint, joint.spec, {**meta, **ensemble_about(joint), **(about or {})})
     except (*_UNFIT, UserError) as error:
         raise Corrupt(f"{path} does not fit its own description: {error}") from error
 

@@ -18,7 +18,7 @@ ENSEMBLE_FORMAT = 3
 """Of an ensemble; versions before it read format 2 alone."""
 
 Rule = Literal["mean", "vote", "product", "q_weighted"]
-"""Rules that make one action of several members' answers; see ``pod.ensemble_actor``."""
+"""Rules that make one action of several members' answers; see ``pod.ensemble_rules``."""
 RULES: tuple[Rule, ...] = get_args(Rule)
 
 MOST_MEMBERS = 64

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from hpcpod import plugins
+from hpcpod.agents.base import Probabilistic, Valuing
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.make import make_env
 from hpcpod.envs.vec_env import Bound, Box, Discrete, EnvSpec, MultiDiscrete, Space
 from hpcpod.errors import UserError
 from hpcpod.pod.ensemble import default_rule, ensemble_of, rules_for
-from hpcpod.pod.ensemble_actor import Ensemble
+from hpcpod.pod.ensemble_rules import Ensemble
 from hpcpod.pod.evaluator import PanelEvaluator
 from hpcpod.pod.factory import EnvFactory, make_agent
 from hpcpod.pod.policy import Policy, load_policy_file
@@ -128,10 +129,8 @@ def test_choices_are_valued_all_of_them_and_ties_go_to_the_best_member() -> None
     agents = [Table(0, q=q) for q in ((0.0, 100.0, 200.0), (3.0, 0.0, 0.0), (2.0, 1.0, 0.0))]
     assert of("q_weighted", one, *agents)([0.0]) == 0
     up, down = Table(0, q=(0.0, 1.0, 2.0)), Table(0, q=(2.0, 1.0, 0.0))
-    assert (of("q_weighted", one, up, down)([0.0]), of("q_weighted", one, down, up)([0.0])) == (
-        2,
-        0,
-    )
+    assert of("q_weighted", one, up, down)([0.0]) == 2
+    assert of("q_weighted", one, down, up)([0.0]) == 0
     # 1e-7 of 1 is no difference that float32 could tell: the other member decides
     even = Table(0, q=(1.0, 1.0, 1.0000001))
     assert of("q_weighted", one, even, down)([0.0]) == 0
@@ -222,6 +221,35 @@ def test_members_of_any_kind_act_as_one_from_a_file_too(case: str, tmp_path: Pat
     assert read.stored()[1] == policy.stored()[1]
 
 
+@pytest.mark.parametrize("task", ["Acrobot-v1", partial(Starting, many=True)])
+def test_distributions_are_such_and_an_agent_takes_the_likeliest(task: Make) -> None:
+    env_spec = make_env(task, 2).spec
+    policy = agent_of("ppo", env_spec, 1)
+    agent, obs = policy.agent, torch.from_numpy(policy._read(observations(env_spec, 9))[0])
+    assert isinstance(agent, Probabilistic)
+    nvec = list(env_spec.action.nvec) if isinstance(env_spec.action, MultiDiscrete) else [3]
+    parts = agent.log_probabilities(obs).split_with_sizes(nvec, dim=-1)
+    assert all(torch.allclose(part.exp().sum(-1), torch.ones(9)) for part in parts)
+    likeliest = torch.stack([part.argmax(-1) for part in parts], dim=-1)
+    assert torch.equal(agent.act(obs, explore=False).view(9, -1), likeliest)
+
+
+def test_a_value_is_the_one_that_the_agent_learns_by() -> None:
+    env_spec = make_env("Acrobot-v1", 2).spec
+    dqn, obs = agent_of("dqn", env_spec, 1).agent, torch.from_numpy(observations(env_spec, 9))
+    assert isinstance(dqn, Valuing)
+    choices = torch.arange(3).view(3, 1).expand(3, 9)
+    assert torch.equal(dqn.action_values(obs, choices).argmax(0), dqn.act(obs, explore=False))
+    env_spec = make_env("Pendulum-v1", 2).spec
+    sac, obs = agent_of("sac", env_spec, 1).agent, torch.from_numpy(observations(env_spec, 9))
+    assert isinstance(sac, Valuing)
+    candidates = torch.linspace(-1, 1, 5).view(5, 1, 1).expand(5, 9, 1)
+    of_agent: Any = sac
+    seen = of_agent._observations(obs)
+    each = torch.stack([of_agent._critics(seen, action).amin(0) for action in candidates])
+    torch.testing.assert_close(sac.action_values(obs, candidates), each)
+
+
 def test_each_member_sees_by_its_own_normaliser() -> None:
     env_spec = make_env("Pendulum-v1", 2).spec
     same = [agent_of("sac", env_spec, 1).agent for _ in range(2)]
@@ -248,11 +276,11 @@ def test_an_evaluator_scores_it_as_it_scores_an_agent() -> None:
 def test_its_agent_shows_its_members_and_its_rule() -> None:
     env_spec = make_env("CartPole-v1", 2).spec
     members = [agent_of(name, env_spec, seed) for seed, name in enumerate(["ppo", "dqn"])]
-    actor = ensemble_of(members, "vote").agent
-    assert isinstance(actor, Ensemble)
-    assert actor.members == tuple(members) and actor.rule == "vote" and actor.spec is env_spec
+    joint = ensemble_of(members, "vote").agent
+    assert isinstance(joint, Ensemble)
+    assert joint.members == tuple(members) and joint.rule == "vote" and joint.spec is env_spec
     obs = torch.from_numpy(observations(env_spec, 5))
-    assert torch.equal(actor.act(obs), actor.act(obs, explore=True))
+    assert torch.equal(joint.act(obs), joint.act(obs, explore=True))
 
 
 SPECS: Mapping[str, EnvSpec] = {

@@ -1,4 +1,4 @@
-"""The actor of an ensemble: several policies' answers as one action.
+"""Rules of ensembles: several policies' answers as one action.
 
 With members k = 1 ... K, the best one first, and their deterministic actions a_k(s):
 
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
-from hpcpod.agents.base import Actor, Probabilistic, Valuing
+from hpcpod.agents.base import Acting, Probabilistic, Valuing
 from hpcpod.envs.spec_json import spec_to_plain
 from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, MultiDiscrete
 from hpcpod.errors import UserError
@@ -47,7 +47,7 @@ class Member(Protocol):
     """A single policy, as ``Policy`` is one."""
 
     @property
-    def agent(self) -> Actor:
+    def agent(self) -> Acting:
         """Acts on tensors."""
 
     @property
@@ -63,7 +63,7 @@ class Member(Protocol):
 
 
 class Ensemble:
-    """Members, each with its own normaliser, and the rule that joins them; an ``Actor``."""
+    """Members, each with its own normaliser, and the rule that joins them; ``Acting``."""
 
     def __init__(self, members: Sequence[Member], rule: Rule) -> None:
         """Join members, the best one first.
