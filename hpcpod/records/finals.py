@@ -77,7 +77,7 @@ class Finals:
     given_up: Mapping[str, str] = field(default_factory=dict)
     """Finalists that could not be scored any more, and why, by pod."""
     candidates: tuple[Candidate, ...] = ()
-    """What may be delivered, the best single policy first."""
+    """Policies that may be delivered, the best single one first."""
     first: int = 0
     """The number of the first one's order; the others' follow."""
     trials: tuple[Trial, ...] = ()

@@ -239,7 +239,7 @@ def _to_report(board: Board, config: RunConfig, candidates: tuple[Candidate, ...
 
 
 def delivered_row(board: Board) -> Confirmed | None:
-    """What is delivered, with its score on the confirm set; None if there was no such set."""
+    """The score on the confirm set of what is delivered; None if there was no such set."""
     place, first = board.finals.delivered, board.finals.first
     rows = (s for s in board.confirmed if s.purpose == "candidate" and s.episodes > 0)
     return next((row for row in rows if place is not None and row.number == first + place), None)

@@ -44,7 +44,7 @@ def score_of(board: Board, pod: str, round_number: int) -> dict[str, Any]:
 
 
 def provenance(board: Board, row: Confirmed | Entry) -> dict[str, Any]:
-    """What is known of a policy; of the one that a final evaluation delivers also how that was
+    """The facts of a policy; of the one that a final evaluation delivers also how that was
     decided."""
     pod = board.pods[row.pod]
     found = {

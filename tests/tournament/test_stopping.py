@@ -14,7 +14,6 @@ from hpcpod.tournament.stopping import FINALS_FIRST, allowed, leader
 from tests.tournament.world import by_number, failed, flat, order_of, play_round, report, rules
 
 ALONE = EnsemblesConfig(rules=())
-"""No ensembles: what is delivered is a single policy."""
 
 
 def rescores(board: Board) -> list[Rescore]:
