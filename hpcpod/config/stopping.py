@@ -63,9 +63,9 @@ class StopConfig(Limited):
     for their scores. See docs/stopping.md for the three sets of seeds that follow."""
     final_episodes: Panel | None = None
     """Most episodes, over all finalists, that choose the best of them (the select set). They come
-    in batches of a quarter of ``confirm_episodes``: one for each finalist, the others where spread
-    and distance from the best ask for them (OCBA), and none any more once the best is clear. Null:
-    ``finalists`` times ``confirm_episodes``."""
+    in batches of a quarter of ``confirm_episodes``: one for each finalist in any case, the others
+    where spread and distance from the best ask for them (OCBA), and none any more once the best is
+    clear. Null: ``finalists`` times ``confirm_episodes``."""
     final_minutes: Positive | None = None
     """Minutes after a limit from which the final evaluation begins nothing but its report: no
     further batch, no ensembles. What slots have in hand then is waited for. Null: no limit."""

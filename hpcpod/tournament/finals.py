@@ -50,14 +50,18 @@ def opened(board: Board, config: RunConfig) -> Board:
         )
         for entry in board.entries[: config.stop.finalists]
     )  # fmt: skip
-    last = board.finals  # no order of an earlier end, and no seed, is used again
-    first = last.first + len(last.candidates)
-    finals = Finals("select", sets=last.sets, finalists=finalists, first=first)
+    finals = replace(renewed(board.finals), stage="select", finalists=finalists)
     board = replace(board, finals=finals)
     if len(finalists) < 2:
         alone = tuple(Candidate((member,)) for member in finalists)
         return _to_report(board, config, alone)
     return _with_batches(board, config, [member.pod for member in finalists])
+
+
+def renewed(finals: Finals) -> Finals:
+    """The state of a run that goes on: its next final evaluation uses no order and no seed of the
+    last one again."""
+    return Finals(sets=finals.sets, first=finals.first + len(finals.candidates))
 
 
 def received(board: Board, order: Rescore, report: Report, returns: Returns, why: str) -> Finals:

@@ -136,9 +136,22 @@ def _check_names(board: Board) -> None:
     joined = [*board.rescores.values(), *board.finals.candidates]
     named |= {member.pod for each in joined for member in each.members}
     named |= {member.pod for member in board.finals.finalists}
+    _check_candidates(board)
     for name in sorted(named):
         if name not in board.pods:
             raise ValueError(f"there is no pod {name!r}")
+
+
+def _check_candidates(board: Board) -> None:
+    """See that a final evaluation names no candidate that is not there."""
+    finals = board.finals
+    places = [trial.candidate for trial in finals.trials]
+    places += [] if finals.delivered is None else [finals.delivered]
+    numbers = [o.number for o in board.rescores.values() if o.purpose == "candidate"]
+    places += [number - finals.first for number in numbers]
+    there = all(each.members for each in finals.candidates)
+    if not there or any(not 0 <= place < len(finals.candidates) for place in places):
+        raise ValueError("its final evaluation names a candidate that is not there")
 
 
 def _check_chains(before: Mapping[str, str | None], wrong: str) -> None:

@@ -56,7 +56,8 @@ def provenance(board: Board, row: Confirmed | Entry) -> dict[str, Any]:
         "score": score(board, row),
     }
     finals = board.finals
-    if row != leader(board) or finals.delivered is None:
+    decided = isinstance(row, Confirmed) and row.purpose in ("candidate", "report")
+    if finals.delivered is None or not decided or row != leader(board):
         return found
     delivered = finals.candidates[finals.delivered]
     if delivered.rule:

@@ -66,7 +66,8 @@ def won_by_target(story: Story, **pod: object) -> Story:
         story, lineage=(changed, *story.lineage[1:]),
         board=replace(
             board, stop_reason="target", attempts=2, pods={**board.pods, changed.id: changed},
-            confirmed=(replace(passed, passed=False, mean=passed.mean - 9), passed), finals=Finals(),
+            confirmed=(replace(passed, passed=False, mean=passed.mean - 9), passed),
+            finals=Finals(),
         ),
     )  # fmt: skip
 

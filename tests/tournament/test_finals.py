@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from hpcpod.config.schema import EnsemblesConfig, StopConfig
-from hpcpod.records.records import Board, Checkpoint, Report, Rescore
+from hpcpod.records.records import Board, Checkpoint, Finals, Report, Rescore
+from hpcpod.tournament.finals import opened
 from hpcpod.tournament.leaderboard import first_board, fold, needed_checkpoints, orders
+from hpcpod.tournament.merge import _check_names
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.statistics import chosen_interval, interval, mean, t_quantile
 from hpcpod.tournament.stopping import allowed, leader
@@ -229,6 +232,45 @@ def test_one_finalist_goes_straight_to_the_report() -> None:
     best = leader(board)
     assert best is not None
     assert (board.phase, best.purpose, best.mean) == ("finished", "report", 3.0)
+
+
+def test_finals_that_an_older_version_began_are_finished_with_a_report() -> None:
+    game, board = in_finals(StopConfig(rounds=1, finalists=2, ensembles=PAIR))
+    old = replace(board, finals=Finals())  # it knew one set, with an order for each finalist
+    old = answered(old, game, {"p0004": 4.0, "p0003": 5.0})
+    assert [(s.pod, s.mean) for s in old.confirmed] == [("p0003", 5.0), ("p0004", 4.0)]
+    assert [order.id for order in rescores(old)] == ["p0003-report0-1"]
+    old = answered(old, game, {"p0003": 6.0})
+    best = leader(old)
+    assert best is not None
+    assert (old.phase, old.winner, best.purpose, best.mean) == ("finished", "p0003", "report", 6.0)
+
+
+def test_a_later_end_of_the_same_run_uses_no_order_and_no_seed_again() -> None:
+    stop = StopConfig(rounds=1, finalists=2, confirm_episodes=8, ensembles=PAIR)
+    game, board = in_finals(stop)
+    used: list[set[str]] = []
+    seeds: list[set[tuple[str, int]]] = []
+    for _ in range(2):
+        used.append(set())
+        seeds.append(set())
+        while board.phase == "finals":
+            used[-1] |= {order.id for order in rescores(board)}
+            seeds[-1] |= {(order.purpose, order.set) for order in rescores(board)}
+            board = answered(board, game, {"p0004": 4.0, "p0003": 5.0})
+        board = opened(replace(board, phase="finals", confirmed=()), game.config)
+    assert [len(each) for each in used] == [5, 5]
+    assert not used[0] & used[1] and not seeds[0] & seeds[1]
+
+
+@pytest.mark.parametrize("change", [{"delivered": 7}, {"delivered": -1}, {"first": 5}])
+def test_a_board_that_names_a_candidate_that_is_not_there_is_refused(change: object) -> None:
+    _, board = in_confirm()
+    assert isinstance(change, dict)
+    broken = replace(board, finals=replace(board.finals, **change))
+    with pytest.raises(ValueError, match="names a candidate that is not there"):
+        _check_names(broken)
+    _check_names(board)
 
 
 # --- what the numbers are worth ------------------------------------------------------------
