@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from hpcpod import plugins
-from hpcpod.agents.base import Actor, Agent, Buffer
+from hpcpod.agents.base import Acting, Agent, Buffer
 from hpcpod.agents.shrink_perturb import shrink_perturb
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
@@ -207,7 +207,7 @@ class Pod:
         return self._score(self._evaluator, agent, watch, *panel, episodes=episodes)
 
     def _score(
-        self, by: Evaluator, agent: Actor, watch: Watch, *panel: int | str, episodes: int
+        self, by: Evaluator, agent: Acting, watch: Watch, *panel: int | str, episodes: int
     ) -> tuple[float, ...]:
         began = time.monotonic()
         returns = by.evaluate(agent, *panel, episodes=episodes, should_stop=watch.should_stop)

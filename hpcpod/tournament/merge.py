@@ -133,9 +133,10 @@ def _check_names(board: Board) -> None:
     named = {entry.pod for entry in board.entries} | {score.pod for score in board.confirmed}
     named |= {order.pod for order in board.rescores.values()} | {*filter(None, [board.winner])}
     named |= {snapshot.pod for snapshot in board.snapshots.values()}
-    joined = [*board.rescores.values(), *board.finals.candidates]
-    named |= {member.pod for each in joined for member in each.members}
-    named |= {member.pod for member in board.finals.finalists}
+    finals = board.finals
+    members = [m for order in board.rescores.values() for m in order.members]
+    members += [m for candidate in finals.candidates for m in candidate.members]
+    named |= {member.pod for member in (*members, *finals.finalists)}
     _check_candidates(board)
     for name in sorted(named):
         if name not in board.pods:

@@ -7,8 +7,8 @@ two sets of 256 share one in one of 30,000 cases: so numbers are passed over unt
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Container, Iterator
+from itertools import chain
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.records.records import Board, seed_of
@@ -23,13 +23,20 @@ def unused_set(board: Board, config: RunConfig, purpose: str, episodes: int) -> 
         purpose: of the orders that will play it.
         episodes: of the set.
     """
-    taken = set(_panels(config.seed, _rounds(board, config), config.round.episodes))
-    for kind, number, size in _sets(board, config):
-        taken.update(seeds(config.seed, kind, number, size))
     number = board.finals.sets.get(purpose, 0)
-    while not taken.isdisjoint(seeds(config.seed, purpose, number, episodes)):
+    while _shared(set(seeds(config.seed, purpose, number, episodes)), board, config):
         number += 1
     return number
+
+
+def _shared(drawn: Container[int], board: Board, config: RunConfig) -> bool:
+    """True if any evaluation of the run has, or will have, one of these seeds."""
+    taken = chain(_panels(board, config), _sets(board, config))
+    return any(
+        seed in drawn
+        for purpose, number, size in taken
+        for seed in seeds(config.seed, purpose, number, size)
+    )
 
 
 def seeds(seed: int, purpose: str, number: int, episodes: int) -> Iterator[int]:
@@ -50,19 +57,13 @@ def _sets(board: Board, config: RunConfig) -> Iterator[tuple[str, int, int]]:
             yield purpose, number, size
 
 
-@lru_cache(maxsize=1)
-def _panels(seed: int, rounds: int, episodes: int) -> frozenset[int]:
-    """The seeds of the panels of rounds 0 to ``rounds``."""
-    every = (seeds(seed, "panel", number, episodes) for number in range(rounds + 1))
-    return frozenset(each for panel in every for each in panel)
-
-
-def _rounds(board: Board, config: RunConfig) -> int:
-    """The last round that any pod may have trained, by what its books say."""
-    return max(
+def _panels(board: Board, config: RunConfig) -> Iterator[tuple[str, int, int]]:
+    """The panels of all rounds that any pod may have trained, by what its books say."""
+    last = max(
         (
             pod.parent_round + math.ceil(pod.trained_steps / config.round.env_steps) + 1
             for pod in board.pods.values()
         ),
         default=0,
     )
+    return (("panel", number, config.round.episodes) for number in range(last + 1))

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from hpcpod.config.schema import EnsemblesConfig, StopConfig
-from hpcpod.records.records import Board, Checkpoint, Finals, Report, Rescore
+from hpcpod.records.records import Board, Checkpoint, Confirmed, Finals, Report, Rescore
 from hpcpod.tournament.finals import opened
 from hpcpod.tournament.leaderboard import first_board, fold, needed_checkpoints, orders
 from hpcpod.tournament.merge import _check_names
@@ -152,7 +152,7 @@ def test_an_ensemble_that_is_shown_better_is_delivered_and_reported() -> None:
     assert (order.id, order.rule, order.checkpoint) == ("p0003-report0-1", "mean", made)
     board = fold(board, [report(order, flat(7.0, 8), rule="mean")], game, now=4.0)
     best = leader(board)
-    assert best is not None
+    assert isinstance(best, Confirmed)
     assert (board.phase, board.winner) == ("finished", "p0003")
     assert (best.mean, best.checkpoint, board.confirmed[-1]) == (7.0, made, best)
     assert board.confirmed[-1].members == ("p0003", "p0004")
@@ -210,7 +210,7 @@ def test_a_user_ends_a_confirm_set_with_the_best_single_policy() -> None:
     board = fold(board, [report(of(board, "p0003-candidate1"), flat(99.0, 8))], game, now=3.0)
     board = fold(board, [], game, now=4.0, stop="user")
     best = leader(board)
-    assert best is not None
+    assert isinstance(best, Confirmed)
     assert (board.phase, best.pod, best.purpose, best.mean) == ("finished", "p0003", "final", 5.0)
 
 
@@ -220,7 +220,7 @@ def test_a_report_that_fails_leaves_the_confirm_set_s_score() -> None:
     board = fold(board, reports, game, now=3.0)
     board = fold(board, [failed(rescores(board)[0], "diverged")], game, now=4.0)
     best = leader(board)
-    assert best is not None
+    assert isinstance(best, Confirmed)
     assert (board.phase, best.purpose, best.number) == ("finished", "candidate", 0)
     assert allowed(board, best)[2] == 2
 
@@ -230,7 +230,7 @@ def test_one_finalist_goes_straight_to_the_report() -> None:
     assert [order.id for order in rescores(board)] == ["p0004-report0-1"]
     board = answered(board, game, {"p0004": 3.0})
     best = leader(board)
-    assert best is not None
+    assert isinstance(best, Confirmed)
     assert (board.phase, best.purpose, best.mean) == ("finished", "report", 3.0)
 
 
@@ -242,7 +242,7 @@ def test_finals_that_an_older_version_began_are_finished_with_a_report() -> None
     assert [order.id for order in rescores(old)] == ["p0003-report0-1"]
     old = answered(old, game, {"p0003": 6.0})
     best = leader(old)
-    assert best is not None
+    assert isinstance(best, Confirmed)
     assert (old.phase, old.winner, best.purpose, best.mean) == ("finished", "p0003", "report", 6.0)
 
 

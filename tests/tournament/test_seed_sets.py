@@ -54,11 +54,9 @@ def test_no_seed_is_in_two_sets_or_in_a_panel(seed: int) -> None:
 def test_a_set_that_shares_a_seed_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """With 2^16 seeds instead of 2^31 most sets share some."""
     monkeypatch.setattr(seed_sets, "seed_of", lambda *parts: stable_hash(*parts) % 2**16)
-    seed_sets._panels.cache_clear()
     game = rules(3, seed=5, stop=StopConfig())
     board = replace(trained(game, 20), confirmations=0)
     number = unused_set(board, game.config, "report", 128)
-    seed_sets._panels.cache_clear()
     assert number > 0
     panels = {each for k in range(22) for each in seeds(5, "panel", k, 32)}
     passed = [panels & set(seeds(5, "report", k, 128)) for k in range(number)]
