@@ -1,4 +1,4 @@
-"""Who plays the next batch of a final evaluation, by hand, and what that is worth."""
+"""The choice of who plays the next batch of a final evaluation, by hand, and its worth."""
 
 from __future__ import annotations
 
