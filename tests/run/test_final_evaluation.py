@@ -6,16 +6,19 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 import hpcpod
 from hpcpod.cli.parser import main
+from hpcpod.config.stopping import EnsembleRule
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.pod import Pod
 from hpcpod.pod.round import Watch
 from hpcpod.records.records import Order, Report, Rescore
+from hpcpod.storage.policy_blobs import RULES
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import needed_checkpoints, orders
 from hpcpod.tournament.merge import merge, read_board
@@ -122,3 +125,7 @@ def test_members_that_do_not_fit_cost_no_process_and_the_run_goes_on(tmp_path: P
         " q_weighted"
     )
     assert board.confirmed[-1].purpose == "report" and not board.confirmed[-1].rule
+
+
+def test_the_rules_that_a_configuration_may_name_are_those_of_ensembles() -> None:
+    assert get_args(EnsembleRule) == ("auto", *RULES)
