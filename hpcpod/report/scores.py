@@ -95,7 +95,7 @@ def finals(story: Story) -> Markup:
 
 def _name(score: Confirmed) -> str:
     """The set of seeds and the policy, in twelve characters if the pod's name has five."""
-    who = f"{score.rule[:4]} x{len(score.members)}" if score.rule else score.pod
+    who = f"{score.rule[:4]}*{len(score.members)}" if score.rule else score.pod
     return f"{seed_set(score).replace('confirm', 'conf.')} {who}"
 
 
