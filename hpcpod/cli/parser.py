@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from hpcpod import plugins
 from hpcpod._version import __version__
 from hpcpod.cli import completion, control, doctor, envs, init, inspect, launch, results, sync
+from hpcpod.cli import lineage as births
 from hpcpod.cli.examples import EXAMPLES
 from hpcpod.cli.output import log_to_terminal, say_error
 from hpcpod.errors import exit_code
@@ -238,6 +239,16 @@ VERBS = {
     "advise": Verb(
         inspect.advise, "what to ask for differently the next time, by what a run has used",
         (_RUN, _JSON),
+    ),
+    "lineage": Verb(
+        births.lineage, "the tree of a run's births, or a pod's ancestors and its schedule",
+        (_RUN_OR_POD, *births.LINEAGE, _JSON),
+    ),
+    "replay": Verb(
+        births.replay, "train a pod's schedule again, from scratch, with any seed",
+        (_RUN_OR_POD, *births.REPLAY,
+         _arg("--env-steps", type=_count, metavar="N",
+              help="environment steps to train (default: the schedule's)")),
     ),
     "logs": Verb(
         inspect.logs, "what slots and coordinator say, or what is said of a pod",

@@ -133,6 +133,10 @@ class Report:
     metrics: Mapping[str, float] = field(default_factory=dict)
     engine: str = ""
     """The simulator and its version."""
+    begins: float | None = None
+    """Share of the run's budget that schedules followed from, as in ``Birth``; None if unknown."""
+    ends: float | None = None
+    """The share that they followed to."""
     failure: str = ""
     """Empty, or why the round failed, in one sentence."""
     failure_kind: Literal["", "crash", "raised", "memory", "diverged", "corrupt"] = ""
