@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hpcpod.cli.arguments import arg, flag, seed
+from hpcpod.cli.arguments import count as count_of
 from hpcpod.cli.output import say, say_json, say_remarks
 from hpcpod.cli.run_argument import is_pod, run_and
 from hpcpod.errors import UserError
@@ -24,27 +26,23 @@ if TYPE_CHECKING:
     from hpcpod.run.run import Run
 
 
-def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise ArgumentTypeError(f"expected a seed, a whole number from 0, got '{text}'")
-    return int(text)
-
-
-LINEAGE: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
-    (("pod",), {"metavar": "POD", "nargs": "?", "help": "a pod's name, such as p0003"}),
-    (("--dot",), {"action": "store_true", "help": "print it for Graphviz: ... | dot -Tsvg"}),
+LINEAGE = (
+    arg("pod", metavar="POD", nargs="?", help="a pod's name, such as p0003"),
+    flag("--dot", "print it for Graphviz: ... | dot -Tsvg"),
 )
-"""Names and options of the arguments of ``lineage``."""
-REPLAY: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
-    (("pod",), {"metavar": "POD", "nargs": "?",
-                "help": "a pod's name (default: the winner, or the leader so far)"}),
-    (("--seed",), {"type": _seed, "metavar": "N",
-                   "help": "as if the run had been launched with seed=N (default: its own, which"
-                   " gives its very weights again)"}),
-    (("--out",), {"type": Path, "metavar": "DIR",
-                  "help": "where policy, curve and score go (default: RUN-POD-seedN)"}),
+"""Arguments of ``lineage``, beside RUN."""
+REPLAY = (
+    arg("pod", metavar="POD", nargs="?",
+        help="a pod's name (default: the winner, or the leader so far)"),
+    arg("--seed", type=seed, metavar="N",
+        help="as if the run had been launched with seed=N (default: its own, which gives its very"
+        " weights again)"),
+    arg("--env-steps", type=count_of, metavar="N",
+        help="environment steps to train, in whole rounds (default: the schedule's)"),
+    arg("--out", type=Path, metavar="DIR",
+        help="where policy, curve and score go (default: RUN-POD-seedN)"),
 )  # fmt: skip
-"""The same of ``replay``."""
+"""Arguments of ``replay``, beside RUN."""
 
 SHOW_SECONDS = 5.0
 """Pause between two lines of progress."""
@@ -109,10 +107,10 @@ def replay(options: Namespace) -> int:
     schedule = run.schedule(pod)
     ask = asked(schedule, options.out, options.seed, options.env_steps)
     pods = " and ".join(stretch.pod for stretch in schedule.stretches)
-    seed = "the run's own seed" if ask.again else "another seed than the run's"
+    which = "the run's own seed" if ask.again else "another seed than the run's"
     say(
         f"{run.name}: the schedule of {schedule.pod}, {many(ask.rounds, 'round')} of"
-        f" {schedule.round_steps:,} env steps by {pods}, with {seed}, {ask.seed}"
+        f" {schedule.round_steps:,} env steps by {pods}, with {which}, {ask.seed}"
     )
     if ask.rounds != schedule.rounds:
         where = "stops before its end" if ask.rounds < schedule.rounds else (
