@@ -18,7 +18,6 @@ from hpcpod.run.run import open_run
 from hpcpod.run.tables import interval, number
 from hpcpod.run.text import many
 
-
 PLAY = (
     arg("source", metavar="SOURCE",
         help="a run's folder or name, a policy's .h5, or a folder with a policy.h5"),

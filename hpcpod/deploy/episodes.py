@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs.registration import load_env_creator
 
 from hpcpod.config.schema import EnvConfig
 from hpcpod.deploy.film import SHEET_EPISODES, Frame, Thinned, Video, write_sheet
@@ -172,16 +173,15 @@ def _check_mode(name: str, mode: str) -> None:
     spec = gym.registry.get(name)
     if spec is None or spec.entry_point is None:
         return
-    entry = spec.entry_point
-    try:
-        made_by: Any = gym.envs.registration.load_env_creator(entry) if isinstance(
-            entry, str) else entry  # fmt: skip
-    except ImportError:
-        return  # to make it says what is missing
-    modes = getattr(made_by, "metadata", {}).get("render_modes")
-    if modes is not None and mode not in modes:
-        has = f"only {', '.join(map(str, modes))}" if modes else "nothing"
-        raise UserError(f"{name} can't be drawn as {mode}: it offers {has}")
+    entry, refused = spec.entry_point, ""
+    with suppress(Exception):  # to make it says what is wrong
+        made_by: Any = load_env_creator(entry) if isinstance(entry, str) else entry
+        modes = getattr(made_by, "metadata", {}).get("render_modes")
+        if modes is not None and mode not in modes:
+            has = f"only as {', '.join(map(str, modes))}" if modes else "in no way"
+            refused = f"{name} can't be drawn as {mode}: its class says {has}"
+    if refused:
+        raise UserError(refused)
 
 
 def _episode(

@@ -14,7 +14,7 @@ from hpcpod._process import PYTHON
 from hpcpod.errors import UserError
 
 WAYS = ("egl", "osmesa")
-"""Values of ``MUJOCO_GL`` that need no screen, in the order of trial: EGL takes a GPU, if it may."""
+"""Values of ``MUJOCO_GL`` that need no screen, in the order of trial: EGL can use a GPU."""
 PATIENCE = 120.0
 """Seconds for one of them to draw a first picture: importing alone takes seconds on a busy disk."""
 
@@ -34,27 +34,26 @@ def without_screen() -> None:
 
 
 def choose_gl() -> str:
-    """Set ``MUJOCO_GL`` to a way that draws here, unless it is set or MuJoCo is imported already.
+    """Set ``MUJOCO_GL`` to a way that draws here; of one that is set it is seen that it does.
 
     Returns:
-        The way.
+        The way; empty if MuJoCo was imported before, and its way is decided.
 
     Raises:
         UserError: none does, with what each of them said.
     """
-    given = os.environ.get("MUJOCO_GL")
-    if given or "mujoco" in sys.modules:
-        return given or ""
-    said = {}
-    for way in WAYS:
+    if "mujoco" in sys.modules:
+        return ""
+    said, given = {}, os.environ.get("MUJOCO_GL")
+    for way in (given,) if given else WAYS:
         said[way] = _refusal(way)
         if not said[way]:
             os.environ["MUJOCO_GL"] = way
             return way
-    reasons = ", ".join(f"{way.upper()} ({why})" for way, why in said.items())
+    reasons = ", nor by ".join(f"{way.upper()} ({why})" for way, why in said.items())
     raise UserError(
-        f"MuJoCo can't draw on this machine without a screen, neither by {reasons}: install the"
-        " libraries of one (Debian: libegl1 libgl1-mesa-dri, or libosmesa6), or play where they are"
+        f"MuJoCo can't draw on this machine by {reasons}: without a screen it needs MUJOCO_GL=egl"
+        " (Debian: libegl1 libgl1-mesa-dri) or MUJOCO_GL=osmesa (libosmesa6)"
     )
 
 

@@ -329,7 +329,7 @@ def _snapshots(old: Board | None, new: Board) -> Iterator[str]:
 
 def changes(board: Board, pod: PodState) -> str:
     """The changes of a mutation: ``learning_rate 0.001 -> 0.0013``."""
-    parent = board.pods[pod.parent] if pod.parent else None
+    parent = board.pods.get(pod.parent or "")  # a damaged board may lack it
     if parent is None or not pod.mutated:
         return "hyperparameters unchanged"
     old, new = parent.hyperparameters, pod.hyperparameters
