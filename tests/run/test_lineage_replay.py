@@ -72,6 +72,10 @@ def test_with_the_run_s_seed_the_lineage_s_bits_come_again_though_its_blobs_are_
     assert policy.about["replay"]["pod"] == "p0004"
     rows = Path("again/curve.csv").read_text().splitlines()
     assert len(rows) == 4 and all(row.endswith(",True") for row in rows[1:])
+    assert main(["play", "again", "--episodes", "2"]) == 0
+    replayed = capsys.readouterr().out
+    assert main(["play", str(family.path), "--pod", "p0004", "--episodes", "2"]) == 0
+    assert capsys.readouterr().out == replayed and replayed.count("seed") == 2
     assert main(["replay", str(family.path), "p0004", "--out", "again"]) == 2
     assert "give another folder by --out" in capsys.readouterr().err
 
