@@ -15,6 +15,7 @@ from hpcpod.agents import checks, h_term, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
 from hpcpod.agents.gradient_agent import space_of
 from hpcpod.agents.noise import Noise
+from hpcpod.agents.operations import Program, Value
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.schedules import RateConfig
@@ -191,6 +192,11 @@ class ActorCritic(offpolicy.OffPolicyAgent, Generic[C]):
         """Of the policy's network, for raw observations."""
         outputs: Tensor = self._actor(self._critics.features(self._observations(obs)))
         return outputs
+
+    def _write_outputs(self, program: Program, x: Value) -> Value:
+        """Operations of ``_outputs``."""
+        x = self._observations.write_operations(program, x)
+        return program.network(self._actor, program.network(self._critics.encoder, x))
 
     def _descend(self, name: str, loss: Tensor) -> None:
         """One step down the gradient of one module's weights; that of no other is computed."""

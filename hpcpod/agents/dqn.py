@@ -19,6 +19,7 @@ from hpcpod.agents import checks, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
 from hpcpod.agents.cuda_graphs import Captured, Outputs
 from hpcpod.agents.gradient_agent import space_of
+from hpcpod.agents.operations import Program, Value
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.schedules import RateConfig
@@ -206,6 +207,11 @@ class DQN(offpolicy.OffPolicyAgent):
 
     def _best(self, inputs: State) -> Outputs:
         return (self._network(self._observations(inputs["obs"])).argmax(dim=-1),)
+
+    def write_operations(self, program: Program, x: Value) -> Value:
+        """Of ``act`` without exploration; see ``Portable``."""
+        x = self._observations.write_operations(program, x)
+        return program.add("argmax", program.network(self._network, x))
 
     def _explore(self, inputs: State) -> Outputs:
         (greedy,), n = self._best(inputs), inputs["obs"].shape[0]

@@ -13,6 +13,7 @@ from hpcpod.agents.cuda_graphs import Captured, Outputs
 from hpcpod.agents.gradient_agent import GradientAgent
 from hpcpod.agents.noise import Noise
 from hpcpod.agents.normalizer import PopArt, RewardScale
+from hpcpod.agents.operations import Program, Value
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.ppo_config import PPOConfig as PPOConfig
 from hpcpod.agents.ppo_loss import clipped_objective, gae, normalized, value_error
@@ -136,6 +137,13 @@ class PPO(GradientAgent):
 
     def _best(self, inputs: State) -> Outputs:
         return (self._network.head.mode(self._outputs(inputs["obs"])),)
+
+    def write_operations(self, program: Program, x: Value) -> Value:
+        """Of ``act`` without exploration; see ``Portable``."""
+        network = self._network
+        x = program.network(network.encoder, self._observations.write_operations(program, x))
+        x = program.network(network.policy, program.network(network.hidden, x))
+        return program.network(network.head, x)
 
     def _outputs(self, obs: Tensor) -> Tensor:
         outputs: Tensor = self._network.actor(self._network.encoder(self._observations(obs)))
