@@ -41,18 +41,14 @@ class Policy:
     """
 
     def __init__(self, agent: Agent, spec: EnvSpec, about: Mapping[str, Any]) -> None:
-        self._agent = agent
+        self.agent = agent
+        """Acts on tensors."""
         self.spec = spec
         """The environment that it was trained in."""
         self.about = {k: v for k, v in about.items() if k not in ("format", "spec")}
         """Its origin: agent, hyperparameters, pod, round, steps of experience; of a run's,
         its ``score``, too."""
         self._read = Reader(spec)
-
-    @property
-    def agent(self) -> Agent:
-        """The agent that acts."""
-        return self._agent
 
     def __call__(self, obs: Any) -> npt.NDArray[Any]:
         """The deterministic action.
@@ -72,7 +68,7 @@ class Policy:
         """
         rows, single = self._read(obs)
         batch = torch.from_numpy(rows).to(self.spec.device)
-        action = self._agent.act(batch, explore=False).cpu().numpy()
+        action = self.agent.act(batch, explore=False).cpu().numpy()
         translated = self._translated(action)
         result: npt.NDArray[Any] = translated[0] if single else translated
         return result
@@ -89,7 +85,7 @@ class Policy:
             UserError: the file can't be written, or is there.
         """
         check_writable(Path(to), overwrite=overwrite)
-        arrays = {f"agent/{k}": v.detach().cpu().numpy() for k, v in self._agent.state().items()}
+        arrays = {f"agent/{k}": v.detach().cpu().numpy() for k, v in self.agent.state().items()}
         meta = {"format": FORMAT, "spec": spec_to_plain(self.spec), **self.about}
         write_blob_file(Path(to), arrays, meta)
 
