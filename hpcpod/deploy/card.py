@@ -116,8 +116,8 @@ def _lines(made: Mapping[str, Any]) -> Iterator[str]:
         )
     if score:
         fresh = (
-            "on seeds that chose nothing" if score.get("fresh_seeds")
-            else f"the best of {score.get('best_of')} such scores: it flatters"
+            f"on fresh seeds, the best of {score.get('best_of')}" if score.get("fresh_seeds")
+            else f"the best of {score.get('best_of')} evaluations"
         )  # fmt: skip
         yield (
             f"The run's own score is {score['mean']:.2f}, 95 % interval {score['low']:.2f} to"

@@ -27,9 +27,10 @@ from hpcpod.deploy.checks import (
 from hpcpod.deploy.environment_terms import Portability, as_policy_takes, portable
 from hpcpod.deploy.observations import Inputs, drawn, extreme, packed
 from hpcpod.deploy.onnx_file import onnx_model, require_onnx
-from hpcpod.deploy.play import EPISODES, FEWEST, PATIENCE, Played, check_score, played, rows_of
+from hpcpod.deploy.play import EPISODES, FEWEST, PATIENCE, SEEDS, Played, check_score, played, rows_of
 from hpcpod.envs.arrays import Array
 from hpcpod.envs.make import reference
+from hpcpod.envs.vec_env import random_seeds
 from hpcpod.errors import UserError
 from hpcpod.pod.policy import Policy
 from hpcpod.records.codec import decode
@@ -86,7 +87,7 @@ def export_policy(
         (temporary / "policy.onnx").write_bytes(data)
         exported = {"policy.onnx": onnx_policy(data)}
         if not done.obstacle:
-            exported["policy.h5"] = _write_numpy(done, temporary)
+            exported["policy.h5"] = write_numpy(done, temporary)
         checks = _check(policy, exported, source, temporary)
         checks["opened by"] = check_bare(temporary)
         made = card(policy, done, source, checks, licence)
@@ -146,7 +147,7 @@ def _made_whole(folder: Path, overwrite: bool) -> Iterator[Path]:
         raise UserError(f"can't write {folder}: {explain(error)}") from error
 
 
-def _write_numpy(done: Portability, folder: Path) -> Exported:
+def write_numpy(done: Portability, folder: Path) -> Exported:
     """Write ``policy.h5`` and ``policy.py``; the policy that they are."""
     steps, arrays = [], {}
     for number, each in enumerate(done.program.operations):
@@ -198,7 +199,8 @@ def _check(
     if isinstance(game, Played) and not game.returns:
         checks["not played"] = f"its episodes take more than {PATIENCE:.0f} s"
     elif isinstance(game, Played):
-        checks["played"] = {"returns": list(game.returns), "engine": game.engine}
+        seeds = random_seeds(SEEDS, count=len(game.returns)).tolist()
+        checks["played"] = {"returns": list(game.returns), "seeds": seeds, "engine": game.engine}
         if int(source.score.get("episodes", 0)) >= FEWEST:
             check_score(game.returns, source.score)
             checks["played"]["fits the run's score"] = True

@@ -26,6 +26,8 @@ from hpcpod.tournament.statistics import mean, sd
 
 EPISODES = 16
 """Episodes that an exported policy plays."""
+SEEDS = "export"
+"""The name of the panel that it plays: seeds that no evaluation of a run has."""
 PATIENCE = 60.0
 """Seconds after which it is scored no further."""
 FEWEST = 8
@@ -92,7 +94,7 @@ def played(
         with closing(PanelEvaluator(EnvFactory(env, "cpu"))) as evaluator:
             until = time.monotonic() + PATIENCE
             returns = evaluator.evaluate(
-                player, "export", episodes=episodes, should_stop=lambda: time.monotonic() > until
+                player, SEEDS, episodes=episodes, should_stop=lambda: time.monotonic() > until
             )
     except Stopped:
         returns = ()

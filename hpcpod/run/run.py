@@ -335,9 +335,8 @@ class Run(RunTables):
         if to is None:
             self.folder.owner.require_mine("writes its best.h5: say where the policy is to go")
         else:
-            to = Path(to).absolute()
-            check_writable(to, overwrite=overwrite)
-        done = export_best(self.folder, board, to)
+            check_writable(Path(to), overwrite=overwrite)
+        done = export_best(self.folder, board, None if to is None else Path(to).absolute())
         if done is None:
             if board.entries:
                 raise UserError(f"{self.name} has no policy: all that led it are damaged or gone")
