@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from hpcpod.agents.base import Agent
+from hpcpod.deploy import numpy_policy
 from hpcpod.deploy.environment_terms import ACTION, action_scale, as_policy_takes
 from hpcpod.deploy.observations import Inputs
 from hpcpod.envs.arrays import Array
@@ -118,7 +119,10 @@ def check_bare(folder: Path) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as packages:
         for name in ("numpy", "h5py", "onnxruntime"):
             _link(name, Path(packages))
-        command = [sys.executable, "-I", "-S", "-B", "-c", _BARE, str(folder.resolve()), packages]
+        command = [
+            sys.executable, "-I", "-S", "-B", "-c", _BARE, str(folder.resolve()), packages,
+            numpy_policy.__file__,
+        ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
@@ -130,18 +134,21 @@ def check_bare(folder: Path) -> dict[str, str]:
 _BARE = """
 import importlib.util, json, sys
 from pathlib import Path
-folder, packages = sys.argv[1:]
-sys.path += [packages, folder]
+folder, packages, spare = sys.argv[1:]
+sys.path += [packages]
 for name in ("hpcpod", "torch", "gymnasium"):
     assert importlib.util.find_spec(name) is None, name + " can be imported here"
 import numpy as np, h5py, onnxruntime
-import policy as reader
+file = Path(folder) / "policy.py"
+spec = importlib.util.spec_from_file_location("policy", file if file.exists() else spare)
+reader = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(reader)
 check = json.loads((Path(folder) / "check.json").read_text())
 given = {name: reader.unpacked(part) for name, part in check["inputs"].items()}
 wanted, allowed = reader.unpacked(check["action"]), np.asarray(check["allowed"])
-models = {"policy.onnx": onnxruntime.InferenceSession(
-    folder + "/policy.onnx", providers=["CPUExecutionProvider"])}
-found = {"policy.onnx": models["policy.onnx"].run(["action"], given)[0]}
+session = onnxruntime.InferenceSession(
+    folder + "/policy.onnx", providers=["CPUExecutionProvider"])
+found = {"policy.onnx": session.run(["action"], given)[0]}
 if (Path(folder) / "policy.h5").exists():
     numpy_policy = reader.Policy(folder + "/policy.h5")
     found["policy.h5"] = numpy_policy(numpy_policy.nested(given))

@@ -199,7 +199,7 @@ def _check(
     if isinstance(game, Played) and not game.returns:
         checks["not played"] = f"its episodes take more than {PATIENCE:.0f} s"
     elif isinstance(game, Played):
-        seeds = random_seeds(SEEDS, count=len(game.returns)).tolist()
+        seeds = random_seeds(SEEDS, 0, count=len(game.returns)).tolist()
         checks["played"] = {"returns": list(game.returns), "seeds": seeds, "engine": game.engine}
         if int(source.score.get("episodes", 0)) >= FEWEST:
             check_score(game.returns, source.score)

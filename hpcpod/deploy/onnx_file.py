@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
-from collections.abc import Callable
+import io
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -243,6 +248,22 @@ class _Act(nn.Module):
         return self._agent.act(rows, explore=False)
 
 
+@contextlib.contextmanager
+def _without_chatter() -> Iterator[None]:
+    """Leave out what torch's exporter tells of itself, and of graphs that it gives up."""
+    kept = logging.root.manager.disable
+    logging.disable(max(kept, logging.WARNING))
+    try:
+        with (
+            warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):  # fmt: skip
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(kept)
+
+
 def _exported(agent: Agent, rows: Tensor) -> Any:
     """The ONNX model of an agent's ``act``.
 
@@ -252,15 +273,16 @@ def _exported(agent: Agent, rows: Tensor) -> Any:
     assert len(rows) >= 2  # with one row torch exports a model for batches of one
     dynamic = ({0: torch.export.Dim("batch", min=1)},)
     try:
-        program = torch.onnx.export(
-            _Act(agent).eval(), (rows,), dynamo=True, dynamic_shapes=dynamic,
-            opset_version=OPSET, external_data=False, verbose=False,
-        )  # fmt: skip
+        with _without_chatter():
+            program = torch.onnx.export(
+                _Act(agent).eval(), (rows,), dynamo=True, dynamic_shapes=dynamic,
+                opset_version=OPSET, external_data=False, verbose=False,
+            )  # fmt: skip
     except Exception as error:  # of torch's tracing, and of the agent's own code
-        name = type(agent).__name__
+        said = re.sub(r"\x1b\[[0-9;]*m", "", in_words(error)).rpartition("Exception summary")[2]
         raise UserError(
-            f"{name} can't be exported: it has no write_operations (hpcpod.agents.operations), and"
-            f" torch's exporter says {in_words(error)[:300]}"
+            f"{type(agent).__name__} can't be exported: it has no write_operations"
+            f" (hpcpod.agents.operations), and torch's exporter says {said.strip()[:300]}"
         ) from error
     assert program is not None
     return program.model_proto
