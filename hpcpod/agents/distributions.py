@@ -52,6 +52,10 @@ class Categorical(nn.Module):
         """Of ``mode``; see ``Portable``."""
         return program.add("argmax", x)
 
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """Of all choices: float32 [B, n]."""
+        return outputs.log_softmax(dim=-1)
+
     def evaluate(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability and entropy -Σ p log p."""
         return self.with_slopes(outputs, action)[:2]
@@ -96,6 +100,11 @@ class MultiCategorical(nn.Module):
     def write_operations(self, program: Program, x: Value) -> Value:
         """Of ``mode``; see ``Portable``."""
         return program.add("argmax", x, sizes=self._sizes)
+
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """Those of each choice in a row: float32 [B, Σ n]."""
+        parts = outputs.split_with_sizes(self._sizes, dim=-1)
+        return torch.cat([part.log_softmax(dim=-1) for part in parts], dim=-1)
 
     def evaluate(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """Sums over the choices."""
