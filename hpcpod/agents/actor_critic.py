@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, TypeVar
 
@@ -200,6 +200,18 @@ class ActorCritic(offpolicy.OffPolicyAgent, Generic[C]):
         """Of the policy's network, for raw observations."""
         outputs: Tensor = self._actor(self._critics.features(self._observations(obs)))
         return outputs
+
+    def write_action_values(
+        self, program: Program, x: Value, candidates: Sequence[Value] | None
+    ) -> Value:
+        """See ``PortableValues``."""
+        assert candidates is not None
+        x = self._observations.write_operations(program, x)
+        features = program.network(self._critics.encoder, x)
+        flat = [program.add("reshape", action, shape=[-1]) for action in candidates]
+        return program.add(
+            "concat", *[self._critics.write_least(program, features, action) for action in flat]
+        )
 
     def _write_outputs(self, program: Program, x: Value) -> Value:
         """Operations of ``_outputs``."""

@@ -7,6 +7,7 @@ are [B, *action]; log-probabilities and entropies are in nats, float32 [B].
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -55,6 +56,10 @@ class Categorical(nn.Module):
     def log_probabilities(self, outputs: Tensor) -> Tensor:
         """Of all choices: float32 [B, n]."""
         return outputs.log_softmax(dim=-1)
+
+    def write_log_probabilities(self, program: Program, x: Value) -> Value:
+        """See ``PortableDistribution``."""
+        return program.add("activation", x, function="log_softmax")
 
     def evaluate(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability and entropy -Σ p log p."""
@@ -105,6 +110,13 @@ class MultiCategorical(nn.Module):
         """Those of each choice in a row: float32 [B, Σ n]."""
         parts = outputs.split_with_sizes(self._sizes, dim=-1)
         return torch.cat([part.log_softmax(dim=-1) for part in parts], dim=-1)
+
+    def write_log_probabilities(self, program: Program, x: Value) -> Value:
+        """See ``PortableDistribution``."""
+        ends = [0, *itertools.accumulate(self._sizes)]
+        parts = (program.add("columns", x, start=a, stop=b) for a, b in itertools.pairwise(ends))
+        each = [program.add("activation", part, function="log_softmax") for part in parts]
+        return program.add("concat", *each)
 
     def evaluate(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """Sums over the choices."""

@@ -8,6 +8,7 @@ other two parts of Rainbow (Hessel et al. 2018, arXiv:1710.02298) that are optio
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -215,8 +216,14 @@ class DQN(offpolicy.OffPolicyAgent):
 
     def write_operations(self, program: Program, x: Value) -> Value:
         """Of ``act`` without exploration; see ``Portable``."""
-        x = self._observations.write_operations(program, x)
-        return program.add("argmax", program.network(self._network, x))
+        return program.add("argmax", self.write_action_values(program, x, None))
+
+    def write_action_values(
+        self, program: Program, x: Value, candidates: Sequence[Value] | None
+    ) -> Value:
+        """See ``PortableValues``; of all choices."""
+        assert candidates is None
+        return program.network(self._network, self._observations.write_operations(program, x))
 
     def _explore(self, inputs: State) -> Outputs:
         (greedy,), n = self._best(inputs), inputs["obs"].shape[0]

@@ -255,8 +255,12 @@ class Stacks(nn.Module):
 
     def write_operations(self, program: Program, x: Value) -> Value:
         """Of the first network alone; see ``Portable``."""
+        return self.write_one(program, x, 0)
+
+    def write_one(self, program: Program, x: Value, k: int) -> Value:
+        """Operations of network number k."""
         for weight, bias in self._layers:
-            x = program.add("linear", x, arrays={"weight": weight[0], "bias": bias[0, 0]})
+            x = program.add("linear", x, arrays={"weight": weight[k], "bias": bias[k, 0]})
             x = program.add("activation", x, function=self._activation.name)
         return x
 
@@ -295,6 +299,14 @@ class Critics(nn.Module):
         """The first network alone: float32 [B]."""
         x = self.hidden.first(torch.cat([features, action], dim=-1))
         return (x * self.weight[0]).sum(dim=-1) + self.bias[0]
+
+    def write_least(self, program: Program, features: Value, action: Value) -> Value:
+        """Operations of the least value of all networks, [B, 1]."""
+        x, values = program.add("concat", features, action), []
+        for k, (weight, bias) in enumerate(zip(self.weight, self.bias, strict=True)):
+            last = {"weight": weight.T, "bias": bias}
+            values.append(program.add("linear", self.hidden.write_one(program, x, k), arrays=last))
+        return program.add("least", *values)
 
 
 class Convolutions(nn.Module):

@@ -19,8 +19,12 @@ NumPy reader of it. A value is the output of an operation, [B, ...], and is call
 ``activation``  one of ``ACTIVATIONS``
 ``dueling``     V + A - mean A of V [B, 1] and A [B, n]
 ``mean``        of several values of one shape
+``least``       the smallest of several values, number by number
 ``argmax``      int64 [B]: the first largest of [B, n]; with ``sizes`` int64 [B, k], in each part
 ``offset``      whole numbers plus ``by``
+``vote``        of several members' choices [B] or [B, k] the most frequent, or its first voter's
+``standardise`` (x - mean x) / (std x + 1e-5 max |x|) * ``weight``, of [B, n]
+``choose``      of several values that one whose number is in the first value, int64 [B]
 ``box``         [-1, 1] to [``low``, ``high``] in ``dtype``
 ``torch``       a graph that torch's own exporter wrote: of agents that are not portable
 ==============  ===================================================================================
@@ -28,7 +32,7 @@ NumPy reader of it. A value is the output of an operation, [B, ...], and is call
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -39,8 +43,8 @@ from torch import Tensor, nn
 Value = str
 """The name of a value."""
 
-ACTIVATIONS = ("relu", "tanh", "sigmoid", "silu", "elu", "log_softmax", "softmax")
-"""Functions of ``activation``; the last two along the last axis."""
+ACTIVATIONS = ("relu", "tanh", "sigmoid", "silu", "elu", "log_softmax")
+"""Functions of ``activation``; the last one along the last axis."""
 
 
 class NotPortable(Exception):
@@ -112,6 +116,33 @@ class Portable(Protocol):
         """
 
 
+@runtime_checkable
+class PortableDistribution(Protocol):
+    """A ``Probabilistic`` agent, or a head, of which ensembles by product can be written."""
+
+    def write_log_probabilities(self, program: Program, x: Value) -> Value:
+        """Add the operations of ``log_probabilities``; arguments and errors as of ``Portable``."""
+
+
+@runtime_checkable
+class PortableValues(Protocol):
+    """A ``Valuing`` agent of which ensembles by q_weighted can be written."""
+
+    def write_action_values(
+        self, program: Program, x: Value, candidates: Sequence[Value] | None
+    ) -> Value:
+        """Add the operations of ``action_values``, float32 [B, C].
+
+        Args:
+            program: gets them.
+            x: observations, as ``act`` is given them.
+            candidates: C actions, float32 [B, *action]; None: all choices, in their order.
+
+        Raises:
+            NotPortable: it can't be written so.
+        """
+
+
 def _array(value: Any) -> npt.NDArray[Any]:
     return value.detach().cpu().numpy().copy() if isinstance(value, Tensor) else np.asarray(value)
 
@@ -139,9 +170,7 @@ def _layer_norm(program: Program, module: nn.LayerNorm, x: Value) -> Value:
     size = module.normalized_shape[0]
     weight = np.ones(size, np.float32) if module.weight is None else module.weight
     bias = np.zeros(size, np.float32) if module.bias is None else module.bias
-    return program.add(
-        "layer_norm", x, arrays={"weight": weight, "bias": bias}, epsilon=module.eps
-    )
+    return program.add("layer_norm", x, arrays={"weight": weight, "bias": bias}, epsilon=module.eps)
 
 
 def _sequential(program: Program, module: nn.Sequential, x: Value) -> Value:

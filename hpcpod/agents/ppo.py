@@ -147,10 +147,19 @@ class PPO(GradientAgent):
 
     def write_operations(self, program: Program, x: Value) -> Value:
         """Of ``act`` without exploration; see ``Portable``."""
+        return program.network(self._network.head, self._write_outputs(program, x))
+
+    def write_log_probabilities(self, program: Program, x: Value) -> Value:
+        """See ``PortableDistribution``."""
+        head = self._network.head
+        assert not isinstance(head, Gaussian)
+        return head.write_log_probabilities(program, self._write_outputs(program, x))
+
+    def _write_outputs(self, program: Program, x: Value) -> Value:
+        """Operations of ``_outputs``."""
         network = self._network
         x = program.network(network.encoder, self._observations.write_operations(program, x))
-        x = program.network(network.policy, program.network(network.hidden, x))
-        return program.network(network.head, x)
+        return program.network(network.policy, program.network(network.hidden, x))
 
     def _outputs(self, obs: Tensor) -> Tensor:
         outputs: Tensor = self._network.actor(self._network.encoder(self._observations(obs)))

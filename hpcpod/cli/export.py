@@ -11,7 +11,7 @@ from hpcpod.errors import UserError
 from hpcpod.run.policy_folder import export_folder
 from hpcpod.run.run import open_run
 
-ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+EXPORT_ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("to",), {"metavar": "FILE", "nargs": "?", "type": Path, "help": "default: RUN/best.h5"}),
     (("-o", "--output"), {"metavar": "FOLDER", "type": Path, "help":
      "write a folder instead, which plays without hpcpod: ONNX, NumPy, a card"}),
@@ -33,9 +33,7 @@ def export(options: Namespace) -> int:
         raise UserError(
             f"an export is one file ({options.to}) or one folder ({folder}): name one of them"
         )
-    card = export_folder(
-        run.folder, folder, overwrite=options.overwrite, licence=options.license
-    )
+    card = export_folder(run.folder, folder, overwrite=options.overwrite, licence=options.license)
     if options.json:
         say_json(card)
         return 0

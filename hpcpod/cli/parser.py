@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 from hpcpod import plugins
 from hpcpod._version import __version__
-from hpcpod.cli import (
-    completion, control, doctor, envs, export, init, inspect, launch, results, sync,
-)  # fmt: skip
+from hpcpod.cli import completion, control, doctor, envs, init, inspect, launch, results, sync
 from hpcpod.cli.examples import EXAMPLES
+from hpcpod.cli.export import EXPORT_ARGUMENTS, export
 from hpcpod.cli.output import log_to_terminal, say_error
 from hpcpod.errors import exit_code
 from hpcpod.run.run_list import SORTS, STATES
@@ -276,8 +275,8 @@ VERBS = {
         control.tick, "do once what the coordinator does: observe, plan, act", (_RUN, _JSON)
     ),
     "export": Verb(
-        export.export, "write the best policy so far to a file, or to a folder for others",
-        (_RUN, *export.ARGUMENTS, _OVERWRITE, _JSON),
+        export, "write the best policy so far to a file, or to a folder for others",
+        (_RUN, *EXPORT_ARGUMENTS, _OVERWRITE, _JSON),
     ),
     "sync": Verb(
         sync.sync, "send the curves of a run to W&B, Trackio, MLflow, TensorBoard or a logger",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -99,7 +98,9 @@ def check_parity(
             for i in np.unique(np.nonzero(over)[0]).tolist():
                 row = {part: array[i : i + 1] for part, array in inputs.items()}
                 if not _is_rounding(policy, row, given[i], wanted[i], allowed[i]):
-                    raise Differs(_sentence(policy, file, name, i, size, row, given[i], wanted[i]))
+                    where = f"{name} observation {i}, in batches of {size}"
+                    where = f"{file} is refused: its '{ACTION}' at {where}"
+                    raise Differs(_sentence(policy, where, row, given[i], wanted[i]))
                 odd.add(i)
             if not discrete and not over.all():
                 largest = max(largest, float((apart / scale)[~over].max()))
@@ -171,7 +172,7 @@ def _link(name: str, folder: Path) -> None:
     home = Path(spec.submodule_search_locations[0])
     for path in (home, home.with_name(f"{name}.libs")):  # libraries that a wheel brings along
         if path.exists():
-            os.symlink(path, folder / path.name)
+            (folder / path.name).symlink_to(path)
 
 
 def _in_batches(act: Exported, inputs: Inputs, count: int, size: int) -> Array:
@@ -200,9 +201,7 @@ def allowed_differences(policy: Policy, wanted: Array) -> Array:
     return np.asarray(np.maximum(TOLERANCE * scale, last))
 
 
-def _is_rounding(
-    policy: Policy, row: Inputs, given: Array, wanted: Array, allowed: Array
-) -> bool:
+def _is_rounding(policy: Policy, row: Inputs, given: Array, wanted: Array, allowed: Array) -> bool:
     """True if the agent itself acts so, or goes that far, with a last digit of its weights changed.
 
     Two programs that add in another order differ by as much. The export has no part in this.
@@ -242,15 +241,11 @@ def _changed(agents: list[Agent], generator: torch.Generator) -> Iterator[None]:
             agent.load(state)
 
 
-def _sentence(
-    policy: Policy, file: str, name: str, i: int, size: int, row: Inputs, given: Array,
-    wanted: Array,
-) -> str:  # fmt: skip
+def _sentence(policy: Policy, where: str, row: Inputs, given: Array, wanted: Array) -> str:
     shown = ", ".join(f"{part} = {_shown(array[0])}" for part, array in row.items())
     return (
-        f"{file} is refused: its '{ACTION}' at {name} observation {i}, in batches of {size}, is"
-        f" {_shown(given)}, and the agent's is {_shown(wanted)}; {policy.spec.id} observes {shown};"
-        " nothing was written"
+        f"{where}, is {_shown(given)}, and the agent's is {_shown(wanted)}; {policy.spec.id}"
+        f" observes {shown}; nothing was written"
     )
 
 

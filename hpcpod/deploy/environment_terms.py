@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from hpcpod.agents.observations import one_hot
-from hpcpod.agents.operations import NotPortable, Portable, Program, Value
+from hpcpod.agents.operations import NotPortable, Program, Value
+from hpcpod.deploy.ensemble_operations import write_policy
 from hpcpod.envs.arrays import Array, form_of
 from hpcpod.envs.observations import is_structured, parts_of
 from hpcpod.envs.spec_json import space_of
@@ -23,18 +24,22 @@ ACTION = "action"
 """Name of the output."""
 
 
+Choices = tuple[tuple[int, int], ...]
+"""Of each choice its first number and their count."""
+
+
 @dataclass(frozen=True)
 class Part:
     """A part of the environment's observation: an input of the exported policy."""
 
     name: str
-    """Unique, and never ``ACTION``; of a dictionary the keys, from the outermost on: ``arm/pos``."""
+    """Unique, and never ``ACTION``; of a dictionary the keys, outermost first: ``arm/pos``."""
     path: tuple[str | int, ...]
     """Keys and places at which it is in an observation; () if that is an array or a number."""
     dtype: str
     shape: tuple[int, ...]
     """Of one observation."""
-    choices: tuple[tuple[int, int], ...] | None = None
+    choices: Choices | None = None
     """Of a Discrete or a MultiDiscrete part each choice's first number and count."""
 
     @property
@@ -64,13 +69,11 @@ def portable(policy: Policy) -> Portability:
     """The operations of a policy."""
     spec, program = policy.spec, Program()
     parts = parts_of_observation(spec)
-    rows, obstacle, before = _rows(spec, parts, program), "", 0
+    rows, obstacle = _rows(spec, parts, program), ""
     before = len(program.operations)
     agent = policy.agent
     try:
-        if not isinstance(agent, Portable):
-            raise NotPortable(f"{type(agent).__name__}, which has no write_operations")
-        acted = agent.write_operations(program, rows)
+        acted = write_policy(program, agent, rows)
     except NotPortable as error:
         obstacle = str(error)
         del program.operations[before:]
@@ -92,7 +95,7 @@ def parts_of_observation(spec: EnvSpec) -> tuple[Part, ...]:
         return tuple(_leaves(space_of(spec.structure), (), taken))
     space = spec.observation
     shape, dtype = form_of(space)
-    choices = None
+    choices: Choices | None = None
     if isinstance(space, Discrete):
         choices = ((space.start, space.n),)
     elif isinstance(space, MultiDiscrete):
@@ -185,7 +188,7 @@ def _leaves(space: Any, path: tuple[str | int, ...], taken: set[str]) -> Iterato
         name += "_"
     taken.add(name)
     shape, dtype = tuple(space.shape or ()), str(space.dtype)
-    choices = None
+    choices: Choices | None = None
     if isinstance(space, gym.spaces.Discrete):
         choices = ((int(space.start), int(space.n)),)
     elif isinstance(space, gym.spaces.MultiDiscrete):
@@ -206,9 +209,10 @@ def _bounds(spec: EnvSpec, shape: tuple[int, ...], dtype: np.dtype[Any]) -> dict
     assert spec.action_bounds is not None
     wide = np.promote_types(dtype, np.float32)
 
-    def spread(bound: Bound) -> Array:
+    def of_all(bound: Bound) -> Array:
         own = np.asarray(bound, dtype).astype(wide)
-        return np.broadcast_to(own, (math.prod(shape),)).reshape(1, *shape).copy()
+        spread: Array = np.broadcast_to(own, (math.prod(shape),)).reshape(1, *shape).copy()
+        return spread
 
     low, high = spec.action_bounds
-    return {"low": spread(low), "high": spread(high)}
+    return {"low": of_all(low), "high": of_all(high)}

@@ -25,10 +25,18 @@ from hpcpod.deploy.checks import (
     onnx_policy,
 )
 from hpcpod.deploy.environment_terms import Portability, as_policy_takes, portable
-from hpcpod.deploy.observations import Inputs, drawn, extreme, packed
+from hpcpod.deploy.observations import drawn, extreme, packed
 from hpcpod.deploy.onnx_file import onnx_model, require_onnx
-from hpcpod.deploy.play import EPISODES, FEWEST, PATIENCE, SEEDS, Played, check_score, played, rows_of
-from hpcpod.envs.arrays import Array
+from hpcpod.deploy.play import (
+    EPISODES,
+    FEWEST,
+    PATIENCE,
+    SEEDS,
+    Played,
+    check_score,
+    played,
+    rows_of,
+)
 from hpcpod.envs.make import reference
 from hpcpod.envs.vec_env import random_seeds
 from hpcpod.errors import UserError
@@ -149,11 +157,13 @@ def _made_whole(folder: Path, overwrite: bool) -> Iterator[Path]:
 
 def write_numpy(done: Portability, folder: Path) -> Exported:
     """Write ``policy.h5`` and ``policy.py``; the policy that they are."""
-    steps, arrays = [], {}
+    steps: list[dict[str, Any]] = []
+    arrays: dict[str, Any] = {}
     for number, each in enumerate(done.program.operations):
+        names = {name: f"{number}.{name}" for name in each.arrays}
         own = {"kind": each.kind, "inputs": list(each.inputs), "output": each.output}
-        steps.append({**own, "settings": dict(each.settings), "arrays": list(each.arrays)})
-        arrays |= {f"{number}.{name}": array for name, array in each.arrays.items()}
+        steps.append({**own, "settings": dict(each.settings), "arrays": names})
+        arrays |= {names[name]: array for name, array in each.arrays.items()}
     program = {
         "format": 1,
         "inputs": [

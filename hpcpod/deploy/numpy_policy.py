@@ -25,7 +25,7 @@ def _conv(x: Any, weight: Any, bias: Any, stride: Any, padding: Any) -> Any:
     windows = np.lib.stride_tricks.sliding_window_view(x, weight.shape[2:], axis=(2, 3))
     rows = windows[:, :, ::down, ::right].transpose(0, 2, 3, 1, 4, 5)
     flat = rows.reshape(*rows.shape[:3], -1) @ weight.reshape(len(weight), -1).T + bias
-    return np.ascontiguousarray(flat.transpose(0, 3, 1, 2))
+    return flat.transpose(0, 3, 1, 2)
 
 
 def _layer_norm(x: Any, weight: Any, bias: Any, epsilon: float) -> Any:
@@ -34,22 +34,27 @@ def _layer_norm(x: Any, weight: Any, bias: Any, epsilon: float) -> Any:
 
 
 def _argmax(x: Any, sizes: Any = None) -> Any:
-    if sizes is None:
-        return x.argmax(axis=-1)
-    parts = np.split(x, np.cumsum(sizes)[:-1], axis=-1)
-    return np.stack([part.argmax(axis=-1) for part in parts], axis=-1)
+    ends = np.cumsum(sizes or [x.shape[-1]])[:-1]
+    best = np.stack([part.argmax(axis=-1) for part in np.split(x, ends, axis=-1)], axis=-1)
+    return best if sizes else best[:, 0]
+
+
+def _vote(*x: Any, axes: int) -> Any:
+    actions, rank = np.stack(x), np.arange(len(x)).reshape(-1, *[1] * (1 + axes))
+    votes = (actions[None] == actions[:, None]).sum(axis=0) * len(x) - rank
+    return np.take_along_axis(actions, votes.argmax(axis=0)[None], axis=0)[0]
+
+
+def _standardise(x: Any, weight: float) -> Any:
+    centred, largest = x - x.mean(axis=-1, keepdims=True), np.abs(x).max(axis=-1, keepdims=True)
+    spread = np.sqrt((centred * centred).mean(axis=-1, keepdims=True))
+    return centred / (spread + np.float32(1e-5) * largest + np.float32(1e-12)) * np.float32(weight)
 
 
 def _box(x: Any, low: Any, high: Any, dtype: str) -> Any:
     share = ((x + np.float32(1.0)) / np.float32(2.0)).astype(low.dtype)
-    moved = low * (1 - share) + high * share
-    moved = np.where((low == -1.0) & (high == 1.0), x, moved)
+    moved = np.where((low == -1.0) & (high == 1.0), x, low * (1 - share) + high * share)
     return np.minimum(np.maximum(moved, low), high).astype(dtype)
-
-
-def _log_softmax(x: Any) -> Any:
-    x = x - x.max(axis=-1, keepdims=True)
-    return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
 
 
 ACTIVATIONS: dict[str, Any] = {
@@ -58,8 +63,7 @@ ACTIVATIONS: dict[str, Any] = {
     "sigmoid": lambda x: 0.5 * (np.tanh(0.5 * x) + 1),
     "silu": lambda x: x * (0.5 * (np.tanh(0.5 * x) + 1)),
     "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
-    "log_softmax": _log_softmax,
-    "softmax": lambda x: np.exp(_log_softmax(x)),
+    "log_softmax": lambda x: x - np.logaddexp.reduce(x, axis=-1, keepdims=True),
 }
 OPERATIONS: dict[str, Any] = {
     "cast": lambda x, dtype: x.astype(dtype),
@@ -76,6 +80,10 @@ OPERATIONS: dict[str, Any] = {
     "activation": lambda x, function: ACTIVATIONS[function](x),
     "dueling": lambda value, x: value + x - x.mean(axis=-1, keepdims=True),
     "mean": lambda *x: sum(x) * np.float32(1 / len(x)),
+    "least": lambda *x: np.minimum.reduce(x),
+    "vote": _vote,
+    "standardise": _standardise,
+    "choose": lambda index, *x, axes: np.stack(x)[index, np.arange(len(index))],
     "argmax": _argmax,
     "offset": lambda x, by: x + by,
     "box": _box,
@@ -91,14 +99,11 @@ class Policy:
             arrays = {name: array[()] for name, array in file["arrays"].items()}
         if program["format"] != 1:
             raise ValueError(f"{path} is of format {program['format']}, and this reads format 1")
-        self.inputs = program["inputs"]
-        """Of each part of an observation its name, path, dtype and shape."""
-        self._output = program["output"]
-        self._steps = []
-        for number, each in enumerate(program["operations"]):
-            own = {name: arrays[f"{number}.{name}"] for name in each["arrays"]}
-            function, given = OPERATIONS[each["kind"]], {**own, **each["settings"]}
-            self._steps.append((function, each["inputs"], given, each["output"]))
+        self.inputs, self._output, self._steps = program["inputs"], program["output"], []
+        for each in program["operations"]:
+            own = {name: arrays[array] for name, array in each["arrays"].items()}
+            settings = {**own, **each["settings"]}
+            self._steps.append((OPERATIONS[each["kind"]], each["inputs"], settings, each["output"]))
 
     def __call__(self, observation: Any) -> Any:
         """An action; of a batch, in which arrays have one axis more in front, a batch of them."""
@@ -112,23 +117,20 @@ class Policy:
             single = value.shape == wanted
             if not single and value.shape[1:] != wanted:
                 raise ValueError(f"{part['name']} has shape {value.shape}, not {wanted}")
-            values[part["name"]] = value[None] if single else value
+            values[part["name"]] = value.reshape(-1, *wanted)
         for function, inputs, given, output in self._steps:
             values[output] = function(*[values[name] for name in inputs], **given)
         return values[self._output][0] if single else values[self._output]
 
     def nested(self, parts: Any) -> Any:
         """The observation, or the batch, whose parts are given by their names."""
-        if not self.inputs[0]["path"]:
-            return parts[self.inputs[0]["name"]]
         whole: dict[Any, Any] = {}
         for part in self.inputs:
-            *above, last = part["path"]
             inner = whole
-            for key in above:
+            for key in ["", *part["path"]][:-1]:
                 inner = inner.setdefault(key, {})
-            inner[last] = parts[part["name"]]
-        return whole
+            inner[["", *part["path"]][-1]] = parts[part["name"]]
+        return whole[""]
 
 
 def unpacked(array: Any) -> Any:

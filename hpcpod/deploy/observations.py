@@ -45,7 +45,10 @@ def extreme(spec: EnvSpec, count: int, rng: np.random.Generator, met: Inputs | N
             continue
         centre, spread = _spread(part, None if met is None else met[part.name])
         least, most = centre - _FAR * spread, centre + _FAR * spread
-        least, most = np.where(np.isfinite(low), low, least), np.where(np.isfinite(high), high, most)
+        least, most = (
+            np.where(np.isfinite(low), low, least),
+            np.where(np.isfinite(high), high, most),
+        )
         up = rng.random((count, part.width)) < 0.5
         up[1:2], up[2:3] = False, True
         values = np.where(up, most, least)
@@ -117,7 +120,8 @@ def _choices(part: Part, share: Array) -> Array:
     assert part.choices is not None
     first, n = (np.asarray(each) for each in zip(*part.choices, strict=True))
     chosen = first + np.minimum((share * n).astype(int), n - 1)
-    return chosen.reshape(-1, *part.shape).astype(part.dtype)
+    found: Array = chosen.reshape(-1, *part.shape).astype(part.dtype)
+    return found
 
 
 def _in_dtype(part: Part, values: Array) -> Array:

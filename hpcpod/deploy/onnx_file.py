@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import itertools
 import logging
 import re
 import warnings
@@ -134,7 +135,7 @@ class _Writer:
         self.node("Concat", list(x), out, axis=-1)
 
     def _columns(self, out: str, x: str, start: int, stop: int) -> None:
-        ends = [self.constant(np.asarray([n], np.int64)) for n in (start, stop, 1)]
+        ends = [self.constant(np.asarray([n], np.int64)) for n in (start, stop, -1)]
         self.node("Slice", [x, *ends], out)
 
     def _normalise(self, out: str, x: str, mean: str, scale: str) -> None:
@@ -174,15 +175,48 @@ class _Writer:
             return
         ends = [int(end) for end in np.cumsum([0, *sizes])]
         best = []
-        for start, stop in zip(ends[:-1], ends[1:], strict=True):
+        for start, stop in itertools.pairwise(ends):
             part = f"%p{len(self.nodes)}"
-            self._columns_of_last(part, x, start, stop)
+            self._columns(part, x, start, stop)
             best.append(self.node("ArgMax", [part], axis=-1, keepdims=1))
         self.node("Concat", best, out, axis=-1)
 
-    def _columns_of_last(self, out: str, x: str, start: int, stop: int) -> None:
-        ends = [self.constant(np.asarray([n], np.int64)) for n in (start, stop, -1)]
-        self.node("Slice", [x, *ends], out)
+    def _least(self, out: str, *x: str) -> None:
+        self.node("Min", list(x), out)
+
+    def _vote(self, out: str, *x: str, axes: int) -> None:
+        first, second = (self.constant(np.asarray([axis], np.int64)) for axis in (0, 1))
+        each = [self.node("Unsqueeze", [action, first]) for action in x]
+        actions = self.node("Concat", each, axis=0)
+        pair = [self.node("Unsqueeze", [actions, axis]) for axis in (first, second)]
+        same = self._as(self.node("Equal", pair), "int64")
+        votes = self.node("ReduceSum", [same, first], keepdims=0)
+        rank = np.arange(len(x)).reshape(-1, *[1] * (1 + axes))
+        count = self.constant(np.asarray(len(x), np.int64))
+        weighed = self.node("Sub", [self.node("Mul", [votes, count]), self.constant(rank)])
+        chosen = self.node("ArgMax", [weighed], axis=0, keepdims=1)
+        found = self.node("GatherElements", [actions, chosen], axis=0)
+        self.node("Squeeze", [found, first], out)
+
+    def _standardise(self, out: str, x: str, weight: float) -> None:
+        last = self.constant(np.asarray([-1], np.int64))
+        resolution, least, scale = (
+            self.constant(np.float32(number)) for number in (1e-5, 1e-12, weight)
+        )
+        centred = self.node("Sub", [x, self.node("ReduceMean", [x, last])])
+        squares = self.node("ReduceMean", [self.node("Mul", [centred, centred]), last])
+        largest = self.node("ReduceMax", [self.node("Abs", [x]), last])
+        more = self.node("Add", [self.node("Mul", [largest, resolution]), least])
+        spread = self.node("Add", [self.node("Sqrt", [squares]), more])
+        self.node("Mul", [self.node("Div", [centred, spread]), scale], out)
+
+    def _choose(self, out: str, index: str, *x: str, axes: int) -> None:
+        parts, shape = [], self.constant(np.asarray([0, *[1] * axes], np.int64))
+        for i, each in enumerate(x):
+            same = self.node("Equal", [index, self.constant(np.asarray(i, np.int64))])
+            mask = self.node("Reshape", [self._as(same, "float32"), shape])
+            parts.append(self.node("Mul", [each, mask]))
+        self.node("Sum", parts, out)
 
     def _offset(self, out: str, x: str, by: str) -> None:
         self.node("Add", [x, by], out)
@@ -199,9 +233,7 @@ class _Writer:
         if wide != "float32":
             x, share = (self._as(value, wide) for value in (x, share))
         rest = self.node("Sub", [self.constant(np.asarray(1.0, wide)), share])
-        moved = self.node(
-            "Add", [self.node("Mul", [low, rest]), self.node("Mul", [high, share])]
-        )
+        moved = self.node("Add", [self.node("Mul", [low, rest]), self.node("Mul", [high, share])])
         moved = self.node("Where", [self.constant(same), x, moved])
         inside = self.node("Min", [self.node("Max", [moved, low]), high])
         self._cast(out, inside, dtype)
@@ -231,9 +263,8 @@ _FUNCTIONS = {
     "sigmoid": "Sigmoid",
     "elu": "Elu",
     "log_softmax": "LogSoftmax",
-    "softmax": "Softmax",
 }
-"""ONNX's operators, which work along the last axis by default."""
+"""ONNX's operators; the last one works along the last axis by default."""
 
 
 class _Act(nn.Module):

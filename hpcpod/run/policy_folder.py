@@ -86,7 +86,9 @@ def _facts(folder: RunFolder, pod: Any) -> dict[str, Any]:
             "hyperparameters": dict(each.hyperparameters),
             "born": f"copy of {each.parent} at round {each.parent_round}"
             if each.parent
-            else "control" if each.control else "fresh draw",
+            else "control"
+            if each.control
+            else "fresh draw",
             "changes": changes(board, each) if each.parent else "",
         }
         for each in lineage(board, pod)

@@ -25,7 +25,7 @@ Space = gym.spaces
 AWKWARD = Space.Dict(
     {
         "action": Space.Box(-5.0, 5.0, (2,), np.float64),
-        "%1": Space.MultiDiscrete([[2, 3], [3, 2]], start=[[1, 0], [-1, 4]]),
+        "%1": Space.MultiDiscrete(np.array([[2, 3], [3, 2]]), start=np.array([[1, 0], [-1, 4]])),
         "arm": Space.Dict({"on": Space.MultiBinary(3), "at": Space.Box(-1, 1, (), np.float32)}),
         "arm/on": Space.Tuple([Space.Discrete(3, start=-2), Space.Box(0, 9, (2, 2), np.int32)]),
         "arm/at": Space.Discrete(2),
@@ -55,11 +55,12 @@ class Kind:
     hyperparameters: dict[str, Any]
 
 
+SEVERAL = "a2c of choices that begin at 5, acts from 7 and from -1"
 KINDS = {
     "ppo": Kind("ppo", "CartPole-v1", {}),
-    "a2c of choices that begin at 5, acts from 7 and from -1": Kind(
-        "a2c", lambda: Starting(many=True), {"activation": "relu"}
-    ),
+    SEVERAL: Kind("a2c", lambda: Starting(many=True), {"activation": "relu"}),
+    "ppo of a pendulum": Kind("ppo", "Pendulum-v1", {}),
+    "td3 of a pendulum": Kind("td3", "Pendulum-v1", {}),
     "ppo of a dictionary": Kind("ppo", lambda: Structured(size=3), {"layers": 1}),
     "ppo of awkward parts": Kind("ppo", seen(AWKWARD), {}),
     "ppo of 64-bit actions far apart": Kind("ppo", acted(FAR), {}),
@@ -122,12 +123,14 @@ class Layered(PPO):
                 wave = torch.sin(torch.arange(weight.numel()) * (1.7 + i) + i).view_as(weight)
                 weight.copy_(2 * wave)
             scores = self.own(torch.sin(torch.arange(64.0)).view(16, 4))
-            self.own[-1].bias.sub_(scores.mean(dim=0))  # so that both choices are taken
+            last = list(self.own.parameters())[-1]
+            last.sub_(scores.mean(dim=0))  # so that both choices are taken
         self._parts["own"] = self.own
 
     def act(self, obs: torch.Tensor, *, explore: bool) -> torch.Tensor:
         with torch.inference_mode():
-            return self.own(obs).argmax(dim=-1)
+            scores: torch.Tensor = self.own(obs)
+            return scores.argmax(dim=-1)
 
     def write_operations(self, program: Program, x: Value) -> Value:
         return program.add("argmax", program.network(self.own, x))

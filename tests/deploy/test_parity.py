@@ -23,8 +23,10 @@ from hpcpod.deploy.observations import Inputs, drawn, extreme
 from hpcpod.deploy.onnx_file import onnx_model
 from hpcpod.deploy.play import rows_of
 from hpcpod.envs.arrays import Array
+from hpcpod.pod.ensemble import ensemble_of
 from hpcpod.pod.policy import Policy
-from tests.deploy.policies import KINDS, Forgetful, Layered, own_policy, policy_of
+from hpcpod.storage.policy_blobs import Rule
+from tests.deploy.policies import KINDS, SEVERAL, Forgetful, Layered, own_policy, policy_of
 
 
 def exports(policy: Policy, folder: Path) -> dict[str, Exported]:
@@ -91,9 +93,7 @@ def test_names_of_inputs_are_unique_and_never_the_outputs() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name", ["ppo of awkward parts", "a2c of choices that begin at 5, acts from 7 and from -1"]
-)
+@pytest.mark.parametrize("name", ["ppo of awkward parts", SEVERAL])
 def test_rows_and_actions_come_back_as_the_agent_has_them(name: str) -> None:
     policy = policy_of(KINDS[name])
     inputs = sets(policy)["random"]
@@ -136,7 +136,7 @@ def switched(policy: Policy, at: Array) -> Exported:
 
 def test_another_choice_is_allowed_only_where_the_last_digit_of_a_weight_decides() -> None:
     policy = policy_of(KINDS["ppo"])
-    inputs = dict(sets(policy)["random"])
+    before, inputs = policy.stored()[0], dict(sets(policy)["random"])
     rows = inputs["observation"]
     both = [rows[np.flatnonzero(policy(rows) == choice)[0]].astype(float) for choice in (0, 1)]
     for _ in range(60):  # the place between two observations at which the choice changes
@@ -147,8 +147,9 @@ def test_another_choice_is_allowed_only_where_the_last_digit_of_a_weight_decides
     assert found.within_rounding == (9,)
     with pytest.raises(Differs, match="its 'action' at random observation 4, in batches of 1, is"):
         check_parity(policy, {"x": switched(policy, rows[4])}, "random", inputs)
-    state = policy.agent.state()
-    assert all(bool((value == state[name]).all()) for name, value in policy.agent.state().items())
+    assert sorted(policy.stored()[0]) == sorted(before)
+    for name, array in policy.stored()[0].items():
+        np.testing.assert_array_equal(array, before[name])
 
 
 def test_an_action_that_is_off_by_more_than_a_hundred_thousandth_is_refused() -> None:
@@ -167,3 +168,27 @@ def test_an_action_that_is_off_by_more_than_a_hundred_thousandth_is_refused() ->
         check_parity(policy, {"x": off(np.nan)}, "far", inputs)
     with pytest.raises(Differs, match=r"'action' is float64 \[64, 1\], where the agent's is fl"):
         check_parity(policy, {"x": lambda i: off(0)(i).astype(float)}, "far", inputs)
+
+
+ENSEMBLES: dict[str, tuple[list[str], Rule]] = {
+    "mean of three families": (["sac", "ppo of a pendulum", "td3 of a pendulum"], "mean"),
+    "vote": (["ppo", "dqn", "ppo"], "vote"),
+    "vote on several choices": ([SEVERAL, SEVERAL, SEVERAL], "vote"),
+    "product": (["ppo", "ppo"], "product"),
+    "product of several choices": ([SEVERAL, SEVERAL], "product"),
+    "q_weighted of choices": (["dqn", "dqn", "dqn"], "q_weighted"),
+    "q_weighted of matrices": (["sac of matrices"] * 3, "q_weighted"),
+}
+
+
+@pytest.mark.parametrize("name", ENSEMBLES)
+def test_onnx_and_numpy_act_as_an_ensemble_does(name: str, tmp_path: Path) -> None:
+    kinds, rule = ENSEMBLES[name]
+    members = [policy_of(KINDS[kind], seed) for seed, kind in enumerate(kinds)]
+    policy = ensemble_of(members, rule)
+    exported = exports(policy, tmp_path)
+    for kind, inputs in sets(policy).items():
+        found = check_parity(policy, exported, kind, inputs)
+        assert found.largest < 1e-5 and len(found.within_rounding) < 2
+    joined = actions(policy, "random")
+    assert any(not np.array_equal(joined, actions(member, "random")) for member in members)
