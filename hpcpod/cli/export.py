@@ -8,23 +8,27 @@ from typing import Any
 
 from hpcpod.cli.output import say, say_json
 from hpcpod.errors import UserError
-from hpcpod.run.policy_folder import export_folder
+from hpcpod.run.policy_folder import export_folder, export_policy
 from hpcpod.run.run import open_run
 
 EXPORT_ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (("run",), {"metavar": "RUN", "help":
+     "a run's folder, or its name under runs/; with -o also a policy's .h5"}),
     (("to",), {"metavar": "FILE", "nargs": "?", "type": Path, "help": "default: RUN/best.h5"}),
     (("-o", "--output"), {"metavar": "FOLDER", "type": Path, "help":
      "write a folder instead, which plays without hpcpod: ONNX, NumPy, a card"}),
     (("--license",), {"metavar": "NAME", "default": "unknown", "help":
      "for the folder's card, as Hugging Face calls it: apache-2.0"}),
+    (("--overwrite",), {"action": "store_true", "help": "write it even if it is there"}),
 )  # fmt: skip
 """Of the verb, beside those that others have, too."""
 
 
 def export(options: Namespace) -> int:
     """``hpcpod export``."""
-    run, folder = open_run(options.run), options.output
+    folder = options.output
     if folder is None:
+        run = open_run(options.run)
         if options.json or options.license != "unknown":
             raise UserError("--json and --license are of a folder: say -o FOLDER, too")
         say(str(run.export(options.to, overwrite=options.overwrite)))
@@ -33,7 +37,11 @@ def export(options: Namespace) -> int:
         raise UserError(
             f"an export is one file ({options.to}) or one folder ({folder}): name one of them"
         )
-    card = export_folder(run.folder, folder, overwrite=options.overwrite, licence=options.license)
+    how = {"overwrite": options.overwrite, "licence": options.license}
+    if Path(options.run).is_file():
+        card = export_policy(options.run, folder, **how)
+    else:
+        card = export_folder(open_run(options.run).folder, folder, **how)
     if options.json:
         say_json(card)
         return 0

@@ -276,7 +276,7 @@ VERBS = {
     ),
     "export": Verb(
         export, "write the best policy so far to a file, or to a folder for others",
-        (_RUN, *EXPORT_ARGUMENTS, _OVERWRITE, _JSON),
+        (*EXPORT_ARGUMENTS, _JSON),
     ),
     "sync": Verb(
         sync.sync, "send the curves of a run to W&B, Trackio, MLflow, TensorBoard or a logger",

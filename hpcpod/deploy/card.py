@@ -16,6 +16,7 @@ from hpcpod._student_t import t_quantile
 from hpcpod._version import __version__
 from hpcpod.deploy.environment_terms import ACTION, Portability
 from hpcpod.deploy.onnx_file import IR, OPSET
+from hpcpod.deploy.play import score_of
 from hpcpod.pod.policy import Policy
 from hpcpod.records.codec import encode
 from hpcpod.tournament.statistics import mean, sd
@@ -26,10 +27,14 @@ _LONGEST = 200
 
 
 def card(
-    policy: Policy, done: Portability, source: Any, checks: Mapping[str, Any], licence: str
+    policy: Policy,
+    done: Portability,
+    run: Mapping[str, Any],
+    checks: Mapping[str, Any],
+    licence: str,
 ) -> dict[str, Any]:
     """All that is known of an exported policy: JSON-able."""
-    about, spec = dict(policy.about), policy.spec
+    about, spec, score = dict(policy.about), policy.spec, score_of(policy)
     inputs = [
         {"name": part.name, "path": list(part.path), "dtype": part.dtype,
          "shape": ["batch", *part.shape]}
@@ -41,9 +46,9 @@ def card(
         "licence": licence,
         "environment": {"id": spec.id, "engine": spec.engine, "config": about.get("env")},
         "policy": {k: v for k, v in about.items() if k not in ("env", "score")},
-        "run": dict(source.run),
-        "score": dict(source.score),
-        "mean_reward": _mean_reward(source.score, checks),
+        "run": dict(run),
+        "score": score,
+        "mean_reward": _mean_reward(score, checks),
         "inputs": inputs,
         "output": {"name": ACTION, "dtype": done.dtype, "shape": ["batch", *done.shape],
                    "bounds": encode(spec.action_bounds)},

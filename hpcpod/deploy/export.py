@@ -36,6 +36,7 @@ from hpcpod.deploy.play import (
     check_score,
     played,
     rows_of,
+    score_of,
 )
 from hpcpod.envs.make import reference
 from hpcpod.envs.vec_env import random_seeds
@@ -57,8 +58,6 @@ class Source:
 
     run: Mapping[str, Any] = field(default_factory=dict)
     """Its run's name, seeds, lineage and so on: JSON-able; goes into the card as it is."""
-    score: Mapping[str, Any] = field(default_factory=dict)
-    """As in ``best.json``: mean, low, high, episodes, fresh_seeds, best_of."""
     not_played: str = ""
     """The reason why its environment is not to be made here; empty if it may be."""
 
@@ -98,7 +97,7 @@ def export_policy(
             exported["policy.h5"] = write_numpy(done, temporary)
         checks = _check(policy, exported, source, temporary)
         checks["opened by"] = check_bare(temporary)
-        made = card(policy, done, source, checks, licence)
+        made = card(policy, done, source.run, checks, licence)
         (temporary / _MARK).write_text(json.dumps(made, indent=2) + "\n")
         (temporary / "README.md").write_text(readme(made))
     return made
@@ -211,8 +210,9 @@ def _check(
     elif isinstance(game, Played):
         seeds = random_seeds(SEEDS, 0, count=len(game.returns)).tolist()
         checks["played"] = {"returns": list(game.returns), "seeds": seeds, "engine": game.engine}
-        if int(source.score.get("episodes", 0)) >= FEWEST:
-            check_score(game.returns, source.score)
+        score = score_of(policy)
+        if score and score["episodes"] >= FEWEST:
+            check_score(game.returns, score)
             checks["played"]["fits the run's score"] = True
     else:
         checks["not played"] = game
@@ -240,7 +240,8 @@ def _play(policy: Policy, exported: Exported, source: Source) -> Played | str:
         config = decode(EnvConfig, env)
     except TypeError as error:
         return f"its environment was described by another version of hpcpod: {error}"
-    if source.score.get("fresh_seeds"):  # such scores are of gymnasium's own environment
+    score = score_of(policy)
+    if score.get("fresh_seeds"):  # such scores are of gymnasium's own environment
         config = reference(config) or config
-    episodes = min(EPISODES, max(2, int(source.score.get("episodes", EPISODES))))
+    episodes = min(EPISODES, max(2, score.get("episodes", EPISODES)))
     return played(exported, policy.spec, config, episodes, OBSERVATIONS)

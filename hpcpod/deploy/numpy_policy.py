@@ -112,8 +112,7 @@ class Policy:
             value = observation
             for key in part["path"]:
                 value = value[key]
-            value = np.asarray(value, part["dtype"])
-            wanted = tuple(part["shape"])
+            value, wanted = np.asarray(value, part["dtype"]), tuple(part["shape"])
             single = value.shape == wanted
             if not single and value.shape[1:] != wanted:
                 raise ValueError(f"{part['name']} has shape {value.shape}, not {wanted}")

@@ -22,6 +22,7 @@ from hpcpod.envs.vec_env import EnvSpec
 from hpcpod.errors import HpcpodError
 from hpcpod.pod.evaluator import PanelEvaluator, Stopped
 from hpcpod.pod.factory import EnvFactory
+from hpcpod.pod.policy import Policy
 from hpcpod.tournament.statistics import mean, sd
 
 EPISODES = 16
@@ -109,6 +110,18 @@ def played(
         return str(error)
     rows = np.concatenate(player.kept)
     return Played(returns, engine, some(in_parts(spec, rows), observations))
+
+
+def score_of(policy: Policy) -> dict[str, Any]:
+    """The score that a run has of a policy, as in ``best.json``; empty if it has none."""
+    score = policy.about.get("score")
+    if not isinstance(score, Mapping):
+        return {}
+    numbers = [score.get(name) for name in ("mean", "low", "high", "episodes")]
+    # another user may have written it
+    if not all(isinstance(each, int | float) and math.isfinite(each) for each in numbers):
+        return {}
+    return {**score, "episodes": int(score["episodes"])}
 
 
 def check_score(returns: tuple[float, ...], score: Mapping[str, Any]) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcpod import plugins
+from hpcpod.config.arguments import door
 from hpcpod.errors import StorageError, UserError
 from hpcpod.run.best_policy import kept
 from hpcpod.run.tables import changes
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import lineage
 from hpcpod.tournament.merge import read_board
+
+if TYPE_CHECKING:
+    from hpcpod.pod.policy import Policy
 
 
 def export_folder(
@@ -32,7 +37,6 @@ def export_folder(
         UserError: there is no policy yet, or the folder is there, or a package is missing, or the
             export acts in another way than the agent.
     """
-    config = folder.resolved.config
     found = kept(folder)
     with plugins.needing_torch():
         from hpcpod.deploy.export import Source, check_folder, export_policy
@@ -40,15 +44,51 @@ def export_folder(
     check_folder(to.absolute(), overwrite=overwrite)
     agents = {space.agent for space in folder.resolved.algorithms.values()}
     policy = load_policy_file(found.checkpoint, agents=agents, about=found.about)
-    env, owner = config.env, folder.owner
-    named = [*(word for word in (env.id, env.python) if word and (":" in word or "/" in word))]
-    foreign = (named or env.wrappers) and not owner.trusted
+    env, owner = folder.resolved.config.env, folder.owner
+    foreign = not owner.trusted and (":" in env.id or env.wrappers or env.python)
     source = Source(
         _facts(folder, policy.about.get("pod")),
-        found.about.get("score") or {},
-        f"its environment is code that {owner.name} or others may have written" if foreign else "",
+        f"its environment is code that {owner.name} or others have named" if foreign else "",
     )
     return export_policy(policy, to, source, licence=licence, overwrite=overwrite)
+
+
+@door(policy=Any, folder=str, overwrite=bool, licence=str, trust=bool)
+def export_policy(
+    policy: Policy | str | Path,
+    folder: str | Path,
+    *,
+    overwrite: bool = False,
+    licence: str = "unknown",
+    trust: bool = False,
+) -> dict[str, Any]:
+    """Write a policy as a folder that plays without hpcpod: ONNX, NumPy, a card.
+
+    Args:
+        policy: a policy, such as an ensemble, or a ``.h5`` file that ``load_policy`` reads.
+        folder: to make; it is there only if the export acts as the agent does.
+        overwrite: replace a folder that is an exported policy.
+        licence: for the card, by its name on Hugging Face: ``apache-2.0``.
+        trust: of another user's file import the agent and the environment that it names.
+
+    Returns:
+        The card, as in ``card.json``.
+
+    Raises:
+        UserError: the folder is there, or a package is missing, or the export acts in another way
+            than the agent.
+    """
+    with plugins.needing_torch():
+        from hpcpod.deploy import export
+        from hpcpod.pod.policy import Policy, load_policy_file
+    why = ""
+    if not isinstance(policy, Policy):
+        path = Path(policy)
+        policy = load_policy_file(path, trust=trust)
+        if not trust and path.stat().st_uid not in (os.geteuid(), 0):
+            why = "another user has written it, and it names the environment: say trust=True"
+    source = export.Source(not_played=why)
+    return export.export_policy(policy, Path(folder), source, licence=licence, overwrite=overwrite)
 
 
 def exported(

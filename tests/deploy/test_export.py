@@ -9,7 +9,6 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -44,7 +43,8 @@ def exported(cartpole: Policy, tmp_path_factory: pytest.TempPathFactory) -> Path
     folder = tmp_path_factory.mktemp("exports") / "policy"
     facts = {"name": HOSTILE, "lineage": [{"pod": "p1", "born": HOSTILE, "changes": ""}]}
     score = {"mean": 100.0, "low": 0.0, "high": 200.0, "episodes": 16, "best_of": 3}
-    export_policy(cartpole, folder, Source(facts, score), licence="apache-2.0")
+    scored = Policy(cartpole.agent, cartpole.spec, {**cartpole.about, "score": score})
+    export_policy(scored, folder, Source(facts), licence="apache-2.0")
     return folder
 
 
@@ -221,8 +221,10 @@ def test_a_run_is_exported_by_the_verb_and_in_python(
     assert "name one of them" in capsys.readouterr().err
     assert main(["export", str(finished_run), "--license", "mit"]) == 2
     capsys.readouterr()
-    run: Any = hpcpod.open_run(finished_run)
+    run = hpcpod.open_run(finished_run)
     assert run.export(folder=folder, overwrite=True) == folder
-    assert main(["export", str(finished_run), "-o", str(folder), "--overwrite"]) == 0
+    file = finished_run / "best.h5"
+    assert main(["export", str(file), "-o", str(folder), "--overwrite"]) == 0
     said = capsys.readouterr().out
+    assert hpcpod.export_policy(file, tmp_path / "other")["run"] == {}
     assert "policy.onnx and policy.h5 act as the agent at" in said and "played: " in said
