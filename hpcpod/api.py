@@ -24,6 +24,7 @@ from hpcpod.run.preflight import Config, check, read_config, resolve_task, site_
 from hpcpod.run.progress_line import progress_line, progress_text
 from hpcpod.run.remarks import of_environment, remarks
 from hpcpod.run.run import Run, open_run, runs_home
+from hpcpod.storage.policy_blobs import Rule
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -255,6 +256,43 @@ def load_policy(
         from hpcpod.pod.policy import load_policy_file
 
     return load_policy_file(found, agents=agents, trust=trust, about=about)
+
+
+@door(members=Any, rule=Rule | None, trust=bool)
+def ensemble(
+    members: Sequence[Policy | str | Path | Run], *, rule: Rule | None = None, trust: bool = False
+) -> Policy:
+    """Several policies as one, which is called, scored and saved as any policy is.
+
+    ``hpcpod.ensemble([hpcpod.load_policy(run, pod=row.pod) for row in run.leaderboard()[:3]])``
+    joins the best three of a run.
+
+    Args:
+        members: policies of the same spaces, or what ``load_policy`` takes; the best one first, for
+            ties go to it.
+        rule: of continuous actions ``mean``, of choices ``vote`` or ``product`` (of the members'
+            distributions), of members of one algorithm that has critics ``q_weighted``. None:
+            ``mean`` or ``vote``.
+        trust: as for ``load_policy``.
+
+    Returns:
+        The policy. ``about`` has its ``rule``, and of each of its ``members`` what was known of it.
+
+    Raises:
+        UserError: their spaces differ, the rule is not for them, or one can't be loaded.
+    """
+    if isinstance(members, str | Path | Run) or not isinstance(members, Sequence):
+        raise UserError(f"expected a list of policies, got {members!r}: an ensemble has 2 or more")
+    with plugins.needing_torch():
+        from hpcpod.pod.ensemble import default_rule, ensemble_of
+        from hpcpod.pod.policy import Policy
+
+    policies = [
+        each if isinstance(each, Policy) else load_policy(each, trust=trust) for each in members
+    ]
+    if rule is None:
+        rule = default_rule(policies[0].spec) if policies else "mean"
+    return ensemble_of(policies, rule)
 
 
 def _file_or_run(source: str | Path) -> Path | Run:

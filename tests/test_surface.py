@@ -39,6 +39,8 @@ def test_all_names_what_resolves() -> None:
     assert hpcpod.__all__ == [
         "Run",
         "compare",
+        "ensemble",
+        "export_policy",
         "launch",
         "load_policy",
         "make_env",

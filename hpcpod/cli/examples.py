@@ -128,9 +128,12 @@ Example:
   */5 * * * * hpcpod tick /scratch/me/runs/cartpole    in a scrontab, instead of a coordinator
 """,
     "export": """\
-Example:
+A folder plays where neither hpcpod nor torch is: policy.onnx, policy.h5 with its NumPy reader
+policy.py, and a card. It is compared with the agent before it gets its name: docs/deploy.md.
+Examples:
   hpcpod export cartpole cartpole.h5
   python -c 'import hpcpod; policy = hpcpod.load_policy("cartpole.h5")'
+  hpcpod export cartpole -o policy/ --license apache-2.0
 """,
     "sync": """\
 It sends what the pods' curves have and was not sent by it before, so it may be called again while

@@ -20,6 +20,7 @@ from hpcpod.cli.arguments import arg as _arg
 from hpcpod.cli.arguments import count as _count
 from hpcpod.cli.arguments import flag as _flag
 from hpcpod.cli.examples import EXAMPLES
+from hpcpod.cli.export import EXPORT_ARGUMENTS, export
 from hpcpod.cli.output import log_to_terminal, say_error
 from hpcpod.errors import exit_code
 from hpcpod.run.run_list import SORTS, STATES
@@ -271,9 +272,8 @@ VERBS = {
         control.tick, "do once what the coordinator does: observe, plan, act", (_RUN, _JSON)
     ),
     "export": Verb(
-        control.export, "write the best policy so far to a file",
-        (_RUN, _arg("to", metavar="FILE", nargs="?", type=Path, help="default: RUN/best.h5"),
-         _OVERWRITE),
+        export, "write the best policy so far to a file, or to a folder for others",
+        (*EXPORT_ARGUMENTS, _JSON),
     ),
     "play": Verb(
         playing.play, "play a policy in its environment: returns, a video, a contact sheet",
