@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from hpcpod.run.text import many
 
 PLAY = (
     arg("source", metavar="SOURCE",
-        help="a run's folder or name, a policy's .h5, or a folder with a policy.h5"),
+        help="a run's folder or name, a policy's .h5, or a folder that export or replay has made"),
     arg("--pod", metavar="POD",
         help="of a run, this pod's policy (default: the winner's, or the leader's so far)"),
     arg("--episodes", type=count, default=3, metavar="N", help="episodes to play (3)"),
@@ -36,7 +37,6 @@ PLAY = (
 
 def play(options: Namespace) -> int:
     """``hpcpod play``: some episodes of a policy."""
-    from hpcpod import api
     from hpcpod.deploy.episodes import Episode, Shown
     from hpcpod.deploy.episodes import play as play_episodes
     from hpcpod.tournament.statistics import interval as bounds
@@ -44,9 +44,7 @@ def play(options: Namespace) -> int:
 
     shown = Shown(options.record, options.sheet, options.render)
     shown.check(overwrite=options.overwrite)
-    source, task = _found(options.source)
-    policy = api.load_policy(source, pod=options.pod)
-    task = task or _task_of(options.source, policy.about)
+    act, task = _policy(options.source, options.pod)
 
     def tell(each: Episode) -> None:
         if not options.json:
@@ -54,7 +52,7 @@ def play(options: Namespace) -> int:
             say(f"seed {each.seed}: {said}, {each.ended}")
 
     done = play_episodes(
-        policy, task, episodes=options.episodes, seed=options.seed, shown=shown, tell=tell
+        act, task, episodes=options.episodes, seed=options.seed, shown=shown, tell=tell
     )
     if options.json:
         say_json(encode(done))
@@ -70,23 +68,48 @@ def play(options: Namespace) -> int:
     return 0
 
 
-def _found(source: str) -> tuple[Any, EnvConfig | None]:
-    """A source of ``load_policy``, and its environment, if that is a run's.
+def _policy(source: str, pod: str | None) -> tuple[Callable[[Any], Any], EnvConfig]:
+    """A policy as a function, and its environment.
 
     Raises:
-        UserError: it is another user's run, of an environment of theirs.
+        UserError: there is none, or it is another user's, of an environment of theirs.
     """
+    from hpcpod import api
+
     path = Path(source)
-    inside = path / "policy.h5"
-    if path.is_file() or (inside.is_file() and not (path / "config.json").exists()):
-        return path if path.is_file() else inside, None
+    if path.is_dir() and not (path / "config.json").exists():
+        if (path / "card.json").is_file():
+            return _exported(path, pod)
+        path = path / "policy.h5"  # of a replay
+    if path.is_file():
+        policy = api.load_policy(path, pod=pod)
+        return policy, _task_of(path, policy.about)
     run = open_run(source)
     resolved = run.folder.resolved
     run.folder.owner.require_code(resolved.own_code(), "play")
-    return run, resolved.config.env
+    return api.load_policy(run, pod=pod), resolved.config.env
 
 
-def _task_of(source: str, about: Mapping[str, Any]) -> EnvConfig:
+def _exported(folder: Path, pod: str | None) -> tuple[Callable[[Any], Any], EnvConfig]:
+    """The policy of a folder that ``hpcpod export`` has made, by its NumPy reader; ours, for the
+    one that lies there may be another user's."""
+    from hpcpod.deploy.numpy_policy import Policy
+
+    if pod is not None:
+        raise UserError(f"{folder} is one policy: --pod is of a run")
+    try:
+        card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
+        if card["files"]["policy.h5"] is None:
+            said = f"{folder} has a policy.onnx alone, which hpcpod does not play"
+            raise UserError(f"{said}: give the run, or its .h5")
+        return Policy(folder / "policy.h5"), _task_of(
+            folder, {"env": card["environment"]["config"]}
+        )
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise UserError(f"{folder} is no exported policy that can be read: {error}") from error
+
+
+def _task_of(source: Path, about: Mapping[str, Any]) -> EnvConfig:
     """The environment that a policy's file names.
 
     Raises:
@@ -99,7 +122,7 @@ def _task_of(source: str, about: Mapping[str, Any]) -> EnvConfig:
         raise UserError(f"{source} {said}: play it by hpcpod.load_policy in a loop") from error
     named = [task.id, *(name for each in task.wrappers for name in _names(each))]
     own = [name for name in named if ":" in name and not name.startswith("gymnasium.")]
-    if own and Path(source).stat().st_uid not in (os.geteuid(), 0):
+    if own and source.stat().st_uid not in (os.geteuid(), 0):
         raise UserError(
             f"{source} is another user's, and playing it imports {', '.join(own)}: copy the file if"
             " you trust that"
