@@ -80,7 +80,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class Played:
-    """What was played."""
+    """Episodes that were played, and the video of them."""
 
     episodes: tuple[Episode, ...]
     frames: int = 0

@@ -12,7 +12,7 @@ from hpcpod.run.tables import changes, count, founded, number, visible
 from hpcpod.tournament.statistics import mean
 
 Searched = Mapping[str, Collection[str]]
-"""By algorithm, the hyperparameters that have a range."""
+"""Hyperparameters that have a range, by algorithm."""
 
 
 def tree_lines(board: Board, kin: Collection[str], searched: Searched) -> Iterator[str]:

@@ -83,7 +83,7 @@ class Schedule:
     round_steps: int
     """Environment steps of a round."""
     stretches: tuple[Stretch, ...]
-    """What was trained, oldest first."""
+    """Its parts, oldest first: one for each pod of the lineage."""
     lost: tuple[str, ...] = ()
     """Sentences on what the run's files do not tell any more, and what stands in for it."""
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -16,7 +17,9 @@ import hpcpod
 from hpcpod._process import PYTHON
 from hpcpod.cli.parser import main
 from hpcpod.config.schema import EnvConfig
+from hpcpod.deploy.environment_terms import portable
 from hpcpod.deploy.episodes import Shown, play
+from hpcpod.deploy.export import write_numpy
 from hpcpod.deploy.film import SHEET_FRAMES, THUMB, Thinned, Video, write_sheet
 from hpcpod.deploy.offscreen import choose_gl
 from hpcpod.envs.make import make_env
@@ -93,6 +96,29 @@ def test_episodes_are_data_too(cartpole: Path, capsys: pytest.CaptureFixture[str
     assert said == by_hand(cartpole, 4) and episode["seed"] == 4
 
 
+def test_an_exported_folder_plays_by_its_numpy_reader_and_a_damaged_one_is_refused(
+    cartpole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = hpcpod.load_policy(cartpole)
+    write_numpy(portable(policy), tmp_path)
+    config = policy.about["env"]
+    card = {"files": {"policy.h5": {}}, "environment": {"config": config}}
+    (tmp_path / "card.json").write_text(json.dumps(card))
+    played = []
+    for source in (tmp_path, cartpole):
+        assert main(["play", str(source), "--episodes", "2", "--json"]) == 0
+        played.append(json.loads(capsys.readouterr().out)["episodes"])
+    assert played[0] == played[1] and len(played[0]) == 2
+    for wrong, sentence in (
+        ({**card, "files": {"policy.h5": None}}, "has a policy.onnx alone"),
+        ({"files": []}, "is no exported policy that can be read"),
+        ({**card, "environment": {"config": None}}, "does not say its environment"),
+    ):
+        (tmp_path / "card.json").write_text(json.dumps(wrong))
+        assert main(["play", str(tmp_path)]) == 2
+        assert sentence in capsys.readouterr().err
+
+
 def test_what_can_t_be_shown_is_one_sentence(
     cartpole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -130,13 +156,13 @@ def test_an_environment_that_draws_nothing_is_one_sentence(tmp_path: Path) -> No
     assert not (tmp_path / "a.png").exists()
 
 
-class Unready(gym.Env[np.ndarray, int]):
+class Unready(gym.Env[np.ndarray, Any]):
     """An environment whose episodes do not end, and that takes no render_mode."""
 
     observation_space = gym.spaces.Box(-1.0, 1.0, (1,))
     action_space = gym.spaces.Discrete(2)
 
-    def reset(self, **given: object) -> tuple[np.ndarray, dict[str, object]]:  # type: ignore[override]
+    def reset(self, **given: object) -> tuple[np.ndarray, dict[str, object]]:
         return np.zeros(1, np.float32), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, object]]:
@@ -149,7 +175,7 @@ class Blind(Unready):
     def __init__(self, render_mode: str | None = None) -> None:
         self.render_mode = render_mode
 
-    def render(self) -> None:  # type: ignore[override]
+    def render(self) -> None:
         return None
 
 

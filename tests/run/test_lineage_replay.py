@@ -14,6 +14,7 @@ import hpcpod
 from hpcpod.cli.parser import main
 from hpcpod.deploy import replay as deploying
 from hpcpod.errors import UserError
+from hpcpod.pod.ipc.messages import Progress
 from hpcpod.records.records import Order, Report, decode
 from hpcpod.run.lineage import schedule_data
 from hpcpod.run.lineage_replay import asked, hindrances, replay
@@ -63,7 +64,7 @@ def test_with_the_run_s_seed_the_lineage_s_bits_come_again_though_its_blobs_are_
         "curve.csv", "policy.h5", "replay.json"
     ]  # fmt: skip
     policy = hpcpod.load_policy("again/policy.h5")
-    ours, theirs = policy._agent.state(), before._agent.state()
+    ours, theirs = policy.agent.state(), before.agent.state()
     assert ours.keys() == theirs.keys() and len(ours) > 4
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     facts = json.loads(Path("again/replay.json").read_text())
@@ -112,7 +113,9 @@ def test_one_that_was_interrupted_goes_on_and_gives_its_folder_to_no_other(
     calls: list[str] = []
     answer = deploying.Retraining._answer
 
-    def counted(self: deploying.Retraining, order: Order, tell: Callable[..., object]) -> Report:
+    def counted(
+        self: deploying.Retraining, order: Order, tell: Callable[[Progress], None]
+    ) -> Report:
         calls.append(order.id)
         if len(calls) == 2:
             raise KeyboardInterrupt
