@@ -20,7 +20,7 @@ from hpcpod.run.tables import interval, number
 from hpcpod.run.text import many
 
 PLAY = (
-    arg("source", metavar="SOURCE",
+    arg("run", metavar="SOURCE",
         help="a run's folder or name, a policy's .h5, or a folder that export or replay has made"),
     arg("--pod", metavar="POD",
         help="of a run, this pod's policy (default: the winner's, or the leader's so far)"),
@@ -44,7 +44,7 @@ def play(options: Namespace) -> int:
 
     shown = Shown(options.record, options.sheet, options.render)
     shown.check(overwrite=options.overwrite)
-    act, task = _policy(options.source, options.pod)
+    act, task = _policy(options.run, options.pod)
 
     def tell(each: Episode) -> None:
         if not options.json:
