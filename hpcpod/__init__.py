@@ -14,16 +14,17 @@ if TYPE_CHECKING:
     from hpcpod.api import ensemble, launch, load_policy, make_env, train
     from hpcpod.report.write import write_report
     from hpcpod.run.compare import compare
+    from hpcpod.run.policy_folder import export_policy
     from hpcpod.run.run import Run, open_run
 
 __all__ = [
-    "Run", "compare", "ensemble", "launch", "load_policy", "make_env", "open_run", "train",
-    "write_report",
+    "Run", "compare", "ensemble", "export_policy", "launch", "load_policy", "make_env", "open_run",
+    "train", "write_report",
 ]  # fmt: skip
 
 _HOMES = {
     "Run": "hpcpod.run.run", "open_run": "hpcpod.run.run", "compare": "hpcpod.run.compare",
-    "write_report": "hpcpod.report.write",
+    "export_policy": "hpcpod.run.policy_folder", "write_report": "hpcpod.report.write",
 }  # fmt: skip
 """Modules of names that load less than ``hpcpod.api``, which loads what a launch needs."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, TypeVar
 
@@ -15,6 +15,7 @@ from hpcpod.agents import checks, h_term, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
 from hpcpod.agents.gradient_agent import space_of
 from hpcpod.agents.noise import Noise
+from hpcpod.agents.operations import Program, Value
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.schedules import RateConfig
@@ -199,6 +200,23 @@ class ActorCritic(offpolicy.OffPolicyAgent, Generic[C]):
         """Of the policy's network, for raw observations."""
         outputs: Tensor = self._actor(self._critics.features(self._observations(obs)))
         return outputs
+
+    def write_action_values(
+        self, program: Program, x: Value, candidates: Sequence[Value] | None
+    ) -> Value:
+        """See ``PortableValues``."""
+        assert candidates is not None
+        x = self._observations.write_operations(program, x)
+        features = program.network(self._critics.encoder, x)
+        flat = [program.add("reshape", action, shape=[-1]) for action in candidates]
+        return program.add(
+            "concat", *[self._critics.write_least(program, features, action) for action in flat]
+        )
+
+    def _write_outputs(self, program: Program, x: Value) -> Value:
+        """Operations of ``_outputs``."""
+        x = self._observations.write_operations(program, x)
+        return program.network(self._actor, program.network(self._critics.encoder, x))
 
     def _descend(self, name: str, loss: Tensor) -> None:
         """One step down the gradient of one module's weights; that of no other is computed."""

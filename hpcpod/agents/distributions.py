@@ -7,6 +7,7 @@ are [B, *action]; log-probabilities and entropies are in nats, float32 [B].
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from hpcpod.agents.networks import Slopes
 from hpcpod.agents.noise import Noise
+from hpcpod.agents.operations import Program, Value
 from hpcpod.envs.vec_env import Box, Discrete, MultiDiscrete, Space
 
 SlopesBy = Callable[[Tensor, float], Slopes]
@@ -47,9 +49,17 @@ class Categorical(nn.Module):
         """The largest logit."""
         return outputs.argmax(dim=-1)
 
+    def write_operations(self, program: Program, x: Value) -> Value:
+        """Of ``mode``; see ``Portable``."""
+        return program.add("argmax", x)
+
     def log_probabilities(self, outputs: Tensor) -> Tensor:
         """Of all choices: float32 [B, n]."""
         return outputs.log_softmax(dim=-1)
+
+    def write_log_probabilities(self, program: Program, x: Value) -> Value:
+        """See ``PortableDistribution``."""
+        return program.add("activation", x, function="log_softmax")
 
     def evaluate(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability and entropy -Σ p log p."""
@@ -92,10 +102,21 @@ class MultiCategorical(nn.Module):
         parts = outputs.split_with_sizes(self._sizes, dim=-1)
         return torch.stack([part.argmax(dim=-1) for part in parts], dim=-1)
 
+    def write_operations(self, program: Program, x: Value) -> Value:
+        """Of ``mode``; see ``Portable``."""
+        return program.add("argmax", x, sizes=self._sizes)
+
     def log_probabilities(self, outputs: Tensor) -> Tensor:
         """Those of each choice in a row: float32 [B, Σ n]."""
         parts = outputs.split_with_sizes(self._sizes, dim=-1)
         return torch.cat([part.log_softmax(dim=-1) for part in parts], dim=-1)
+
+    def write_log_probabilities(self, program: Program, x: Value) -> Value:
+        """See ``PortableDistribution``."""
+        ends = [0, *itertools.accumulate(self._sizes)]
+        parts = (program.add("columns", x, start=a, stop=b) for a, b in itertools.pairwise(ends))
+        each = [program.add("activation", part, function="log_softmax") for part in parts]
+        return program.add("concat", *each)
 
     def evaluate(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """Sums over the choices."""
@@ -135,6 +156,10 @@ class Gaussian(nn.Module):
     def mode(self, outputs: Tensor) -> Tensor:
         """The means, clipped to [-1, 1]."""
         return outputs.clamp(-1.0, 1.0).view(-1, *self._shape)
+
+    def write_operations(self, program: Program, x: Value) -> Value:
+        """Of ``mode``; see ``Portable``."""
+        return shaped(program, program.add("clip", x, low=-1.0, high=1.0), self._shape)
 
     def evaluate(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """Σ -z²/2 - log σ - log √2π with z = (a - μ)/σ, and Σ 1/2 + log √2π + log σ."""
@@ -176,6 +201,11 @@ class SquashedGaussian:
         """tanh(μ)."""
         return torch.tanh(outputs[:, : self.size]).view(-1, *self._shape)
 
+    def write_operations(self, program: Program, x: Value) -> Value:
+        """Of ``mode``; see ``Portable``."""
+        mean = program.add("columns", x, start=0, stop=self.size)
+        return shaped(program, program.add("activation", mean, function="tanh"), self._shape)
+
     def reparameterised(self, outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """The action of this noise and its own log-probability, both differentiable.
 
@@ -211,6 +241,11 @@ class SquashedGaussian:
     def _parameters(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = outputs.chunk(2, dim=-1)
         return mean, log_std.clamp(-20.0, 2.0)
+
+
+def shaped(program: Program, x: Value, shape: tuple[int, ...]) -> Value:
+    """Operations that make [B, A] actions of this shape."""
+    return x if len(shape) == 1 else program.add("reshape", x, shape=list(shape))
 
 
 def head_for(space: Space, log_std: float) -> Categorical | MultiCategorical | Gaussian:

@@ -8,6 +8,7 @@ other two parts of Rainbow (Hessel et al. 2018, arXiv:1710.02298) that are optio
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -19,6 +20,7 @@ from hpcpod.agents import checks, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
 from hpcpod.agents.cuda_graphs import Captured, Outputs
 from hpcpod.agents.gradient_agent import space_of
+from hpcpod.agents.operations import Program, Value
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.schedules import RateConfig
@@ -211,6 +213,17 @@ class DQN(offpolicy.OffPolicyAgent):
 
     def _best(self, inputs: State) -> Outputs:
         return (self._network(self._observations(inputs["obs"])).argmax(dim=-1),)
+
+    def write_operations(self, program: Program, x: Value) -> Value:
+        """Of ``act`` without exploration; see ``Portable``."""
+        return program.add("argmax", self.write_action_values(program, x, None))
+
+    def write_action_values(
+        self, program: Program, x: Value, candidates: Sequence[Value] | None
+    ) -> Value:
+        """See ``PortableValues``; of all choices."""
+        assert candidates is None
+        return program.network(self._network, self._observations.write_operations(program, x))
 
     def _explore(self, inputs: State) -> Outputs:
         (greedy,), n = self._best(inputs), inputs["obs"].shape[0]

@@ -8,9 +8,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from hpcpod.agents.operations import Program, Value
 
 Slopes = list[tuple[Tensor, Tensor]]
 """Tensors that a loss depends on, each with the loss's derivative by it."""
@@ -165,6 +168,12 @@ class Dueling(nn.Module):
         values: Tensor = self.value(x) + advantage - advantage.mean(dim=-1, keepdim=True)
         return values
 
+    def write_operations(self, program: Program, x: Value) -> Value:
+        """See ``Portable``."""
+        x = program.network(self.trunk, x)
+        parts = (program.network(part, x) for part in (self.value, self.advantage))
+        return program.add("dueling", *parts)
+
 
 class Activation(NamedTuple):
     """The function after a layer."""
@@ -173,10 +182,12 @@ class Activation(NamedTuple):
     """May write into what it is given."""
     slope: Callable[[Tensor, Tensor], Tensor]
     """The map from ∂loss/∂y and y, the function's value, to ∂loss/∂x."""
+    name: str
+    """The name among ``operations.ACTIVATIONS``."""
 
 
-TANH = Activation(tanh, torch.ops.aten.tanh_backward)
-RELU = Activation(torch.relu_, partial(torch.ops.aten.threshold_backward, threshold=0.0))
+TANH = Activation(tanh, torch.ops.aten.tanh_backward, "tanh")
+RELU = Activation(torch.relu_, partial(torch.ops.aten.threshold_backward, threshold=0.0), "relu")
 
 
 class Stacks(nn.Module):
@@ -242,6 +253,17 @@ class Stacks(nn.Module):
             x = self._activation.function(torch.addmm(bias[0], x, weight[0]))
         return x.float()
 
+    def write_operations(self, program: Program, x: Value) -> Value:
+        """Of the first network alone; see ``Portable``."""
+        return self.write_one(program, x, 0)
+
+    def write_one(self, program: Program, x: Value, k: int) -> Value:
+        """Operations of network number k."""
+        for weight, bias in self._layers:
+            x = program.add("linear", x, arrays={"weight": weight[k], "bias": bias[k, 0]})
+            x = program.add("activation", x, function=self._activation.name)
+        return x
+
 
 class Critics(nn.Module):
     """K fully connected ReLU networks of one shape and one output.
@@ -278,6 +300,14 @@ class Critics(nn.Module):
         x = self.hidden.first(torch.cat([features, action], dim=-1))
         return (x * self.weight[0]).sum(dim=-1) + self.bias[0]
 
+    def write_least(self, program: Program, features: Value, action: Value) -> Value:
+        """Operations of the least value of all networks, [B, 1]."""
+        x, values = program.add("concat", features, action), []
+        for k, (weight, bias) in enumerate(zip(self.weight, self.bias, strict=True)):
+            last = {"weight": weight.T, "bias": bias}
+            values.append(program.add("linear", self.hidden.write_one(program, x, k), arrays=last))
+        return program.add("least", *values)
+
 
 class Convolutions(nn.Module):
     """A small encoder of images: uint8 [B, channels, height, width] to float32 [B, 256].
@@ -310,6 +340,16 @@ class Convolutions(nn.Module):
         """Encode."""
         features: Tensor = self.layers(images.float() / 255.0)
         return features.float()
+
+    def write_operations(self, program: Program, x: Value) -> Value:
+        """See ``Portable``."""
+        return program.network(self.layers, bytes_scaled(program, x))
+
+
+def bytes_scaled(program: Program, x: Value) -> Value:
+    """Operations of x / 255 in float32."""
+    scale = {"mean": np.zeros(1, np.float32), "scale": np.full(1, 1 / 255, np.float32)}
+    return program.add("normalise", program.add("cast", x, dtype="float32"), arrays=scale)
 
 
 def _convolution(

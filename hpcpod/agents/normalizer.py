@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from hpcpod.agents.operations import Program, Value
 from hpcpod.envs.vec_env import State
 
 _CLIP = 10.0
@@ -55,6 +56,13 @@ class RunningNorm(Moments):
     def __call__(self, x: Tensor) -> Tensor:
         """Scale float32 [B, size]."""
         return ((x - self.mean) * (self.var + 1e-8).rsqrt()).clamp(-_CLIP, _CLIP)
+
+    def write_operations(self, program: Program, x: Value) -> Value:
+        """See ``Portable``."""
+        moments = {"mean": self.mean, "scale": (self.var + 1e-8).rsqrt()}
+        return program.add(
+            "clip", program.add("normalise", x, arrays=moments), low=-_CLIP, high=_CLIP
+        )
 
 
 class RewardScale(Moments):

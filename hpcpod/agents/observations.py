@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hpcpod.agents.networks import Convolutions
+from hpcpod.agents.networks import Convolutions, bytes_scaled
 from hpcpod.agents.normalizer import RunningNorm
+from hpcpod.agents.operations import Program, Value
 from hpcpod.envs.vec_env import Box, Discrete, EnvSpec, MultiDiscrete, Space, State
 
 SMALLEST_IMAGE = 3
@@ -57,6 +60,21 @@ class Observations:
             return flat.float() / 255.0
         return flat if self._norm is None else self._norm(flat)
 
+    def write_operations(self, program: Program, x: Value) -> Value:
+        """Of ``__call__``; see ``Portable``."""
+        space = self._space
+        if self.image is not None:
+            return self._write_channels_first(program, x)
+        if not isinstance(space, Box):
+            choices = space.nvec if isinstance(space, MultiDiscrete) else (space.n,)
+            x = x if isinstance(space, MultiDiscrete) else program.add("reshape", x, shape=[1])
+            return one_hot(program, x, [(0, n) for n in choices])
+        if len(space.shape) != 1:
+            x = program.add("reshape", x, shape=[self.size])
+        if space.dtype == "uint8":
+            return bytes_scaled(program, x)
+        return x if self._norm is None else self._norm.write_operations(program, x)
+
     def learn(self, obs: Tensor) -> None:
         """Take raw observations [B, *observation] into the statistics."""
         if self._norm is not None and len(obs):
@@ -82,6 +100,27 @@ class Observations:
             return obs.unsqueeze(1)
         first, _, last = obs.shape[1:]
         return obs if first < last else obs.movedim(-1, 1)
+
+    def _write_channels_first(self, program: Program, x: Value) -> Value:
+        assert isinstance(self._space, Box) and self.image is not None
+        if len(self._space.shape) == 2:
+            return program.add("reshape", x, shape=list(self.image))
+        first, _, last = self._space.shape
+        return x if first < last else program.add("transpose", x, axes=[0, 3, 1, 2])
+
+
+def one_hot(program: Program, x: Value, choices: Sequence[tuple[int, int]]) -> Value:
+    """Operations that make choices [B, k] float32 [B, sum n].
+
+    Args:
+        program: gets them.
+        x: the choices.
+        choices: of each the first number and n.
+    """
+    column = [k for k, (_, n) in enumerate(choices) for _ in range(n)]
+    code = [start + i for start, n in choices for i in range(n)]
+    codes = {"column": np.asarray(column, np.int64), "code": np.asarray(code, np.int64)}
+    return program.add("one_hot", x, arrays=codes)
 
 
 def image_shape(space: Space) -> tuple[int, int, int] | None:

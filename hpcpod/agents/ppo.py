@@ -14,6 +14,7 @@ from hpcpod.agents.distributions import Gaussian
 from hpcpod.agents.gradient_agent import GradientAgent
 from hpcpod.agents.noise import Noise
 from hpcpod.agents.normalizer import PopArt, RewardScale
+from hpcpod.agents.operations import Program, Value
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.ppo_config import PPOConfig as PPOConfig
 from hpcpod.agents.ppo_loss import clipped_objective, gae, normalized, value_error
@@ -143,6 +144,22 @@ class PPO(GradientAgent):
 
     def _best(self, inputs: State) -> Outputs:
         return (self._network.head.mode(self._outputs(inputs["obs"])),)
+
+    def write_operations(self, program: Program, x: Value) -> Value:
+        """Of ``act`` without exploration; see ``Portable``."""
+        return program.network(self._network.head, self._write_outputs(program, x))
+
+    def write_log_probabilities(self, program: Program, x: Value) -> Value:
+        """See ``PortableDistribution``."""
+        head = self._network.head
+        assert not isinstance(head, Gaussian)
+        return head.write_log_probabilities(program, self._write_outputs(program, x))
+
+    def _write_outputs(self, program: Program, x: Value) -> Value:
+        """Operations of ``_outputs``."""
+        network = self._network
+        x = program.network(network.encoder, self._observations.write_operations(program, x))
+        return program.network(network.policy, program.network(network.hidden, x))
 
     def _outputs(self, obs: Tensor) -> Tensor:
         outputs: Tensor = self._network.actor(self._network.encoder(self._observations(obs)))

@@ -14,6 +14,7 @@ from hpcpod.agents.actor_critic import ActorCritic, ActorCriticConfig
 from hpcpod.agents.base import Metrics
 from hpcpod.agents.cuda_graphs import Captured, Outputs
 from hpcpod.agents.distributions import SquashedGaussian
+from hpcpod.agents.operations import Program, Value
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import prefixed, under
 from hpcpod.envs.vec_env import EnvSpec, State
@@ -81,6 +82,10 @@ class SAC(ActorCritic[SACConfig]):
 
     def _best(self, inputs: State) -> Outputs:
         return (self._head.mode(self._outputs(inputs["obs"])),)
+
+    def write_operations(self, program: Program, x: Value) -> Value:
+        """Of ``act`` without exploration; see ``Portable``."""
+        return self._head.write_operations(program, self._write_outputs(program, x))
 
     def _update_all(self, batch: State) -> Outputs:
         """One step of everything (algorithm 1); returns what ``_METRICS`` names, [6]."""

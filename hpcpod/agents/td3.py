@@ -17,6 +17,8 @@ from hpcpod.agents import checks, h_term, offpolicy
 from hpcpod.agents.actor_critic import ActorCritic, ActorCriticConfig
 from hpcpod.agents.base import Metrics
 from hpcpod.agents.cuda_graphs import Captured, Outputs
+from hpcpod.agents.distributions import shaped
+from hpcpod.agents.operations import Program, Value
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import prefixed, under
 from hpcpod.config.space import Choice
@@ -109,6 +111,11 @@ class TD3(ActorCritic[TD3Config]):
     def _best(self, inputs: State) -> Outputs:
         action = torch.tanh(self._outputs(inputs["obs"]))
         return (action.view(-1, *self._action.shape),)
+
+    def write_operations(self, program: Program, x: Value) -> Value:
+        """Of ``act`` without exploration; see ``Portable``."""
+        x = program.add("activation", self._write_outputs(program, x), function="tanh")
+        return shaped(program, x, self._action.shape)
 
     def _explore(self, inputs: State) -> Outputs:
         (action,) = self._best(inputs)

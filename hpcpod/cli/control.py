@@ -134,9 +134,3 @@ def tick(options: Namespace) -> int:
     else:
         say(headline(now))
     return 0
-
-
-def export(options: Namespace) -> int:
-    """``hpcpod export``."""
-    say(str(open_run(options.run).export(options.to, overwrite=options.overwrite)))
-    return 0

@@ -38,7 +38,8 @@ from hpcpod.storage.policy_blobs import Rule, check_joinable, member_name
 if TYPE_CHECKING:
     from hpcpod.storage.blobs import Arrays
 
-_TIE = 1e-4
+TIE = 1e-4
+"""Loss of weight from one member to the next."""
 _RESOLUTION = 1e-5
 """Of float32 values that went through a network."""
 
@@ -133,7 +134,7 @@ class Ensemble:
             choices = torch.arange(space.n, device=obs.device)
             candidates = choices.unsqueeze(-1).expand(-1, obs.shape[0])
         judged = [
-            (1.0 - _TIE * k) * standardised(_valuing(member).action_values(obs, candidates))
+            (1.0 - TIE * k) * standardised(_valuing(member).action_values(obs, candidates))
             for k, member in enumerate(self.members)
         ]
         best = reduce(torch.add, judged).argmax(dim=0)

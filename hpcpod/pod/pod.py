@@ -256,6 +256,8 @@ class Pod:
             trained_steps=running.trained,
             train_seconds=running.train_seconds,
             metrics=running.replica.metrics,
+            begins=running.birth.begins,
+            ends=running.birth.ends,
         )
         return report, running.replica.agent if first else None
 

@@ -25,7 +25,7 @@ from hpcpod.pod.ensemble_rules import Ensemble
 from hpcpod.pod.policy_input import Reader
 from hpcpod.records.records import encode
 from hpcpod.storage.blobs import Arrays, read_blob_file, write_blob_file
-from hpcpod.storage.disk import check_writable
+from hpcpod.storage.disk import check_writable, explain
 from hpcpod.storage.ownership import user_name
 from hpcpod.storage.policy_blobs import ENSEMBLE_FORMAT, FORMAT, joined, singles
 
@@ -136,6 +136,7 @@ def load_policy_file(
     """
     if not path.is_file():
         raise UserError(f"there is no checkpoint at {path}")
+    _refuse_archives(path)
     try:
         arrays, meta = read_blob_file(path)
     except Corrupt as error:
@@ -199,6 +200,26 @@ def _single(cls: Any, arrays: Arrays, meta: Mapping[str, Any]) -> Policy:
     agent: Agent = cls(spec, cls.Config(**meta["hyperparameters"]), 0, "cpu")
     agent.load(agent_state(arrays))
     return Policy(agent, spec, meta)
+
+
+def _refuse_archives(path: Path) -> None:
+    """Refuse what torch itself writes, whatever it is called.
+
+    ``torch.export.load`` unpickles, and so runs code, where its safe reading fails (torch 2.13).
+
+    Raises:
+        UserError: it is a zip archive.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(4)
+    except OSError as error:
+        raise UserError(f"can't read {path}: {explain(error)}") from error
+    if head == b"PK\x03\x04":
+        raise UserError(
+            f"{path} is a zip archive, as torch.export and torch.save write: hpcpod opens none, for"
+            " that may run code; give a run or its .h5"
+        )
 
 
 def agent_state(arrays: Mapping[str, Any]) -> State:

@@ -77,6 +77,10 @@ class Report:
     """The simulator and its version."""
     rule: str = ""
     """Of an ensemble that was scored: the rule that joined its members."""
+    begins: float | None = None
+    """Share of the run's budget that schedules followed from, as in ``Birth``; None if unknown."""
+    ends: float | None = None
+    """The share that they followed to."""
     failure: str = ""
     """Empty, or why the round failed, in one sentence."""
     failure_kind: Literal["", "crash", "raised", "memory", "diverged", "corrupt"] = ""

@@ -24,6 +24,7 @@ from hpcpod.run.advice_facts import facts_of
 from hpcpod.run.explain import why
 from hpcpod.run.leaderboard import Row, ranking, rows
 from hpcpod.run.pod_history import require_pod
+from hpcpod.run.policy_folder import exported
 from hpcpod.run.population_scores import PodScore, pod_scores
 from hpcpod.run.progress_line import progress_text
 from hpcpod.run.run_tables import RunTables
@@ -312,25 +313,30 @@ class Run(RunTables):
         if why:
             log.warning("%s: asked for, but not done from here, %s; %s", self.name, then, why)
 
-    @door(to=str | None, overwrite=bool)
-    def export(self, to: str | Path | None = None, *, overwrite: bool = False) -> Path:
+    @door(to=str | None, folder=str | None, overwrite=bool, licence=str)
+    def export(
+        self, to: str | Path | None = None, *, folder: str | Path | None = None,
+        overwrite: bool = False, licence: str = "unknown",
+    ) -> Path:  # fmt: skip
         """Write the best policy so far to a file; by default ``best.h5`` in the run folder.
 
         Args:
             to: the file.
+            folder: instead, one that plays without hpcpod: see ``policy_folder.export_folder``.
             overwrite: write it even where there is one; that of the run folder always is.
+            licence: for the folder's card, by its name on Hugging Face.
 
         Raises:
-            UserError: the file can't be written, or is there.
+            UserError: it can't be written, or is there, or acts in another way than the agent.
         """
+        if folder is not None:
+            return exported(self.folder, to, folder, overwrite=overwrite, licence=licence)
         board = self.board()
         if to is None:
             self.folder.owner.require_mine("writes its best.h5: say where the policy is to go")
-            done = export_best(self.folder, board)
         else:
-            to = Path(to)
-            check_writable(to, overwrite=overwrite)
-            done = export_best(self.folder, board, to.absolute())
+            check_writable(Path(to), overwrite=overwrite)
+        done = export_best(self.folder, board, None if to is None else Path(to).absolute())
         if done is None:
             if board.entries:
                 raise UserError(f"{self.name} has no policy: all that led it are damaged or gone")

@@ -316,7 +316,7 @@ def _snapshots(old: Board | None, new: Board) -> Iterator[str]:
 
 def changes(board: Board, pod: PodState) -> str:
     """The changes of a mutation: ``learning_rate 0.001 -> 0.0013``."""
-    parent = board.pods[pod.parent] if pod.parent else None
+    parent = board.pods.get(pod.parent or "")  # a damaged board may lack it
     if parent is None or not pod.mutated:
         return "hyperparameters unchanged"
     old, new = parent.hyperparameters, pod.hyperparameters
@@ -325,6 +325,17 @@ def changes(board: Board, pod: PodState) -> str:
 
 def _value(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def founded(pod: PodState, searched: Mapping[str, Collection[str]]) -> str:
+    """A pod that began from scratch, with its values of hyperparameters that have a range."""
+    kind = "control" if pod.control else "fresh draw"
+    values = ", ".join(
+        f"{name}={_value(value)}"
+        for name, value in sorted(pod.hyperparameters.items())
+        if name in searched.get(pod.algorithm, ())
+    )
+    return f"{pod.id} {pod.algorithm}, {kind}: {values or 'nothing to search'}"
 
 
 def lineage_lines(
@@ -338,13 +349,7 @@ def lineage_lines(
     for depth, pod in enumerate(ancestors):
         lead = "  " * depth
         if pod.parent is None:
-            kind = "control" if pod.control else "fresh draw"
-            values = ", ".join(
-                f"{name}={_value(value)}"
-                for name, value in sorted(pod.hyperparameters.items())
-                if name in searched.get(pod.algorithm, ())
-            )
-            yield f"{lead}{pod.id} {pod.algorithm}, {kind}: {values or 'nothing to search'}"
+            yield f"{lead}{founded(pod, searched)}"
         else:
             exact = {True: "weights moved exactly", False: "weights did NOT move exactly"}
             moved = exact.get(pod.transfer_exact) if pod.transfer_exact is not None else None

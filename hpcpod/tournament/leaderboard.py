@@ -164,9 +164,11 @@ def _cost_of_place(board: Board, pod: PodState) -> float:
 
 def lineage(board: Board, pod: str) -> list[PodState]:
     """A pod's ancestors from the founder on, and the pod itself."""
-    line = [board.pods[pod]]
-    while line[-1].parent is not None:
-        line.append(board.pods[line[-1].parent])
+    line, known = [board.pods[pod]], {pod}
+    # Another user may have written the board: a circle of parents had no end.
+    while (parent := line[-1].parent) in board.pods and parent is not None and parent not in known:
+        line.append(board.pods[parent])
+        known.add(parent)
     return line[::-1]
 
 

@@ -1,0 +1,69 @@
+"""``hpcpod export``: the best policy as a file, or as a folder that plays without hpcpod."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from hpcpod.cli.output import say, say_json
+from hpcpod.errors import UserError
+from hpcpod.run.policy_folder import export_folder, export_policy
+from hpcpod.run.run import open_run
+
+EXPORT_ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (("run",), {"metavar": "RUN", "help":
+     "a run's folder, or its name under runs/; with -o also a policy's .h5"}),
+    (("to",), {"metavar": "FILE", "nargs": "?", "type": Path, "help": "default: RUN/best.h5"}),
+    (("-o", "--output"), {"metavar": "FOLDER", "type": Path, "help":
+     "write a folder instead, which plays without hpcpod: ONNX, NumPy, a card"}),
+    (("--license",), {"metavar": "NAME", "default": "unknown", "help":
+     "for the folder's card, as Hugging Face calls it: apache-2.0"}),
+    (("--overwrite",), {"action": "store_true", "help": "write it even if it is there"}),
+)  # fmt: skip
+"""Of the verb, beside those that others have, too."""
+
+
+def export(options: Namespace) -> int:
+    """``hpcpod export``."""
+    folder = options.output
+    if folder is None:
+        run = open_run(options.run)
+        if options.json or options.license != "unknown":
+            raise UserError("--json and --license are of a folder: say -o FOLDER, too")
+        say(str(run.export(options.to, overwrite=options.overwrite)))
+        return 0
+    if options.to is not None:
+        raise UserError(
+            f"an export is one file ({options.to}) or one folder ({folder}): name one of them"
+        )
+    how = {"overwrite": options.overwrite, "licence": options.license}
+    if Path(options.run).is_file():
+        card = export_policy(options.run, folder, **how)
+    else:
+        card = export_folder(open_run(options.run).folder, folder, **how)
+    if options.json:
+        say_json(card)
+        return 0
+    for line in _lines(folder, card):
+        say(line)
+    return 0
+
+
+def _lines(folder: Path, card: dict[str, Any]) -> list[str]:
+    """What was written, and how it was checked."""
+    files = ["policy.onnx", *(["policy.h5"] if card["files"]["policy.h5"] else [])]
+    checks = card["checks"]
+    count = sum(found["observations"] for found in checks["parity"].values())
+    largest = max(found["largest"] for found in checks["parity"].values())
+    lines = [f"{folder}: {' and '.join(files)} act as the agent at {count} observations"
+             f" (largest difference {largest:.1g}), and open without hpcpod"]  # fmt: skip
+    if not card["files"]["policy.h5"]:
+        lines.append(f"no policy.h5: the NumPy reader has not {card['not for numpy']}")
+    if "played" in checks:
+        reward = card["mean_reward"]
+        lines.append(f"played: {reward['mean']:.1f} +/- {reward['std']:.1f} in"
+                     f" {reward['episodes']} episodes")  # fmt: skip
+    else:
+        lines.append(f"not played: {checks['not played']}")
+    return lines

@@ -1,0 +1,136 @@
+"""Export of a run's policy as a folder: what the run knows of it, for ``hpcpod.deploy``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpcpod import plugins
+from hpcpod.config.arguments import door
+from hpcpod.errors import StorageError, UserError
+from hpcpod.run.best_policy import kept
+from hpcpod.run.tables import changes
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.leaderboard import lineage
+from hpcpod.tournament.merge import read_board
+
+if TYPE_CHECKING:
+    from hpcpod.pod.policy import Policy
+
+
+def export_folder(
+    folder: RunFolder, to: Path, *, overwrite: bool = False, licence: str = "unknown"
+) -> dict[str, Any]:
+    """Write the run's best policy as a folder that plays without hpcpod.
+
+    Args:
+        folder: the run.
+        to: the folder to make.
+        overwrite: replace one that is an exported policy.
+        licence: for its card, by its name on Hugging Face.
+
+    Returns:
+        The card.
+
+    Raises:
+        UserError: there is no policy yet, or the folder is there, or a package is missing, or the
+            export acts in another way than the agent.
+    """
+    found = kept(folder)
+    with plugins.needing_torch():
+        from hpcpod.deploy.export import Source, check_folder, export_policy
+        from hpcpod.pod.policy import load_policy_file
+    check_folder(to.absolute(), overwrite=overwrite)
+    agents = {space.agent for space in folder.resolved.algorithms.values()}
+    policy = load_policy_file(found.checkpoint, agents=agents, about=found.about)
+    env, owner = folder.resolved.config.env, folder.owner
+    foreign = not owner.trusted and (":" in env.id or env.wrappers or env.python)
+    source = Source(
+        _facts(folder, policy.about.get("pod")),
+        f"its environment is code that {owner.name} or others have named" if foreign else "",
+    )
+    return export_policy(policy, to, source, licence=licence, overwrite=overwrite)
+
+
+@door(policy=Any, folder=str, overwrite=bool, licence=str, trust=bool)
+def export_policy(
+    policy: Policy | str | Path,
+    folder: str | Path,
+    *,
+    overwrite: bool = False,
+    licence: str = "unknown",
+    trust: bool = False,
+) -> dict[str, Any]:
+    """Write a policy as a folder that plays without hpcpod: ONNX, NumPy, a card.
+
+    Args:
+        policy: a policy, such as an ensemble, or a ``.h5`` file that ``load_policy`` reads.
+        folder: to make; it is there only if the export acts as the agent does.
+        overwrite: replace a folder that is an exported policy.
+        licence: for the card, by its name on Hugging Face: ``apache-2.0``.
+        trust: of another user's file import the agent and the environment that it names.
+
+    Returns:
+        The card, as in ``card.json``.
+
+    Raises:
+        UserError: the folder is there, or a package is missing, or the export acts in another way
+            than the agent.
+    """
+    with plugins.needing_torch():
+        from hpcpod.deploy import export
+        from hpcpod.pod.policy import Policy, load_policy_file
+    why = ""
+    if not isinstance(policy, Policy):
+        path = Path(policy)
+        policy = load_policy_file(path, trust=trust)
+        if not trust and path.stat().st_uid not in (os.geteuid(), 0):
+            why = "another user has written it, and it names the environment: say trust=True"
+    source = export.Source(not_played=why)
+    return export.export_policy(policy, Path(folder), source, licence=licence, overwrite=overwrite)
+
+
+def exported(
+    run: RunFolder, to: object, folder: str | Path, *, overwrite: bool, licence: str
+) -> Path:
+    """``Run.export`` of a folder.
+
+    Raises:
+        UserError: a file was named, too; or what ``export_folder`` raises.
+    """
+    if to is not None:
+        raise UserError(f"an export is one file ({to}) or one folder ({folder}): name one of them")
+    export_folder(run, Path(folder), overwrite=overwrite, licence=licence)
+    return Path(folder)
+
+
+def _facts(folder: RunFolder, pod: Any) -> dict[str, Any]:
+    """What goes into the card beside the policy's own."""
+    config = folder.resolved.config
+    facts: dict[str, Any] = {"name": config.name, "seed": config.seed}
+    try:
+        board = read_board(folder)
+    except StorageError:  # best.h5 outlives the board
+        return facts
+    facts |= {"pods": len(board.pods), "rounds": board.rounds, "phase": board.phase}
+    if pod not in board.pods:
+        return facts
+    facts["lineage"] = [
+        {
+            "pod": each.id,
+            "algorithm": each.algorithm,
+            "seed": each.seed,
+            "parent": each.parent,
+            "parent_round": each.parent_round,
+            "hyperparameters": dict(each.hyperparameters),
+            "born": f"copy of {each.parent} at round {each.parent_round}"
+            if each.parent
+            else "control"
+            if each.control
+            else "fresh draw",
+            "changes": changes(board, each) if each.parent else "",
+        }
+        for each in lineage(board, pod)
+    ]
+    return facts
