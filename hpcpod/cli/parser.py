@@ -14,6 +14,7 @@ from hpcpod import plugins
 from hpcpod._version import __version__
 from hpcpod.cli import completion, control, doctor, envs, init, inspect, launch, results, sync
 from hpcpod.cli.examples import EXAMPLES
+from hpcpod.cli.extend import EXTEND
 from hpcpod.cli.output import log_to_terminal, say_error
 from hpcpod.errors import exit_code
 from hpcpod.run.run_list import SORTS, STATES
@@ -270,6 +271,7 @@ VERBS = {
          _flag("--any-engine",
                "compare scores by the simulators of today with those that the run has")),
     ),
+    "extend": Verb(*EXTEND),
     "tick": Verb(
         control.tick, "do once what the coordinator does: observe, plan, act", (_RUN, _JSON)
     ),

@@ -24,6 +24,10 @@ from hpcpod.records.decisions import Decision as Decision
 from hpcpod.records.decisions import DecisionKind as DecisionKind
 from hpcpod.records.decisions import PairTest as PairTest
 from hpcpod.records.decisions import Verdict as Verdict
+from hpcpod.records.evaluations import Evaluation as Evaluation
+from hpcpod.records.evaluations import Milestone as Milestone
+from hpcpod.records.evaluations import Motion as Motion
+from hpcpod.records.extensions import Extension as Extension
 from hpcpod.records.jobs import Intent as Intent
 from hpcpod.records.jobs import Owner as Owner
 from hpcpod.records.policy_snapshots import PolicySnapshot
@@ -83,7 +87,8 @@ class Rescore:
 
     purpose: Literal["confirm", "final", "snapshot"]
     number: int
-    """Of the set of fresh seeds: the k-th of the target's, 0 for the finals; or the snapshot's."""
+    """Of the set of fresh seeds: the k-th of the target's; of the finals the extensions before
+    them, so 0 in most runs; or the snapshot's."""
     pod: str
     attempt: int
     algorithm: str
@@ -147,46 +152,6 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Milestone:
-    """An evaluation that is kept for comparisons alone: its checkpoint is not."""
-
-    round: int
-    returns: tuple[float, ...]
-    cost: float
-    """Slot-seconds that it took to get there, those of the pod's ancestors included."""
-
-
-@dataclass(frozen=True)
-class Motion:
-    """The movement of a pod's panel means from round to round, and the certainty of each."""
-
-    steps: int = 0
-    """Differences of successive means."""
-    squares: float = 0.0
-    """The sum of their squares."""
-    panels: int = 0
-    noise: float = 0.0
-    """The sum of the squared standard errors of these panels' means."""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """The result of a pod at the end of a round."""
-
-    round: int
-    returns: tuple[float, ...]
-    checkpoint: Checkpoint
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    cost: float = 0.0
-    """Slot-seconds that it took to get there, those of the pod's ancestors included."""
-    evaluate_seconds: float = 0.0
-    """Of these, the evaluation itself."""
-    estimate: float | None = None
-    """Its mean return, shrunk towards the means of the rounds before and after it: what it ranks
-    by. None of a board from before there was one."""
-
-
-@dataclass(frozen=True)
 class PodState:
     """One agent of the population, alive or dead: its genealogy and its last evaluations."""
 
@@ -225,6 +190,8 @@ class PodState:
     """Empty, or why the allocator trains others instead."""
     birth: Birth | None = None
     """Its next order; None once dead, or when it has trained all its rounds."""
+    withdrawn: Birth | None = None
+    """The order that the end of the run took back; an extension gives it out again."""
     judged: int = 0
     """The last round at which it was compared with its cohort."""
     verdict: str = ""
@@ -244,7 +211,7 @@ class PodState:
     included, oldest first."""
     best: Evaluation | None = None
     """The best evaluation so far, by its estimated mean return."""
-    motion: Motion = Motion()
+    motion: Motion = field(default_factory=Motion)
     """Of its panels and its ancestors'."""
     cost: float = 0.0
     """Slot-seconds that its experience took, its ancestors' included."""
@@ -300,6 +267,24 @@ class Confirmed:
 
 
 @dataclass(frozen=True)
+class Ending:
+    """An end of the run that an extension has taken back."""
+
+    extension: Extension
+    reason: str | None
+    """``Board.stop_reason``; None if the newest board was damaged, and the run had not ended."""
+    stopped: float | None
+    """Unix time in seconds."""
+    winner: str | None
+    env_steps: int
+    """Environment steps trained by the whole population then."""
+    rounds: int
+    """Rounds that pods had finished then."""
+    confirmed: tuple[Confirmed, ...] = ()
+    """Scores on fresh seeds that count no more."""
+
+
+@dataclass(frozen=True)
 class Board:
     """The whole state of a tournament: a fold of reports, one immutable generation of it."""
 
@@ -308,6 +293,10 @@ class Board:
     began: float | None = None  # by the disk's clock: a node's, hours ahead, ended the run
     """Unix time at which the first slot began to work, in seconds: ``stop.minutes`` count from
     then, and a queue costs none."""
+    halted: float | None = None
+    """Unix time of the end that an extension has taken back, until a slot works again."""
+    idle: float = 0.0
+    """Seconds between such ends and the next slot at work: ``stop.minutes`` do not count them."""
     phase: Phase = "running"
     stop_reason: str | None = None
     """``target``, ``env_steps``, ``minutes``, ``rounds``, ``user`` or ``failed``."""
@@ -357,6 +346,14 @@ class Board:
     """Policies at equal wall times, by number; see ``tournament.policy_snapshots``."""
     snapshot_times: int = 0
     """Times of snapshots that have come, those without a leader included."""
+    endings: tuple[Ending, ...] = ()
+    """Ends that extensions have taken back, oldest first: see ``tournament.reopening``."""
+
+    def elapsed(self, now: float) -> float:
+        """Seconds that count for ``stop.minutes`` at a Unix time; 0 until the first slot works."""
+        if self.began is None:
+            return 0.0
+        return (now if self.halted is None else self.halted) - self.began - self.idle
 
     @property
     def living(self) -> list[PodState]:

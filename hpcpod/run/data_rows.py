@@ -295,7 +295,7 @@ def run_row(
     low, high, candidates = (None, None, 0) if best is None else allowed(board, best)
     last = max((each.seconds for each in results if each.seconds is not None), default=None)
     if board.stopped is not None and board.began is not None:
-        last = board.stopped - board.began
+        last = board.elapsed(board.stopped)
     return RunRow(
         run=config.name, path=path, env=config.env.id, algorithms=tuple(resolved.algorithms),
         places=config.population.pods.max, seed=config.seed, phase=board.phase,

@@ -51,9 +51,11 @@ def first_board(rules: Rules, now: float) -> Board:
 
 def begin(board: Board, now: float) -> Board:
     """The board of a run that has a slot at work; equal if that was known."""
-    if board.began is not None or board.phase == "finished":
+    if board.phase == "finished":
         return board
-    return replace(board, began=now)
+    if board.halted is not None:
+        return replace(board, idle=board.idle + now - board.halted, halted=None)
+    return board if board.began is not None else replace(board, began=now)
 
 
 def fold(
@@ -180,8 +182,8 @@ def needed_checkpoints(board: Board) -> set[str]:
         kept += [evaluation.checkpoint for evaluation in pod.history]
         if pod.best is not None:
             kept.append(pod.best.checkpoint)
-        if pod.birth is not None and pod.birth.checkpoint is not None:
-            kept.append(pod.birth.checkpoint)
+        orders = (pod.birth, pod.withdrawn)  # these an extension gives out again
+        kept += [each.checkpoint for each in orders if each is not None and each.checkpoint]
     return {blob for checkpoint in kept for blob in checkpoint.blobs()}
 
 

@@ -211,6 +211,7 @@ def as_dead(pod: PodState, reason: str, fate: Fate) -> PodState:
         fate_reason=reason,
         rests="",
         birth=None,
+        withdrawn=None,
         history=(),
         milestones=(),
         parent_returns=(),
