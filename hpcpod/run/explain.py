@@ -15,6 +15,7 @@ from hpcpod.launchers.slurm.reasons import explain
 from hpcpod.launchers.slurm.sacct import EndedJob
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Birth, Order, PodState
+from hpcpod.run.extension_words import extensions_words
 from hpcpod.run.idle_slots import at_barrier, idling
 from hpcpod.run.pending_jobs import (
     cancelled_words,
@@ -91,9 +92,10 @@ def why_run(seen: Snapshot) -> list[str]:
         reason = seen.board.stop_reason
         logs = f"; `hpcpod logs {seen.word}` has the traceback"
         failure = f": {seen.board.failure}{logs}" if seen.board.failure else ""
-        return [f"the run is finished ({reason}){failure}"]
+        return [f"the run is finished ({reason}){failure}", *extensions_words(seen.board)]
     return [
         *_state(seen),
+        *extensions_words(seen.board),
         *_failing(seen),
         *_slots(seen),
         *_submissions(seen),

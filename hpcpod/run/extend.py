@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ from hpcpod.tournament.stopping import limit_met
 ENDS = ("target", "env_steps", "minutes", "rounds")
 """Fields of ``stop`` that end a run; null is no such end, and so more than any number."""
 SOURCE = "the extension"
+ENDING_SECONDS = 90.0  # on_finish may take 60
+"""The longest that the process that ran a run here is waited for while it ends."""
 
 
 def limits_of(words: Sequence[str]) -> dict[str, Any]:
@@ -87,8 +90,11 @@ def _require_finished(folder: RunFolder, board: Board) -> None:
         )
     if board.stop_reason == "failed":
         raise UserError(f"{name} has failed, and no larger limit helps: {board.failure}")
-    if folder.resolved.config.cluster.launcher == "local" and folder.locks.driven():
-        raise UserError(f"the process that ran {name} is still ending; extend it again in a minute")
+    end = time.monotonic() + ENDING_SECONDS
+    while folder.resolved.config.cluster.launcher == "local" and folder.locks.driven():
+        if time.monotonic() > end:
+            raise UserError(f"another process runs {name} still; see `hpcpod status`")
+        time.sleep(0.1)  # s
 
 
 def _checked(before: StopConfig, limits: Mapping[str, Any]) -> StopConfig:
