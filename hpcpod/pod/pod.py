@@ -334,7 +334,10 @@ class Pod:
 
         def score() -> tuple[float, ...]:
             try:
-                return self._panel(agent, watch, birth.round - 1)
+                if (origin := birth.origin) is None:
+                    return self._panel(agent, watch, birth.round - 1)
+                panel, episodes = (origin.seed, "panel", origin.round), self._config.round.episodes
+                return self._score(self._evaluator, agent, watch, *panel, episodes=episodes)
             except Stopped:
                 return ()
 

@@ -30,13 +30,14 @@ from hpcpod.records.evaluations import Motion as Motion
 from hpcpod.records.extensions import Extension as Extension
 from hpcpod.records.jobs import Intent as Intent
 from hpcpod.records.jobs import Owner as Owner
+from hpcpod.records.origins import Origin as Origin
 from hpcpod.records.policy_snapshots import PolicySnapshot
 
 Document = dict[str, dict[str, Json]]
 """Sections by name, rows by name: ``{"pods": {"p0001": {...}}, "run": {"phase": "running"}}``."""
 
 Hyperparameters = Mapping[str, Scalar]
-Cause = Literal["fresh", "copy"]
+Cause = Literal["fresh", "copy", "inherited"]
 Fate = Literal["alive", "replaced", "failed", "given up"]
 Phase = Literal["running", "finals", "finished"]
 _SECTIONS = ("pods", "rescores", "decisions", "snapshots")
@@ -66,6 +67,8 @@ class Birth:
     """The start: the pod's own last one, or its parent's; None is from scratch."""
     inherited: bool = False
     """The checkpoint is the parent's: this is a copied child's first round."""
+    origin: Origin | None = None
+    """The parent, if it is of another run."""
     shrink: bool = False
     """Shrink and perturb the weights before the first step; see ``agents.shrink_perturb``."""
     # Steps of a lineage were counted: a rate annealed to 0 froze a pod and all its children.
@@ -166,6 +169,8 @@ class PodState:
     """Rounds that the population had finished then."""
     restarts: int = 0
     """Restarts of the population that its place has seen: see ``generators.restarts``."""
+    origin: Origin | None = None
+    """The policy of another run that it started from."""
     parent: str | None = None
     parent_round: int = 0
     """The parent's round whose checkpoint was copied."""

@@ -24,7 +24,8 @@ class PodRow:
     family: str
     """Its algorithm and network shape: weights fit within a family."""
     cause: str
-    """``fresh``, from scratch, or ``copy`` of another pod's checkpoint."""
+    """``fresh``, from scratch; ``copy`` of another pod's checkpoint; ``inherited`` from another
+    run's policy."""
     control: bool
     """True if it has the agent's default hyperparameters, as a measure of what evolution gains."""
     parent: str | None
@@ -91,7 +92,7 @@ class BirthRow:
     rounds: int
     """Rounds that the population had finished then."""
     cause: str
-    """``fresh`` or ``copy``."""
+    """``fresh``, ``copy`` or ``inherited``, as of a pod."""
     parent: str | None
     """The pod whose checkpoint it began with."""
     parent_round: int

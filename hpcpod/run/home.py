@@ -6,6 +6,10 @@ import difflib
 import os
 from pathlib import Path
 
+from hpcpod.errors import RunNotFound
+from hpcpod.storage.os_errors import may_exist
+from hpcpod.storage.run_folder import RunFolder
+
 MOST_NAMES = 5
 """Runs that a message names."""
 
@@ -22,7 +26,31 @@ def runs_here(home: Path | None = None) -> list[Path]:
     return sorted(path.parent for path in (home or runs_home()).glob("[!.]*/config.json"))
 
 
-def nearest(path: Path) -> str:
+def absolute(run: str | Path) -> Path:
+    """The path of a run's folder, by its path or its name under ``runs/``; what is neither stays a
+    path."""
+    direct, named = Path(run), runs_home() / run
+    found = next((path for path in (direct, named) if may_exist(path / "config.json")), direct)
+    return found.absolute()
+
+
+def folder_of(path: str | Path) -> RunFolder:
+    """A run's folder, by its path or by its name under ``runs/``.
+
+    Raises:
+        RunNotFound: there is none.
+    """
+    direct, named = Path(path), runs_home() / path
+    for folder in (direct, named):
+        if may_exist(folder / "config.json"):
+            return RunFolder.open(folder)
+    raise RunNotFound(
+        f"there is no run at {direct}, and none named so in {runs_home().absolute()}"
+        f"{_nearest(direct)}"
+    )
+
+
+def _nearest(path: Path) -> str:
     """The runs that may have been meant, as the end of a sentence."""
     home = path.parent if len(path.parts) > 1 else runs_home()
     try:

@@ -14,7 +14,7 @@ from typing import Any
 from hpcpod.config.arguments import door, numbers
 from hpcpod.config.resolved import Resolved
 from hpcpod.config.space import Range
-from hpcpod.errors import HpcpodError, RunNotFound, StorageError, UserError
+from hpcpod.errors import HpcpodError, StorageError, UserError
 from hpcpod.launchers.factory import launcher_here
 from hpcpod.orchestrator.snapshot import RunState, Snapshot
 from hpcpod.records.records import Board, Decision, PodState
@@ -23,7 +23,7 @@ from hpcpod.run.advice import Advice, advice
 from hpcpod.run.advice_facts import facts_of
 from hpcpod.run.explain import why
 from hpcpod.run.extend import extend
-from hpcpod.run.home import nearest
+from hpcpod.run.home import folder_of
 from hpcpod.run.home import runs_here as runs_here
 from hpcpod.run.home import runs_home as runs_home
 from hpcpod.run.leaderboard import Row, ranking, rows
@@ -36,7 +36,6 @@ from hpcpod.run.snapshot_scores import SnapshotScore, snapshot_scores
 from hpcpod.run.status import Best, Doubts, Status, best_of, status_of
 from hpcpod.run.tables import summary
 from hpcpod.storage.disk import check_writable
-from hpcpod.storage.os_errors import may_exist
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import lineage
 from hpcpod.tournament.merge import after_merge, export_best, read_board
@@ -381,11 +380,4 @@ def open_run(path: str | Path) -> Run:
     Raises:
         RunNotFound: there is none.
     """
-    direct, named = Path(path), runs_home() / path
-    for folder in (direct, named):
-        if may_exist(folder / "config.json"):
-            return Run(RunFolder.open(folder))
-    raise RunNotFound(
-        f"there is no run at {direct}, and none named so in {runs_home().absolute()}"
-        f"{nearest(direct)}"
-    )
+    return Run(folder_of(path))

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 LONG_UNCOMPARED = 8
 """Rounds of each pod after which it is said that none was compared."""
 
+_MOVED: Mapping[bool | None, str] = {
+    True: "weights moved exactly", False: "weights did NOT move exactly",
+}  # fmt: skip
+
 _CONTROL = dict.fromkeys(
     # The last are halves of characters, which JSON and names of files can hold and no terminal can.
     (*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000)),
@@ -352,6 +356,10 @@ def lineage_lines(
         lead = "  " * depth
         if pod.parent is None:
             kind = "control" if pod.control else "fresh draw"
+            if pod.origin is not None:
+                moved = _MOVED.get(pod.transfer_exact)
+                exact = f" ({moved})" if moved else ""
+                kind = f"goes on from {pod.origin.words}{exact}"
             values = ", ".join(
                 f"{name}={_value(value)}"
                 for name, value in sorted(pod.hyperparameters.items())
@@ -359,8 +367,7 @@ def lineage_lines(
             )
             yield f"{lead}{pod.id} {pod.algorithm}, {kind}: {values or 'nothing to search'}"
         else:
-            exact = {True: "weights moved exactly", False: "weights did NOT move exactly"}
-            moved = exact.get(pod.transfer_exact) if pod.transfer_exact is not None else None
+            moved = _MOVED.get(pod.transfer_exact)
             yield (
                 f"{lead}{pod.id} copy of {pod.parent} at round {pod.parent_round}, in place of"
                 f" {pod.replaces}: {changes(board, pod)}" + (f" ({moved})" if moved else "")

@@ -17,7 +17,7 @@ from hpcpod.storage.board import BoardFile
 from hpcpod.storage.checkpoints import Checkpoints
 from hpcpod.storage.checksummed import unpack
 from hpcpod.storage.claims import Claims
-from hpcpod.storage.creation import FORMAT, create_folder
+from hpcpod.storage.creation import FORMAT, Fill, create_folder
 from hpcpod.storage.curves import Curves
 from hpcpod.storage.decisions import Decisions
 from hpcpod.storage.disk import TEMPORARY, Disk, explained
@@ -80,6 +80,7 @@ class RunFolder:
         config: dict[str, Any],
         disk: Disk | None = None,
         board: dict[str, Any] | None = None,
+        fill: Fill | None = None,
     ) -> RunFolder:
         """Create a run: it appears complete or not at all, to one of those who try at once.
 
@@ -88,13 +89,14 @@ class RunFolder:
             config: what ``open`` gives as its configuration.
             disk: through which all files are read and written.
             board: generation 0 of its board, if it is to have one from the start.
+            fill: writes what the board names into the folder before it appears.
 
         Raises:
             RunExists: something is there already.
             UserError: the folder above can't be written.
         """
         path, disk = Path(path).absolute(), disk or Disk()
-        document = create_folder(path, config, disk, board)
+        document = create_folder(path, config, disk, board, fill)
         return cls(path, document, disk, Ownership(path, os.geteuid()))
 
     @classmethod

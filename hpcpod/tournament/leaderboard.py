@@ -14,6 +14,7 @@ from hpcpod.records.records import Birth, Board, Entry, Order, PodState, Report,
 from hpcpod.tournament.barrier import at_barrier, checked, first_barrier, opened, opens
 from hpcpod.tournament.budget import dated
 from hpcpod.tournament.cohorts import Cohorts, broken, quotas
+from hpcpod.tournament.heirs import Parent, heir, heirs
 from hpcpod.tournament.offspring import Offspring, founder, pod_name
 from hpcpod.tournament.policy_snapshots import taken
 from hpcpod.tournament.proposals import Fresh
@@ -24,8 +25,9 @@ from hpcpod.tournament.statistics import mean
 from hpcpod.tournament.stopping import advance, finish, settle_rescores
 
 
-def first_board(rules: Rules, now: float) -> Board:
-    """The first generation: controls first, founders drawn from every range after them.
+def first_board(rules: Rules, now: float, parent: Parent | None = None) -> Board:
+    """The first generation: heirs of another run's policy if there is one, then controls, then
+    founders drawn from every range.
 
     Raises:
         UnusablePlugin: the generator gives hyperparameters that no pod can have, or none.
@@ -36,8 +38,14 @@ def first_board(rules: Rules, now: float) -> Board:
         (turn, name) for turn in range(max(quota.values())) for name in quota if turn < quota[name]
     ]
     pods: dict[str, PodState] = {}
+    inheriting = _heirs(rules, quota, parent)
     for number, (turn, algorithm) in enumerate(turns, start=1):
-        control = turn < rules.config.population.controls
+        first = inheriting[algorithm]
+        if parent is not None and turn < first:
+            name = pod_name(number)
+            pods[name] = heir(name, algorithm, parent, rules, mutated=turn > 0)
+            continue
+        control = turn < first + rules.config.population.controls
         key = stable_hash(rules.config.seed, pod_name(number), "founder")
         drawn = drawn_founder(rules, algorithm, control, key)
         # with a target the limit is a bound, and most of it is never spent
@@ -47,6 +55,17 @@ def first_board(rules: Rules, now: float) -> Board:
     barrier = first_barrier(rules.config)
     board = Board(started=now, next_pod=len(turns) + 1, pods=pods, barrier=barrier)
     return dated(board, None, rules.config, now)
+
+
+def _heirs(rules: Rules, quota: Mapping[str, int], parent: Parent | None) -> dict[str, int]:
+    """The number of each algorithm's first pods that inherit."""
+    wanted = rules.config.population.start_from
+    if parent is None or wanted is None:
+        return dict.fromkeys(quota, 0)
+    return {
+        name: heirs(rules.algorithms[name], parent, places, wanted.share)
+        for name, places in quota.items()
+    }
 
 
 def begin(board: Board, now: float) -> Board:
@@ -157,7 +176,7 @@ def _cost_of_place(board: Board, pod: PodState) -> float:
     # of 5 hours one slot gave 4.9 to what diverged
     cost, algorithm = pod.cost + pod.lost, pod.algorithm
     while pod.replaces is not None:
-        scratch, pod = pod.cause == "fresh", board.pods[pod.replaces]
+        scratch, pod = pod.cause != "copy", board.pods[pod.replaces]
         if (pod.algorithm, pod.fate) != (algorithm, "failed"):
             break
         cost += pod.lost + (pod.cost if scratch else 0.0)

@@ -69,6 +69,6 @@ def _going_on(pod: PodState, config: RunConfig) -> PodState:
     if pod.history:  # it has trained stop.rounds, or a version ended it that kept no order
         last = pod.history[-1]
         return replace(pod, birth=onward(first, last.round, last.checkpoint, config))
-    if pod.cause == "copy":
+    if pod.cause != "fresh":
         return as_dead(pod, "its parent's checkpoint was not kept at the run's end", "given up")
     return replace(pod, birth=first)
