@@ -73,7 +73,8 @@ def what_was_run(story: Story) -> list[str]:
         )
     if status.failure:
         end += f" {status.failure[:1].upper()}{status.failure[1:]}"
-    return [said, end]
+    again = [f"It was {short(each, 240)}." for each in status.extended]
+    return [said, *again, end]
 
 
 def what_won(story: Story) -> list[str]:

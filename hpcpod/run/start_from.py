@@ -22,7 +22,7 @@ from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.spaces import difference
-from hpcpod.tournament.heirs import Parent, inherits
+from hpcpod.tournament.heirs import Parent, inherits, misfits
 from hpcpod.tournament.merge import read_board
 from hpcpod.tournament.stopping import leader
 
@@ -145,7 +145,7 @@ def folder_has(folder: RunFolder, sha256: str) -> bool:
 def _shape(parent: Parent, algorithms: Mapping[str, AlgorithmSpace]) -> Iterator[str]:
     """The parent's structural hyperparameters, where another network is the reason."""
     spaces = [space for space in algorithms.values() if space.agent == parent.agent]
-    for name in spaces[0].structural if spaces else ():
+    for name in misfits(spaces[0], parent) if spaces else ():
         yield f"{name} {parent.hyperparameters.get(name)}"
 
 

@@ -92,6 +92,7 @@ def progress_lines(status: Status) -> Iterator[str]:
             yield status.idling
         if status.scoring:
             yield status.scoring
+    yield from status.extended
     used = [  # 0.005 h are 18 s: less is shown as 0.00
         f"{hours:.{0 if hours >= 100 else 2}f} {name}-hours used"
         for name, hours in (("GPU", status.gpu_hours), ("core", status.core_hours))

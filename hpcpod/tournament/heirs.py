@@ -33,9 +33,13 @@ def heirs(space: AlgorithmSpace, parent: Parent, places: int, share: float) -> i
 
 def inherits(space: AlgorithmSpace, parent: Parent) -> bool:
     """True if a pod of the algorithm can have the parent's weights: agent and network agree."""
+    return space.agent == parent.agent and not misfits(space, parent)
+
+
+def misfits(space: AlgorithmSpace, parent: Parent) -> list[str]:
+    """The hyperparameters by which the parent's network is none that this run may have."""
     own = parent.hyperparameters
-    same = space.agent == parent.agent and all(name in own for name in space.structural)
-    return same and all(_fits(space.values[name], own[name]) for name in space.structural)
+    return [n for n in space.structural if n not in own or not _fits(space.values[n], own[n])]
 
 
 def heir(name: str, algorithm: str, parent: Parent, rules: Rules, *, mutated: bool) -> PodState:
