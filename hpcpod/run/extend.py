@@ -148,8 +148,7 @@ def _require_goes_on(
     if limit is not None:
         value = getattr(config.stop, limit)
         raise UserError(
-            f"{name} would end again at once by stop.{limit}, which is {value:g}: set it higher,"
-            " or null"
+            f"{name} would end again at once by stop.{limit}, which is {value:.15g}: set it higher"
         )
     births = [pod.birth for pod in after.living if pod.birth is not None]
     starts = [birth.checkpoint for birth in births]

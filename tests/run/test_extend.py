@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-import hpcpod
-from hpcpod.errors import Superseded, UserError
+from hpcpod.errors import LaunchError, Superseded, UserError
 from hpcpod.records.records import Board, Extension
 from hpcpod.run.explain import why
 from hpcpod.run.extend import extend, limits_of
@@ -27,11 +26,11 @@ from tests.support.hand_played import answer, end, merged
 from tests.support.small_runs import create
 
 
-def finished(home: Path, **stop: Any) -> RunFolder:
+def finished(home: Path, **sections: Any) -> RunFolder:
     """A run of two pods that 1,024 steps have ended, each after one round."""
     folder = create(
         home, population={"pods": {"min": 1, "max": 2}},
-        stop={"rounds": None, "env_steps": 1024, "finalists": 1, **stop},
+        stop={"rounds": None, "env_steps": 1024, "finalists": 1}, **sections,
     )  # fmt: skip
     play(folder)
     assert read_board(folder).phase == "finished"
@@ -255,27 +254,13 @@ def test_status_and_why_tell_of_the_extension(home: Path) -> None:
     assert said in why(folder)
 
 
-def test_a_run_is_trained_extended_and_trained_on(tmp_path: Path) -> None:
-    run = hpcpod.launch(
-        {
-            "name": "tiny",
-            "env": {"id": "CartPole-v1", "num_envs": 2},
-            "population": {"pods": {"min": 1, "max": 2}, "algorithms": {"ppo": 1}},
-            "round": {"env_steps": 64, "episodes": 2},
-            "agents": {"ppo": {"horizon": 8, "minibatch_size": 16, "epochs": 1}},
-            "stop": {"rounds": 1, "finalists": 1, "confirm_episodes": 2},
-        },
-        runs=tmp_path, detach=False,
-    )  # fmt: skip
-    assert run.wait(timeout=240).rounds == 2
-    before = everything(run.path)
-    with pytest.raises(UserError, match=r"would end again at once by stop\.rounds"):
-        run.extend()
-    assert run.extend(rounds=2) == []
-    status = run.wait(timeout=240)
-    assert (status.state, status.stop_reason, status.rounds) == ("finished", "rounds", 4)
-    after = everything(run.path)
-    assert {name: after[name] for name in before} == before
-    fresh = [score.number for score in run.board().confirmed]
-    assert fresh == [1] and run.best().fresh  # type: ignore[union-attr]
-    assert hpcpod.load_policy(run).about["round"] in (1, 2)
+def test_python_extends_and_resumes_and_reads_the_new_limits(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = finished(home, cluster={"launcher": "slurm"})
+    run = Run(RunFolder.open(folder.path))
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(LaunchError, match="squeue"):  # resumed, where there is no Slurm
+        run.extend(env_steps=2048)
+    assert run.board().phase == "running"
+    assert run.folder.resolved.config.stop.env_steps == 2048
