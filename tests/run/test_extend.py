@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from hpcpod.run.explain import why
 from hpcpod.run.extend import extend, limits_of
 from hpcpod.run.run import Run
 from hpcpod.storage.board import writer_id
+from hpcpod.storage.disk import Disk
 from hpcpod.storage.requests import Finals, Stop
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import orders
@@ -90,15 +92,13 @@ class Killed(BaseException):
     """The end of a process."""
 
 
-@pytest.mark.parametrize("call", range(12))
 def test_a_run_killed_while_it_is_extended_is_as_it_was_or_extended(
-    home: Path, monkeypatch: pytest.MonkeyPatch, call: int
+    home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = finished(home)
-    disk, left = type(folder.disk), [call]
+    first, left, outcomes = finished(home), [0], []
 
     def dying(name: str) -> None:
-        real = getattr(disk, name)
+        real = getattr(Disk, name)
 
         def operation(*args: Any, **kwargs: Any) -> Any:
             if left[0] == 0:
@@ -106,24 +106,31 @@ def test_a_run_killed_while_it_is_extended_is_as_it_was_or_extended(
             left[0] -= 1
             return real(*args, **kwargs)
 
-        monkeypatch.setattr(disk, name, operation)
+        patched.setattr(Disk, name, operation)
 
-    with monkeypatch.context() as patched:
-        monkeypatch = patched
-        for name in ("write_new", "link", "rename", "unlink", "mkdir"):
-            dying(name)
-        with suppress(Killed):
-            extend(RunFolder.open(folder.path), {"env_steps": 2048})
-    again = RunFolder.open(folder.path)
-    board, stop = read_board(again), again.resolved.config.stop
-    if not board.endings:
-        assert (board.phase, stop.env_steps) == ("finished", 1024)
-        extend(again, {"env_steps": 2048})
-    else:
-        assert (board.phase, stop.env_steps) == ("running", 2048)
-    merged(again)
-    assert again.requests.read(Stop) is None
+    for call in range(20):
+        path = home / str(call)
+        shutil.copytree(first.path, path)
+        left[0] = call
+        with monkeypatch.context() as patched, suppress(Killed):
+            for name in ("write_new", "link", "rename", "unlink", "mkdir"):
+                dying(name)
+            extend(RunFolder.open(path), {"env_steps": 2048})
+        again = RunFolder.open(path)
+        board, stop = read_board(again), again.resolved.config.stop
+        outcomes.append(bool(board.endings))
+        if outcomes[-1]:
+            assert (board.phase, stop.env_steps) == ("running", 2048)
+        else:
+            assert (board.phase, stop.env_steps) == ("finished", 1024)
+            extend(again, {"env_steps": 2048})
+        merged(again)
+        assert again.requests.read(Stop) is None
+        if left[0] > 0:  # it was not killed any more
+            break
     assert play(again).env_steps == 2048
+    assert left[0] > 0 and sorted(set(outcomes)) == [False, True]
+    assert outcomes == sorted(outcomes)
 
 
 def test_a_run_that_a_user_ended_is_not_ended_again_by_the_old_request(home: Path) -> None:
