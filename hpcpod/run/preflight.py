@@ -172,7 +172,8 @@ def check(config: RunConfig, *, source: str = "the configuration", probe: bool =
     every, minutes = config.snapshots.seconds, config.stop.minutes
     if every is not None and minutes is not None and footprints:  # each may be another policy
         disk += int(60 * minutes // every) * max(f.core for f in footprints.values())
-    said = tuple(remarks(config, algorithms, look))
+    inherit = start_from.heirs_words(config, algorithms, share)
+    said = (*inherit, *remarks(config, algorithms, look))
     sees = round_in_words(config, look)
     return Checked(Resolved(config, algorithms), share, footprints, disk, sees, said)
 

@@ -18,11 +18,12 @@ from hpcpod.pod.trial.fit import Look
 from hpcpod.records.records import Board, Checkpoint, Evaluation, Origin, PodState
 from hpcpod.run.home import folder_of
 from hpcpod.run.pod_history import require_pod
+from hpcpod.run.text import listed, many
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.storage.spaces import difference
-from hpcpod.tournament.heirs import Parent, inherits, misfits
+from hpcpod.tournament.heirs import Parent, heirs, inherits, misfits
 from hpcpod.tournament.merge import read_board
 from hpcpod.tournament.stopping import leader
 
@@ -94,15 +95,19 @@ def source_of(wanted: StartFrom, config: RunConfig) -> Source:
     folder = folder_of(wanted.run)
     theirs, board = folder.resolved, read_board(folder)
     pod, round_number, checkpoint = _chosen(theirs.config.name, board, wanted.pod)
+    found = _evaluation(pod, round_number)
+    if found is not None:  # of an ensemble that is delivered, its first member
+        checkpoint = found.checkpoint
+    space = theirs.algorithms.get(pod.algorithm)
+    if space is None:
+        raise UserError(f"{pod.id} of {theirs.config.name} is of no algorithm of its run")
     origin = Origin(
         theirs.config.name, str(folder.path), pod.id, round_number, checkpoint.core,
         checkpoint.env_steps, theirs.config.seed,
     )  # fmt: skip
-    found = _evaluation(pod, round_number)
-    agent = theirs.algorithms[pod.algorithm].agent
     comparable = found is not None and _same_panel(folder, config)
     returns = found.returns if found is not None and comparable else ()
-    parent = Parent(agent, pod.hyperparameters, checkpoint, origin, returns)
+    parent = Parent(space.agent, pod.hyperparameters, checkpoint, origin, returns)
     return Source(folder, parent, _spec(folder, origin))
 
 
@@ -129,12 +134,36 @@ def unusable(
             f"{f' with {shape}' if shape else ''}, and no algorithm of this configuration is; train"
             " one that is, so that a pod can inherit"
         )
-    differs = difference(source.spec, look.spec) if look is not None and look.spec else ""
+    try:
+        differs = difference(source.spec, look.spec) if look is not None and look.spec else ""
+    except (LookupError, TypeError, AttributeError) as error:  # another user may have written it
+        yield f"population.start_from: the spec of {_named(parent.origin)} is none: {error!r}"
+        return
     if differs:
         yield (
             f"population.start_from: {_named(parent.origin)} can't act in {config.env.id}:"
             f" {differs}"
         )
+
+
+def heirs_words(
+    config: RunConfig, algorithms: Mapping[str, AlgorithmSpace], places: Mapping[str, int]
+) -> Iterator[str]:
+    """A sentence on who inherits, of a configuration that starts from a run."""
+    wanted = config.population.start_from
+    if wanted is None:
+        return
+    parent = source_of(wanted, config).parent
+    count = {name: heirs(algorithms[name], parent, places[name], wanted.share) for name in places}
+    going = [f"{n} of {many(places[name], 'pod')} of {name}" for name, n in count.items() if n]
+    fresh = [name for name, n in count.items() if not n]
+    others = (
+        f"; {listed(fresh)} can't inherit, and {'begins' if len(fresh) == 1 else 'begin'} afresh"
+    )
+    yield (
+        f"population.start_from: {listed(going)} go on from {parent.origin.words}"
+        f"{others if fresh else ''}"
+    )
 
 
 def folder_has(folder: RunFolder, sha256: str) -> bool:

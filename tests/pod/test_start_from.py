@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +22,6 @@ from hpcpod.run.launch import create_run
 from hpcpod.run.preflight import check
 from hpcpod.run.run import Run
 from hpcpod.run.start_from import asked_for
-from hpcpod.storage.blobs import decode_blob, encode_blob
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import needed_checkpoints
@@ -89,6 +89,16 @@ def test_the_first_half_of_the_parents_family_inherits_and_the_rest_is_fresh(
     assert (heir.hyperparameters, heir.mutated) == (theirs.hyperparameters, ())
     assert (heir.birth.round, heir.birth.begins) == (1, 0.0)
     assert Board.from_document(read_board(folder).document()) == read_board(folder)
+
+
+def test_who_inherits_is_said_at_launch(parent: RunFolder) -> None:
+    config = from_mapping(config_of(name="child", population=start(parent)))
+    first, *_ = check(config, probe=False).remarks
+    assert re.fullmatch(
+        r"population\.start_from: 1 of 2 pods of dqn go on from p0001 of parent at round \d"
+        r" \(checkpoint [0-9a-f]{12}\); ppo can't inherit, and begins afresh",
+        first,
+    )
 
 
 def test_more_heirs_than_one_have_mutated_hyperparameters(
@@ -226,20 +236,31 @@ def test_a_run_without_a_policy_and_one_of_a_newer_format_are_refused(
     empty = made(tmp_path, name="empty")
     with pytest.raises(ConfigError, match="empty has no policy yet: no round was reported"):
         made(tmp_path, name="child", population=start(empty))
-    newer = tmp_path / "newer"
-    shutil.copytree(parent.path, newer)
-    folder = RunFolder.open(newer)
+    newer = rewritten(parent, tmp_path / "newer", format=99)
+    with pytest.raises(ConfigError, match="is a policy of format 99, and this hpcpod reads 2"):
+        made(tmp_path, name="child", population=start(newer))
+    hostile = rewritten(parent, tmp_path / "hostile", spec={"observation": [], "action": 3})
+    with pytest.raises(ConfigError, match="the spec of p0001 of parent is none"):
+        made(tmp_path, "dqn", name="child", probe=True, population=start(hostile))
+
+
+def rewritten(parent: RunFolder, path: Path, **meta: Any) -> RunFolder:
+    """A copy of a run whose leader's blob says other things of itself."""
+    shutil.copytree(parent.path, path)
+    folder = RunFolder.open(path)
     generation, document = folder.board.read()  # type: ignore[misc]
     board = Board.from_document(document)
     entry = board.entries[0]
-    arrays, meta = decode_blob(folder.blobs.path(entry.checkpoint.core).read_bytes(), "core")
-    core = folder.blobs.put(arrays, {**meta, "format": 99})
-    assert encode_blob(arrays, meta)
-    new = replace(entry, checkpoint=replace(entry.checkpoint, core=core))
-    board = replace(board, entries=(new, *board.entries[1:]))
+    arrays, about = folder.blobs.get(entry.checkpoint.core)
+    made_of = replace(entry.checkpoint, core=folder.blobs.put(arrays, {**about, **meta}))
+    pod = board.pods[entry.pod]
+    history = tuple(replace(each, checkpoint=made_of) for each in pod.history)
+    assert pod.best is not None
+    pod = replace(pod, history=history, best=replace(pod.best, checkpoint=made_of))
+    entries = (replace(entry, checkpoint=made_of), *board.entries[1:])
+    board = replace(board, entries=entries, pods={**board.pods, pod.id: pod})
     folder.board.publish(generation, document, board.document(), writer_id())
-    with pytest.raises(ConfigError, match="is a policy of format 99, and this hpcpod reads 2"):
-        made(tmp_path, name="child", population=start(folder))
+    return folder
 
 
 def test_the_command_line_and_python_name_the_run(
