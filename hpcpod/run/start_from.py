@@ -157,13 +157,9 @@ def heirs_words(
     count = {name: heirs(algorithms[name], parent, places[name], wanted.share) for name in places}
     going = [f"{n} of {many(places[name], 'pod')} of {name}" for name, n in count.items() if n]
     fresh = [name for name, n in count.items() if not n]
-    others = (
-        f"; {listed(fresh)} can't inherit, and {'begins' if len(fresh) == 1 else 'begin'} afresh"
-    )
-    yield (
-        f"population.start_from: {listed(going)} go on from {parent.origin.words}"
-        f"{others if fresh else ''}"
-    )
+    begin = "begins" if len(fresh) == 1 else "begin"
+    others = f"; {listed(fresh)} can't inherit, and {begin} afresh" if fresh else ""
+    yield f"population.start_from: {listed(going)} go on from {parent.origin.words}{others}"
 
 
 def folder_has(folder: RunFolder, sha256: str) -> bool:
