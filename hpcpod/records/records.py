@@ -83,6 +83,11 @@ class Birth:
         """The name of its claim and of its report."""
         return order_name(self.pod, self.round, self.attempt)
 
+    def parents_panel(self, seed: int) -> tuple[int, int]:
+        """Seed and number of the panel that scored the parent's checkpoint, of a run's seed."""
+        origin = self.origin
+        return (seed, self.round - 1) if origin is None else (origin.seed, origin.round)
+
 
 @dataclass(frozen=True)
 class Rescore:
@@ -282,9 +287,8 @@ class Ending:
     """Unix time in seconds."""
     winner: str | None
     env_steps: int
-    """Environment steps trained by the whole population then."""
     rounds: int
-    """Rounds that pods had finished then."""
+    """Environment steps and rounds of the whole population then."""
     confirmed: tuple[Confirmed, ...] = ()
     """Scores on fresh seeds that count no more."""
 
@@ -356,9 +360,8 @@ class Board:
 
     def elapsed(self, now: float) -> float:
         """Seconds that count for ``stop.minutes`` at a Unix time; 0 until the first slot works."""
-        if self.began is None:
-            return 0.0
-        return (now if self.halted is None else self.halted) - self.began - self.idle
+        until = now if self.halted is None else self.halted
+        return 0.0 if self.began is None else until - self.began - self.idle
 
     @property
     def living(self) -> list[PodState]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from types import NoneType
 from typing import Any
 
 from hpcpod.config.decoder import encode, value_at
@@ -67,7 +69,7 @@ def extend(folder: RunFolder, limits: Mapping[str, Any]) -> Extension:
     _require_finished(folder, board)
     before = resolved.config.stop
     after = _checked(before, limits)
-    changed = [name for name, value in encode(after).items() if getattr(before, name) != value]
+    changed = _changed(before, after)
     extension = Extension(
         len(board.endings) + 1,
         max(now_of(folder, board), board.stopped or 0.0),
@@ -113,13 +115,18 @@ def _checked(before: StopConfig, limits: Mapping[str, Any]) -> StopConfig:
     return checked
 
 
+def _changed(before: StopConfig, after: StopConfig) -> list[str]:
+    names = [field.name for field in fields(StopConfig)]
+    return [name for name in names if getattr(before, name) != getattr(after, name)]
+
+
 def _not_larger(before: StopConfig, after: StopConfig) -> Iterator[str]:
-    for name, old in encode(before).items():
-        new = getattr(after, name)
-        if new == old:
-            continue
+    for name in _changed(before, after):
+        old, new = getattr(before, name), getattr(after, name)
         if name == "alpha":
             yield "stop.alpha: the error level of a test can't be changed once it has begun"
+        elif not all(isinstance(value, (int, float, NoneType)) for value in (old, new)):
+            yield f"stop.{name}: only numbers can be extended"
         elif old is None:
             yield f"stop.{name}: it has no such limit, so that {new:g} would be a smaller one"
         elif new is not None and new < old:

@@ -28,8 +28,14 @@ def extended(game: Rules, board: Board, **limits: Any) -> tuple[Rules, Board]:
 
 def scored(board: Board, game: Rules, now: float = 20.0) -> Board:
     """The board once its finalists have their scores."""
-    finals = [order for order in orders(board) if isinstance(order, Rescore)]
-    return fold(board, [report(order, flat(by_number(order))) for order in finals], game, now=now)
+    while finals := fresh(board):
+        found = [report(order, flat(by_number(order))) for order in finals]
+        board = fold(board, found, game, now=now)
+    return board
+
+
+def fresh(board: Board) -> list[Rescore]:
+    return [order for order in orders(board) if isinstance(order, Rescore)]
 
 
 def finished(stop: StopConfig, rounds: int = 2) -> tuple[Rules, Board]:
@@ -82,12 +88,14 @@ def test_an_extended_run_ends_again_on_other_seeds_and_by_new_scores() -> None:
     game, board = extended(game, board, env_steps=1600)
     assert leader(board) == board.entries[0]
     board = play_round(play_round(board, game, by_number), game, by_number)
-    (order,) = (order for order in orders(board) if isinstance(order, Rescore))
-    assert (order.number, order.id) == (1, f"{order.pod}-final1-1")
+    (order,) = fresh(board)
+    earlier = [(score.purpose, score.number) for score in board.endings[0].confirmed]
+    assert earlier and (order.purpose, order.number) not in earlier
     board = scored(board, game, now=2000.0)
     assert (board.phase, board.stop_reason, board.env_steps) == ("finished", "env_steps", 1600)
     (score,) = board.confirmed
-    assert score.number == 1
+    assert (score.purpose, score.number) == (order.purpose, order.number)
+    assert leader(board) == score
 
 
 def test_pods_that_have_trained_all_their_rounds_train_on() -> None:
