@@ -95,8 +95,8 @@ class Rescore:
 
     purpose: Literal["confirm", "final", "snapshot"]
     number: int
-    """Of the set of fresh seeds: the k-th of the target's; of the finals the extensions before
-    them, so 0 in most runs; or the snapshot's."""
+    """Of the set of fresh seeds: the k-th of the target's; the extensions before finals; or the
+    snapshot's."""
     pod: str
     attempt: int
     algorithm: str
@@ -283,8 +283,7 @@ class Ending:
     extension: Extension
     reason: str | None
     """``Board.stop_reason``; None if the newest board was damaged, and the run had not ended."""
-    stopped: float | None
-    """Unix time in seconds."""
+    stopped: float | None  # Unix time, s
     winner: str | None
     env_steps: int
     rounds: int

@@ -126,7 +126,7 @@ class Status:
     """Wall time since the first slot began to work, to the end or to now, but for what lay between
     an end and its extension."""
     extended: tuple[str, ...]
-    """What each extension has changed, and the end before it, in a sentence each."""
+    """A sentence for each extension: the limits that changed, and the end before it."""
     quarantined: int
     """Damaged files that were set aside."""
 
