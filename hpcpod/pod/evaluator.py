@@ -7,7 +7,7 @@ from typing import Protocol
 
 import torch
 
-from hpcpod.agents.base import Agent
+from hpcpod.agents.base import Acting
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.vec_env import EnvSpec, VecEnv, random_seeds
 from hpcpod.errors import EndlessEpisode
@@ -31,7 +31,7 @@ class Evaluator(Protocol):
 
     def evaluate(
         self,
-        agent: Agent,
+        agent: Acting,
         *panel: int | str,
         episodes: int,
         should_stop: Callable[[], bool] = never,
@@ -64,7 +64,7 @@ class PanelEvaluator:
 
     def evaluate(
         self,
-        agent: Agent,
+        agent: Acting,
         *panel: int | str,
         episodes: int,
         should_stop: Callable[[], bool] = never,

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from hpcpod.config.space import Scalar
 from hpcpod.records.barrier import Barrier
 from hpcpod.records.checkpoints import Checkpoint as Checkpoint
 from hpcpod.records.checkpoints import Part as Part
@@ -28,15 +27,24 @@ from hpcpod.records.evaluations import Evaluation as Evaluation
 from hpcpod.records.evaluations import Milestone as Milestone
 from hpcpod.records.evaluations import Motion as Motion
 from hpcpod.records.extensions import Extension as Extension
+from hpcpod.records.finals import Candidate as Candidate
+from hpcpod.records.finals import Finals as Finals
+from hpcpod.records.finals import Member as Member
+from hpcpod.records.finals import Trial as Trial
 from hpcpod.records.jobs import Intent as Intent
 from hpcpod.records.jobs import Owner as Owner
+from hpcpod.records.orders import Birth as Birth
+from hpcpod.records.orders import FreshPurpose as FreshPurpose
+from hpcpod.records.orders import Hyperparameters as Hyperparameters
+from hpcpod.records.orders import Order as Order
+from hpcpod.records.orders import Rescore as Rescore
+from hpcpod.records.orders import order_name as order_name
 from hpcpod.records.origins import Origin as Origin
 from hpcpod.records.policy_snapshots import PolicySnapshot
 
 Document = dict[str, dict[str, Json]]
 """Sections by name, rows by name: ``{"pods": {"p0001": {...}}, "run": {"phase": "running"}}``."""
 
-Hyperparameters = Mapping[str, Scalar]
 Cause = Literal["fresh", "copy", "inherited"]
 Fate = Literal["alive", "replaced", "failed", "given up"]
 Phase = Literal["running", "finals", "finished"]
@@ -44,80 +52,6 @@ _SECTIONS = ("pods", "rescores", "decisions", "snapshots")
 """Parts of a board that are rows of a section of their own."""
 Keep = Literal["best", "last"]
 """The policy of the best evaluation, or of the last one."""
-
-
-def order_name(pod: str, round: int, attempt: int) -> str:
-    """``Birth.id`` of an attempt to train a round of a pod."""
-    return f"{pod}-{round:05d}-{attempt}"
-
-
-@dataclass(frozen=True)
-class Birth:
-    """The generator's order: what a slot trains next, fully determined by board and seed."""
-
-    pod: str
-    round: int
-    """The round to train, from 1: it ends at ``round * round.env_steps`` steps of experience."""
-    attempt: int
-    """Fencing: a report counts only if the board still holds this attempt."""
-    algorithm: str
-    hyperparameters: Hyperparameters
-    seed: int
-    checkpoint: Checkpoint | None = None
-    """The start: the pod's own last one, or its parent's; None is from scratch."""
-    inherited: bool = False
-    """The checkpoint is the parent's: this is a copied child's first round."""
-    origin: Origin | None = None
-    """The parent, if it is of another run."""
-    shrink: bool = False
-    """Shrink and perturb the weights before the first step; see ``agents.shrink_perturb``."""
-    # Steps of a lineage were counted: a rate annealed to 0 froze a pod and all its children.
-    begins: float | None = None
-    """Share of the run's budget that is spent when the round begins, in [0, 1], for schedules;
-    None: nothing limits the run. See ``tournament.budget``."""
-    ends: float | None = None
-    """The same share as expected when the round ends."""
-
-    @property
-    def id(self) -> str:
-        """The name of its claim and of its report."""
-        return order_name(self.pod, self.round, self.attempt)
-
-    def parents_panel(self, seed: int) -> tuple[int, int]:
-        """Seed and number of the panel that scored the parent's checkpoint, of a run's seed."""
-        origin = self.origin
-        return (seed, self.round - 1) if origin is None else (origin.seed, origin.round)
-
-
-@dataclass(frozen=True)
-class Rescore:
-    """An order to score a checkpoint on seeds of which no evaluation before it knew."""
-
-    purpose: Literal["confirm", "final", "snapshot"]
-    number: int
-    """Of the set of fresh seeds: the k-th of the target's; the extensions before finals; or the
-    snapshot's."""
-    pod: str
-    attempt: int
-    algorithm: str
-    hyperparameters: Hyperparameters
-    checkpoint: Checkpoint
-    round: int
-    """The round whose checkpoint it is."""
-    level: float = 0.0
-    """Confirm: the error level that this checkpoint's attempt spends; 0 is that of ``number``."""
-    stake: float = 0.0
-    """Confirm: what its fresh episodes stake, see ``tournament.confirmation``."""
-    earlier: tuple[float, ...] = ()
-    """Confirm: the returns of the attempt's earlier sets of fresh seeds."""
-
-    @property
-    def id(self) -> str:
-        """The name of its claim and of its report."""
-        return f"{self.pod}-{self.purpose}{self.number}-{self.attempt}"
-
-
-Order = Birth | Rescore
 
 
 @dataclass(frozen=True)
@@ -146,6 +80,8 @@ class Report:
     metrics: Mapping[str, float] = field(default_factory=dict)
     engine: str = ""
     """The simulator and its version."""
+    rule: str = ""
+    """Of an ensemble that was scored: the rule that joined its members."""
     failure: str = ""
     """Empty, or why the round failed, in one sentence."""
     failure_kind: Literal["", "crash", "raised", "memory", "diverged", "corrupt"] = ""
@@ -257,13 +193,15 @@ class Confirmed:
     """A score on seeds of which no evaluation before it knew; finals choose the winner by it."""
 
     pod: str
+    """Of an ensemble its first member."""
     round: int
-    purpose: Literal["confirm", "final"]
+    purpose: FreshPurpose
     number: int
     mean: float
     low: float
-    """Confirm: the one-sided lower bound at the level spent; final: of an interval for the true
-    means of all finalists at once, see ``tournament.statistics.chosen_interval``."""
+    """Confirm: the one-sided lower bound at the level spent. Final, candidate: of an interval for
+    the true means of all finalists, or candidates, at once; see
+    ``tournament.statistics.chosen_interval``. Report: of the 95 % interval of one policy."""
     high: float
     """The upper end by the spread: rare good luck would fool it, and nothing is claimed by it."""
     episodes: int
@@ -274,6 +212,10 @@ class Confirmed:
     checkpoint: Checkpoint
     engine: str = ""
     """The simulator and its version: gymnasium's own environment, where it has the task."""
+    rule: str = ""
+    """Of an ensemble its rule; empty of a single policy."""
+    members: tuple[str, ...] = ()
+    """Of an ensemble the pods of its members, best first."""
 
 
 @dataclass(frozen=True)
@@ -354,6 +296,8 @@ class Board:
     """Policies at equal wall times, by number; see ``tournament.policy_snapshots``."""
     snapshot_times: int = 0
     """Times of snapshots that have come, those without a leader included."""
+    finals: Finals = field(default_factory=Finals)
+    """The final evaluation; see ``tournament.finals``."""
     endings: tuple[Ending, ...] = ()
     """Ends that extensions have taken back, oldest first: see ``tournament.reopening``."""
 
@@ -391,6 +335,12 @@ class Board:
         sections["pods"] = {name: row for name, row in rows.items() if name not in kept}
         board: Board = decode(cls, {**document["run"], **sections})
         return replace(board, pods={**board.pods, **kept}) if kept else board
+
+
+def seed_of(*parts: int | str) -> int:
+    """The seed of an episode, in [0, 2**31), hashed from the parts: those of its set, and its place
+    in it."""
+    return stable_hash(*parts) % 2**31
 
 
 def stable_hash(*parts: int | str) -> int:

@@ -33,7 +33,11 @@ from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.policy_snapshots import being_scored
 from hpcpod.tournament.priorities import resting_pods, sidelined
 
-_PURPOSES = {"confirm": "the target", "final": "the final score", "snapshot": "a snapshot"}
+_PURPOSES = {
+    "confirm": "the target", "final": "the choice of the best finalist",
+    "candidate": "the choice of what is delivered", "report": "the score that is reported",
+    "snapshot": "a snapshot",
+}  # fmt: skip
 
 
 def why(folder: RunFolder, pod: str | None = None, *, ask: bool = True) -> list[str]:

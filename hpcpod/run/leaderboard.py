@@ -76,7 +76,7 @@ def ranking(board: Board) -> str:
     """The order of the leaderboard, in a sentence or two."""
     if not board.entries:  # else it spoke of a choice among 0 evaluations
         return "Nobody ranks yet: no round was reported."
-    scores = [s for s in board.confirmed if s.passed or (s.purpose == "final" and s.episodes > 0)]
+    scores = [s for s in board.confirmed if s.passed or (s.purpose != "confirm" and s.episodes > 0)]
     won = " The winner is so by fresh episodes." if board.winner is not None and scores else ""
     return (
         "Ranked by an estimate of the mean return: that of the panel in the row, shrunk towards"

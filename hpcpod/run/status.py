@@ -25,6 +25,8 @@ from hpcpod.storage.freshness import BELIEVED_SECONDS
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.confirmation import highest_target
+from hpcpod.tournament.finals import ensemble_words
+from hpcpod.tournament.provenance import SeedSet, seed_set
 from hpcpod.tournament.stopping import allowed, leader
 
 
@@ -44,10 +46,32 @@ class Best:
     fresh: bool
     """The score is on seeds of which no evaluation before it knew."""
     candidates: int
-    """Scores among which this one was chosen as the best: evaluations of the run, or finalists."""
+    """Scores among which this one was chosen as the best: evaluations of the run, or finalists; 1
+    of a score that chose nothing."""
     checkpoint: Path
     """A file that ``load_policy`` reads."""
     hyperparameters: Mapping[str, Scalar]
+    """Of the pod; an ensemble's first member is ``pod``."""
+    seeds: SeedSet = "panel"
+    """The set of seeds of the score: those of ``report`` decided nothing, all others did."""
+    ensemble: str = ""
+    """Of an ensemble its rule and its members, in words; else empty."""
+
+    @property
+    def title(self) -> str:
+        """The policy in a few words: ``p0003 sac round 12``, or an ensemble."""
+        return self.ensemble or f"{self.pod} {self.algorithm} round {self.round}"
+
+    @property
+    def seeds_words(self) -> str:
+        """The seeds of the score in words."""
+        if not self.fresh:
+            return "the panel"
+        decided = {
+            "target": "they confirmed the target", "select": "select set",
+            "confirm": "confirm set", "report": "report set",
+        }  # fmt: skip
+        return f"fresh seeds ({decided[self.seeds]})"
 
 
 @dataclass(frozen=True)
@@ -228,6 +252,8 @@ def best_of(folder: RunFolder, board: Board) -> Best | None:
         candidates=candidates,
         checkpoint=exported if board.phase == "finished" and exported.exists() else blob,
         hyperparameters=dict(board.pods[score.pod].hyperparameters),
+        seeds=seed_set(score),
+        ensemble=ensemble_words(score),
     )
 
 

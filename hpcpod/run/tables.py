@@ -7,10 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpcpod.records.records import Board, PodState
+from hpcpod.run.fresh_scores import fresh_scores
 from hpcpod.run.leaderboard import ranking, rows
 from hpcpod.run.population_scores import PodScore, believed
 from hpcpod.run.snapshot_scores import SnapshotScore, caption
 from hpcpod.run.status import Status
+from hpcpod.run.text import interval as interval
+from hpcpod.run.text import number as number
 from hpcpod.run.text import span, times
 from hpcpod.tournament.policy_snapshots import policies
 from hpcpod.tournament.statistics import mean
@@ -38,11 +41,6 @@ def visible(text: str) -> str:
     """A text without what steers a terminal, but for tabs and ends of lines, or can't be shown:
     names and reasons come from files that others may have written."""
     return text.translate(_CONTROL)
-
-
-def number(value: float) -> str:
-    """A score in few characters."""
-    return f"{value:.1f}" if abs(value) < 10_000 else f"{value:.4g}"
 
 
 def count(value: float) -> str:
@@ -151,11 +149,6 @@ def _target_words(status: Status) -> str:
         f"at the target of {status.target:g}, nobody can tell when: {status.best.pod}'s lower"
         f" bound is {number(status.distance)} below it"
     )
-
-
-def interval(mean: float, low: float, high: float) -> str:
-    """A score with its confidence interval."""
-    return f"{number(mean)} [{number(low)}, {number(high)}]"
 
 
 def slots_table(status: Status) -> Table:
@@ -312,13 +305,7 @@ def events(old: Board | None, new: Board, run: str) -> Iterator[str]:
         if pod.transfer_exact is not None and (was is None or was.transfer_exact is None):
             how = "exactly as" if pod.transfer_exact else "NOT as"
             yield f"{name} scored its parent's panel {how} its parent did before it trained"
-    for score in new.confirmed[len(old.confirmed) if old is not None else 0 :]:
-        verdict = "" if score.purpose == "final" else ": confirmed" if score.passed else ": not yet"
-        by = f", by {score.engine}" if score.engine else ""
-        yield (
-            f"{score.pod} round {score.round} on {score.episodes} fresh seeds"
-            f" ({score.purpose}{by}): {interval(score.mean, score.low, score.high)}{verdict}"
-        )
+    yield from fresh_scores(old, new)
     yield from _snapshots(old, new)
 
 

@@ -195,7 +195,9 @@ def needed_checkpoints(board: Board) -> set[str]:
     """The sha256 of every blob that must not be pruned."""
     kept = [entry.checkpoint for entry in board.entries]
     kept += [order.checkpoint for order in board.rescores.values()]
-    kept += [s.checkpoint for s in board.confirmed if s.passed or s.purpose == "final"]
+    kept += [m.checkpoint for order in board.rescores.values() for m in order.members]
+    kept += [member.checkpoint for member in board.finals.finalists]
+    kept += [s.checkpoint for s in board.confirmed if s.passed or s.purpose != "confirm"]
     kept += [snapshot.checkpoint for snapshot in board.snapshots.values()]
     for pod in board.pods.values():
         kept += [evaluation.checkpoint for evaluation in pod.history]

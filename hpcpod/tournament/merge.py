@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod.errors import Corrupt, RunNotFound, StorageError, Superseded
-from hpcpod.records.records import Board, Confirmed, Document, Entry, Phase, Report
+from hpcpod.records.records import Board, Document, Phase, Report
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.freshness import refresh_report
 from hpcpod.storage.layout import blob_path
@@ -22,9 +22,11 @@ from hpcpod.storage.requests import Finals, Stop
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.barrier import opens
 from hpcpod.tournament.leaderboard import begin, fold, orders
+from hpcpod.tournament.provenance import provenance
+from hpcpod.tournament.provenance import score_of as score_of
 from hpcpod.tournament.reopening import reopened
 from hpcpod.tournament.rules import Rules
-from hpcpod.tournament.stopping import allowed, leader
+from hpcpod.tournament.stopping import leader
 
 log = logging.getLogger(__name__)
 
@@ -143,10 +145,27 @@ def _check_names(board: Board) -> None:
     named = {entry.pod for entry in board.entries} | {score.pod for score in board.confirmed}
     named |= {order.pod for order in board.rescores.values()} | {*filter(None, [board.winner])}
     named |= {snapshot.pod for snapshot in board.snapshots.values()}
+    finals = board.finals
+    members = [m for order in board.rescores.values() for m in order.members]
+    members += [m for candidate in finals.candidates for m in candidate.members]
+    named |= {member.pod for member in (*members, *finals.finalists)}
+    _check_candidates(board)
     named |= {end.winner for end in board.endings if end.winner is not None}
     for name in sorted(named):
         if name not in board.pods:
             raise ValueError(f"there is no pod {name!r}")
+
+
+def _check_candidates(board: Board) -> None:
+    """See that a final evaluation names no candidate that is not there."""
+    finals = board.finals
+    places = [trial.candidate for trial in finals.trials]
+    places += [] if finals.delivered is None else [finals.delivered]
+    numbers = [o.number for o in board.rescores.values() if o.purpose == "candidate"]
+    places += [number - finals.first for number in numbers]
+    there = all(each.members for each in finals.candidates)
+    if not there or any(not 0 <= place < len(finals.candidates) for place in places):
+        raise ValueError("its final evaluation names a candidate that is not there")
 
 
 def _check_chains(before: Mapping[str, str | None], wrong: str) -> None:
@@ -241,7 +260,8 @@ def now_of(folder: RunFolder, board: Board) -> float:
         StorageError: the filesystem refuses; another clock would not do.
     """
     config = folder.resolved.config
-    timed = config.stop.minutes is not None or config.snapshots.seconds is not None
+    stop, snapshots = config.stop, config.snapshots.seconds
+    timed = any(limit is not None for limit in (stop.minutes, stop.final_minutes, snapshots))
     if not timed and config.population.scheme == "tournament":
         return time.time()
     # by a node's own clock, hours ahead, one merge ended the run
@@ -331,39 +351,22 @@ def export_best(folder: RunFolder, board: Board, to: Path | None = None) -> dict
     A checkpoint that is damaged or gone is passed over for the next best; None if none is left.
     """
     best = leader(board)
-    for row in [*([best] if best is not None else []), *board.entries]:
+    # if what is delivered is damaged, the finalists are next
+    ranked = sorted(
+        (score for score in board.confirmed if score.purpose == "final" and score.episodes > 0),
+        key=lambda score: -score.mean,
+    )
+    for row in [*([best] if best is not None else []), *ranked, *board.entries]:
         data = _sound_blob(folder, row.checkpoint.core)
         if data is None:
             continue
-        about = {
-            "pod": row.pod,
-            "round": row.round,
-            "checkpoint": row.checkpoint.core,
-            "hyperparameters": dict(board.pods[row.pod].hyperparameters),
-            "algorithm": board.pods[row.pod].algorithm,
-            "score": score_of(board, row.pod, row.round),
-        }
+        about = provenance(board, row)
         # Plain copies: a person may take them away, and pruning never looks here.
         folder.disk.replace(to or folder.path / "best.h5", data)
         if to is None:
             folder.disk.replace(folder.path / "best.json", json.dumps(about, indent=2).encode())
         return about
     return None
-
-
-def score_of(board: Board, pod: str, round_number: int) -> dict[str, Any]:
-    """The score that a policy has: on fresh seeds if it was scored there; empty if it
-    is on no row."""
-    scores: list[Confirmed | Entry] = [s for s in reversed(board.confirmed) if s.episodes > 0]
-    named = (pod, round_number)
-    score = next((s for s in (*scores, *board.entries) if (s.pod, s.round) == named), None)
-    if score is None:
-        return {}
-    low, high, candidates = allowed(board, score)
-    return {
-        "mean": score.mean, "low": low, "high": high, "episodes": score.episodes,
-        "fresh_seeds": isinstance(score, Confirmed), "best_of": candidates,
-    }  # fmt: skip
 
 
 def _sound_blob(folder: RunFolder, sha256: str) -> bytes | None:

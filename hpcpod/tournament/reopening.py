@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpcpod.config.schema import RunConfig
-from hpcpod.records.records import Birth, Board, Confirmed, Ending, Extension, PodState
+from hpcpod.records.records import Birth, Board, Confirmed, Ending, Extension, Finals, PodState
 from hpcpod.tournament.budget import dated
 from hpcpod.tournament.settle import as_dead, onward
 
@@ -47,6 +47,9 @@ def reopened(board: Board, config: RunConfig, extension: Extension) -> Board:
         rescores={},
         halted=None if board.began is None else halted,
         confirmed=_still_tried(board, extension),
+        finals=Finals(
+            sets=board.finals.sets, first=board.finals.first + len(board.finals.candidates)
+        ),
     )
     return dated(going_on, None, config, extension.time)
 
