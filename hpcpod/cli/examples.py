@@ -161,6 +161,12 @@ Examples:
 Example:
   hpcpod resume cartpole
 """,
+    "extend": """\
+Examples:
+  hpcpod extend cartpole --set stop.env_steps=2000000
+  hpcpod extend cartpole --set stop.minutes=120 --set stop.rounds=null    null: no such limit
+Of a run that has finished. What it decided stays, and so does best.h5 until the new end.
+""",
     "tick": """\
 Example:
   */5 * * * * hpcpod tick /scratch/me/runs/cartpole    in a scrontab, instead of a coordinator

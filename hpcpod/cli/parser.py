@@ -21,6 +21,7 @@ from hpcpod.cli.arguments import count as _count
 from hpcpod.cli.arguments import flag as _flag
 from hpcpod.cli.examples import EXAMPLES
 from hpcpod.cli.export import EXPORT_ARGUMENTS, export
+from hpcpod.cli.extend import EXTEND
 from hpcpod.cli.output import log_to_terminal, say_error
 from hpcpod.errors import exit_code
 from hpcpod.run.run_list import SORTS, STATES
@@ -104,7 +105,9 @@ _PLACED = (
     _flag("--no-probe", "do not make the environment here first: a login node may be unable to"),
     _SITE,
     _RUNS,
-)
+    _arg("--from", dest="start_from", metavar="RUN[:POD]",
+         help="start from another run's best policy, or a pod's: population.start_from"),
+)  # fmt: skip
 _BUDGET = (
     _arg("--minutes", type=init.minutes_of, metavar="M", help="wall time: overrides stop.minutes"),
     _arg("--env-steps", type=_count, metavar="N",
@@ -268,6 +271,7 @@ VERBS = {
          _flag("--any-engine",
                "compare scores by the simulators of today with those that the run has")),
     ),
+    "extend": Verb(*EXTEND),
     "tick": Verb(
         control.tick, "do once what the coordinator does: observe, plan, act", (_RUN, _JSON)
     ),

@@ -14,6 +14,7 @@ from hpcpod.config.cluster import ClusterConfig as ClusterConfig
 from hpcpod.config.cluster import ResourcesConfig as ResourcesConfig
 from hpcpod.config.limits import Count, Crowd, Limit, Limited, Natural, Panel, Positive
 from hpcpod.config.space import Value
+from hpcpod.config.start_from import StartFrom as StartFrom
 from hpcpod.config.stopping import EnsemblesConfig as EnsemblesConfig
 from hpcpod.config.stopping import StopConfig as StopConfig
 
@@ -177,6 +178,11 @@ class PopulationConfig(Limited):
     """Pods per algorithm that keep their first hyperparameters. No copy replaces them before the
     leader was shown to be better in four rounds one after another. After two an allocator may have
     them rest, or give their place to a fresh draw."""
+
+    start_from: StartFrom | None = None
+    """Another run whose best policy the first pods start from; null: all begin afresh. ``hpcpod
+    launch CONFIG --from RUN`` sets it. The policy is copied into the run, so that the other one may
+    be deleted; the environment may have other arguments, or be another one of equal spaces."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -115,7 +115,7 @@ class Pod:
         def panel() -> Report:
             self._agree_on_engine()
             agent = self._loaded(birth, checkpoint)
-            returns = self._panel(agent, watch, birth.round)
+            returns = self._panel(agent, watch, self._config.seed, birth.round)
             return replace(self._bare(birth, slot), returns=returns)
 
         return self._timed(panel)
@@ -201,10 +201,9 @@ class Pod:
         agent.load(agent_state(read_blob(self._folder.blobs, checkpoint.core)[0]))
         return agent
 
-    def _panel(self, agent: Agent, watch: Watch, round_number: int) -> tuple[float, ...]:
-        panel = self._config.seed, "panel", round_number
+    def _panel(self, agent: Agent, watch: Watch, seed: int, number: int) -> tuple[float, ...]:
         episodes = self._config.round.episodes
-        return self._score(self._evaluator, agent, watch, *panel, episodes=episodes)
+        return self._score(self._evaluator, agent, watch, seed, "panel", number, episodes=episodes)
 
     def _score(
         self, by: Evaluator, agent: Acting, watch: Watch, *panel: int | str, episodes: int
@@ -219,7 +218,9 @@ class Pod:
         if agent is None:  # the first rank scores
             return report
         try:
-            return replace(report, returns=self._panel(agent, watch, birth.round))
+            return replace(
+                report, returns=self._panel(agent, watch, self._config.seed, birth.round)
+            )
         except Stopped:
             if watch.may_save():
                 try:
@@ -343,7 +344,7 @@ class Pod:
 
         def score() -> tuple[float, ...]:
             try:
-                return self._panel(agent, watch, birth.round - 1)
+                return self._panel(agent, watch, *birth.parents_panel(self._config.seed))
             except Stopped:
                 return ()
 

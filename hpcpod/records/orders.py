@@ -9,6 +9,7 @@ from typing import Literal
 from hpcpod.config.space import Scalar
 from hpcpod.records.checkpoints import Checkpoint
 from hpcpod.records.finals import Member
+from hpcpod.records.origins import Origin
 
 Hyperparameters = Mapping[str, Scalar]
 FreshPurpose = Literal["confirm", "final", "candidate", "report"]
@@ -37,6 +38,8 @@ class Birth:
     """The start: the pod's own last one, or its parent's; None is from scratch."""
     inherited: bool = False
     """The checkpoint is the parent's: this is a copied child's first round."""
+    origin: Origin | None = None
+    """The parent, if it is of another run."""
     shrink: bool = False
     """Shrink and perturb the weights before the first step; see ``agents.shrink_perturb``."""
     # Steps of a lineage were counted: a rate annealed to 0 froze a pod and all its children.
@@ -50,6 +53,11 @@ class Birth:
     def id(self) -> str:
         """The name of its claim and of its report."""
         return order_name(self.pod, self.round, self.attempt)
+
+    def parents_panel(self, seed: int) -> tuple[int, int]:
+        """Seed and number of the panel that scored the parent's checkpoint, of a run's seed."""
+        origin = self.origin
+        return (seed, self.round - 1) if origin is None else (origin.seed, origin.round)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,10 @@ from hpcpod.records.decisions import Decision as Decision
 from hpcpod.records.decisions import DecisionKind as DecisionKind
 from hpcpod.records.decisions import PairTest as PairTest
 from hpcpod.records.decisions import Verdict as Verdict
+from hpcpod.records.evaluations import Evaluation as Evaluation
+from hpcpod.records.evaluations import Milestone as Milestone
+from hpcpod.records.evaluations import Motion as Motion
+from hpcpod.records.extensions import Extension as Extension
 from hpcpod.records.finals import Candidate as Candidate
 from hpcpod.records.finals import Finals as Finals
 from hpcpod.records.finals import Member as Member
@@ -35,12 +39,13 @@ from hpcpod.records.orders import Hyperparameters as Hyperparameters
 from hpcpod.records.orders import Order as Order
 from hpcpod.records.orders import Rescore as Rescore
 from hpcpod.records.orders import order_name as order_name
+from hpcpod.records.origins import Origin as Origin
 from hpcpod.records.policy_snapshots import PolicySnapshot
 
 Document = dict[str, dict[str, Json]]
 """Sections by name, rows by name: ``{"pods": {"p0001": {...}}, "run": {"phase": "running"}}``."""
 
-Cause = Literal["fresh", "copy"]
+Cause = Literal["fresh", "copy", "inherited"]
 Fate = Literal["alive", "replaced", "failed", "given up"]
 Phase = Literal["running", "finals", "finished"]
 _SECTIONS = ("pods", "rescores", "decisions", "snapshots")
@@ -95,46 +100,6 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Milestone:
-    """An evaluation that is kept for comparisons alone: its checkpoint is not."""
-
-    round: int
-    returns: tuple[float, ...]
-    cost: float
-    """Slot-seconds that it took to get there, those of the pod's ancestors included."""
-
-
-@dataclass(frozen=True)
-class Motion:
-    """The movement of a pod's panel means from round to round, and the certainty of each."""
-
-    steps: int = 0
-    """Differences of successive means."""
-    squares: float = 0.0
-    """The sum of their squares."""
-    panels: int = 0
-    noise: float = 0.0
-    """The sum of the squared standard errors of these panels' means."""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """The result of a pod at the end of a round."""
-
-    round: int
-    returns: tuple[float, ...]
-    checkpoint: Checkpoint
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    cost: float = 0.0
-    """Slot-seconds that it took to get there, those of the pod's ancestors included."""
-    evaluate_seconds: float = 0.0
-    """Of these, the evaluation itself."""
-    estimate: float | None = None
-    """Its mean return, shrunk towards the means of the rounds before and after it: what it ranks
-    by. None of a board from before there was one."""
-
-
-@dataclass(frozen=True)
 class PodState:
     """One agent of the population, alive or dead: its genealogy and its last evaluations."""
 
@@ -149,6 +114,8 @@ class PodState:
     """Rounds that the population had finished then."""
     restarts: int = 0
     """Restarts of the population that its place has seen: see ``generators.restarts``."""
+    origin: Origin | None = None
+    """The policy of another run that it started from."""
     parent: str | None = None
     parent_round: int = 0
     """The parent's round whose checkpoint was copied."""
@@ -173,6 +140,8 @@ class PodState:
     """Empty, or why the allocator trains others instead."""
     birth: Birth | None = None
     """Its next order; None once dead, or when it has trained all its rounds."""
+    withdrawn: Birth | None = None
+    """The order that the end of the run took back; an extension gives it out again."""
     judged: int = 0
     """The last round at which it was compared with its cohort."""
     verdict: str = ""
@@ -192,7 +161,7 @@ class PodState:
     included, oldest first."""
     best: Evaluation | None = None
     """The best evaluation so far, by its estimated mean return."""
-    motion: Motion = Motion()
+    motion: Motion = field(default_factory=Motion)
     """Of its panels and its ancestors'."""
     cost: float = 0.0
     """Slot-seconds that its experience took, its ancestors' included."""
@@ -254,6 +223,22 @@ class Confirmed:
 
 
 @dataclass(frozen=True)
+class Ending:
+    """An end of the run that an extension has taken back."""
+
+    extension: Extension
+    reason: str | None
+    """``Board.stop_reason``; None if the newest board was damaged, and the run had not ended."""
+    stopped: float | None  # Unix time, s
+    winner: str | None
+    env_steps: int
+    rounds: int
+    """Environment steps and rounds of the whole population then."""
+    confirmed: tuple[Confirmed, ...] = ()
+    """Scores on fresh seeds that count no more."""
+
+
+@dataclass(frozen=True)
 class Board:
     """The whole state of a tournament: a fold of reports, one immutable generation of it."""
 
@@ -262,6 +247,10 @@ class Board:
     began: float | None = None  # by the disk's clock: a node's, hours ahead, ended the run
     """Unix time at which the first slot began to work, in seconds: ``stop.minutes`` count from
     then, and a queue costs none."""
+    halted: float | None = None
+    """Unix time of the end that an extension has taken back, until a slot works again."""
+    idle: float = 0.0
+    """Seconds between such ends and the next slot at work: ``stop.minutes`` do not count them."""
     phase: Phase = "running"
     stop_reason: str | None = None
     """``target``, ``env_steps``, ``minutes``, ``rounds``, ``user`` or ``failed``."""
@@ -313,6 +302,13 @@ class Board:
     """Times of snapshots that have come, those without a leader included."""
     finals: Finals = field(default_factory=Finals)
     """The final evaluation; see ``tournament.finals``."""
+    endings: tuple[Ending, ...] = ()
+    """Ends that extensions have taken back, oldest first: see ``tournament.reopening``."""
+
+    def elapsed(self, now: float) -> float:
+        """Seconds that count for ``stop.minutes`` at a Unix time; 0 until the first slot works."""
+        until = now if self.halted is None else self.halted
+        return 0.0 if self.began is None else until - self.began - self.idle
 
     @property
     def living(self) -> list[PodState]:

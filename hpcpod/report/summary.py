@@ -73,7 +73,8 @@ def what_was_run(story: Story) -> list[str]:
         )
     if status.failure:
         end += f" {status.failure[:1].upper()}{status.failure[1:]}"
-    return [said, end]
+    again = [f"It was {short(each, 240)}." for each in status.extended]
+    return [said, *again, end]
 
 
 def what_won(story: Story) -> list[str]:
@@ -224,6 +225,8 @@ def why_it_won(story: Story) -> list[str]:
         return []
     founder, *copies = story.lineage
     kind = "a control, with default hyperparameters" if founder.control else "a fresh draw"
+    if founder.origin is not None:
+        kind = f"which goes on from {short(founder.origin.words)}"
     if founder.repeats is not None:
         kind = f"a replicate of {short(founder.repeats)}, its hyperparameters with another seed"
     rows = story.rounds.get(founder.id, [])

@@ -26,7 +26,8 @@ class PodRow:
     family: str
     """Its algorithm and network shape: weights fit within a family."""
     cause: str
-    """``fresh``, from scratch, or ``copy`` of another pod's checkpoint."""
+    """``fresh``, from scratch; ``copy`` of another pod's checkpoint; ``inherited`` from another
+    run's policy."""
     control: bool
     """True if it has the agent's default hyperparameters, as a measure of what evolution gains."""
     parent: str | None
@@ -93,7 +94,7 @@ class BirthRow:
     rounds: int
     """Rounds that the population had finished then."""
     cause: str
-    """``fresh`` or ``copy``."""
+    """``fresh``, ``copy`` or ``inherited``, as of a pod."""
     parent: str | None
     """The pod whose checkpoint it began with."""
     parent_round: int
@@ -303,7 +304,7 @@ def run_row(
     low, high, candidates = (None, None, 0) if best is None else allowed(board, best)
     last = max((each.seconds for each in results if each.seconds is not None), default=None)
     if board.stopped is not None and board.began is not None:
-        last = board.stopped - board.began
+        last = board.elapsed(board.stopped)
     return RunRow(
         run=config.name, path=path, env=config.env.id, algorithms=tuple(resolved.algorithms),
         places=config.population.pods.max, seed=config.seed, phase=board.phase,

@@ -113,7 +113,7 @@ class _Outlook:
         limit: Limit = "env_steps" if played is not None and played.limited else "rounds"
         if stop.minutes is not None and board.began is not None:
             # By the clock of the disk: one node whose own was hours ahead ended a run.
-            left = max(0.0, board.began + 60 * stop.minutes - self._seen.clock)
+            left = max(0.0, 60 * stop.minutes - board.elapsed(self._seen.clock))
             if left <= seconds:
                 # Slots that report notice it, and so does each tick.
                 late = 0.0 if self._way < 1 else self._config.cluster.tick_interval

@@ -179,7 +179,8 @@ def _counted_rounds(pod: PodState, rounds: list[Result]) -> Iterator[str]:
 
 def _counted_scores(board: Board, scores: list[Result]) -> Iterator[str]:
     """Of a pod's scores those that have counted: of each set of fresh seeds the last attempt."""
-    settled = {f"{score.pod}-{score.purpose}{score.number}" for score in board.confirmed}
+    every = (*(score for end in board.endings for score in end.confirmed), *board.confirmed)
+    settled = {f"{score.pod}-{score.purpose}{score.number}" for score in every}
     kept = board.snapshots.values()
     settled |= {f"{each.pod}-snapshot{each.number}" for each in kept if each.settled}
     finals = board.finals

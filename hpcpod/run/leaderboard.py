@@ -36,7 +36,7 @@ class Row:
     last: float | None
     """Mean return of the pod's last evaluation; None if it has none of its own any more."""
     origin: str
-    """The pod's descent: ``control``, ``fresh`` or ``copy of`` another."""
+    """The pod's descent: ``control``, ``fresh``, ``copy of`` another, ``from`` another run's."""
     fate: str
     """``winner``, or what has become of the pod."""
     checkpoint: Checkpoint
@@ -64,7 +64,9 @@ def rows(board: Board, most: int | None = None) -> tuple[Row, ...]:
 
 
 def origin(pod: PodState) -> str:
-    """The descent of a pod: ``control``, ``fresh`` or ``copy of`` another."""
+    """The descent of a pod: ``control``, ``fresh``, ``copy of`` another, ``from`` another run's."""
+    if pod.origin is not None:
+        return f"from {pod.origin.pod} of {pod.origin.run}"
     if pod.parent is not None:
         return f"copy of {pod.parent}"
     return "control" if pod.control else "fresh"

@@ -15,6 +15,7 @@ from hpcpod.config.space import Scalar
 from hpcpod.launchers.base import THROTTLED
 from hpcpod.orchestrator.snapshot import RunState, Snapshot
 from hpcpod.records.records import Board, Confirmed
+from hpcpod.run.extension_words import extensions_words
 from hpcpod.run.forecast import Forecast, forecast
 from hpcpod.run.idle_slots import idling
 from hpcpod.run.pending_jobs import cancelled_words
@@ -146,7 +147,10 @@ class Status:
     showable: float | None
     """The highest target that the best panel could show, if it can't show the run's."""
     minutes: float
-    """Wall time since the first slot began to work, to the end or to now."""
+    """Wall time since the first slot began to work, to the end or to now, but for what lay between
+    an end and its extension."""
+    extended: tuple[str, ...]
+    """A sentence for each extension: the limits that changed, and the end before it."""
     quarantined: int
     """Damaged files that were set aside."""
 
@@ -155,7 +159,6 @@ def status_of(folder: RunFolder, seen: Snapshot) -> Status:
     """The status of a run, of what was seen of it."""
     board, config, asked = seen.board, seen.config, seen.view is not None
     end = board.stopped if board.stopped is not None else seen.clock
-    began = board.began if board.began is not None else end
     used_up, pending = used(seen.restarts), seen.waiting
     best, target = best_of(folder, board), config.stop.target
     ended = seen.state in ("finished", "paused", "draining")
@@ -201,7 +204,8 @@ def status_of(folder: RunFolder, seen: Snapshot) -> Status:
         attempts=board.attempts,
         # A search, so once a look: it was made for each candidate on the board.
         showable=highest_target(board, config.stop) if board.phase == "running" else None,
-        minutes=max(0.0, end - began) / 60,
+        minutes=max(0.0, board.elapsed(end)) / 60,
+        extended=extensions_words(board),
         quarantined=len(folder.quarantine.list()),
     )
 

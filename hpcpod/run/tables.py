@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 LONG_UNCOMPARED = 8
 """Rounds of each pod after which it is said that none was compared."""
 
+_MOVED: Mapping[bool | None, str] = {
+    True: "weights moved exactly", False: "weights did NOT move exactly",
+}  # fmt: skip
+
 _CONTROL = dict.fromkeys(
     # The last are halves of characters, which JSON and names of files can hold and no terminal can.
     (*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000)),
@@ -86,6 +90,7 @@ def progress_lines(status: Status) -> Iterator[str]:
             yield status.idling
         if status.scoring:
             yield status.scoring
+    yield from status.extended
     used = [  # 0.005 h are 18 s: less is shown as 0.00
         f"{hours:.{0 if hours >= 100 else 2}f} {name}-hours used"
         for name, hours in (("GPU", status.gpu_hours), ("core", status.core_hours))
@@ -328,8 +333,11 @@ def _value(value: object) -> str:
 
 
 def founded(pod: PodState, searched: Mapping[str, Collection[str]]) -> str:
-    """A pod that began from scratch, with its values of hyperparameters that have a range."""
+    """A pod without a parent in its run, with its values of hyperparameters that have a range."""
     kind = "control" if pod.control else "fresh draw"
+    if pod.origin is not None:
+        moved = _MOVED.get(pod.transfer_exact)
+        kind = f"goes on from {pod.origin.words}" + (f" ({moved})" if moved else "")
     values = ", ".join(
         f"{name}={_value(value)}"
         for name, value in sorted(pod.hyperparameters.items())
@@ -351,8 +359,7 @@ def lineage_lines(
         if pod.parent is None:
             yield f"{lead}{founded(pod, searched)}"
         else:
-            exact = {True: "weights moved exactly", False: "weights did NOT move exactly"}
-            moved = exact.get(pod.transfer_exact) if pod.transfer_exact is not None else None
+            moved = _MOVED.get(pod.transfer_exact)
             yield (
                 f"{lead}{pod.id} copy of {pod.parent} at round {pod.parent_round}, in place of"
                 f" {pod.replaces}: {changes(board, pod)}" + (f" ({moved})" if moved else "")

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from hpcpod.errors import Corrupt, RunNotFound, StorageError
+from hpcpod.errors import Corrupt, RunNotFound, StorageError, Superseded
 from hpcpod.records.records import Board, Document, Phase, Report
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.freshness import refresh_report
@@ -24,6 +24,7 @@ from hpcpod.tournament.barrier import opens
 from hpcpod.tournament.leaderboard import begin, fold, orders
 from hpcpod.tournament.provenance import provenance
 from hpcpod.tournament.provenance import score_of as score_of
+from hpcpod.tournament.reopening import reopened
 from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.stopping import leader
 
@@ -49,7 +50,7 @@ def read_board(folder: RunFolder) -> Board:
         StorageError: the run has no board.
     """
     require_there(folder)
-    return _board_of(folder, _generation(folder)[1])
+    return _extended(folder, _board_of(folder, _generation(folder)[1]))
 
 
 def require_there(folder: RunFolder) -> None:
@@ -102,7 +103,7 @@ class BoardReader:
         document = _generation(self._folder)[1]
         board = _board_of(self._folder, document, self._before)
         self._before = document, board
-        return board
+        return _extended(self._folder, board)
 
 
 def _board_of(
@@ -115,6 +116,17 @@ def _board_of(
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         said = f"the board of {folder.path} is none that this hpcpod wrote: {error}"
         raise Corrupt(said) from error
+
+
+def _extended(folder: RunFolder, board: Board) -> Board:
+    """The board with every extension carried out that is published and that it does not know.
+
+    So a process that extends a run may be killed at any time: the run is as it was, or extended.
+    """
+    folder.extensions.adopt([ending.extension for ending in board.endings])
+    for extension in folder.extensions.all()[len(board.endings) :]:
+        board = reopened(board, folder.resolved.config, extension)
+    return board
 
 
 def _check_names(board: Board) -> None:
@@ -138,6 +150,7 @@ def _check_names(board: Board) -> None:
     members += [m for candidate in finals.candidates for m in candidate.members]
     named |= {member.pod for member in (*members, *finals.finalists)}
     _check_candidates(board)
+    named |= {end.winner for end in board.endings if end.winner is not None}
     for name in sorted(named):
         if name not in board.pods:
             raise ValueError(f"there is no pod {name!r}")
@@ -189,18 +202,21 @@ def merge(
         size: how many pods may be in training at once; None leaves it as it is.
 
     Raises:
+        Superseded: the run was extended, and the rules have its limits of before.
         StorageError: the run has no board, or the filesystem refuses.
     """
     writer, published = writer_id(), False
     with folder.locks.merge(LOCK_SECONDS):
         while not published:
             generation, document = _generation(folder)
-            old = _board_of(folder, document)
+            read = _board_of(folder, document)
+            old = _extended(folder, read)
+            _require_current(folder, rules, old)
             reports, broken = pending_reports(folder, old, lost)
             now, gone = now_of(folder, old), {*lost, *broken}
             begun = begin(old, now) if at_work else old
             board = fold(begun, reports, rules, now=now, lost=gone, stop=stop, size=size)
-            if board == old:
+            if board == read:
                 break
             if board.decisions != old.decisions:
                 folder.decisions.publish(old.decisions)
@@ -213,6 +229,13 @@ def merge(
                 folder.board.compact()
     after_merge(folder, board)
     return board
+
+
+def _require_current(folder: RunFolder, rules: Rules, board: Board) -> None:
+    """See that rules have the limits of an extended run, not those that it had met before."""
+    if board.endings and rules.config.stop != folder.resolved.config.stop:
+        said = "was extended while this process went by its limits of before; others go on"
+        raise Superseded(f"{folder.resolved.config.name} {said}")
 
 
 def overdue(folder: RunFolder, board: Board) -> bool:
@@ -283,12 +306,19 @@ def after_merge(folder: RunFolder, board: Board) -> None:
     _withdraw_untrue(folder, board)
     if board.phase == "running":
         return
-    request = Stop if board.phase == "finished" else Finals
-    if folder.requests.read(request) is not None:
+    request: type[Stop | Finals] = Stop if board.phase == "finished" else Finals
+    asked = folder.requests.read(request)
+    if asked is not None and _of_this_end(asked, board):
         return
     if board.phase == "finished":
         export_best(folder, board)
-    folder.requests.publish(request(board.stop_reason))
+    folder.requests.replace(request(board.stop_reason, len(board.endings) or None))
+
+
+def _of_this_end(request: Stop | Finals, board: Board) -> bool:
+    """True if a request was made at the end that a board has or had, and not before an extension
+    of the run."""
+    return (request.extensions or 0) >= len(board.endings)
 
 
 def _withdraw_untrue(folder: RunFolder, board: Board) -> None:
@@ -296,14 +326,17 @@ def _withdraw_untrue(folder: RunFolder, board: Board) -> None:
     with it. The run goes on from the one before, unless a person had ended it.
     """
     later = _ASKED_LATER[board.phase]
-    asked = [request for kind in later if (request := folder.requests.read(kind)) is not None]
+    found = [folder.requests.read(kind) for kind in later]
+    asked: list[Stop | Finals] = [request for request in found if request is not None]
     # Who asks has published before: this board may only be an old one.
     if not asked or read_board(folder).phase != board.phase:
         return
-    if any(request.reason == "user" for request in asked):
+    valid = [request for request in asked if _of_this_end(request, board)]
+    if any(request.reason == "user" for request in valid):
         merge(folder, Rules.of_run(folder), stop="user")
         return
-    log.warning("the run's newest board was damaged, and a report: it is %s again", board.phase)
+    if valid:
+        log.warning("the run's newest board was damaged, and a report: it is %s again", board.phase)
     for request in asked:
         # left there, it told the slots of a run that goes on to leave
         folder.requests.withdraw(type(request))

@@ -199,20 +199,19 @@ def _run_on(board: Board, config: RunConfig, now: float, *, finals: bool) -> Boa
     user ends the run, who waits.
     """
     board = board if finals else attempt_target(board, config)
-    reason = "user" if finals else _limit(board, config, now)
+    reason = "user" if finals else limit_met(board, config, now)
     if reason is None:
         return board
     board = replace(_without_births(board), phase="finals", stop_reason=reason, stopped=now)
     return board if board.rescores and not finals else _open_finals(board, config, now)
 
 
-def _limit(board: Board, config: RunConfig, now: float) -> str | None:
+def limit_met(board: Board, config: RunConfig, now: float) -> str | None:
     """The limit that a running run has met, if any."""
     stop = config.stop
     if stop.env_steps is not None and board.env_steps >= stop.env_steps:
         return "env_steps"
-    spent = 0.0 if board.began is None else now - board.began  # s; a queue costs none
-    if stop.minutes is not None and spent >= 60 * stop.minutes:
+    if stop.minutes is not None and board.elapsed(now) >= 60 * stop.minutes:
         return "minutes"
     if stop.rounds is not None and all(pod.birth is None or pod.rests for pod in board.living):
         return "rounds"
@@ -256,7 +255,7 @@ def _scored(
 
 def _without_births(board: Board) -> Board:
     pods = {
-        name: replace(pod, birth=None) if pod.birth is not None else pod
+        name: replace(pod, birth=None, withdrawn=pod.birth) if pod.birth is not None else pod
         for name, pod in board.pods.items()
     }
     return replace(board, pods=pods)
