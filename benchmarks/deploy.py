@@ -140,14 +140,18 @@ def main() -> None:
     options.add_argument("--tries", type=int, default=10_000, help="exports per kind of returns")
     given = options.parse_args()
     torch.set_num_threads(1)
-    print("| one action, 105 - 2 x 256 - 8 | median | processor | fastest turn |\n|---|---|---|---|")
+    print(
+        "| one action, 105 - 2 x 256 - 8 | median | processor | fastest turn |\n|---|---|---|---|"
+    )
     for name, turns in acting(given.sb3).items():
         wall, processor = (statistics.median(column) for column in zip(*turns, strict=True))
         print(f"| {name} | {wall:.0f} µs | {processor:.0f} µs | {min(turns)[0]:.0f} µs |")
     print("\n| export | wall | processor |\n|---|---|---|")
     for name, (wall, processor) in exporting().items():
         print(f"| {name} | {wall:.1f} s | {processor:.1f} s |")
-    print(f"\n| true exports refused, of {given.tries} | 8 episodes | 32 | 128 |\n|---|---|---|---|")
+    print(
+        f"\n| true exports refused, of {given.tries} | 8 episodes | 32 | 128 |\n|---|---|---|---|"
+    )
     rates = false_refusals(given.tries)
     for name in SHAPES:
         print(f"| {name} | " + " | ".join(f"{rates[name, n]:.2%}" for n in (8, 32, 128)) + " |")

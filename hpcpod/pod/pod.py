@@ -1,9 +1,8 @@
 """A pod trains one agent for one round: collect, update, checkpoint, evaluate.
 
-A round is a function of its birth alone: the checkpoint it starts from, the pod's name and
-seed and the round's number decide every random number in it. So a round that was stopped
-and resumed, or done again from its start, ends in the very same bits (on the same CPU and
-number of threads).
+A round is a function of its birth alone: the checkpoint it starts from, the pod's name and seed and
+the round's number decide every random number in it. So a round that was stopped and resumed, or
+done again from its start, ends in the very same bits (on the same CPU and number of threads).
 """
 
 from __future__ import annotations
@@ -151,8 +150,7 @@ class Pod:
     def finals(self) -> tuple[Evaluator, str]:
         """The evaluator on fresh seeds, made when it is first needed, and its engine."""
         if self._finals is None:
-            own, spec = self._evaluator, self.spec
-            self._finals = final_evaluator(self._config, self._device, own, spec)
+            self._finals = final_evaluator(self._config, self._device, self._evaluator, self.spec)
         return self._finals
 
     def _agree_on_engine(self, *, trains: bool = False) -> None:
