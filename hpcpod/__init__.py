@@ -14,15 +14,17 @@ if TYPE_CHECKING:
     from hpcpod.api import launch, load_policy, make_env, train
     from hpcpod.report.write import write_report
     from hpcpod.run.compare import compare
+    from hpcpod.run.evaluation.evaluate import evaluate
     from hpcpod.run.run import Run, open_run
 
 __all__ = [
-    "Run", "compare", "launch", "load_policy", "make_env", "open_run", "train", "write_report",
+    "Run", "compare", "evaluate", "launch", "load_policy", "make_env", "open_run", "train",
+    "write_report",
 ]  # fmt: skip
 
 _HOMES = {
     "Run": "hpcpod.run.run", "open_run": "hpcpod.run.run", "compare": "hpcpod.run.compare",
-    "write_report": "hpcpod.report.write",
+    "write_report": "hpcpod.report.write", "evaluate": "hpcpod.run.evaluation.evaluate",
 }  # fmt: skip
 """Modules of names that load less than ``hpcpod.api``, which loads what a launch needs."""
 

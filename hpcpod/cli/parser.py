@@ -8,11 +8,26 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hpcpod import plugins
 from hpcpod._version import __version__
-from hpcpod.cli import completion, control, doctor, envs, init, inspect, launch, results, sync
+from hpcpod.cli import (
+    completion,
+    control,
+    doctor,
+    envs,
+    evaluate,
+    init,
+    inspect,
+    launch,
+    results,
+    sync,
+)
+from hpcpod.cli.arguments import Argument
+from hpcpod.cli.arguments import arg as _arg
+from hpcpod.cli.arguments import count as _count
+from hpcpod.cli.arguments import flag as _flag
 from hpcpod.cli.examples import EXAMPLES
 from hpcpod.cli.output import log_to_terminal, say_error
 from hpcpod.errors import exit_code
@@ -38,18 +53,9 @@ episode, seeds, copies, states that can be gone back to), and measures its speed
 made or breaks a promise is one sentence and exit code 2.
 """
 
-MAKERS = ("launch", "init", "render", "validate", "train", "envs")
+MAKERS = ("launch", "init", "render", "validate", "train", "envs", "evaluate")
 """Verbs that find modules in the working directory. The others are of runs, which say themselves
 where theirs are, and their reader may stand in a folder that a group writes into."""
-
-Argument = tuple[tuple[str, ...], dict[str, Any]]
-"""Names and options of ``add_argument``."""
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number, at least 1, got '{text}'")
-    return int(text)
 
 
 def _rank(text: str) -> int:
@@ -76,14 +82,6 @@ def _states(text: str) -> list[str]:
                 f"there is no state '{state}', only {', '.join(STATES)}"
             )
     return states
-
-
-def _arg(*names: str, **options: Any) -> Argument:
-    return names, options
-
-
-def _flag(name: str, text: str) -> Argument:
-    return _arg(name, action="store_true", help=text)
 
 
 def _config(nargs: str | None = None, text: str = "a YAML file") -> Argument:
@@ -221,6 +219,10 @@ VERBS = {
               help="write the run as a study in Optuna's journal format: pods are trials"),
          _flag("--overwrite", "write files even if they are there"),
          _JSON),
+    ),
+    "evaluate": Verb(
+        evaluate.evaluate, "score policies of any runs on common seeds, here or on Slurm",
+        evaluate.ARGUMENTS,
     ),
     "report": Verb(
         inspect.report, "one page of HTML: what won, by how much, why, at what cost",

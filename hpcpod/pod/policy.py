@@ -49,6 +49,11 @@ class Policy:
         its ``score``, too."""
         self._read = Reader(spec)
 
+    @property
+    def agent(self) -> Agent:
+        """The agent that acts, on observations as a ``VecEnv`` gives them."""
+        return self._agent
+
     def __call__(self, obs: Any) -> npt.NDArray[Any]:
         """The deterministic action.
 
