@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +29,16 @@ def evaluate(options: Namespace) -> int:
 
     if options.csv is not None:
         check_writable(options.csv, overwrite=options.overwrite)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # as Ctrl-C: nothing is left behind
-    found = evaluate(
-        options.policies, pods=options.pods, top=options.top, keep=options.keep, envs=options.env,
-        kwargs=_kwargs(options.kwargs), wrappers=[_yaml(each) for each in options.wrapper],
-        episodes=options.episodes, seeds=options.seeds, cores=options.cores, folder=options.folder,
-        slurm=options.slurm, overrides=options.overrides,
-        site=site_for(options.site, "slurm" if options.slurm else "local"),
-        trust=options.trust, progress=True,
-    )  # fmt: skip
+    with _as_ctrl_c(signal.SIGTERM, signal.SIGHUP):
+        found = evaluate(
+            options.policies, pods=options.pods, top=options.top, keep=options.keep,
+            envs=options.env, kwargs=_kwargs(options.kwargs),
+            wrappers=[_yaml(each) for each in options.wrapper], episodes=options.episodes,
+            seeds=options.seeds, cores=options.cores, folder=options.folder, slurm=options.slurm,
+            overrides=options.overrides,
+            site=site_for(options.site, "slurm" if options.slurm else "local"),
+            trust=options.trust, progress=True,
+        )  # fmt: skip
     if options.csv is not None:
         from hpcpod.run.data_files import as_csv
         from hpcpod.storage.disk import Disk
@@ -48,6 +49,17 @@ def evaluate(options: Namespace) -> int:
     else:
         _show(found)
     return 0
+
+
+@contextlib.contextmanager
+def _as_ctrl_c(*numbers: signal.Signals) -> Iterator[None]:
+    """Have these signals end the body as Ctrl-C does, which leaves nothing behind."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _plain(found: Evaluation) -> dict[str, Any]:

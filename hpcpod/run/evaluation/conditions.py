@@ -88,9 +88,8 @@ def _task(env: EnvConfig) -> Any:
 
 
 def _words(env: EnvConfig) -> str:
-    changed = {"kwargs": env.kwargs, "wrappers": env.wrappers, "max_episode_steps": None}
-    changed["max_episode_steps"] = env.max_episode_steps
-    said = {name: encode(value) for name, value in changed.items() if value}
+    named = ("kwargs", "wrappers", "max_episode_steps")
+    said = {name: value for name, value in encode(env).items() if name in named and value}
     return f"{env.id} {json.dumps(said, default=str)}" if said else env.id
 
 

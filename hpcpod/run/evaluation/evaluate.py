@@ -17,7 +17,7 @@ from hpcpod.config.schema import EnvConfig, Wrapper
 from hpcpod.deploy.score_folder import Chunk, Score, ScoreFolder, Work, chunks_of
 from hpcpod.errors import ConfigError, UserError
 from hpcpod.records.records import Keep
-from hpcpod.run.evaluation.conditions import Condition, check_same_task, conditions
+from hpcpod.run.evaluation.conditions import OWN, Condition, check_same_task, conditions
 from hpcpod.run.evaluation.policies import Candidate, candidates
 from hpcpod.run.evaluation.pool import LocalPool, Pool, Waiting
 from hpcpod.run.evaluation.slurm import ELEMENTS, SlurmPool, slurm_config
@@ -106,13 +106,12 @@ def evaluate(  # noqa: PLR0913 (what one says of an evaluation, by name)
     where = FOLDER if folder is None and config is not None else folder
     with _scores(where) as scores, progress_text(progress) as show:
         plan = [(c, p, _chunks(scores, c, p, played_on)) for c in asked for p in found]
-        every = {chunk.name: chunk for _, _, chunks in plan for chunk in chunks}
-        work = Work(tuple(every.values()), tuple(plugins.module_folders()))
+        named = {chunk.name: (p, c) for c, p, chunks in plan for chunk in chunks}
+        work = _work([chunks for _, _, chunks in plan])
         scores.add_work(work)
-        named = {chunk.name: f"{p.label} ({c.name})" for c, p, chunks in plan for chunk in chunks}
         pool: Pool = SlurmPool(scores, work, config) if config else LocalPool(scores, work)
         places = cores or (ELEMENTS if config else len(os.sched_getaffinity(0)))
-        waiting = Waiting(scores, work, pool, lambda chunk: _name(named[chunk.name], chunk))
+        waiting = Waiting(scores, work, pool, lambda chunk: _name(*named[chunk.name], chunk))
         results = _collected(scores, work, waiting, places, show)
     return Evaluation(tuple(_rows(asked, plan, results)), played_on)
 
@@ -172,8 +171,18 @@ def _chunks(
     return [*chunks_of(scores.add_policy(policy.data), condition.of(policy.env), seeds)]
 
 
-def _name(named: str, chunk: Chunk) -> str:
-    return f"{named} in {chunk.env.id} on seeds {seeds_said(chunk.seeds)}"
+def _work(plan: Sequence[Sequence[Chunk]]) -> Work:
+    """All chunks, those first that show at once what can't be scored: one of each policy in each
+    condition."""
+    first = [chunks[0] for chunks in plan]
+    rest = [chunk for chunks in plan for chunk in chunks[1:]]
+    once = {chunk.name: chunk for chunk in [*first, *rest]}
+    return Work(tuple(once.values()), tuple(plugins.module_folders()))
+
+
+def _name(policy: Candidate, condition: Condition, chunk: Chunk) -> str:
+    more = "" if condition.name in (OWN, chunk.env.id) else f" ({condition.name})"
+    return f"{policy.label} can't be scored in {chunk.env.id}{more}"
 
 
 def _collected(

@@ -68,7 +68,7 @@ class Waiting:
     def __init__(
         self, folder: ScoreFolder, work: Work, pool: Pool, named: Callable[[Chunk], str]
     ) -> None:
-        """``named`` gives a chunk's name for a message."""
+        """``named`` says of a chunk that it can't be scored, for a message."""
         self._folder, self._work, self._pool, self._named = folder, work, pool, named
         self._deaths: Counter[str] = Counter()
         self._fruitless, self._scored = 0, -1
@@ -92,7 +92,7 @@ class Waiting:
                 tell(f"{played} of {total} episodes are played")
                 if refused := self._folder.refusal(self._work):
                     chunk, why = refused
-                    raise UserError(f"{self._named(chunk)} can't be scored: {why}")
+                    raise UserError(f"{self._named(chunk)}: {why}")
                 living = self._pool.living()
                 if living is not None:
                     self._take_back(missing, living)
@@ -118,8 +118,8 @@ class Waiting:
             if self._deaths[chunk.name] >= TRIES:
                 words = self._pool.last_words(owner)
                 raise HpcpodError(
-                    f"{self._named(chunk)} can't be scored: {TRIES} processes have died of it;"
-                    f" the last one {words}"
+                    f"{self._named(chunk)}: {TRIES} processes have died of it, on seeds"
+                    f" {chunk.seeds[0]} to {chunk.seeds[-1]}; the last one {words}"
                 )
             self._folder.free(self._work, chunk)
         self._seen &= living
