@@ -1,6 +1,6 @@
 """How busy ``hpcpod evaluate`` keeps all cores, and what of its time is not playing.
 
-``python benchmarks/evaluating.py [--env Pendulum-v1] [--policies 8] [--episodes 64]``
+``python -m benchmarks.evaluating [--env Pendulum-v1] [--policies 8] [--episodes 64]``
 
 The policies are untrained, each of another seed: what an episode costs is what counts. A core is
 busy while a scorer lives, for none of them ever waits. That holds on a machine that others use,
@@ -20,14 +20,8 @@ from pathlib import Path
 import psutil
 
 import hpcpod
-
-
-def policies(env: str, count: int, home: Path) -> list[Path]:
-    """Policies of PPO after one update."""
-    paths = [home / f"{seed}.h5" for seed in range(count)]
-    for seed, path in enumerate(paths):
-        hpcpod.train("ppo", env, env_steps=1, seed=seed, episodes=2, save_to=path, progress=False)
-    return paths
+from hpcpod.config.schema import EnvConfig
+from tests.support.untrained import untrained
 
 
 class Watch:
@@ -67,7 +61,8 @@ def main() -> None:
     options = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as home:
-        files = policies(options.env, options.policies, Path(home))
+        env = EnvConfig(options.env)
+        files = [untrained(Path(home) / f"{n}.h5", env, seed=n) for n in range(options.policies)]
         before, began = processor(), time.monotonic()
         with Watch(cores) as watch:
             found = hpcpod.evaluate(files, episodes=options.episodes, cores=cores)

@@ -113,17 +113,6 @@ def test_what_is_scored_is_not_played_again(
     assert "on the same seeds, 2147483648 to 2147483667: no run draws any of them" in shown
 
 
-def test_a_policy_is_refused_where_the_spaces_are_others(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ("evaluate", str(folder / "a.h5"), "--env", "Pendulum-v1", "--cores", "1")
-    assert refusal(capsys, *words).endswith(
-        "a.h5 can't be scored in Pendulum-v1: it needs observations Box(4,) and actions"
-        " Discrete(2), and Pendulum-v1 has observations Box(3,) and actions Box(1,) in"
-        " [-2.0, 2.0]\n"
-    )
-
-
 def test_bad_words_are_a_sentence_each(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a = str(folder / "a.h5")
     for words, why in (

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_the_interval_of_a_mean_is_students_and_the_iqm_leaves_a_quarter_out_at_
     assert (row.mean, row.iqm, row.episodes) == (4.0, 3.0, 4)
     assert row.sd == pytest.approx(math.sqrt(56 / 3))
     half = T_3 * math.sqrt(56 / 3 / 4)
-    assert (row.low, row.high) == (pytest.approx(4 - half), pytest.approx(4 + half))
+    assert [row.low, row.high] == pytest.approx([4 - half, 4 + half])
     assert row.iqm_low <= 3.0 <= row.iqm_high
 
 
@@ -123,15 +124,16 @@ def test_policies_are_found_by_run_by_pods_and_by_places_on_the_leaderboard(
 
 def test_what_cannot_be_evaluated_is_a_sentence(finished_run: Path, tmp_path: Path) -> None:
     (tmp_path / "no.h5").write_text("<script>")
-    for source, options, why in (
+    refused: tuple[tuple[Path, dict[str, Any], str], ...] = (
         (tmp_path / "gone.h5", {}, "there is no file .*gone.h5"),
         (tmp_path / "no.h5", {}, "no.h5 is damaged, or is no policy"),
         (tmp_path, {}, "there is no run at"),
         (finished_run, {"pods": ["p0099"]}, "looked-at has no pod p0099"),
         (finished_run / "best.h5", {"top": 2}, "is one policy: --pods, --top and --keep"),
-    ):
+    )
+    for source, options, why in refused:
         with pytest.raises(UserError, match=why):
-            candidates([source], **options)  # type: ignore[arg-type]
+            candidates([source], **options)
     with pytest.raises(UserError, match="there is nothing to evaluate"):
         candidates([])
 
@@ -186,7 +188,8 @@ def waiting(scores: ScoreFolder, work: Work, act: Callable[[str], None]) -> Wait
 
 
 def test_a_chunk_whose_process_dies_is_played_again(scores: ScoreFolder) -> None:
-    work, died = three_chunks(scores), []
+    work = three_chunks(scores)
+    died: list[str] = []
 
     def act(name: str) -> None:
         for chunk in scores.take(work, name):
@@ -228,7 +231,8 @@ def test_the_claims_of_a_command_that_was_killed_are_nobodys(scores: ScoreFolder
 
 
 def test_processes_that_come_to_nothing_are_not_started_for_ever(scores: ScoreFolder) -> None:
-    work, started = three_chunks(scores), []
+    work = three_chunks(scores)
+    started: list[str] = []
     said = "nothing was scored by the last 3 starts of processes: .*one was nobody"
     with pytest.raises(HpcpodError, match=said):
         waiting(scores, work, started.append).wait(1, lambda text: None)
