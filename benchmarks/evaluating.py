@@ -1,6 +1,6 @@
-"""How busy ``hpcpod evaluate`` keeps all cores, and what of its time is not playing.
+"""The share of all cores that ``hpcpod evaluate`` keeps busy.
 
-``python -m benchmarks.evaluating [--env Pendulum-v1] [--policies 8] [--episodes 64]``
+``python -m benchmarks.evaluating [--env HalfCheetah-v5] [--policies 8] [--episodes 64]``
 
 The policies are untrained, each of another seed: what an episode costs is what counts. A core is
 busy while a scorer lives, for none of them ever waits. That holds on a machine that others use,
@@ -55,7 +55,7 @@ def processor() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--env", default="Pendulum-v1")
+    parser.add_argument("--env", default="HalfCheetah-v5")
     parser.add_argument("--policies", type=int, default=8)
     parser.add_argument("--episodes", type=int, default=64)
     options = parser.parse_args()

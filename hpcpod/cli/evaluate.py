@@ -24,19 +24,20 @@ if TYPE_CHECKING:
 def evaluate(options: Namespace) -> int:
     """``hpcpod evaluate``: score policies, and print or write what they are worth."""
     from hpcpod.run.evaluation.evaluate import evaluate
+    from hpcpod.run.evaluation.slurm import slurm_config
     from hpcpod.run.preflight import site_for
     from hpcpod.storage.disk import check_writable
 
     if options.csv is not None:
         check_writable(options.csv, overwrite=options.overwrite)
+    site = site_for(options.site, "slurm" if options.slurm else "local")
+    array = options.slurm and slurm_config(options.policies, {}, options.overrides, site)
     with _as_ctrl_c(signal.SIGTERM, signal.SIGHUP):
         found = evaluate(
             options.policies, pods=options.pods, top=options.top, keep=options.keep,
             envs=options.env, kwargs=_kwargs(options.kwargs),
             wrappers=[_yaml(each) for each in options.wrapper], episodes=options.episodes,
-            seeds=options.seeds, cores=options.cores, folder=options.folder, slurm=options.slurm,
-            overrides=options.overrides,
-            site=site_for(options.site, "slurm" if options.slurm else "local"),
+            seeds=options.seeds, cores=options.cores, folder=options.folder, slurm=array,
             trust=options.trust, progress=True,
         )  # fmt: skip
     if options.csv is not None:

@@ -51,7 +51,7 @@ class Score:
     returns: tuple[float, ...]
     """Undiscounted returns, in the order of the seeds."""
     engine: str
-    """What has simulated them, with versions."""
+    """The simulators, with versions."""
     seeded: bool
     """True if the seeds decide the episodes."""
 
@@ -73,9 +73,10 @@ class Work:
 class ScoreFolder:
     """The files of evaluations, for any number of processes on any number of hosts."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, durable: bool = True) -> None:
+        """``durable``: what is written survives a crash of the machine."""
         self.path = path.absolute()
-        self._disk = Disk()
+        self._disk, self._durable = Disk(), durable
 
     def create(self) -> None:
         """Make it, for its owner alone.
@@ -93,7 +94,7 @@ class ScoreFolder:
         """Keep a copy of a policy's file; the checksum that names it."""
         name = hashlib.sha256(data).hexdigest()
         if not self.policy(name).exists():
-            self._disk.replace(self.policy(name), data)
+            self._disk.replace(self.policy(name), data, durable=self._durable)
         return name
 
     def policy(self, name: str) -> Path:
@@ -105,13 +106,13 @@ class ScoreFolder:
         data = {
             "chunks": [encode(chunk) for chunk in work.chunks], "modules": list(work.modules)
         }  # fmt: skip
-        self._disk.replace(self._work(work.name), json.dumps(data).encode())
+        self._disk.replace(self._work(work.name), json.dumps(data).encode(), durable=self._durable)
         (self.path / "claims" / work.name).mkdir(exist_ok=True)
         for path in (self.path / "claims" / work.name).glob("*.refused"):
             path.unlink(missing_ok=True)  # it is tried again
 
     def work(self, name: str) -> Work:
-        """What is to be done.
+        """The work of this name.
 
         Raises:
             StorageError: there is no such work, or it can't be read.

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,15 @@ from hpcpod import plugins
 from hpcpod.config.arguments import door, numbers
 from hpcpod.config.decoder import build
 from hpcpod.config.limits import Count
-from hpcpod.config.schema import EnvConfig, Wrapper
+from hpcpod.config.schema import EnvConfig, RunConfig, Wrapper
 from hpcpod.deploy.score_folder import Chunk, Score, ScoreFolder, Work, chunks_of
 from hpcpod.errors import ConfigError, UserError
 from hpcpod.records.records import Keep
 from hpcpod.run.evaluation.conditions import OWN, Condition, check_same_task, conditions
-from hpcpod.run.evaluation.policies import Candidate, candidates
-from hpcpod.run.evaluation.pool import LocalPool, Pool, Waiting
+from hpcpod.run.evaluation.policies import Candidate, Source, candidates
+from hpcpod.run.evaluation.pool import LocalPool, Pool, Tell, Waiting
 from hpcpod.run.evaluation.slurm import ELEMENTS, SlurmPool, slurm_config
-from hpcpod.run.evaluation.table import Evaluation, Played, rows_of, seeds_said
+from hpcpod.run.evaluation.table import Evaluation, EvaluationRow, Played, rows_of, seeds_said
 from hpcpod.run.progress_line import progress_text
 from hpcpod.run.run import Run
 
@@ -38,7 +39,7 @@ FOLDER = Path("evaluations")
 @door(pods=list[str] | None, top=Count | None, keep=Keep, episodes=Count | None, cores=Count | None,
       trust=bool, progress=bool | None)  # fmt: skip
 def evaluate(  # noqa: PLR0913 (what one says of an evaluation, by name)
-    policies: Sequence[Run | str | Path] | Run | str | Path,
+    policies: Sequence[Source] | Source,
     *,
     pods: Sequence[str] | None = None,
     top: int | None = None,
@@ -50,16 +51,13 @@ def evaluate(  # noqa: PLR0913 (what one says of an evaluation, by name)
     seeds: int | range | None = None,
     cores: int | None = None,
     folder: str | Path | None = None,
-    slurm: bool | Mapping[str, object] = False,
-    overrides: Sequence[str] = (),
-    site: str | Path | None = None,
+    slurm: bool | Mapping[str, object] | RunConfig = False,
     trust: bool = False,
     progress: bool | None = None,
 ) -> Evaluation:
     """Score policies on common seeds, without exploring, in their own environment or in others.
 
-    gymnasium's own environment plays, whatever backend a policy was trained in, as in a run's final
-    evaluation; where gymnasium has none of that id and those spaces, the policy's own backend.
+    gymnasium's own environment plays, as in a run's final evaluation, where there is one.
 
     Args:
         policies: runs, their folders or names, or policies' files (``.h5``).
@@ -69,17 +67,14 @@ def evaluate(  # noqa: PLR0913 (what one says of an evaluation, by name)
         envs: ids of environments in which to score instead of the policies' own.
         kwargs: values of keyword arguments of the environment, each a condition beside the
             unchanged one: ``{"gravity": [9.0, 12.0]}``.
-        wrappers: gymnasium wrappers, each a condition: the environment with it on the outside.
+        wrappers: of gymnasium, each a condition: the environment with it on the outside.
         episodes: of each policy in each condition; 64, or as many as there are ``seeds``.
-        seeds: those of the episodes, or the first one; by default from 2**31 on, where no run
-            draws any.
+        seeds: of the episodes, or the first one; by default from 2**31 on, where no run draws.
         cores: processes at once; by default one for each core of this machine, on Slurm 16.
-        folder: where scores are kept, so that nothing is played twice; by default nowhere, and
-            with ``slurm`` in ``evaluations``. Never a run's own folder.
-        slurm: submit an array of jobs; a mapping has fields of ``cluster``. By default they are
-            those of the first run that trained on Slurm.
-        overrides: ``cluster.partition=gpu`` each, over ``slurm``.
-        site: a site's file, with what holds for all jobs there.
+        folder: keeps the scores, so that nothing is played twice; by default nowhere, and with
+            ``slurm`` in ``evaluations``.
+        slurm: submit an array of jobs; a mapping has fields of ``cluster``, over those of the
+            first run that trained on Slurm.
         trust: take code that is not built in, though another user's policy names it.
         progress: show on standard error how far it is. None: in a terminal or a notebook.
 
@@ -87,33 +82,37 @@ def evaluate(  # noqa: PLR0913 (what one says of an evaluation, by name)
         The rows, a policy in a condition each; ``frame()`` of it is a pandas DataFrame.
 
     Raises:
-        UserError: a policy or an environment can't be had, or their spaces differ, or policies of
-            different environments are to be compared.
+        UserError: policies or environments can't be had, don't fit, or can't be compared.
         HpcpodError: processes that play die again and again.
     """
     sources = [policies] if isinstance(policies, (Run, str, Path)) else list(policies)
-    played_on = seeds_of(seeds, episodes)
-    if pods is not None and top is not None:
-        raise UserError("pods and top both say which pods are meant: give one of them")
     asked = _conditions(envs, numbers(kwargs), numbers(wrappers))
+    played_on = seeds_of(seeds, episodes)
     found = candidates(sources, pods=pods, top=top, keep=keep, trust=trust)
     if not envs:
         check_same_task(found)
-    config = None
-    if slurm is not False:
-        section = slurm if isinstance(slurm, Mapping) else None
-        config = slurm_config(sources, section, overrides, site)
-    where = FOLDER if folder is None and config is not None else folder
-    with _scores(where) as scores, progress_text(progress) as show:
-        plan = [(c, p, _chunks(scores, c, p, played_on)) for c in asked for p in found]
-        named = {chunk.name: (p, c) for c, p, chunks in plan for chunk in chunks}
-        work = _work([chunks for _, _, chunks in plan])
-        scores.add_work(work)
-        pool: Pool = SlurmPool(scores, work, config) if config else LocalPool(scores, work)
-        places = cores or (ELEMENTS if config else len(os.sched_getaffinity(0)))
-        waiting = Waiting(scores, work, pool, lambda chunk: _name(*named[chunk.name], chunk))
-        results = _collected(scores, work, waiting, places, show)
-    return Evaluation(tuple(_rows(asked, plan, results)), played_on)
+    config = slurm if isinstance(slurm, RunConfig) else None
+    if config is None and slurm is not False:
+        config = slurm_config(sources, slurm if isinstance(slurm, Mapping) else {})
+    plan = [(condition, policy) for condition in asked for policy in found]
+    with _scores(folder or (FOLDER if config else None)) as scores, progress_text(progress) as show:
+        return _evaluated(scores, plan, played_on, config, cores, show)
+
+
+def _evaluated(
+    scores: ScoreFolder, asked: Sequence[tuple[Condition, Candidate]], seeds: range,
+    config: RunConfig | None, cores: int | None, show: Tell,
+) -> Evaluation:  # fmt: skip
+    """Have the policies played in their conditions, and read what came of it."""
+    plan = [(c, p, _chunks(scores, c, p, seeds)) for c, p in asked]
+    named = {chunk.name: (p, c) for c, p, chunks in plan for chunk in chunks}
+    work = _work([chunks for _, _, chunks in plan])
+    scores.add_work(work)
+    pool: Pool = SlurmPool(scores, work, config) if config else LocalPool(scores, work)
+    places = cores or (ELEMENTS if config else len(os.sched_getaffinity(0)))
+    waiting = Waiting(scores, work, pool, lambda chunk: _name(*named[chunk.name], chunk))
+    results = _collected(scores, work, waiting, places, show)
+    return Evaluation(tuple(_rows(plan, results)), seeds)
 
 
 def seeds_of(seeds: int | range | None, episodes: int | None) -> range:
@@ -160,7 +159,7 @@ def _scores(folder: str | Path | None) -> Iterator[ScoreFolder]:
         yield kept
         return
     with tempfile.TemporaryDirectory(prefix="hpcpod-") as temporary:
-        kept = ScoreFolder(Path(temporary))
+        kept = ScoreFolder(Path(temporary), durable=False)
         kept.create()
         yield kept
 
@@ -186,7 +185,7 @@ def _name(policy: Candidate, condition: Condition, chunk: Chunk) -> str:
 
 
 def _collected(
-    scores: ScoreFolder, work: Work, waiting: Waiting, places: int, show: Any
+    scores: ScoreFolder, work: Work, waiting: Waiting, places: int, show: Tell
 ) -> dict[str, Score]:
     """The scores of all chunks, by name; one that is damaged is played again."""
     while True:
@@ -198,14 +197,12 @@ def _collected(
 
 
 def _rows(
-    asked: Sequence[Condition], plan: Sequence[tuple[Condition, Candidate, list[Chunk]]],
-    results: Mapping[str, Score],
-) -> Iterator[Any]:  # fmt: skip
-    for condition in asked:
+    plan: Sequence[tuple[Condition, Candidate, list[Chunk]]], results: Mapping[str, Score]
+) -> Iterator[EvaluationRow]:
+    for condition, group in groupby(plan, key=lambda each: each[0]):
         played = [
             _played(policy, [(chunk, results[chunk.name]) for chunk in chunks])
-            for of, policy, chunks in plan
-            if of is condition
+            for _, policy, chunks in group
         ]
         engines = sorted({each.engine for each in played})
         if len(engines) > 1:

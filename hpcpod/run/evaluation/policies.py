@@ -19,6 +19,9 @@ from hpcpod.run.leaderboard import rows
 from hpcpod.run.run import Run, open_run
 from hpcpod.storage.ownership import Ownership, user_name
 
+Source = Run | str | Path
+"""A run, its folder or its name, or a policy's file."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -41,7 +44,7 @@ class Candidate:
 
 
 def candidates(
-    sources: Sequence[Run | str | Path], *, pods: Sequence[str] | None = None,
+    sources: Sequence[Source], *, pods: Sequence[str] | None = None,
     top: int | None = None, keep: Keep = "best", trust: bool = False,
 ) -> list[Candidate]:  # fmt: skip
     """The policies that are meant.
@@ -56,6 +59,8 @@ def candidates(
     Raises:
         UserError: there is none, or it can't be read, or it names another user's code.
     """
+    if pods is not None and top is not None:
+        raise UserError("pods and top both say which pods are meant: give one of them")
     found = [
         candidate
         for source in sources
@@ -72,7 +77,7 @@ def candidates(
 
 
 def _of(
-    source: Run | str | Path, *, pods: Sequence[str] | None, top: int | None, keep: Keep,
+    source: Source, *, pods: Sequence[str] | None, top: int | None, keep: Keep,
     trust: bool,
 ) -> Iterator[Candidate]:  # fmt: skip
     if not isinstance(source, Run) and Path(source).is_file():

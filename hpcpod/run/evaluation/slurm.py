@@ -17,6 +17,7 @@ from hpcpod.errors import LaunchError
 from hpcpod.launchers.local import tail
 from hpcpod.launchers.slurm.launcher import SlurmLauncher
 from hpcpod.records.jobs import Intent
+from hpcpod.run.evaluation.policies import Source
 from hpcpod.run.run import SCHEDULER_SECONDS, Run, open_run
 
 log = logging.getLogger(__name__)
@@ -102,8 +103,8 @@ class SlurmPool:
 
 
 def slurm_config(
-    sources: Sequence[Run | str | Path], cluster: Mapping[str, object] | None,
-    overrides: Sequence[str], site: str | Path | None,
+    sources: Sequence[Source], cluster: Mapping[str, object], overrides: Sequence[str] = (),
+    site: str | Path | None = None,
 ) -> RunConfig:  # fmt: skip
     """The configuration of the array: the ``cluster`` section of the first run that trained on
     Slurm and is one's own, and what is said over it.
@@ -124,7 +125,7 @@ def slurm_config(
             if not run.local and run.folder.owner.mine:
                 section = encode(run.folder.resolved.config.cluster)
                 break
-    section |= {"launcher": "slurm", "slots": None, **(cluster or {})}
+    section |= {"launcher": "slurm", "slots": None, **cluster}
     data = {"name": "evaluate", "env": {"id": "evaluate"}, "cluster": section}
     config = from_words(data, overrides, source="hpcpod evaluate", site=site)
     # A scorer has one core and no GPU, whatever a site's pods have.

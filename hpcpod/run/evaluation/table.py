@@ -60,7 +60,7 @@ class EvaluationRow:
     paired: bool
     """True if the seeds decide the episodes, so that policies are compared seed by seed."""
     engine: str
-    """What has simulated the episodes, with versions."""
+    """The simulators, with versions."""
     returns: tuple[float, ...]
     """The returns, in the order of the seeds."""
 
