@@ -200,21 +200,21 @@ def _rows(
     plan: Sequence[tuple[Condition, Candidate, list[Chunk]]], results: Mapping[str, Score]
 ) -> Iterator[EvaluationRow]:
     for condition, group in groupby(plan, key=lambda each: each[0]):
-        played = [
-            _played(policy, [(chunk, results[chunk.name]) for chunk in chunks])
-            for _, policy, chunks in group
-        ]
-        engines = sorted({each.engine for each in played})
+        found = [(policy, chunks) for _, policy, chunks in group]
+        scores = [results[chunk.name] for _, chunks in found for chunk in chunks]
+        engines = sorted({score.engine for score in scores})
         if len(engines) > 1:
             raise UserError(
                 f"scores of '{condition.name}' are by {' and by '.join(engines)}, which are not"
                 " comparable: give --folder another place, and score all of them there"
             )
+        paired = all(score.seeded for score in scores)
+        played = [
+            Played(
+                policy, chunks[0].env.id,
+                tuple(each for chunk in chunks for each in results[chunk.name].returns),
+                engines[0], paired,
+            )
+            for policy, chunks in found
+        ]  # fmt: skip
         yield from rows_of(condition.name, played)
-
-
-def _played(policy: Candidate, scored: Sequence[tuple[Chunk, Score]]) -> Played:
-    engines = dict.fromkeys(score.engine for _, score in scored)
-    returns = tuple(each for _, score in scored for each in score.returns)
-    paired = all(score.seeded for _, score in scored)
-    return Played(policy, scored[0][0].env.id, returns, " and by ".join(engines), paired)
