@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import hpcpod
-from hpcpod.agents.base import Agent
+from hpcpod.agents.base import Acting
 from hpcpod.pod.evaluator import PanelEvaluator, never
 
 BLOCK = 3
@@ -35,7 +35,7 @@ class Sometimes(PanelEvaluator):
 
     def evaluate(
         self,
-        agent: Agent,
+        agent: Acting,
         *panel: int | str,
         episodes: int,
         should_stop: Callable[[], bool] = never,

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from hpcpod._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from hpcpod.api import launch, load_policy, make_env, train
+    from hpcpod.api import ensemble, launch, load_policy, make_env, train
     from hpcpod.report.write import write_report
     from hpcpod.run.compare import compare
     from hpcpod.run.evaluation.evaluate import evaluate
     from hpcpod.run.run import Run, open_run
 
 __all__ = [
-    "Run", "compare", "evaluate", "launch", "load_policy", "make_env", "open_run", "train",
-    "write_report",
+    "Run", "compare", "ensemble", "evaluate", "launch", "load_policy", "make_env", "open_run",
+    "train", "write_report",
 ]  # fmt: skip
 
 _HOMES = {

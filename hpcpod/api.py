@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from hpcpod.run.preflight import Config, check, read_config, resolve_task, site_
 from hpcpod.run.progress_line import progress_line, progress_text
 from hpcpod.run.remarks import of_environment, remarks
 from hpcpod.run.run import Run, open_run, runs_home
+from hpcpod.storage.policy_blobs import Rule
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -224,7 +225,8 @@ def load_policy(
 ) -> Policy:
     """The best policy of a run or of a pod, or the one in a checkpoint file, as a function.
 
-    ``about`` of it says of which pod and round it is and, if that is known, its ``score``.
+    It may be an ensemble. ``about`` of it says of which pod and round it is and, if that is known,
+    its ``score``.
 
     Args:
         source: a ``Run``, a run's folder or name, or a ``.h5`` file.
@@ -255,6 +257,43 @@ def load_policy(
         from hpcpod.pod.policy import load_policy_file
 
     return load_policy_file(found, agents=agents, trust=trust, about=about)
+
+
+@door(members=Any, rule=Rule | None, trust=bool)
+def ensemble(
+    members: Iterable[Policy | str | Path | Run], *, rule: Rule | None = None, trust: bool = False
+) -> Policy:
+    """Several policies as one, which is called, scored and saved as any policy is.
+
+    ``hpcpod.ensemble([hpcpod.load_policy(run, pod=row.pod) for row in run.leaderboard()[:3]])``
+    joins the best three of a run.
+
+    Args:
+        members: policies of the same spaces, or what ``load_policy`` takes; the best one first, for
+            ties go to it.
+        rule: of continuous actions ``mean``, of choices ``vote`` or ``product`` (of the members'
+            distributions), of members of one algorithm that has critics ``q_weighted``. None:
+            ``mean`` or ``vote``.
+        trust: as for ``load_policy``.
+
+    Returns:
+        The policy. ``about`` has its ``rule``, and of each of its ``members`` what was known of it.
+
+    Raises:
+        UserError: their spaces differ, the rule is not for them, or one can't be loaded.
+    """
+    if isinstance(members, str) or not isinstance(members, Iterable):
+        raise UserError(f"expected a list of policies, got {members!r}: an ensemble has 2 or more")
+    with plugins.needing_torch():
+        from hpcpod.pod.ensemble import default_rule, ensemble_of
+        from hpcpod.pod.policy import Policy
+
+    policies = [
+        each if isinstance(each, Policy) else load_policy(each, trust=trust) for each in members
+    ]
+    if rule is None:
+        rule = default_rule(policies[0].spec) if policies else "mean"
+    return ensemble_of(policies, rule)
 
 
 def _file_or_run(source: str | Path) -> Path | Run:

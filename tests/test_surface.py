@@ -39,6 +39,7 @@ def test_all_names_what_resolves() -> None:
     assert hpcpod.__all__ == [
         "Run",
         "compare",
+        "ensemble",
         "evaluate",
         "launch",
         "load_policy",

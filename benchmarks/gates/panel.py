@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from gates.rows import PANEL
-from hpcpod.agents.base import Agent
+from hpcpod.agents.base import Acting
 from hpcpod.pod.evaluator import PanelEvaluator, never
 
 
@@ -18,7 +18,7 @@ class FixedPanel(PanelEvaluator):
 
     def evaluate(
         self,
-        agent: Agent,
+        agent: Acting,
         *panel: int | str,
         episodes: int,
         should_stop: Callable[[], bool] = never,

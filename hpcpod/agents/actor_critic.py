@@ -163,6 +163,14 @@ class ActorCritic(offpolicy.OffPolicyAgent, Generic[C]):
                     return self._noise.draw_uniform(torch.empty(shape, device=obs.device))
         return super().act(obs, explore=explore)
 
+    def action_values(self, obs: Tensor, candidates: Tensor) -> Tensor:
+        """See ``Valuing``."""
+        count, rows = candidates.shape[:2]
+        features = self._critics.features(self._observations(obs))
+        actions = candidates.reshape(count * rows, -1)
+        values: Tensor = self._critics(features.repeat(count, 1), actions)
+        return values.amin(dim=0).view(count, rows)
+
     def update(self, buffer: Buffer) -> Metrics:
         """Sample and descend, once there is enough to sample; see ``OffPolicyAgent.update``."""
         # Of this rank alone; and in a pipeline the actor has counted them.

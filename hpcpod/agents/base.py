@@ -90,6 +90,13 @@ class Buffer(Protocol):
         """
 
 
+class Acting(Protocol):
+    """A policy on tensors: every agent, and an ensemble of them."""
+
+    def act(self, obs: Tensor, *, explore: bool) -> Tensor:
+        """Choose actions. See ``Agent.act``."""
+
+
 class Agent(Protocol):
     """One algorithm: its networks, its optimizer, its random numbers.
 
@@ -162,6 +169,38 @@ class Agent(Protocol):
 
     def reseed(self, seed: int) -> None:
         """Restart the random numbers of exploration and sampling; weights stay."""
+
+
+@runtime_checkable
+class Probabilistic(Protocol):
+    """An agent whose policy is a distribution over choices: an ensemble can multiply several.
+
+    Other agents need no such method; nor is it asked where actions are continuous.
+    """
+
+    def log_probabilities(self, obs: Tensor) -> Tensor:
+        """log π(a | s) in nats for each choice: float32 [N, n]; of several choices each one's own
+        in a row, [N, Σ nvec].
+
+        Args:
+            obs: [N, *observation], as for ``act``.
+        """
+
+
+@runtime_checkable
+class Valuing(Protocol):
+    """An agent with critics of actions, by which an ensemble can choose among several.
+
+    Other agents need no such method.
+    """
+
+    def action_values(self, obs: Tensor, candidates: Tensor) -> Tensor:
+        """Q(s, a) of C actions for each observation, float32 [C, N]; of several critics the least.
+
+        Args:
+            obs: [N, *observation], as for ``act``.
+            candidates: int64 [C, N], or float32 [C, N, *action] in [-1, 1].
+        """
 
 
 @runtime_checkable

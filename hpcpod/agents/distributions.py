@@ -47,6 +47,10 @@ class Categorical(nn.Module):
         """The largest logit."""
         return outputs.argmax(dim=-1)
 
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """Of all choices: float32 [B, n]."""
+        return outputs.log_softmax(dim=-1)
+
     def evaluate(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability and entropy -Σ p log p."""
         return self.with_slopes(outputs, action)[:2]
@@ -87,6 +91,11 @@ class MultiCategorical(nn.Module):
         """The largest logit of each choice."""
         parts = outputs.split_with_sizes(self._sizes, dim=-1)
         return torch.stack([part.argmax(dim=-1) for part in parts], dim=-1)
+
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """Those of each choice in a row: float32 [B, Σ n]."""
+        parts = outputs.split_with_sizes(self._sizes, dim=-1)
+        return torch.cat([part.log_softmax(dim=-1) for part in parts], dim=-1)
 
     def evaluate(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """Sums over the choices."""

@@ -204,6 +204,11 @@ class DQN(offpolicy.OffPolicyAgent):
         super().load(state)
         self._begun = float(state.get("begun", 0.0))
 
+    def action_values(self, obs: Tensor, candidates: Tensor) -> Tensor:
+        """See ``Valuing``."""
+        values: Tensor = self._network(self._observations(obs))
+        return values.gather(-1, candidates.mT).mT
+
     def _best(self, inputs: State) -> Outputs:
         return (self._network(self._observations(inputs["obs"])).argmax(dim=-1),)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from hpcpod.agents import h_term
 from hpcpod.agents.base import Buffer, Metrics, check_finite
 from hpcpod.agents.cuda_graphs import Captured, Outputs
+from hpcpod.agents.distributions import Gaussian
 from hpcpod.agents.gradient_agent import GradientAgent
 from hpcpod.agents.noise import Noise
 from hpcpod.agents.normalizer import PopArt, RewardScale
@@ -129,6 +130,12 @@ class PPO(GradientAgent):
             outputs = torch.cat([self._outputs(part) for part in some])
             log_p, _ = self._network.head.evaluate(outputs, action)
         return {"log_p": log_p.view(rollout["reward"].shape)}
+
+    def log_probabilities(self, obs: Tensor) -> Tensor:
+        """See ``Probabilistic``."""
+        head = self._network.head
+        assert not isinstance(head, Gaussian)
+        return head.log_probabilities(self._outputs(obs))
 
     def _explore(self, inputs: State) -> Outputs:
         outputs = self._outputs(inputs["obs"])

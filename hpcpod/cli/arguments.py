@@ -28,3 +28,15 @@ def count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number, at least 1, got '{text}'")
     return int(text)
+
+
+def seed(text: str) -> int:
+    """A seed: a whole number from 0, below 2 ** 31.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    if not text.isdecimal() or int(text) >= 2**31:
+        said = f"expected a seed, a whole number from 0 and below 2147483648, got '{text}'"
+        raise argparse.ArgumentTypeError(said)
+    return int(text)

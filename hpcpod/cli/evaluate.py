@@ -190,7 +190,7 @@ def _pods(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-ARGUMENTS: tuple[Argument, ...] = (
+EVALUATE_ARGUMENTS: tuple[Argument, ...] = (
     arg("policies", metavar="RUN|FILE", nargs="+",
         help="runs, by folder or name, and policies' files (.h5)"),
     arg("--pods", type=_pods, metavar="PODS",

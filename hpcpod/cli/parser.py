@@ -12,22 +12,12 @@ from typing import NamedTuple
 
 from hpcpod import plugins
 from hpcpod._version import __version__
-from hpcpod.cli import (
-    completion,
-    control,
-    doctor,
-    envs,
-    evaluate,
-    init,
-    inspect,
-    launch,
-    results,
-    sync,
-)
+from hpcpod.cli import completion, control, doctor, envs, init, inspect, launch, results, sync
 from hpcpod.cli.arguments import Argument
 from hpcpod.cli.arguments import arg as _arg
 from hpcpod.cli.arguments import count as _count
 from hpcpod.cli.arguments import flag as _flag
+from hpcpod.cli.evaluate import EVALUATE_ARGUMENTS, evaluate
 from hpcpod.cli.examples import EXAMPLES
 from hpcpod.cli.output import log_to_terminal, say_error
 from hpcpod.errors import exit_code
@@ -221,8 +211,8 @@ VERBS = {
          _JSON),
     ),
     "evaluate": Verb(
-        evaluate.evaluate, "score policies of any runs on common seeds, here or on Slurm",
-        evaluate.ARGUMENTS,
+        evaluate, "score policies of any runs on common seeds, here or on Slurm",
+        EVALUATE_ARGUMENTS,
     ),
     "report": Verb(
         inspect.report, "one page of HTML: what won, by how much, why, at what cost",

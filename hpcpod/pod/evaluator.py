@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from hpcpod.agents.base import Agent
+from hpcpod.agents.base import Acting
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.vec_env import EnvSpec, VecEnv, random_seeds
 from hpcpod.errors import EndlessEpisode
@@ -32,7 +32,7 @@ class Evaluator(Protocol):
 
     def evaluate(
         self,
-        agent: Agent,
+        agent: Acting,
         *panel: int | str,
         episodes: int,
         should_stop: Callable[[], bool] = never,
@@ -65,7 +65,7 @@ class PanelEvaluator:
 
     def evaluate(
         self,
-        agent: Agent,
+        agent: Acting,
         *panel: int | str,
         episodes: int,
         should_stop: Callable[[], bool] = never,
@@ -86,7 +86,7 @@ class PanelEvaluator:
 
 def play(
     env: VecEnv,
-    agent: Agent,
+    agent: Acting,
     seeds: Tensor,
     *,
     longest: int,

@@ -13,7 +13,7 @@ import torch
 
 from hpcpod import plugins
 from hpcpod._version import __version__
-from hpcpod.agents.base import Agent
+from hpcpod.agents.base import Acting, Agent
 from hpcpod.config.arguments import door
 from hpcpod.config.schema import EnvConfig
 from hpcpod.config.space import Scalar
@@ -21,13 +21,13 @@ from hpcpod.envs.arrays import box_map
 from hpcpod.envs.spec_json import spec_from_plain, spec_to_plain
 from hpcpod.envs.vec_env import Box, EnvSpec, State
 from hpcpod.errors import Corrupt, UserError
+from hpcpod.pod.ensemble_rules import Ensemble
 from hpcpod.pod.policy_input import Reader
 from hpcpod.records.records import encode
-from hpcpod.storage.blobs import read_blob_file, write_blob_file
+from hpcpod.storage.blobs import Arrays, read_blob_file, write_blob_file
 from hpcpod.storage.disk import check_writable
 from hpcpod.storage.ownership import user_name
-
-FORMAT = 2
+from hpcpod.storage.policy_blobs import ENSEMBLE_FORMAT, FORMAT, joined, singles
 
 _UNFIT = (TypeError, ValueError, LookupError, AttributeError, RuntimeError, AssertionError)
 """Errors that a description by another user may raise."""
@@ -40,19 +40,15 @@ class Policy:
     It needs no environment and no run folder: the checkpoint says all that is needed.
     """
 
-    def __init__(self, agent: Agent, spec: EnvSpec, about: Mapping[str, Any]) -> None:
-        self._agent = agent
+    def __init__(self, agent: Acting, spec: EnvSpec, about: Mapping[str, Any]) -> None:
+        self.agent = agent
+        """Acts on tensors: the agent, or an ``Ensemble`` with ``members`` and ``rule``."""
         self.spec = spec
         """The environment that it was trained in."""
         self.about = {k: v for k, v in about.items() if k not in ("format", "spec")}
         """Its origin: agent, hyperparameters, pod, round, steps of experience; of a run's,
-        its ``score``, too."""
+        its ``score``, too. Of an ensemble its ``rule``, and the same of each of ``members``."""
         self._read = Reader(spec)
-
-    @property
-    def agent(self) -> Agent:
-        """The agent that acts, on observations as a ``VecEnv`` gives them."""
-        return self._agent
 
     def __call__(self, obs: Any) -> npt.NDArray[Any]:
         """The deterministic action.
@@ -72,7 +68,7 @@ class Policy:
         """
         rows, single = self._read(obs)
         batch = torch.from_numpy(rows).to(self.spec.device)
-        action = self._agent.act(batch, explore=False).cpu().numpy()
+        action = self.agent.act(batch, explore=False).cpu().numpy()
         translated = self._translated(action)
         result: npt.NDArray[Any] = translated[0] if single else translated
         return result
@@ -89,9 +85,17 @@ class Policy:
             UserError: the file can't be written, or is there.
         """
         check_writable(Path(to), overwrite=overwrite)
-        arrays = {f"agent/{k}": v.detach().cpu().numpy() for k, v in self._agent.state().items()}
-        meta = {"format": FORMAT, "spec": spec_to_plain(self.spec), **self.about}
-        write_blob_file(Path(to), arrays, meta)
+        write_blob_file(Path(to), *self.stored())
+
+    def stored(self) -> tuple[Arrays, dict[str, Any]]:
+        """Its arrays and meta, as ``save`` writes them."""
+        if isinstance(self.agent, Ensemble):
+            members = [member.stored() for member in self.agent.members]
+            arrays, meta = joined(members, self.agent.rule)
+            return arrays, {**self.about, **meta}
+        agent: Any = self.agent
+        arrays = {f"agent/{k}": v.detach().cpu().numpy() for k, v in agent.state().items()}
+        return arrays, {"format": FORMAT, "spec": spec_to_plain(self.spec), **self.about}
 
     def _translated(self, action: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """The policy's actions as the environment itself takes them."""
@@ -136,9 +140,49 @@ def load_policy_file(
         arrays, meta = read_blob_file(path)
     except Corrupt as error:
         raise UserError(f"{path} is damaged, or is no policy: give a run or its .h5") from error
-    if meta.get("format") != FORMAT:
+    _check_format(path, meta)
+    try:
+        blobs = singles(arrays, meta)
+        names = [blob["agent"] for _, blob in blobs]
+    except (*_UNFIT, UserError) as error:
+        raise Corrupt(f"{path} does not fit its own description: {error}") from error
+    for name in names:
+        _check_agent(path, name, agents, trust)
+    classes = [plugins.resolve("agents", name) for name in names]
+    try:
+        made = [_single(cls, *blob) for cls, blob in zip(classes, blobs, strict=True)]
+        if meta["format"] == FORMAT:
+            return Policy(made[0].agent, made[0].spec, {**meta, **(about or {})})
+        joint = Ensemble(made, meta["rule"])
+        return Policy(joint, joint.spec, {**meta, **ensemble_about(joint), **(about or {})})
+    except (*_UNFIT, UserError) as error:
+        raise Corrupt(f"{path} does not fit its own description: {error}") from error
+
+
+def ensemble_about(ensemble: Ensemble) -> dict[str, Any]:
+    """Facts of an ensemble for ``Policy.about``."""
+    members = [dict(member.about) for member in ensemble.members]
+    env = members[0].get("env")
+    return {"hpcpod": __version__, "rule": ensemble.rule, "env": env, "members": members}
+
+
+def _check_format(path: Path, meta: Mapping[str, Any]) -> None:
+    found = meta.get("format")
+    if isinstance(found, int) and found > ENSEMBLE_FORMAT:
+        raise UserError(
+            f"{path} is a policy of format {found}, and hpcpod {__version__} reads up to"
+            f" {ENSEMBLE_FORMAT}: a newer hpcpod wrote it, install that"
+        )
+    if found not in (FORMAT, ENSEMBLE_FORMAT):
         raise UserError(f"{path} is no policy that hpcpod {__version__} can read")
-    name = meta.get("agent")
+
+
+def _check_agent(path: Path, name: Any, agents: Collection[str] | None, trust: bool) -> None:
+    """See that an agent's class may be imported.
+
+    Raises:
+        UserError: the file is of an agent of another run, or of another user's code.
+    """
     if not isinstance(name, str) or (agents is not None and name not in agents):
         raise UserError(f"{path} is of an agent that its run does not train: {name}")
     uid = path.stat().st_uid
@@ -147,14 +191,14 @@ def load_policy_file(
             f"{path} is of {user_name(uid)}, and of an agent that is not built in: loading it"
             f" imports {name}; if you trust that, say load_policy(..., trust=True)"
         )
-    cls = plugins.resolve("agents", name)
-    try:
-        spec = spec_from_plain(meta["spec"])
-        agent: Agent = cls(spec, cls.Config(**meta["hyperparameters"]), 0, "cpu")
-        agent.load(agent_state(arrays))
-        return Policy(agent, spec, {**meta, **(about or {})})
-    except _UNFIT as error:
-        raise Corrupt(f"{path} does not fit its own description: {error}") from error
+
+
+def _single(cls: Any, arrays: Arrays, meta: Mapping[str, Any]) -> Policy:
+    """The policy of one agent, of its class and its blob."""
+    spec = spec_from_plain(meta["spec"])
+    agent: Agent = cls(spec, cls.Config(**meta["hyperparameters"]), 0, "cpu")
+    agent.load(agent_state(arrays))
+    return Policy(agent, spec, meta)
 
 
 def agent_state(arrays: Mapping[str, Any]) -> State:

@@ -123,3 +123,12 @@ def test_a_scorer_that_is_stopped_gives_its_chunk_back(tmp_path: Path) -> None:
 def test_scores_stay_out_of_a_runs_folder(finished_run: Path) -> None:
     with pytest.raises(UserError, match="is a run's folder: give the scores another"):
         hpcpod.evaluate(finished_run, folder=finished_run)
+
+
+def test_an_ensemble_is_scored_as_any_policy(tmp_path: Path) -> None:
+    files = [untrained(tmp_path / f"{seed}.h5", seed=seed) for seed in range(3)]
+    joined = hpcpod.ensemble([hpcpod.load_policy(files[0])] * 2 + [hpcpod.load_policy(files[1])])
+    joined.save(tmp_path / "vote.h5")
+    [first, second] = hpcpod.evaluate([tmp_path / "vote.h5", files[0]], episodes=8).rows
+    assert {first.agent, second.agent} == {"vote of 3: ppo", "ppo"}
+    assert first.returns == second.returns  # two of three votes are its

@@ -14,6 +14,7 @@ import hpcpod
 from hpcpod.errors import Corrupt, UserError
 from hpcpod.run.tables import visible
 from hpcpod.storage.blobs import read_blob_file, write_blob_file
+from hpcpod.storage.policy_blobs import joined
 
 
 @pytest.fixture
@@ -51,6 +52,93 @@ def test_another_users_policy_imports_nothing_that_is_not_built_in(
     with pytest.raises(UserError, match="module planted has no 'Agent'"):
         hpcpod.load_policy(policy, trust=True)
     assert caught.exists()
+
+
+def joined_with(path: Path, agent: str) -> None:
+    """Make a policy an ensemble of itself and of one that says that it is of this agent."""
+    arrays, meta = read_blob_file(path)
+    both, about = joined([(arrays, meta), (arrays, {**meta, "agent": agent})], "vote")
+    write_blob_file(path, both, about)
+
+
+def test_an_ensemble_is_trusted_no_more_than_any_member_of_it(
+    policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file to another user")
+    caught = tmp_path / "caught"
+    (tmp_path / "implanted.py").write_text(f"open({str(caught)!r}, 'w').close()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    joined_with(policy, "implanted:Agent")
+    os.chown(policy, 65521, 65500)
+    with pytest.raises(UserError, match=r"is of user 65521, .* imports implanted:Agent; if you"):
+        hpcpod.load_policy(policy)
+    with pytest.raises(UserError, match="imports implanted:Agent"):
+        hpcpod.ensemble([policy, policy])
+    assert not caught.exists()
+    with pytest.raises(UserError, match="module implanted has no 'Agent'"):
+        hpcpod.ensemble([policy, policy], trust=True)
+    assert caught.exists()
+
+
+def test_each_member_of_a_run_s_ensemble_is_of_an_agent_that_the_run_trains(
+    finished_run: Path, tmp_path: Path, policy: Path
+) -> None:
+    run = shutil.copytree(finished_run, tmp_path / "run")
+    own = hpcpod.load_policy(policy).about["agent"]
+    joined_with(policy, own)
+    shutil.copyfile(policy, run / "best.h5")
+    loaded = hpcpod.load_policy(run)
+    assert [member["agent"] for member in loaded.about["members"]] == [own, own]
+    shutil.copyfile(finished_run / "best.h5", policy)
+    joined_with(policy, "sac")
+    shutil.copyfile(policy, run / "best.h5")
+    with pytest.raises(UserError, match="is of an agent that its run does not train: sac"):
+        hpcpod.load_policy(run)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"members": 3}, {"members": []}, {"members": [1, 2]}, {"members": [{}, {}]},
+        {"rule": "median"}, {"rule": None}, {"rule": ["vote"]}, {"rule": "mean"},
+        {"format": 2}, {"spec": 3, "members": None},
+    ],
+)  # fmt: skip
+def test_an_ensemble_that_lies_about_itself_is_refused(
+    policy: Path, changes: dict[str, Any]
+) -> None:
+    joined_with(policy, hpcpod.load_policy(policy).about["agent"])
+    with pytest.raises((UserError, Corrupt), match=r"policy\.h5"):
+        hpcpod.load_policy(rewritten(policy, **changes))
+
+
+@pytest.mark.parametrize(
+    "change", ["agent/0/rng", "agent/1/rng", "stray", "agent/7/rng", "agent/x/y"]
+)
+def test_an_ensemble_whose_arrays_are_not_its_members_is_refused(policy: Path, change: str) -> None:
+    joined_with(policy, hpcpod.load_policy(policy).about["agent"])
+    arrays, meta = read_blob_file(policy)
+    if change in arrays:
+        del arrays[change]
+    else:
+        arrays[change] = np.zeros(3)
+    write_blob_file(policy, arrays, meta)
+    with pytest.raises(Corrupt, match="does not fit its own description"):
+        hpcpod.load_policy(policy)
+
+
+@pytest.mark.parametrize(("found", "said"), [
+    (4, r"is a policy of format 4, and hpcpod \S+ reads up to 3: a newer hpcpod wrote it, install"),
+    (1, "is no policy that hpcpod"),
+    (True, "is no policy that hpcpod"),
+    (2.5, "is no policy that hpcpod"),
+    ([], "is no policy that hpcpod"),
+])  # fmt: skip
+def test_a_policy_of_another_format_is_one_sentence(policy: Path, found: Any, said: str) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        hpcpod.load_policy(rewritten(policy, format=found))
+    assert "\n" not in str(caught.value)
 
 
 def test_a_run_s_policy_is_of_an_agent_that_the_run_trains(

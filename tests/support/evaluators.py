@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hpcpod.agents.base import Agent
+from hpcpod.agents.base import Acting
 from hpcpod.pod.evaluator import PanelEvaluator, Stopped, never
 
 GATES = "HPCPOD_TEST_GATES"
@@ -20,7 +20,7 @@ class Gated(PanelEvaluator):
 
     def evaluate(
         self,
-        agent: Agent,
+        agent: Acting,
         *panel: int | str,
         episodes: int,
         should_stop: Callable[[], bool] = never,
