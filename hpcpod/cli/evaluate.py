@@ -72,7 +72,7 @@ def _plain(found: Evaluation) -> dict[str, Any]:
 def _show(found: Evaluation) -> None:
     from rich.console import Console
 
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else 500, highlight=False)
     for condition in found.conditions[:1]:
         console.print(_detailed(found.of(condition)))
     if len(found.conditions) > 1:
@@ -114,18 +114,14 @@ def _side_by_side(found: Evaluation) -> Table:
 
     table = plain_table("mean return [95 %] in each condition")
     table.add_column("policy", overflow="fold")
-    by_place: dict[str, list[EvaluationRow]] = {}
     for condition in found.conditions:
         table.add_column(Text(visible(condition)), justify="right")
-        by_place[condition] = found.of(condition)
-    for row in by_place[found.conditions[0]]:
-        cells = [
-            interval(each.mean, each.low, each.high)
-            for rows in by_place.values()
-            for each in rows
-            if (each.policy, each.source) == (row.policy, row.source)
-        ]
-        table.add_row(Text(visible(row.policy)), *cells[: len(found.conditions)])
+    scores = {
+        (row.policy, row.condition): interval(row.mean, row.low, row.high) for row in found.rows
+    }
+    for row in found.of(found.conditions[0]):
+        cells = (scores[row.policy, condition] for condition in found.conditions)
+        table.add_row(Text(visible(row.policy)), *cells)
     return table
 
 
