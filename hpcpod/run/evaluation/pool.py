@@ -131,8 +131,8 @@ class Waiting:
         self._scored = missing
         if self._fruitless >= FRUITLESS:
             raise HpcpodError(
-                f"nothing was scored by the last {FRUITLESS} starts of processes: see the logs in"
-                f" {self._folder.path / 'logs'}; one {self._pool.last_words('')}"
+                f"nothing was scored by the last {FRUITLESS} starts of processes; one"
+                f" {self._pool.last_words('')}"
             )
         self._pool.start(count)
         self._seen |= self._pool.living() or set()
@@ -185,7 +185,8 @@ class LocalPool:
         owner = owner or (failed or [""])[-1]
         if owner not in self._ended:
             return "ended without an error"
-        return f"{ending(self._ended[owner])}; {self._log(owner)}:\n{tail(self._log(owner))}"
+        said = tail(self._log(owner))  # the folder may be gone by the time that this is read
+        return ending(self._ended[owner]) + (f"; it had said:\n{said}" if said else "")
 
     def _log(self, name: str) -> Path:
         return self._folder.path / "logs" / f"{name}.log"
