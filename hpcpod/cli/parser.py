@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from hpcpod import plugins
 from hpcpod._version import __version__
-from hpcpod.cli import completion, control, doctor, envs, init, inspect, launch, results, sync
+from hpcpod.cli import completion, control, data, doctor, envs, init, inspect, launch, results, sync
 from hpcpod.cli.arguments import Argument
 from hpcpod.cli.arguments import arg as _arg
 from hpcpod.cli.arguments import count as _count
@@ -43,7 +43,7 @@ episode, seeds, copies, states that can be gone back to), and measures its speed
 made or breaks a promise is one sentence and exit code 2.
 """
 
-MAKERS = ("launch", "init", "render", "validate", "train", "envs", "evaluate")
+MAKERS = ("launch", "init", "render", "validate", "train", "envs", "data", "evaluate")
 """Verbs that find modules in the working directory. The others are of runs, which say themselves
 where theirs are, and their reader may stand in a folder that a group writes into."""
 
@@ -278,6 +278,7 @@ VERBS = {
               " (default: the run's metrics)")),
     ),
     "envs": Verb(envs.envs, "what environments can be had here, or a trial of one", (_JSON,)),
+    "data": Verb(data.data, "market data: made, told, checked, for trading", data.ARGUMENTS),
     "doctor": Verb(
         doctor.doctor, "what this cluster really does, by trying it",
         (_config("?", "a YAML file: its cluster section is used"),
