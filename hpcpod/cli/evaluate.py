@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 def evaluate(options: Namespace) -> int:
     """``hpcpod evaluate``: score policies, and print or write what they are worth."""
+    if options.holdout:
+        from hpcpod.cli.holdout import holdout
+
+        return holdout(options)
     from hpcpod.run.evaluation.evaluate import evaluate
     from hpcpod.run.evaluation.slurm import slurm_config
     from hpcpod.run.preflight import site_for
@@ -213,6 +217,7 @@ EVALUATE_ARGUMENTS: tuple[Argument, ...] = (
     arg("--folder", type=Path, metavar="DIR",
         help="keep the scores there, so that no episode is played twice (default: nowhere; with"
         " --slurm evaluations/)"),
+    flag("--holdout", "of a trading run: open the holdout, beside baselines; see docs/trading.md"),
     flag("--slurm", "play as an array of Slurm's jobs, and wait for them"),
     arg("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
         help="with --slurm, override a field of cluster (default: as the first run has it that"
