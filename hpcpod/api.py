@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -225,7 +225,8 @@ def load_policy(
 ) -> Policy:
     """The best policy of a run or of a pod, or the one in a checkpoint file, as a function.
 
-    ``about`` of it says of which pod and round it is and, if that is known, its ``score``.
+    It may be an ensemble. ``about`` of it says of which pod and round it is and, if that is known,
+    its ``score``.
 
     Args:
         source: a ``Run``, a run's folder or name, or a ``.h5`` file.
@@ -260,7 +261,7 @@ def load_policy(
 
 @door(members=Any, rule=Rule | None, trust=bool)
 def ensemble(
-    members: Sequence[Policy | str | Path | Run], *, rule: Rule | None = None, trust: bool = False
+    members: Iterable[Policy | str | Path | Run], *, rule: Rule | None = None, trust: bool = False
 ) -> Policy:
     """Several policies as one, which is called, scored and saved as any policy is.
 
@@ -281,7 +282,7 @@ def ensemble(
     Raises:
         UserError: their spaces differ, the rule is not for them, or one can't be loaded.
     """
-    if isinstance(members, str | Path | Run) or not isinstance(members, Sequence):
+    if isinstance(members, str) or not isinstance(members, Iterable):
         raise UserError(f"expected a list of policies, got {members!r}: an ensemble has 2 or more")
     with plugins.needing_torch():
         from hpcpod.pod.ensemble import default_rule, ensemble_of

@@ -15,6 +15,9 @@ import hpcpod
 from hpcpod.errors import ConfigError, HpcpodError, RunExists, RunNotFound, UserError
 from hpcpod.orchestrator import snapshot
 from hpcpod.run import launch
+from hpcpod.run.best_policy import kept
+from hpcpod.storage.blobs import read_blob_file, write_blob_file
+from hpcpod.storage.policy_blobs import joined
 from tests.support.small_runs import wait_for
 
 TINY = {
@@ -204,3 +207,36 @@ def test_a_training_in_which_nothing_is_learned_is_remarked_on(
     caplog.clear()
     hpcpod.train("dqn", env_steps=100, learning_starts=10, batch_size=8)
     assert caplog.text == ""
+
+
+def test_an_ensemble_is_of_runs_of_pods_and_of_files(finished_run: Path, tmp_path: Path) -> None:
+    run = hpcpod.open_run(finished_run)
+    rows = run.leaderboard()
+    members = [hpcpod.load_policy(run, pod=row.pod) for row in rows[:2]]
+    obs = np.random.default_rng(0).normal(size=(50, 4))
+    votes = hpcpod.ensemble(members)
+    assert votes.about["rule"] == "vote"
+    named = [(member["pod"], member["round"]) for member in votes.about["members"]]
+    assert named == [(row.pod, row.round) for row in rows[:2]]
+    assert votes.about["members"][0]["score"] == kept(run.folder, rows[0].pod).about["score"] != {}
+    assert votes(obs).tolist() == members[0](obs).tolist()  # of two, all ties are the first one's
+    votes.save(tmp_path / "votes.h5")
+    members[1].save(tmp_path / "second.h5")
+    second = tmp_path / "second.h5"
+    sources: list[hpcpod.Run | str | Path] = [run, second, str(second)]
+    again = hpcpod.ensemble(each for each in sources)
+    assert again(obs).tolist() == members[1](obs).tolist()
+    cores = [read_blob_file(kept(run.folder, row.pod).checkpoint) for row in rows[:2]]
+    write_blob_file(tmp_path / "cores.h5", *joined(cores, "vote"))
+    assert hpcpod.load_policy(tmp_path / "cores.h5")(obs).tolist() == votes(obs).tolist()
+
+
+@pytest.mark.parametrize("members", ["looked-at", Path("a.h5"), 3, None])
+def test_an_ensemble_of_what_is_no_list_is_one_sentence(members: object) -> None:
+    with pytest.raises(UserError, match=r"expected a list of policies, got .*: an ensemble has 2"):
+        hpcpod.ensemble(members)  # type: ignore[arg-type]
+
+
+def test_an_ensemble_by_a_rule_that_is_none_names_them() -> None:
+    with pytest.raises(ConfigError, match="rule: expected one of 'mean', 'vote', 'product'"):
+        hpcpod.ensemble([], rule="median")  # type: ignore[arg-type]

@@ -60,9 +60,13 @@ def kept(folder: RunFolder, pod: str | None = None, keep: Keep = "best") -> Kept
     pod = pod or best.pod
     require_pod(board, pod, name)
     state = board.pods[pod]
-    if not state.history:
+    # A dead pod's history is gone, but it may lead the board, and be a member of an ensemble.
+    seen = state.history or (() if state.best is None or keep == "last" else (state.best,))
+    if not seen and state.best is not None:
+        raise UserError(f"{pod} of {name} is dead ({state.fate}): its best policy alone is kept")
+    if not seen:
         raise UserError(f"{pod} of {name} has no policy yet: no round of it was reported")
-    last = state.history[-1]
+    last = seen[-1]
     chosen = state.best if keep == "best" and state.best is not None else last
     score = score_of(board, pod, chosen.round)
     if keep == "last" and not score:

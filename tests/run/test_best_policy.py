@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,10 @@ import pytest
 import hpcpod
 from hpcpod.cli.parser import main
 from hpcpod.errors import Corrupt, StorageError, UserError
+from hpcpod.storage.board import writer_id
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.merge import read_board
+from hpcpod.tournament.settle import as_dead
 from tests.pod.test_standalone import FADING
 
 FALLS_RIGHT = [0.0, 0.0, 0.1, 0.0]
@@ -55,6 +60,22 @@ def test_what_cannot_be_asked_for_is_a_sentence(finished_run: Path) -> None:
         hpcpod.load_policy(finished_run / "best.h5", keep="last")
     with pytest.raises(UserError, match=r"keep: .*'first'"):
         hpcpod.load_policy(finished_run, keep="first")  # type: ignore[arg-type]
+
+
+def test_a_pod_that_was_replaced_still_has_its_best_policy(
+    finished_run: Path, tmp_path: Path
+) -> None:
+    folder = RunFolder.open(shutil.copytree(finished_run, tmp_path / "run"))
+    before, found = read_board(folder), folder.board.read()
+    assert found is not None
+    row = before.entries[-1]
+    dead = as_dead(before.pods[row.pod], "p0009 took its place", "replaced")
+    board = replace(before, pods={**before.pods, row.pod: dead})
+    assert folder.board.publish(*found, board.document(), writer_id())
+    policy = hpcpod.load_policy(folder.path, pod=row.pod)
+    assert (policy.about["pod"], policy.about["round"]) == (row.pod, row.round)
+    with pytest.raises(UserError, match=rf"{row.pod} of looked-at is dead \(replaced\): its best"):
+        hpcpod.load_policy(folder.path, pod=row.pod, keep="last")
 
 
 @pytest.fixture
