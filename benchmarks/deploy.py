@@ -1,10 +1,10 @@
 """Exported policies: ``python benchmarks/deploy.py [--sb3]``, in about two minutes.
 
 Times of one action at batch 1 of a network of 2 x 256 that observes 105 numbers and acts by 8, as
-Ant's: by ONNX Runtime, by the NumPy reader, by hpcpod's own policy with torch, and with ``--sb3`` by
-Stable-Baselines3's. All in one process and one thread, in turns, so that a busy neighbour meets
-all of them; medians of turns, by the clock and of the processor. Then the seconds of an export, from a policy to a checked folder, and
-how often the rule of ``play.check_score`` refuses a true export.
+Ant's: by ONNX Runtime, by the NumPy reader, by hpcpod's own policy with torch, and with ``--sb3``
+by Stable-Baselines3's. All in one process and one thread, in turns, so that a busy neighbour meets
+all of them; medians of turns, by the clock and of the processor. Then the seconds of an export,
+from a policy to a checked folder, and how often ``play.check_score`` refuses a true export.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,9 @@ def acting(with_sb3: bool) -> dict[str, list[tuple[float, float]]]:
             session = onnx_policy((folder / "policy.onnx").read_bytes())
             reader = NumpyPolicy(folder / "policy.h5")
         calls |= {
-            f"{agent}, ONNX Runtime": lambda run=session: run({"observation": obs[None]}),
-            f"{agent}, policy.py": lambda run=reader: run(obs),
-            f"{agent}, hpcpod with torch": lambda run=policy: run(obs),
+            f"{agent}, ONNX Runtime": partial(session, {"observation": obs[None]}),
+            f"{agent}, policy.py": partial(reader, obs),
+            f"{agent}, hpcpod with torch": partial(policy, obs),
         }
     if with_sb3:
         calls["sac, Stable-Baselines3"] = sb3(obs)
@@ -140,14 +141,18 @@ def main() -> None:
     options.add_argument("--tries", type=int, default=10_000, help="exports per kind of returns")
     given = options.parse_args()
     torch.set_num_threads(1)
-    print("| one action, 105 - 2 x 256 - 8 | median | processor | fastest turn |\n|---|---|---|---|")
+    print(
+        "| one action, 105 - 2 x 256 - 8 | median | processor | fastest turn |\n|---|---|---|---|"
+    )
     for name, turns in acting(given.sb3).items():
         wall, processor = (statistics.median(column) for column in zip(*turns, strict=True))
         print(f"| {name} | {wall:.0f} µs | {processor:.0f} µs | {min(turns)[0]:.0f} µs |")
     print("\n| export | wall | processor |\n|---|---|---|")
     for name, (wall, processor) in exporting().items():
         print(f"| {name} | {wall:.1f} s | {processor:.1f} s |")
-    print(f"\n| true exports refused, of {given.tries} | 8 episodes | 32 | 128 |\n|---|---|---|---|")
+    print(
+        f"\n| true exports refused, of {given.tries} | 8 episodes | 32 | 128 |\n|---|---|---|---|"
+    )
     rates = false_refusals(given.tries)
     for name in SHAPES:
         print(f"| {name} | " + " | ".join(f"{rates[name, n]:.2%}" for n in (8, 32, 128)) + " |")

@@ -20,7 +20,6 @@ from hpcpod._version import __version__
 from hpcpod.agents.base import Agent
 from hpcpod.agents.operations import Operation
 from hpcpod.deploy.environment_terms import ACTION, Portability
-from hpcpod.envs.arrays import Array
 from hpcpod.errors import UserError, in_words
 
 OPSET = 18
@@ -46,7 +45,7 @@ def require_onnx() -> None:
         )
 
 
-def onnx_model(policy: Portability, rows: Array) -> bytes:
+def onnx_model(policy: Portability, rows: Tensor) -> bytes:
     """The model, as the bytes of its one file.
 
     Args:
@@ -87,7 +86,7 @@ def _typed(name: str, dtype: str, shape: tuple[int, ...]) -> Any:
 class _Writer:
     """The nodes of a model; a method for each kind of operation."""
 
-    def __init__(self, rows: Array) -> None:
+    def __init__(self, rows: Tensor) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.functions: list[Any] = []
@@ -247,7 +246,7 @@ class _Writer:
         """The graph that torch's exporter writes of ``act``, its names apart from ours."""
         from onnx import compose
 
-        model = _exported(agent, torch.from_numpy(self._rows))
+        model = _exported(agent, self._rows)
         model = compose.add_prefix(model, f"%t{len(self.nodes)}/")
         graph = model.graph
         self.node("Identity", [x], graph.input[0].name)
