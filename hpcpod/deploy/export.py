@@ -38,6 +38,7 @@ from hpcpod.deploy.play import (
     rows_of,
     score_of,
 )
+from hpcpod.envs.arrays import Array
 from hpcpod.envs.make import reference
 from hpcpod.envs.vec_env import random_seeds
 from hpcpod.errors import UserError
@@ -157,12 +158,14 @@ def _made_whole(folder: Path, overwrite: bool) -> Iterator[Path]:
 def write_numpy(done: Portability, folder: Path) -> Exported:
     """Write ``policy.h5`` and ``policy.py``; the policy that they are."""
     steps: list[dict[str, Any]] = []
-    arrays: dict[str, Any] = {}
-    for number, each in enumerate(done.program.operations):
-        names = {name: f"{number}.{name}" for name in each.arrays}
+    arrays: dict[tuple[Any, ...], tuple[str, Array]] = {}  # each once, whoever needs it
+    for each in done.program.operations:
+        names = {}
+        for name, array in each.arrays.items():
+            key = array.dtype.str, array.shape, array.tobytes()
+            names[name], _ = arrays.setdefault(key, (str(len(arrays)), array))
         own = {"kind": each.kind, "inputs": list(each.inputs), "output": each.output}
         steps.append({**own, "settings": dict(each.settings), "arrays": names})
-        arrays |= {names[name]: array for name, array in each.arrays.items()}
     program = {
         "format": 1,
         "inputs": [
@@ -175,7 +178,7 @@ def write_numpy(done: Portability, folder: Path) -> Exported:
     with h5py.File(folder / "policy.h5", "w") as file:
         file["program"] = json.dumps(program)
         group = file.create_group("arrays")
-        for name, array in arrays.items():
+        for name, array in arrays.values():
             group[name] = array
     shutil.copyfile(numpy_policy.__file__, folder / "policy.py")
     reader = numpy_policy.Policy(folder / "policy.h5")

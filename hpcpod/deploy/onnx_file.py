@@ -91,6 +91,7 @@ class _Writer:
         self.constants: list[Any] = []
         self.functions: list[Any] = []
         self._rows = rows
+        self._names: dict[tuple[Any, ...], str] = {}
 
     def write(self, operation: Operation) -> None:
         """Write the nodes of one operation."""
@@ -107,13 +108,15 @@ class _Writer:
         return output
 
     def constant(self, value: Any) -> str:
-        """Write a constant; return its name."""
+        """Write a constant, if it is not there yet; return its name."""
         from onnx import numpy_helper
 
-        name = f"%c{len(self.constants)}"
         array = np.ascontiguousarray(value).reshape(np.shape(value))  # that makes a scalar [1]
-        self.constants.append(numpy_helper.from_array(array, name))
-        return name
+        key = array.dtype.str, array.shape, array.tobytes()
+        if key not in self._names:
+            self._names[key] = f"%c{len(self.constants)}"
+            self.constants.append(numpy_helper.from_array(array, self._names[key]))
+        return self._names[key]
 
     def _cast(self, out: str, x: str, dtype: str) -> None:
         from onnx import helper

@@ -192,3 +192,12 @@ def test_onnx_and_numpy_act_as_an_ensemble_does(name: str, tmp_path: Path) -> No
         assert found.largest < 1e-5 and len(found.within_rounding) < 2
     joined = actions(policy, "random")
     assert any(not np.array_equal(joined, actions(member, "random")) for member in members)
+
+
+def test_weights_that_several_operations_need_are_written_once(tmp_path: Path) -> None:
+    members = [policy_of(KINDS["sac of matrices"], seed) for seed in range(3)]
+    sizes = {}
+    for count in (2, 3):  # of 2 and of 3 candidates, each valued by all critics
+        exports(ensemble_of(members[:count], "q_weighted"), tmp_path)
+        sizes[count] = (tmp_path / "policy.h5").stat().st_size / count
+    assert sizes[3] < 1.2 * sizes[2]
