@@ -147,12 +147,13 @@ def to_agent(spec: EnvSpec, action: Array) -> torch.Tensor:
 
 
 def action_scale(spec: EnvSpec, shape: tuple[int, ...]) -> Array:
-    """Half of the distance of an action's bounds, for each number; 1 for choices."""
+    """Half of the distance of an action's bounds, for each number; 1 for choices, and where both
+    bounds are one number."""
     if not isinstance(spec.action, Box) or spec.action_bounds is None:
         return np.ones(shape)
     bounds = _bounds(spec, shape, np.dtype(spec.action_dtype))
-    half: Array = bounds["high"].astype(np.float64)[0] / 2 - bounds["low"].astype(np.float64)[0] / 2
-    return np.broadcast_to(half, shape)
+    half = bounds["high"].astype(np.float64)[0] / 2 - bounds["low"].astype(np.float64)[0] / 2
+    return np.where(half > 0, half, 1.0)
 
 
 def _rows(spec: EnvSpec, parts: tuple[Part, ...], program: Program) -> Value:

@@ -50,7 +50,8 @@ OBSERVATIONS = 256
 """Observations in ``check.json``, and as many random ones."""
 _EXTREME = 64
 _MARK = "card.json"
-"""A folder with this file is an exported policy, which may be overwritten."""
+_FILES = {_MARK, "README.md", "check.json", "policy.onnx", "policy.h5", "policy.py", "__pycache__"}
+"""All that an exported policy has: a folder with more, such as .git, is never overwritten."""
 
 
 @dataclass(frozen=True)
@@ -108,24 +109,32 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
     """See that a folder can be made, or be replaced.
 
     Raises:
-        UserError: it can't; or it is there and is not to be, or is no exported policy.
+        UserError: it can't; or it is there and is not to be, or is no exported policy, or has more
+            in it.
     """
-    if not folder.parent.is_dir():
-        raise UserError(f"can't write {folder}: there is no folder {folder.parent}")
-    if not os.path.lexists(folder):
-        return
-    if folder.is_symlink() or not folder.is_dir():
-        raise UserError(f"can't write {folder}: it is there already, and is no folder")
-    if not any(folder.iterdir()):
-        return
-    if not overwrite:
+    try:
+        if not folder.parent.is_dir():
+            raise UserError(f"can't write {folder}: there is no folder {folder.parent}")
+        if not os.path.lexists(folder):
+            return
+        if folder.is_symlink() or not folder.is_dir():
+            raise UserError(f"can't write {folder}: it is there already, and is no folder")
+        inside = {path.name for path in folder.iterdir()}
+    except OSError as error:
+        raise UserError(f"can't write {folder}: {explain(error)}") from error
+    if inside and not overwrite:
         raise UserError(
             f"can't write {folder}: it is there already; take another name, or say --overwrite"
             " (overwrite=True in Python)"
         )
-    if not (folder / _MARK).is_file():
+    if inside and _MARK not in inside:
         raise UserError(
             f"can't overwrite {folder}: it is no exported policy, for it has no {_MARK}"
+        )
+    if own := sorted(inside - _FILES):
+        raise UserError(
+            f"can't overwrite {folder}: it has {', '.join(own[:3])}, which no export wrote; take it"
+            " away, or take another name"
         )
 
 

@@ -53,7 +53,7 @@ def onnx_model(policy: Portability, rows: Tensor) -> bytes:
         rows: at least two rows that the agent reads, an example for torch's exporter.
 
     Raises:
-        UserError: torch's exporter can't write the agent.
+        UserError: torch's exporter can't write the agent, or not for this opset.
     """
     import onnx
     from onnx import helper
@@ -71,7 +71,10 @@ def onnx_model(policy: Portability, rows: Tensor) -> bytes:
         graph, producer_name="hpcpod", producer_version=__version__, ir_version=IR,
         opset_imports=[helper.make_opsetid("", OPSET)], functions=writer.functions,
     )  # fmt: skip
-    onnx.checker.check_model(model, full_check=True)
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except Exception as error:  # of its own kinds; seen of none but foreign graphs
+        raise UserError(f"policy.onnx can't be made: {in_words(error)[:300]}") from error
     data: bytes = model.SerializeToString()
     return data
 
