@@ -1,4 +1,4 @@
-"""What can't be an ensemble is refused in one sentence, which names the members."""
+"""Refusals of ensembles: one sentence each, which names the members."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from hpcpod.pod.policy import (
     load_policy_file,
     policy_meta,
 )
-from hpcpod.storage.blobs import write_blob_file
+from hpcpod.storage.blobs import read_blob_file, write_blob_file
 from tests.envs.small_envs import Starting, WithAction
 from tests.pod.rounds import first_birth, train
 from tests.support.small_runs import create
@@ -65,6 +65,14 @@ def test_the_policy_of_a_checkpoint_acts_as_its_agent_did(algorithm: str, tmp_pa
     assert (policy.about["pod"], policy.about["round"]) == ("p0001", 1)
     assert policy.about["env_steps"] == 512
     assert policy.about["hyperparameters"] == dict(birth.hyperparameters)
+
+
+def test_a_single_policy_is_saved_to_the_byte_as_a_checkpoint_has_it(tmp_path: Path) -> None:
+    env = make_env("CartPole-v1", 2)
+    file = saved(small(env, "dqn"), env, tmp_path / "p.h5", "dqn", pod="p0001", round=3)
+    load_policy_file(file).save(tmp_path / "copy.h5")
+    assert (tmp_path / "copy.h5").read_bytes() == file.read_bytes()
+    assert read_blob_file(file)[1]["format"] == 2
 
 
 def test_one_observation_gives_one_action_and_a_batch_a_batch(tmp_path: Path) -> None:
