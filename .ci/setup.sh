@@ -102,6 +102,11 @@ python() {
     quiet "installing hpcpod$what into .venv (minutes, the first time)" \
         .venv/bin/python -m pip install --disable-pip-version-check ${1:+--no-compile} \
         --constraint constraints.txt --editable ".$what"
+    [ -n "$what" ] || return 0
+    # Panels of real stocks that tests read: the files alone, not what their packages need.
+    quiet "installing two packages of market data into .venv" \
+        .venv/bin/python -m pip install --disable-pip-version-check --no-compile --no-deps \
+        --constraint constraints.txt skfolio universal-portfolios
 }
 
 verb="${1:-}"

@@ -169,7 +169,8 @@ def needing_torch() -> Iterator[None]:
         UserError: torch, or a library that it loads, can't be imported.
     """
     try:
-        yield
+        with _not_collecting():
+            yield
     except (ImportError, OSError) as error:  # a CUDA build without its libraries: OSError
         raise UserError(
             f"torch can't be imported by {sys.executable}: {error}; install the build for this"
@@ -177,25 +178,46 @@ def needing_torch() -> Iterator[None]:
         ) from error
 
 
+@contextlib.contextmanager
+def _not_collecting() -> Iterator[None]:
+    """Import without the garbage collector: it takes 0.2 s of torch's 1.1 s, and finds nothing."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@contextlib.contextmanager
+def _never_collecting() -> Iterator[None]:
+    """The same. The collector never looks at what is alive when torch has come.
+
+    That is for processes of ours: what is alive by then are modules, of which nothing is freed. A
+    full collection with torch loaded takes 0.15 s: one comes while the rest is imported, two when
+    the process ends, more in training.
+    """
+    loaded = "torch" in sys.modules
+    with _not_collecting():
+        yield
+        if "torch" in sys.modules and not loaded:
+            gc.freeze()
+
+
 def load_early(path: str) -> None:
     """Import what a path names before torch is: some simulators refuse to come after it.
 
     What can't be imported, or is no path, is left: the call that needs it says why.
     """
-    with contextlib.suppress(UnknownPlugin):
+    with _never_collecting(), contextlib.suppress(UnknownPlugin):
         load(path)
 
 
 def import_torch() -> None:
-    """Import torch without the garbage collector: it takes 0.2 s of 1.3 s, and finds nothing.
+    """Import torch, before anything else does, and hide it from the garbage collector.
 
     A torch that can't be imported is left: the call that needs it says why.
     """
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        with contextlib.suppress(ImportError, OSError):
-            importlib.import_module("torch")
-    finally:
-        if collecting:
-            gc.enable()
+    with _never_collecting(), contextlib.suppress(ImportError, OSError):
+        importlib.import_module("torch")

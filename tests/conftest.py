@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -29,6 +30,18 @@ LONGEST = (
     "slurm/test_elastic.py", "slurm/test_ranks.py", "docs/test_slurm.py",
 )  # fmt: skip
 """Files that take more than a minute, the longest first."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests, and no garbage: it takes half of that time, and frees nothing. No collection
+    later on looks at modules: with torch's it takes a quarter of a second."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib.metadata
 import math
 import re
@@ -167,6 +168,25 @@ def test_a_folder_that_was_looked_in_is_one_of_the_module_folders(
     assert sys.path[-1] == str(tmp_path)
     folders = plugins.module_folders()
     assert (folders[0], folders.count(str(tmp_path))) == (str(Path.cwd()), 1)
+
+
+def test_what_comes_with_torch_is_hidden_from_the_garbage_collector_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "brings_torch.py").write_text("import sys\nsys.modules['torch'] = sys\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "torch", sys)  # as it was, afterwards
+    hidden: list[bool] = []
+    monkeypatch.setattr(gc, "freeze", lambda: hidden.append(gc.isenabled()))
+    plugins.load_early("brings_torch:sys")  # it is here already, and with it other things
+    assert hidden == []
+    del sys.modules["torch"], sys.modules["brings_torch"]
+    plugins.load_early("no_such_module:sys")
+    assert hidden == []
+    plugins.load_early("brings_torch:sys")
+    plugins.import_torch()
+    assert hidden == [False]
+    assert gc.isenabled()
 
 
 def test_the_nearest_name_is_suggested_and_none_if_none_is_near() -> None:

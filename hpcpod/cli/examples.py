@@ -1,6 +1,16 @@
 """Examples at the end of each verb's ``--help``."""
 
 EXAMPLES = {
+    "data": """\
+Examples:
+  hpcpod data synth bars.parquet --set days=250 --set alpha=0   a synthetic market, as a file
+  hpcpod data info bars.parquet                  its stocks, sessions, licence, survivorship
+  hpcpod data check bars.csv --set timezone=America/New_York    all that is odd, with its row
+  hpcpod data features skfolio:sp500 rsi_30 mine:ratio          no feature may look ahead
+
+SOURCE is a file (.parquet, .csv), synthetic, skfolio:sp500 or universal-portfolios:nyse_o; --set
+gives it arguments. Nothing is repaired: a file with an error is refused, with the row.
+""",
     "launch": """\
 Examples:
   hpcpod launch configs/cartpole.yaml

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from hpcpod import plugins
 from hpcpod._version import __version__
-from hpcpod.cli import completion, control, doctor, envs, init, inspect, launch, results, sync
+from hpcpod.cli import completion, control, data, doctor, envs, init, inspect, launch, results, sync
 from hpcpod.cli.examples import EXAMPLES
 from hpcpod.cli.export import EXPORT_ARGUMENTS, export
 from hpcpod.cli.output import log_to_terminal, say_error
@@ -39,7 +39,7 @@ episode, seeds, copies, states that can be gone back to), and measures its speed
 made or breaks a promise is one sentence and exit code 2.
 """
 
-MAKERS = ("launch", "init", "render", "validate", "train", "envs")
+MAKERS = ("launch", "init", "render", "validate", "train", "envs", "data")
 """Verbs that find modules in the working directory. The others are of runs, which say themselves
 where theirs are, and their reader may stand in a folder that a group writes into."""
 
@@ -286,6 +286,7 @@ VERBS = {
               " (default: the run's metrics)")),
     ),
     "envs": Verb(envs.envs, "what environments can be had here, or a trial of one", (_JSON,)),
+    "data": Verb(data.data, "market data: made, told, checked, for trading", data.ARGUMENTS),
     "doctor": Verb(
         doctor.doctor, "what this cluster really does, by trying it",
         (_config("?", "a YAML file: its cluster section is used"),

@@ -17,18 +17,22 @@
         updater = "my_pkg.mod:MyUpdater"
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hpcpod.testing.agents import AgentContract
+    from hpcpod.testing.allocators import AllocatorContract
+    from hpcpod.testing.envs import EnvContract
+    from hpcpod.testing.generators import GeneratorContract
+    from hpcpod.testing.updaters import UpdaterContract
+
 try:
     import pytest as _pytest  # noqa: F401
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
         "hpcpod.testing needs pytest: pip install 'hpcpod[test]'", name=missing.name
     ) from missing
-
-from hpcpod.testing.agents import AgentContract
-from hpcpod.testing.allocators import AllocatorContract
-from hpcpod.testing.envs import EnvContract
-from hpcpod.testing.generators import GeneratorContract
-from hpcpod.testing.updaters import UpdaterContract
 
 __all__ = [
     "AgentContract",
@@ -37,3 +41,18 @@ __all__ = [
     "GeneratorContract",
     "UpdaterContract",
 ]
+
+_ROOMS = {
+    "AgentContract": "agents",
+    "AllocatorContract": "allocators",
+    "EnvContract": "envs",
+    "GeneratorContract": "generators",
+    "UpdaterContract": "updaters",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a contract when it is asked for: only those of agents and environments need torch."""
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'hpcpod.testing' has no attribute '{name}'")
+    return getattr(import_module(f"hpcpod.testing.{_ROOMS[name]}"), name)

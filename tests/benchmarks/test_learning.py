@@ -145,6 +145,7 @@ def benchmark(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]
 @pytest.mark.slow
 def test_an_interrupted_benchmark_goes_on_where_it_stopped(tmp_path: Path) -> None:
     words = ["--rows", "cartpole-ppo", "--libraries", OURS, "--quick", "--json", "out.jsonl"]
+    words += ["--budget", "0.2"]  # 2000 steps
     first = benchmark(*words, "--seeds", "1", folder=tmp_path)
     assert first.returncode == 0, first.stderr
     assert "1/1 cartpole-ppo hpcpod seed 1" in first.stderr

@@ -52,6 +52,6 @@ def test_its_commands_run_a_tournament_by_it(home: Path, kind: str) -> None:
     ]  # fmt: skip
     _, validate, launch, leaderboard = commands
     assert f"{kind}: my_{kind}:{PARTS[kind]}" in said(home, *validate)
-    said(home, *launch)
+    said(home, *launch, "--set", "round.env_steps=1024")
     assert "ppo" in said(home, *leaderboard)
     assert open_run(home / "runs" / "mine").status().state == "finished"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from scipy import stats
+import scipy  # which loads its parts when they are used
 
 from hpcpod.config.space import AlgorithmSpace, Choice, Int, LogUniform, Uniform
 from hpcpod.records.records import PodState
@@ -28,7 +28,7 @@ def world(seed: int, pods: int, effect: float) -> Sample:
 def test_ranks_of_equal_values_are_shared() -> None:
     assert ranks([3.0, 1.0, 3.0, 2.0]) == [3.5, 1.0, 3.5, 2.0]
     values = [Random(1).randint(0, 5) for _ in range(20)]
-    assert ranks(values) == list(stats.rankdata(values))
+    assert ranks(values) == list(scipy.stats.rankdata(values))
 
 
 def test_the_correlation_is_scipy_s_and_p_is_that_of_all_orders() -> None:
@@ -36,8 +36,8 @@ def test_the_correlation_is_scipy_s_and_p_is_that_of_all_orders() -> None:
     [found] = influences(sample)
     # differences of ranks 1, 1, 1, 1, 0, 0: 1 - 6 * 4 / (6 * 35)
     assert found.rho == pytest.approx(1 - 24 / 210)
-    theirs = stats.permutation_test(
-        (sample.values["a"],), lambda x: abs(stats.spearmanr(x, sample.scores).statistic),
+    theirs = scipy.stats.permutation_test(
+        (sample.values["a"],), lambda x: abs(scipy.stats.spearmanr(x, sample.scores).statistic),
         permutation_type="pairings", alternative="greater",
     )  # fmt: skip
     assert found.p == pytest.approx(theirs.pvalue)

@@ -12,17 +12,31 @@ import pytest
 from tests.support.slots import ROOT
 from tests.test_api import TINY
 
-TRAINING = "hpcpod.train(env_steps=5_000, progress=WANTED, epochs=1, horizon=16)"
+TRAINING = "hpcpod.train(env_steps=1_000, progress=WANTED, epochs=1, horizon=16)"
 RUN = f"hpcpod.launch({TINY}, runs='runs', detach=False, progress=WANTED).wait()"
-SHOWN = {TRAINING: " of 5,000 env steps, ", RUN: " rounds, "}
+SHOWN = {TRAINING: " of 1,000 env steps, ", RUN: " rounds, "}
 BEGINS = "tiny: its environment and its agents are made once"
 
+IMPORTS = (
+    "import hpcpod, sys; from hpcpod.pod.trial import supervisor;"
+    " supervisor.known_here_alone = lambda *given: True"
+)
+"""As in the other tests, an environment is tried in this process: see ``tried_here``."""
 
-def seen_in_a_terminal(code: str, home: Path) -> str:
-    """What a program writes on a terminal that is its standard error."""
+THEN = "-- and now --"
+"""What a program writes between two of its parts, on standard error."""
+
+
+def program(*parts: str) -> str:
+    """One process for several trainings and runs: each begins with torch's second."""
+    return f"\nprint('{THEN}', file=sys.stderr, flush=True)\n".join([IMPORTS, *parts])
+
+
+def seen_in_a_terminal(code: str, home: Path) -> list[str]:
+    """What the parts of a program write on a terminal that is its standard error."""
     ours, theirs = os.openpty()
     child = subprocess.Popen(
-        [sys.executable, "-c", f"import hpcpod; {code}"], cwd=home, stderr=theirs,
+        [sys.executable, "-c", code], cwd=home, stderr=theirs,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "120", "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     os.close(theirs)
@@ -34,59 +48,59 @@ def seen_in_a_terminal(code: str, home: Path) -> str:
         pass
     os.close(ours)
     assert child.wait(120) == 0, said.decode()
-    return said.decode()
+    return said.decode().split(THEN)
 
 
-@pytest.mark.parametrize("code", SHOWN)
-def test_a_terminal_sees_how_far_it_is(code: str, tmp_path: Path) -> None:
-    said = seen_in_a_terminal(code.replace("WANTED", "None"), tmp_path)
-    assert SHOWN[code] in said
-    assert (BEGINS in said) == (code == RUN)
-
-
-@pytest.mark.parametrize("code", SHOWN)
-def test_a_terminal_sees_nothing_of_it_if_it_is_not_wanted(code: str, tmp_path: Path) -> None:
-    said = seen_in_a_terminal(code.replace("WANTED", "False"), tmp_path)
-    assert SHOWN[code] not in said and BEGINS not in said
-
-
-@pytest.mark.parametrize("code", SHOWN)
-def test_nothing_is_shown_where_nobody_looks(code: str, tmp_path: Path) -> None:
+def unseen(code: str, home: Path) -> list[str]:
+    """What the parts of a program write where standard error is no terminal."""
     done = subprocess.run(
-        [sys.executable, "-c", "import hpcpod; " + code.replace("WANTED", "None")], cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, timeout=120, check=True,
+        [sys.executable, "-c", code], cwd=home, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, timeout=300, check=True, text=True,
     )  # fmt: skip
-    assert done.stdout == b""
-    assert SHOWN[code].encode() not in done.stderr and BEGINS.encode() not in done.stderr
+    assert done.stdout == ""
+    return done.stderr.split(THEN)
 
 
-def test_without_a_terminal_lines_come_now_and_then_if_they_are_wanted(tmp_path: Path) -> None:
-    often = "import hpcpod.run.progress_line; hpcpod.run.progress_line.PLAIN_SECONDS = 0.0; "
-    often += RUN.replace("WANTED", "True")
-    done = subprocess.run(
-        [sys.executable, "-c", f"import hpcpod; {often}"], cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, timeout=120, check=True,
-    )  # fmt: skip
-    assert BEGINS.encode() in done.stderr and b" rounds, " in done.stderr
-    assert done.stdout == b""
+def of(code: str, wanted: bool | None) -> str:
+    """A training, or a run in a folder of its own."""
+    return code.replace("WANTED", str(wanted)).replace("'runs'", f"'runs-{wanted}'")
 
 
-@pytest.mark.parametrize("code", SHOWN)
-def test_a_notebook_sees_how_far_it_is(code: str, tmp_path: Path) -> None:
+def test_a_terminal_sees_how_far_it_is_and_nothing_of_it_if_it_is_not_wanted(
+    tmp_path: Path,
+) -> None:
+    asked = [(code, wanted) for code in SHOWN for wanted in (None, False)]
+    parts = seen_in_a_terminal(program(*(of(*each) for each in asked)), tmp_path)
+    for (code, wanted), said in zip(asked, parts[1:], strict=True):
+        assert (SHOWN[code] in said) == (wanted is None)
+        assert (BEGINS in said) == (wanted is None and code == RUN)
+
+
+def test_nothing_is_shown_where_nobody_looks_but_lines_now_and_then_if_they_are_wanted(
+    tmp_path: Path,
+) -> None:
+    often = "import hpcpod.run.progress_line; hpcpod.run.progress_line.PLAIN_SECONDS = 0.0"
+    silent = [of(code, None) for code in SHOWN]
+    _, *nothing, lines = unseen(program(*silent, f"{often}; {of(RUN, True)}"), tmp_path)
+    assert len(nothing) == len(SHOWN)
+    for code, said in zip(SHOWN, nothing, strict=True):
+        assert SHOWN[code] not in said and BEGINS not in said
+    assert BEGINS in lines and SHOWN[RUN] in lines
+
+
+def test_a_notebook_sees_how_far_it_is(tmp_path: Path) -> None:
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
-    cells = [
-        f"import hpcpod; done = {code.replace('WANTED', wanted)}" for wanted in ("None", "False")
-    ]
-    cells[1] = cells[1].replace("runs='runs'", "runs='other'")
     v4 = nbformat.v4
-    notebook = v4.new_notebook(cells=[v4.new_code_cell(cell) for cell in cells])
+    asked = [(code, wanted) for code in SHOWN for wanted in (None, False)]
+    cells = [v4.new_code_cell(f"{IMPORTS}; done = {of(*each)}") for each in asked]
+    notebook = v4.new_notebook(cells=cells)
     nbclient.NotebookClient(
         notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}
     ).execute(env={**os.environ, "PYTHONPATH": str(ROOT)})
-    shown, silent = (
-        [out["data"]["text/plain"] for out in cell["outputs"] if "data" in out]
-        for cell in notebook["cells"]
-    )
-    assert SHOWN[code] in shown[-1]
-    assert silent == []
+    for (code, wanted), cell in zip(asked, notebook["cells"], strict=True):
+        shown = [out["data"]["text/plain"] for out in cell["outputs"] if "data" in out]
+        if wanted is None:
+            assert SHOWN[code] in shown[-1]
+        else:
+            assert shown == []

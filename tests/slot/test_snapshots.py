@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,10 @@ def until_scoring(slot: SlotProcess) -> str:
     return str(slot.status()["order"])
 
 
-def killed_while_scoring(folder: RunFolder) -> tuple[Board, str]:
-    """The board when a slot was killed in a snapshot's score, and that order."""
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run whose slot was killed in a snapshot's score."""
+    folder = create(tmp_path_factory.mktemp("killed"), **KEPT)
     slot = SlotProcess(folder)
     order = until_scoring(slot)
     slot.process.kill()
@@ -43,7 +46,15 @@ def killed_while_scoring(folder: RunFolder) -> tuple[Board, str]:
     board = read_board(folder)
     assert board.phase == "finals" and being_scored(board.rescores), slot.log
     assert folder.reports.read(order) is None
-    return board, order
+    (folder.path.parent / "order").write_text(order)
+    return folder.path
+
+
+def killed_while_scoring(killed: Path, home: Path) -> tuple[RunFolder, Board, str]:
+    """A copy of that run, its board when the slot was killed, and the order."""
+    shutil.copytree(killed, home / killed.name, symlinks=True)
+    folder = RunFolder.open(home / killed.name)
+    return folder, read_board(folder), (killed.parent / "order").read_text()
 
 
 def assert_all_scored(folder: RunFolder, before: Board) -> None:
@@ -63,9 +74,8 @@ def assert_all_scored(folder: RunFolder, before: Board) -> None:
 
 
 @pytest.mark.long
-def test_a_slot_that_comes_back_takes_the_score_up_again(tmp_path: Path) -> None:
-    folder = create(tmp_path, **KEPT)
-    board, order = killed_while_scoring(folder)
+def test_a_slot_that_comes_back_takes_the_score_up_again(killed: Path, tmp_path: Path) -> None:
+    folder, board, order = killed_while_scoring(killed, tmp_path)
     again = SlotProcess(folder)
     assert again.end() == 0, again.log
     assert_all_scored(folder, board)
@@ -74,10 +84,9 @@ def test_a_slot_that_comes_back_takes_the_score_up_again(tmp_path: Path) -> None
 
 @pytest.mark.long
 def test_one_that_does_not_leaves_it_to_another_and_its_late_report_counts_for_nothing(
-    tmp_path: Path,
+    killed: Path, tmp_path: Path
 ) -> None:
-    folder = create(tmp_path, **KEPT)
-    board, order = killed_while_scoring(folder)
+    folder, board, order = killed_while_scoring(killed, tmp_path)
     merge(folder, Rules.of_run(folder), lost=[order])
     other = SlotProcess(folder, slot="other", job="k")
     assert other.end() == 0, other.log

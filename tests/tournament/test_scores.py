@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
+import scipy  # which loads its parts when they are used
 from numpy.typing import NDArray
-from scipy import stats
 
 from hpcpod.tournament.scores import (
     Sample,
@@ -141,7 +141,7 @@ def test_the_interquartile_mean_is_scipy_s_and_rliable_s() -> None:
     rng = np.random.default_rng(6)
     for size in (1, 3, 4, 7, 32, 101):
         values = rng.standard_t(2, size)
-        assert iqm(values) == pytest.approx(float(stats.trim_mean(values, 0.25)))
+        assert iqm(values) == pytest.approx(float(scipy.stats.trim_mean(values, 0.25)))
         assert iqm(values) == pytest.approx(float(metrics.aggregate_iqm(values[:, None])))
 
 
@@ -170,7 +170,7 @@ def test_of_few_runs_the_interval_covers_as_seldom_as_a_report_says(
 
 
 def test_the_interval_covers_the_truth() -> None:
-    rng, truth, covered = np.random.default_rng(8), float(stats.norm.expect(lb=-0.6744898,
+    rng, truth, covered = np.random.default_rng(8), float(scipy.stats.norm.expect(lb=-0.6744898,
         ub=0.6744898)) * 2, 0  # fmt: skip
     for _ in range(300):
         low, high = iqm_interval([list(rng.standard_normal(32))], draws=400)
@@ -185,7 +185,7 @@ def test_improvement_is_scipy_s_and_rliable_s() -> None:
     rng = np.random.default_rng(9)
     one, other = rng.integers(0, 6, 14).astype(float), rng.integers(0, 5, 9).astype(float)
     found = improvement(one, other, paired=False)
-    u = stats.mannwhitneyu(one, other).statistic
+    u = scipy.stats.mannwhitneyu(one, other).statistic
     assert found.probability == pytest.approx(u / 14 / 9)
     theirs = metrics.probability_of_improvement(one[:, None], other[:, None])
     assert found.probability == pytest.approx(float(theirs))
@@ -232,7 +232,7 @@ def test_paired_improvement_is_wilson_s() -> None:
     # 7 wins, 3 losses: statistics' binomial interval of 7 in 10
     one, other = np.array([1.0] * 7 + [0.0] * 3), np.array([0.0] * 7 + [1.0] * 3)
     found = improvement(one, other, paired=True)
-    theirs = stats.binomtest(7, 10).proportion_ci(method="wilson")
+    theirs = scipy.stats.binomtest(7, 10).proportion_ci(method="wilson")
     assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high))
     assert improvement([1, 1], [1, 1], paired=True).probability == 0.5
 
@@ -241,7 +241,7 @@ def test_paired_improvement_is_wilson_s() -> None:
 @pytest.mark.parametrize("paired", [True, False])
 def test_intervals_of_improvement_cover_the_truth(gap: float, paired: bool) -> None:
     rng, covered = np.random.default_rng(10), 0
-    truth = float(stats.norm.cdf(gap / math.sqrt(2)))
+    truth = float(scipy.stats.norm.cdf(gap / math.sqrt(2)))
     for _ in range(600):
         one, other = rng.normal(gap, 1, 24), rng.normal(0, 1, 24)
         found = improvement(one, other, paired=paired)
@@ -253,7 +253,7 @@ def test_a_trend_is_scipy_s() -> None:
     rng = np.random.default_rng(11)
     x = np.arange(9.0)
     y = 3 * x + rng.standard_normal(9)
-    found, theirs = trend(x, y), stats.linregress(x, y)
+    found, theirs = trend(x, y), scipy.stats.linregress(x, y)
     assert found is not None
     assert (found.slope, found.error) == pytest.approx((theirs.slope, theirs.stderr))
 
@@ -278,10 +278,10 @@ def test_the_permutation_test_is_the_exact_rank_test_of_one_task() -> None:
     rng = np.random.default_rng(12)
     for n, m in ((3, 3), (4, 6), (8, 8)):
         one, other = rng.normal(size=n), rng.normal(1.0, 1.0, size=m)
-        theirs = stats.mannwhitneyu(one, other, method="exact").pvalue
+        theirs = scipy.stats.mannwhitneyu(one, other, method="exact").pvalue
         assert improvement_test([list(one)], [list(other)]) == pytest.approx(float(theirs))
     one, other = rng.normal(size=12), rng.normal(0.7, 1.0, size=12)  # 2.7 million: drawn
-    theirs = stats.mannwhitneyu(one, other, method="exact").pvalue
+    theirs = scipy.stats.mannwhitneyu(one, other, method="exact").pvalue
     assert improvement_test([list(one)], [list(other)]) == pytest.approx(float(theirs), abs=0.01)
 
 

@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,9 +27,8 @@ from hpcpod.errors import Diverged, UnusableWrapper, UserError
 from hpcpod.testing import EnvContract
 from tests.envs.gymnasium_steps import Steps, some_steps
 
-pytest.importorskip(
-    "mujoco_warp", reason="pip install 'hpcpod[warp]', which needs Python 3.11 or newer"
-)
+if find_spec("mujoco_warp") is None:  # to import it takes a second, in each process of the tests
+    pytest.skip("pip install 'hpcpod[warp]' (Python 3.11 or newer)", allow_module_level=True)
 
 from hpcpod.envs.mujoco import warp_env
 from hpcpod.envs.mujoco.tasks import TASKS

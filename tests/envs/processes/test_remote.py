@@ -41,7 +41,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("another python")
     subprocess.run([base, "-m", "venv", str(folder)], check=True)
     made = str(folder / "bin" / "python")
-    pip = [made, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [made, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     subprocess.run([*pip, "numpy", "gymnasium"], check=True)
     return made
 

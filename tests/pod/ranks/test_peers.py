@@ -47,7 +47,7 @@ def test_mpirun_starts_ranks_that_train_one_agent(tmp_path: Path) -> None:
     if shutil.which("mpirun") is None:
         required = os.environ.get("CI") or os.environ.get("HPCPOD_REQUIRE_ALL")
         (pytest.fail if required else pytest.skip)("no mpirun here (Debian: openmpi-bin)")
-    mpirun = ("mpirun", "-n", "4", "--oversubscribe", sys.executable, "-m")
+    mpirun = ("mpirun", "-n", "2", "--oversubscribe", sys.executable, "-m")
     said = run(tmp_path, *mpirun, options=("--set", "pod.fusion.backend=mpi"))
     assert said.count("policy: policy.h5") == 1
     assert hpcpod.load_policy(tmp_path / "policy.h5").about["env_steps"] == 8192

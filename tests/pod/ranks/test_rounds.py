@@ -70,16 +70,24 @@ def converse(child: Child, birth: Birth, stop_after: int | None = None) -> LastR
 
 def trained(folder: RunFolder, birth: Birth, *stops: int) -> Report:
     """A round of several ranks, stopped and resumed by new ones at these steps."""
-    for steps in (*stops, None):
-        child = child_of(folder)
-        try:
-            reply = converse(child, birth, steps)
-        finally:
-            child.close()
-        if steps is not None:
-            assert reply == StopReply(signalled=False)
+    for steps in stops:
+        stop(folder, birth, steps)
+    child = child_of(folder)
+    try:
+        reply = converse(child, birth)
+    finally:
+        child.close()
     assert isinstance(reply, ReportReply)
     return reply.report
+
+
+def stop(folder: RunFolder, birth: Birth, steps: int) -> None:
+    """A round of several ranks that is stopped at these steps."""
+    child = child_of(folder)
+    try:
+        assert converse(child, birth, steps) == StopReply(signalled=False)
+    finally:
+        child.close()
 
 
 def lines(watched: Path, rank: int) -> list[str]:
@@ -162,21 +170,30 @@ def test_learners_that_are_not_fused_go_apart(tmp_path: Path, watched: Path) -> 
         ("ppo", {"scheme": "none"}),
     ],
 )  # fmt: skip
-def test_a_round_of_ranks_that_was_stopped_ends_as_one_that_was_not(
+def test_ranks_that_resume_a_round_and_go_on_with_the_next_end_as_others_that_restore_both(
     algorithm: str, fusion: dict[str, Any], tmp_path: Path
 ) -> None:
     calm, torn = (
         small(tmp_path / name, algorithm, pod={"fusion": fusion}) for name in ("calm", "torn")
     )
     birth = torn_birth = first_birth(calm)
-    for stops in ((256,), ()):
-        one, other = trained(calm, birth), trained(torn, torn_birth, *stops)
-        assert one.checkpoint is not None and other.checkpoint is not None
-        assert [part.core for part in one.checkpoint.parts] == [
-            part.core for part in other.checkpoint.parts
-        ]
-        assert one.returns == other.returns and one.metrics == other.metrics
-        birth, torn_birth = onward(birth, one), onward(torn_birth, other)
+    stop(torn, birth, 256)
+    child = child_of(torn)
+    try:
+        for _ in range(2):
+            one, reply = trained(calm, birth), converse(child, torn_birth)
+            assert isinstance(reply, ReportReply)
+            other = reply.report
+            assert one.checkpoint is not None and other.checkpoint is not None
+            parts, other_parts = one.checkpoint.parts, other.checkpoint.parts
+            assert [part.core for part in parts] == [part.core for part in other_parts]
+            assert one.returns == other.returns and one.metrics == other.metrics
+            birth, torn_birth = onward(birth, one), onward(torn_birth, other)
+    finally:
+        child.close()
+    for part in (*parts, *other_parts):
+        assert bool(part.segments) == (algorithm == "dqn")
+        assert not any(s.cut for s in part.segments)
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -233,29 +250,6 @@ def test_a_rank_that_saved_nothing_of_a_copy_s_first_round_plays_no_episode_of_i
     assert again.checkpoint is not None and len(again.checkpoint.others) == 1
     for part in again.checkpoint.parts:
         assert [s.stop for s in part.segments if s.cut] == [parent.checkpoint.rows]
-
-
-def test_ranks_that_go_on_with_the_next_round_end_as_others_that_restore_it(
-    tmp_path: Path,
-) -> None:
-    here, there = small(tmp_path / "here", "dqn"), small(tmp_path / "there", "dqn")
-    birth = other = first_birth(here)
-    child = child_of(here)
-    try:
-        for _ in range(2):
-            reply = converse(child, birth)
-            assert isinstance(reply, ReportReply)
-            one = reply.report
-            two = trained(there, other)
-            birth, other = onward(birth, one), onward(other, two)
-    finally:
-        child.close()
-    assert one.checkpoint is not None and two.checkpoint is not None
-    assert [part.core for part in one.checkpoint.parts] == [
-        part.core for part in two.checkpoint.parts
-    ]
-    for part in one.checkpoint.parts:
-        assert part.segments and not any(s.cut for s in part.segments)
 
 
 def test_a_signal_that_arrives_in_an_exchange_stops_all_ranks_at_its_end(

@@ -1,0 +1,1 @@
+"""One small tournament, played by each of ``beside_ray.py``'s ways."""

@@ -1,0 +1,122 @@
+"""The verb ``data``: market data, made, told, checked."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from hpcpod.cli.output import say, say_json
+from hpcpod.errors import UserError
+from hpcpod.run.text import many
+
+TASKS = ("synth", "info", "check", "features")
+ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (("task",), {"metavar": "TASK", "choices": TASKS,
+                 "help": "synth, info, check or features"}),
+    (("source",), {"metavar": "SOURCE", "help": "a file, or the name of a source; of synth, the"
+                   " file to write"}),
+    (("features",), {"metavar": "FEATURE", "nargs": "*",
+                     "help": "of features: these alone; names, or paths such as mine:ratio"}),
+    (("--set",), {"action": "append", "default": [], "metavar": "NAME=VALUE", "dest": "overrides",
+                  "help": "an argument of the source, such as seed=3; may be given again"}),
+    (("--overwrite",), {"action": "store_true", "help": "of synth: write the file even if it is"
+                        " there"}),
+    (("--json",), {"action": "store_true", "help": "print JSON, for scripts"}),
+)  # fmt: skip
+
+
+def data(options: Namespace) -> int:
+    """``hpcpod data``: make, describe or check bars."""
+    given: dict[str, Any] = dict(_pair(each) for each in options.overrides)
+    if options.features and options.task != "features":
+        raise UserError(f"hpcpod data {options.task} takes no features")
+    return {"synth": _synth, "info": _info, "check": _check, "features": _features}[options.task](
+        options, given
+    )
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UserError(f"--set takes NAME=VALUE, got '{text}'")
+    import yaml
+
+    try:
+        return name, yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise UserError(f"--set {text}: the value is no YAML") from error
+
+
+def _synth(options: Namespace, given: dict[str, Any]) -> int:
+    from pathlib import Path
+
+    from hpcpod.storage.disk import check_writable
+    from hpcpod.trading.files import write_bars
+    from hpcpod.trading.sources import markets
+
+    if "markets" in given:
+        raise UserError("a file holds one market: leave markets out, and take several seeds")
+    check_writable(Path(options.source), overwrite=options.overwrite)
+    [panel] = markets({**given, "source": "synthetic"})
+    write_bars(panel, options.source)
+    bars, stocks = panel.shape
+    say(f"{options.source}: {many(stocks, 'stock')}, {many(bars, 'bar')} of {panel.card.source}")
+    return 0
+
+
+def _info(options: Namespace, given: dict[str, Any]) -> int:
+    from hpcpod.trading.sources import markets
+
+    panel = markets({**given, "source": options.source})[0]
+    bars, stocks = panel.shape
+    told = {
+        "source": panel.card.source, "stocks": stocks, "bars": bars, "sessions": len(panel.dates),
+        "from": str(panel.dates[0]), "to": str(panel.dates[-1]),
+        "tradable": float(panel.tradable.mean()), "extra": sorted(panel.extra),
+        "currency": panel.card.currency, "licence": panel.card.licence,
+        "survivorship": panel.card.survivorship, "sha256": panel.card.sha256 or panel.digest(),
+    }  # fmt: skip
+    if options.json:
+        say_json(told)
+    else:
+        told["tradable"] = f"{panel.tradable.mean():.1%} of all bars"
+        told["extra"] = ", ".join(sorted(panel.extra)) or "none"
+        for name, value in told.items():
+            say(f"{name:13} {value}")
+    return 0
+
+
+def _check(options: Namespace, given: dict[str, Any]) -> int:
+    from dataclasses import asdict
+
+    from hpcpod.trading.files import findings, frame_of
+
+    calendar = given.pop("calendar", "XNYS")
+    timezone = given.pop("timezone", None)
+    if given:
+        raise UserError(f"hpcpod data check has no '{min(given)}' (calendar and timezone)")
+    found = list(findings(frame_of(options.source, timezone), calendar))
+    if options.json:
+        say_json([asdict(each) for each in found])
+    else:
+        for each in found:
+            say(f"{each.kind}: {each}")
+        say(f"{options.source}: {many(len(found), 'finding')}" if found else "nothing is odd")
+    return 2 if any(each.kind == "error" for each in found) else 0
+
+
+def _features(options: Namespace, given: dict[str, Any]) -> int:
+    import numpy as np
+
+    from hpcpod.trading.features import FEATURES, compute, truncated
+    from hpcpod.trading.sources import markets
+
+    panel = markets({**given, "source": options.source})[0]
+    for name in options.features or [*FEATURES, *panel.extra]:
+        truncated(panel, name)
+        values = compute(panel, [name])[..., 0]
+        known = np.isfinite(values[:, panel.tradable.any(0)]).all(1)
+        warm = f"known from bar {int(known.argmax())} on" if known.any() else "never known here"
+        spread = f"{np.nanmean(values):.4g} ± {np.nanstd(values):.3g}" if known.any() else ""
+        say(f"{name:14} does not look ahead, {warm}   {spread}".rstrip())
+    return 0

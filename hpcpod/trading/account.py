@@ -1,0 +1,107 @@
+"""The arithmetic of accounts: orders, fills, costs, as pure functions of tensors.
+
+Money is float64: in float32 trajectories drift apart by a thousandth.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from hpcpod.trading.rules import Rules
+from hpcpod.trading.tables import Tables
+
+_BPS = 1e-4
+_SAFE = 1 - 1e-12
+"""Times the share of buys that can be paid, so that rounding never spends more than there is."""
+
+
+class Account(NamedTuple):
+    """N accounts."""
+
+    cash: Tensor
+    """float64 [N]."""
+    shares: Tensor
+    """float64 [N, S], whole lots."""
+    value: Tensor
+    """float64 [N]: cash and shares at the last mark."""
+
+
+def opened(n: int, stocks: int, capital: float, device: str | torch.device) -> Account:
+    """Accounts that hold cash alone."""
+    cash = torch.full((n,), capital, dtype=torch.float64, device=device)
+    shares = torch.zeros(n, stocks, dtype=torch.float64, device=device)
+    return Account(cash, shares, cash.clone())
+
+
+def wanted(action: Tensor, account: Account, fill: Tensor, off: Tensor, rules: Rules) -> Tensor:
+    """Shares to be bought, or, if negative, sold, before any limit: float64 [N, S].
+
+    Args:
+        action: float32 [N, S] in [-1, 1].
+        account: the accounts.
+        fill: prices, [N, S].
+        off: bool [N]: sell everything.
+        rules: of trading.
+    """
+    value = account.value.unsqueeze(1)
+    if rules.mode == "weights":
+        share = action.double().clamp(0.0, 1.0)
+        share = share / share.sum(1, keepdim=True).clamp_min(1.0)
+        change = share * value / fill - account.shares
+    else:
+        change = action.double().clamp(-1.0, 1.0) * rules.max_order * value / fill
+    if rules.dead_band:
+        change = change * ((change * fill).abs() >= rules.dead_band * value)
+    if rules.risk_off is not None:
+        change = torch.where(off.unsqueeze(1), -account.shares, change)
+    return change
+
+
+def traded(
+    account: Account, change: Tensor, fill: Tensor, most: Tensor, rules: Rules
+) -> tuple[Account, Tensor]:
+    """Fill orders: sells first, then buys, all by the same share if cash doesn't pay for all.
+
+    Args:
+        account: before.
+        change: shares that are wanted, as ``wanted`` gives them.
+        fill: prices, [N, S].
+        most: shares that can be traded, [N, S].
+        rules: of trading.
+
+    Returns:
+        The accounts, whose value is of before, and the money that was traded, float64 [N].
+    """
+    cost = (rules.fee_bps + rules.half_spread_bps) * _BPS
+    change = torch.minimum(torch.maximum(change, -most), most)
+    if rules.lot:
+        change = (change / rules.lot).trunc() * rules.lot if rules.lot > 1 else change.trunc()
+    sold = torch.minimum((-change).clamp_min(0.0), account.shares)
+    bought = change.clamp_min(0.0)
+    proceeds = (sold * fill).sum(1)
+    cash = account.cash + proceeds * (1 - cost)
+    price = (bought * fill).sum(1) * (1 + cost)
+    paid = (cash / price.clamp_min(1e-12)).clamp_max(1.0)
+    bought = bought * torch.where(paid < 1.0, paid * _SAFE, paid).unsqueeze(1)
+    if rules.lot:
+        bought = (bought / rules.lot).floor() * rules.lot if rules.lot > 1 else bought.floor()
+    spent = (bought * fill).sum(1)
+    cash = cash - spent * (1 + cost)
+    shares = account.shares + bought - sold
+    return Account(cash, shares, account.value), proceeds + spent
+
+
+def marked(account: Account, mark: Tensor) -> Account:
+    """The accounts at new marks, [N, S]."""
+    return account._replace(value=account.cash + (account.shares * mark).sum(1))
+
+
+def observed(account: Account, tables: Tables, at: Tensor) -> Tensor:
+    """Observations of decisions [N]: the market's row, the weight of each stock and of cash."""
+    seen = tables.features.index_select(0, at)
+    held = account.shares * tables.mark.index_select(0, at) / account.value.unsqueeze(1)
+    cash = (account.cash / account.value).unsqueeze(1)
+    return torch.cat([seen, held.float(), cash.float()], dim=1)

@@ -1,0 +1,219 @@
+"""Features: numbers of each bar that are known at its end, and nothing else.
+
+A feature is a function of a panel that gives [T, S]. ``truncated`` tests that it is causal: its
+values on bars [0, t] must not change when later bars are there. Its warm-up is NaN, and episodes
+begin after it; nothing is filled backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from hpcpod import plugins
+from hpcpod.errors import UserError
+from hpcpod.trading.panel import Floats, MarketPanel
+
+Feature = Callable[[MarketPanel], Floats]
+TOLERANCE = 1e-9
+
+
+def returns(panel: MarketPanel, bars: int) -> Floats:
+    """Log return of the last ``bars`` bars."""
+    return _since(np.log(panel.marks), bars)
+
+
+def sma_ratio(panel: MarketPanel, bars: int) -> Floats:
+    """Close over its simple moving average, less 1."""
+    return panel.marks / _each(panel, "SMA", timeperiod=bars) - 1
+
+
+def percent_b(panel: MarketPanel, bars: int = 20) -> Floats:
+    """The close between the Bollinger bands (2 deviations): 0 at the lower, 1 at the upper."""
+    upper, _, lower = _all(panel, "BBANDS", timeperiod=bars, nbdevup=2.0, nbdevdn=2.0)
+    width = upper - lower
+    return np.where(width > 0, (panel.marks - lower) / np.where(width > 0, width, 1.0), 0.5) + (
+        0 * width
+    )
+
+
+def rsi(panel: MarketPanel, bars: int = 30) -> Floats:
+    """Relative strength index (Wilder), from -1 to 1."""
+    return _each(panel, "RSI", timeperiod=bars) / 50 - 1
+
+
+def cci(panel: MarketPanel, bars: int = 30) -> Floats:
+    """Commodity channel index, over 100."""
+    return _each(panel, "CCI", "high", "low", "close", timeperiod=bars) / 100
+
+
+def dx(panel: MarketPanel, bars: int = 30) -> Floats:
+    """Directional movement index (Wilder), from 0 to 1."""
+    return _each(panel, "DX", "high", "low", "close", timeperiod=bars) / 100
+
+
+def macd(panel: MarketPanel) -> Floats:
+    """Moving average convergence (12, 26), over the close."""
+    return _all(panel, "MACD", fastperiod=12, slowperiod=26, signalperiod=9)[0] / panel.marks
+
+
+def volume_z(panel: MarketPanel, bars: int = 390) -> Floats:
+    """Logarithm of the volume, standardised by its last ``bars`` bars."""
+    logs = np.log1p(np.nan_to_num(panel.volume))
+    mean, square = _mean(logs, bars), _mean(logs**2, bars)
+    spread = np.sqrt(np.maximum(square - mean**2, 1e-12))
+    return np.clip((logs - mean) / spread, -5, 5)
+
+
+def minute_sin(panel: MarketPanel) -> Floats:
+    """Sine of the time of day, in turns of 24 hours, of every stock."""
+    return _clock(panel, np.sin)
+
+
+def minute_cos(panel: MarketPanel) -> Floats:
+    """Cosine of the time of day."""
+    return _clock(panel, np.cos)
+
+
+def turbulence(panel: MarketPanel, sessions: int = 60) -> Floats:
+    """Logarithm of 1 plus the turbulence of the *last ended* session, of every stock.
+
+    The squared Mahalanobis distance of a session's returns to those of the sessions before it, over
+    the number of stocks (Kritzman and Li 2010). It is known when the session has ended, so bars
+    show the one before theirs.
+    """
+    return np.log1p(turbulence_of(panel, sessions))[:, None] + np.zeros(panel.shape)
+
+
+def turbulence_of(panel: MarketPanel, sessions: int = 60) -> Floats:
+    """The turbulence of the session before that of each bar, [T]; NaN in the warm-up."""
+    closes = panel.marks[panel.is_last]
+    days, stocks = closes.shape
+    moves = np.diff(np.log(closes), axis=0)
+    window = max(sessions, stocks + 2)
+    distance = np.full(days + 1, np.nan)  # of session d, shown on d + 1
+    for day in range(window + 1, days):
+        past, today = moves[day - 1 - window : day - 1], moves[day - 1]
+        good = np.isfinite(past).all(0) & np.isfinite(today)
+        if good.any():
+            centred = today[good] - past[:, good].mean(0)
+            covariance = np.cov(past[:, good].T).reshape(good.sum(), -1)
+            found = centred @ np.linalg.pinv(covariance) @ centred
+            distance[day + 1] = found / good.sum()
+    return distance[panel.sessions]
+
+
+FEATURES: Mapping[str, Feature] = {
+    **{f"return_{n}": partial(returns, bars=n) for n in (1, 5, 30, 390)},
+    **{f"sma_{n}": partial(sma_ratio, bars=n) for n in (30, 60)},
+    "percent_b": percent_b,
+    "rsi_30": rsi,
+    "cci_30": cci,
+    "dx_30": dx,
+    "macd": macd,
+    "volume_z": volume_z,
+    "minute_sin": minute_sin,
+    "minute_cos": minute_cos,
+    "turbulence": turbulence,
+}
+"""Features by name; a panel's ``extra`` numbers are features, too, by theirs."""
+
+
+def compute(panel: MarketPanel, names: Sequence[str]) -> Floats:
+    """Features of a panel, [T, S, K], NaN where they are not known yet.
+
+    Args:
+        panel: the bars.
+        names: of ``FEATURES``, of the panel's ``extra``, or paths ``"pkg.mod:function"``.
+
+    Raises:
+        UserError: there is no such feature, or it gives another shape.
+    """
+    if not names:
+        raise UserError("trading needs at least one feature")
+    return np.stack([_one(panel, name) for name in names], axis=2)
+
+
+def truncated(panel: MarketPanel, name: str, cuts: int = 4) -> None:
+    """See that a feature is causal: bars that are cut off change none of the values before.
+
+    Args:
+        panel: bars on which it is tried.
+        name: as for ``compute``.
+        cuts: lengths to which the panel is cut.
+
+    Raises:
+        UserError: it looks ahead; the sentence names the first row whose value depends on later
+            ones.
+    """
+    whole = _one(panel, name)
+    bars = len(panel.times)
+    for cut in np.linspace(bars // 3, bars - 1, cuts).astype(int):
+        part = _one(panel.first(int(cut)), name)
+        same = np.isclose(part, whole[:cut], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+        if not same.all():
+            row = int((~same).any(1).argmax())
+            raise UserError(
+                f"feature {name} looks ahead: its value at row {row} ({panel.times[row]}) changes"
+                f" when the rows from {panel.times[cut]} on are cut off"
+            )
+
+
+def _one(panel: MarketPanel, name: str) -> Floats:
+    if name in panel.extra:
+        return panel.extra[name]
+    if ":" in name:
+        found = np.asarray(plugins.load(name)(panel), np.float64)
+    elif name in FEATURES:
+        found = FEATURES[name](panel)
+    else:
+        known = [*FEATURES, *panel.extra]
+        raise UserError(f"there is no feature {name}{plugins.suggest(name, known)}")
+    if found.shape != panel.shape:
+        raise UserError(f"feature {name} is {list(found.shape)}, not {list(panel.shape)}")
+    return found
+
+
+def _since(values: Floats, bars: int) -> Floats:
+    out = np.full_like(values, np.nan)
+    out[bars:] = values[bars:] - values[:-bars]
+    return out
+
+
+def _mean(values: Floats, bars: int) -> Floats:
+    """Mean of the last ``bars`` rows; NaN before there are as many."""
+    sums = np.cumsum(np.vstack([np.zeros((1, values.shape[1])), values]), axis=0)
+    out = np.full_like(values, np.nan)
+    out[bars - 1 :] = (sums[bars:] - sums[:-bars]) / bars
+    return out
+
+
+def _clock(panel: MarketPanel, turn: Callable[[Floats], Floats]) -> Floats:
+    seconds = (panel.times - panel.times.astype("datetime64[D]")).astype(np.float64)
+    return turn(2 * np.pi * seconds / 86_400)[:, None] + np.zeros(panel.shape)
+
+
+def _each(panel: MarketPanel, function: str, *fields: str, **arguments: float) -> Floats:
+    return _all(panel, function, *fields, **arguments)[0]
+
+
+def _all(panel: MarketPanel, function: str, *fields: str, **arguments: float) -> tuple[Floats, ...]:
+    """TA-Lib's function of every stock: its outputs, [T, S] each."""
+    try:
+        import talib
+    except ImportError as error:
+        raise UserError("features need TA-Lib: pip install 'hpcpod[trading]'") from error
+    call = getattr(talib, function)
+    inputs = [_filled(panel, name) for name in fields or ("close",)]
+    columns = [call(*(each[:, i] for each in inputs), **arguments) for i in range(panel.shape[1])]
+    if not isinstance(columns[0], tuple):
+        return (np.stack(columns, axis=1),)
+    return tuple(np.stack(each, axis=1) for each in zip(*columns, strict=True))
+
+
+def _filled(panel: MarketPanel, name: str) -> Floats:
+    """A price; the last known close where a bar is missing."""
+    values: Floats = panel.marks if name == "close" else getattr(panel, name)
+    return np.ascontiguousarray(np.where(np.isfinite(values), values, panel.marks))

@@ -1,0 +1,91 @@
+"""Rules of trading: what an order costs, when it is filled, what an account may do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+from hpcpod.errors import UserError
+from hpcpod.plugins import suggest
+
+Mode = Literal["weights", "orders"]
+Fill = Literal["open", "close"]
+
+
+def _number(name: str, value: object, least: float, most: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        wanted = f"from {least:g}" + ("" if most == math.inf else f" to {most:g}")
+        raise UserError(f"trading: {name} is a number {wanted}, got {value!r}")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The way from orders to shares: decided at the end of a bar, filled in the next one."""
+
+    mode: Mode = "weights"
+    """``weights``: an action is the share of the account in each stock, negative ones are 0, and
+    if they sum to more than 1 they are divided by their sum. ``orders``: an action buys or sells up
+    to ``max_order`` of the account."""
+    fee_bps: float = 10.0
+    """Commission on each side, in basis points of what is traded."""
+    half_spread_bps: float = 0.0
+    """Half of the bid-ask spread: buys pay it, sells lose it."""
+    participation: float | None = None
+    """The share of a bar's volume that an order may be; None: any."""
+    fill: Fill = "open"
+    """The price of the next bar at which an order is filled."""
+    stride: int = 1
+    """Bars between two decisions, counted anew in each session."""
+    lot: int = 1
+    """Shares are traded in multiples of this; 0: in fractions, too."""
+    max_order: float = 0.2
+    """Of mode ``orders``: the largest order, as a share of the account."""
+    dead_band: float = 0.0
+    """Changes of weight below this are not traded."""
+    risk_off: float | None = None
+    """Turbulence of the last ended session above which all is sold and nothing bought; None:
+    never."""
+    capital: float = 1_000_000.0
+    """Money at the start of an episode."""
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("fee_bps", 0), ("half_spread_bps", 0), ("stride", 1), ("lot", 0), ("dead_band", 0),
+        ):  # fmt: skip
+            _number(name, getattr(self, name), least, math.inf)
+        _number("capital", self.capital, 1e-6, math.inf)
+        _number("max_order", self.max_order, 1e-6, 1.0)
+        if self.participation is not None:
+            _number("participation", self.participation, 1e-9, 1.0)
+        for name, known in (("mode", get_args(Mode)), ("fill", get_args(Fill))):
+            if getattr(self, name) not in known:
+                raise UserError(f"{name} is one of {', '.join(known)}, got {getattr(self, name)!r}")
+
+
+PRESETS: Mapping[str, Rules] = {
+    "plain": Rules(),
+    "paper": Rules(mode="orders", fee_bps=20.0, fill="close", risk_off=30.0),
+    "strict": Rules(fee_bps=20.0, half_spread_bps=2.0, participation=0.01, risk_off=30.0),
+}
+"""``paper``: the costs and the timing that the Podracer paper states, without its code's errors;
+``strict``: spread and a limit of volume besides."""
+
+
+def rules_of(preset: str, changed: Mapping[str, Any]) -> Rules:
+    """A preset with some of its fields changed.
+
+    Raises:
+        UserError: there is no such preset or field, or a value is out of its range.
+    """
+    if preset not in PRESETS:
+        raise UserError(
+            f"there is no preset {preset}{suggest(preset, list(PRESETS))} (there are"
+            f" {', '.join(PRESETS)})"
+        )
+    known = [each.name for each in fields(Rules)]
+    for name in changed:
+        if name not in known:
+            raise UserError(f"trading has no rule '{name}'{suggest(name, known)}")
+    return replace(PRESETS[preset], **changed)

@@ -1,0 +1,179 @@
+"""``Task``: a market, its split, its features and rules, as ``env.kwargs`` name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hpcpod.errors import UserError
+from hpcpod.plugins import suggest
+from hpcpod.trading.panel import MarketPanel, day_of
+from hpcpod.trading.rules import Rules, rules_of
+from hpcpod.trading.sources import markets
+from hpcpod.trading.tables import Tables, joined, tables
+
+Part = Literal["fit", "selection", "holdout"]
+PARTS: tuple[Part, ...] = get_args(Part)
+FEATURES = ("return_1", "return_5", "return_30", "sma_30", "percent_b", "rsi_30", "volume_z")
+
+
+class Market(NamedTuple):
+    """Decisions of one market."""
+
+    first: int
+    """The first that there is: what lies before is another market's."""
+    begins: int
+    """The first of the part."""
+    past: int
+    """The last of the part, after which the account is marked."""
+
+
+class Windows(NamedTuple):
+    """The episodes of a task."""
+
+    tables: Tables
+    starts: Tensor
+    """int64: decisions at which an episode may begin."""
+    steps: int
+    """Decisions of an episode."""
+    markets: tuple[Market, ...]
+
+
+@dataclass(frozen=True)
+class Task:
+    """The trading task."""
+
+    market: Mapping[str, Any] = field(default_factory=dict)
+    """The bars; see ``sources.markets``: ``{source: synthetic, seed: 3}``, ``{source: FILE}``."""
+    part: Part = "fit"
+    """The part of the panel in which episodes lie: training sees ``fit`` alone."""
+    selection: str | float = 0.6
+    """The first date of the selection part, or the share of sessions that lies before it."""
+    holdout: str | float = 0.8
+    """The first date of the holdout, or the share of sessions that lies before it."""
+    embargo: int = 5
+    """Sessions left out at the beginning of selection and of holdout: no episode of one part
+    reaches into another."""
+    features: tuple[str, ...] = FEATURES
+    """Names of features and of the panel's extra numbers, or paths of functions."""
+    sessions: int = 5
+    """Length of an episode; 0: all of the part."""
+    rules: Rules = field(default_factory=Rules)
+
+    def windows(self, device: str = "cpu") -> Windows:
+        """The episodes of this part; those of equal tasks share their memory.
+
+        Raises:
+            UserError: the parts overlap, or no episode fits in this one.
+        """
+        return _windows(_Key(self), device)
+
+    def panels(self) -> list[tuple[MarketPanel, int]]:
+        """Each market as it is seen in this part, and the first session that belongs to it."""
+        return [self.seen(whole) for whole in markets(self.market)]
+
+    def seen(self, whole: MarketPanel) -> tuple[MarketPanel, int]:
+        """The panel below the end of this part, and the first session that belongs to the part.
+
+        Raises:
+            UserError: the parts don't follow one another inside the panel.
+        """
+        first, second = (_date(whole, each) for each in (self.selection, self.holdout))
+        if not whole.dates[0] < first < second <= whole.dates[-1]:
+            raise UserError(
+                f"fit, selection and holdout follow one another: selection begins on {first},"
+                f" holdout on {second}, and the panel goes from {whole.dates[0]} to"
+                f" {whole.dates[-1]}"
+            )
+        begins = {"fit": whole.dates[0], "selection": first, "holdout": second}[self.part]
+        ends = {"fit": first, "selection": second}.get(self.part)
+        panel = whole if ends is None else whole.below(ends)
+        skipped = 0 if self.part == "fit" else self.embargo
+        return panel, int(np.searchsorted(panel.dates, begins)) + skipped
+
+
+class _Key:
+    """A task as the key of a cache: two that read the same are equal."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self._text = task, repr(task)
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and other._text == self._text
+
+
+@lru_cache(maxsize=4)
+def _windows(key: _Key, device: str) -> Windows:
+    task, made, begins = key.task, [], []
+    for panel, session in task.panels():
+        table = tables(panel, task.features, task.rules, device)
+        made.append(table)
+        begins.append(max(table.first, int(np.searchsorted(table.sessions, session))))
+        per_session = int(np.median(np.bincount(table.sessions)[1:-1]))
+    steps = task.sessions * per_session or min(
+        len(table.mark) - 1 - begin for table, begin in zip(made, begins, strict=True)
+    )
+    starts, parts, offset = [], list[Market](), 0
+    for table, begin in zip(made, begins, strict=True):
+        past = len(table.mark) - 1
+        if past - steps < begin:
+            raise UserError(
+                f"part {task.part} has {max(0, past - begin)} decisions, an episode of"
+                f" {task.sessions} sessions takes {steps}: take a longer panel, or fewer sessions"
+            )
+        starts.append(torch.arange(begin, past - steps + 1) + offset)
+        parts.append(Market(offset, offset + begin, offset + past))
+        offset += len(table.mark)
+    return Windows(joined(made), torch.cat(starts).to(device), steps, tuple(parts))
+
+
+def task_of(name: object, kwargs: Mapping[str, object]) -> Task:
+    """The task that ``env.id`` and ``env.kwargs`` describe.
+
+    Args:
+        name: of the environment; unless it is ``trading``, the source of its market.
+        kwargs: fields of ``Task``; ``preset`` and the fields of ``Rules`` stand beside them.
+
+    Raises:
+        UserError: there is no such field, or a value is not of its kind.
+    """
+    own = {each.name for each in fields(Task)} - {"rules"}
+    of_rules = {each.name for each in fields(Rules)}
+    for key in kwargs:
+        if key not in own | of_rules | {"preset"}:
+            raise UserError(
+                f"trading has no argument '{key}'"
+                f"{suggest(key, sorted(own | of_rules | {'preset'}))}"
+            )
+    changed: dict[str, Any] = {key: kwargs[key] for key in kwargs if key in of_rules}
+    given: dict[str, Any] = {key: kwargs[key] for key in kwargs if key in own}
+    if name != "trading":
+        given["market"] = {"source": str(name), **given.get("market", {})}
+    given["features"] = tuple(given.get("features", FEATURES))
+    task = Task(rules=rules_of(str(kwargs.get("preset", "plain")), changed), **given)
+    if task.part not in PARTS:
+        raise UserError(f"trading: part is one of {', '.join(PARTS)}, got {task.part!r}")
+    for key in ("embargo", "sessions"):
+        value = getattr(task, key)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise UserError(f"trading: {key} is a whole number from 0, got {value!r}")
+    return task
+
+
+def _date(panel: MarketPanel, given: str | float) -> np.datetime64:
+    """A date, or the one before which this share of the sessions lies."""
+    if isinstance(given, str):
+        return day_of(given)
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < 1:
+        raise UserError(f"expected a date or a share of the sessions in (0, 1), got {given!r}")
+    day: np.datetime64 = panel.dates[int(given * len(panel.dates))]
+    return day

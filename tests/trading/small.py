@@ -1,0 +1,30 @@
+"""Small markets that the tests of trading share."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcpod.trading.panel import MarketPanel, SourceCard
+from hpcpod.trading.synthetic import SyntheticMarket
+
+
+@cache
+def market(stocks: int = 3, days: int = 90, seed: int = 3, alpha: float = 1.0) -> MarketPanel:
+    """A synthetic one of 39 bars a session."""
+    return SyntheticMarket(stocks=stocks, days=days, seed=seed, alpha=alpha, minutes=39).panel()
+
+
+def daily(close: npt.ArrayLike, volume: float = 1e9) -> MarketPanel:
+    """A panel whose bars are days that open where the last one has closed."""
+    prices = np.asarray(close, np.float64)
+    days = np.busday_offset("2020-01-06", np.arange(len(prices)), roll="forward")
+    opened = np.vstack([prices[:1], prices[:-1]])
+    bars = (opened, np.maximum(opened, prices), np.minimum(opened, prices), prices)
+    return MarketPanel(
+        tuple("ABCDEFGH"[: prices.shape[1]]), days.astype("datetime64[s]"), np.arange(len(prices)),
+        days, *bars, np.full_like(prices, volume), np.ones(prices.shape, bool),
+        SourceCard("by hand", "none", "none"),
+    )  # fmt: skip

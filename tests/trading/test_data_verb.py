@@ -1,0 +1,87 @@
+"""``hpcpod data``: what it writes, says and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hpcpod.cli.parser import main
+from hpcpod.trading.files import read_bars
+from hpcpod.trading.synthetic import SyntheticMarket
+
+SETS = ["--set", "days=5", "--set", "minutes=13", "--set", "stocks=2"]
+
+
+@pytest.mark.parametrize("name", ["bars.parquet", "bars.csv"])
+def test_a_synthetic_market_comes_back_from_its_file(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+    assert main(["data", "synth", str(path), *SETS]) == 0
+    assert "2 stocks, 65 bars" in capsys.readouterr().out
+    panel = read_bars(path, calendar=None, timezone="UTC")
+    made = SyntheticMarket(days=5, minutes=13, stocks=2).panel()
+    assert panel.close.tolist() == made.close.tolist()
+    assert panel.sessions.tolist() == made.sessions.tolist()
+    assert panel.extra["signal"] == pytest.approx(made.extra["signal"])
+    assert main(["data", "synth", str(path), *SETS]) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_a_source_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "info", "synthetic", *SETS, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["stocks"], told["sessions"], told["from"]) == (2, 5, "2000-01-03")
+    assert main(["data", "info", "synthetic", *SETS]) == 0
+    assert "survivorship  no stock ever leaves it" in capsys.readouterr().out
+
+
+def test_a_check_tells_all_and_fails_by_errors_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bars.csv"
+    path.write_text("date,ticker,close\n2021-11-24,A,1\n2021-11-25,A,-2\n2021-11-26,A,1.1\n")
+    assert main(["data", "check", str(path)]) == 2
+    out = capsys.readouterr().out
+    assert "error: row 2: close of A" in out
+    assert "error: row 2: 2021-11-25 is no session of XNYS" in out
+    path.write_text("date,ticker,close\n2021-11-24,A,1\n2021-11-26,A,1.1\n")
+    assert main(["data", "check", str(path)]) == 0
+    assert capsys.readouterr().out == "nothing is odd\n"
+
+
+def test_features_are_tried_and_one_that_looks_ahead_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sets = ["--set", "days=12", "--set", "minutes=13"]
+    assert main(["data", "features", "synthetic", "return_5", "signal", *sets]) == 0
+    out = capsys.readouterr().out
+    assert "return_5       does not look ahead, known from bar 5 on" in out
+    bad = "tests.trading.test_features:tomorrow"
+    assert main(["data", "features", "synthetic", bad, *sets]) == 2
+    assert "looks ahead" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["info", "synthetic", "--set", "days"], "--set takes NAME=VALUE, got 'days'"),
+        (["info", "synthetic", "--set", "days=[1"], "the value is no YAML"),
+        (["info", "synthetic", "--set", "days=soon"], "can't be made"),
+        (["info", "synthetic", "rsi_30"], "hpcpod data info takes no features"),
+        (["check", "nowhere.csv"], "there is no file nowhere.csv"),
+        (["synth", "bars.xlsx"], "can't write bars.xlsx: bars go to .parquet"),
+        (["synth", "bars.csv", "--set", "markets=2"], "a file holds one market"),
+    ],
+)
+def test_what_can_t_be_done_is_one_sentence(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert main(["data", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1

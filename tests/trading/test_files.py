@@ -1,0 +1,172 @@
+"""Files of bars: read as they are, refused with the row that is wrong, never repaired."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hpcpod.errors import UserError
+from hpcpod.trading.files import findings, frame_of, read_bars, universe
+from hpcpod.trading.sources import SOURCES, markets
+
+DAYS = ["2021-11-24", "2021-11-26", "2021-11-29"]
+"""The 25th was Thanksgiving, the 26th a half-day."""
+
+
+def bars(tickers: str = "AB", days: list[str] = DAYS) -> pd.DataFrame:
+    rows = [(day, name, 10.0, 12.0, 9.0, 11.0, 1000.0) for day in days for name in tickers]
+    return pd.DataFrame(rows, columns=["date", "symbol", "Open", "High", "Low", "Close", "Volume"])
+
+
+def written(folder: Path, table: pd.DataFrame, name: str = "bars.csv") -> Path:
+    path = folder / name
+    table.to_parquet(path) if name.endswith("parquet") else table.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize("name", ["bars.csv", "bars.parquet", "bars.csv.gz"])
+def test_a_file_is_a_panel(tmp_path: Path, name: str) -> None:
+    panel = read_bars(written(tmp_path, bars(), name), licence="mine")
+    assert panel.tickers == ("A", "B")
+    assert panel.dates.astype(str).tolist() == DAYS
+    assert panel.close.tolist() == [[11.0, 11.0]] * 3
+    assert panel.tradable.all()
+    assert (panel.card.licence, len(panel.card.sha256)) == ("mine", 64)
+    [same] = markets({"source": str(tmp_path / name), "below": "2021-11-29", "tickers": ["B"]})
+    assert same.shape == (2, 1)
+
+
+def test_closes_side_by_side_are_a_panel_too(tmp_path: Path) -> None:
+    table = pd.DataFrame({"Date": DAYS, "X": [1.0, 2.0, 3.0], "Y": [4.0, np.nan, 6.0]})
+    panel = read_bars(written(tmp_path, table))
+    assert panel.close[:, 0].tolist() == [1.0, 2.0, 3.0]
+    assert panel.tradable[:, 1].tolist() == [True, False, True]
+    assert panel.marks[:, 1].tolist() == [4.0, 4.0, 6.0]
+
+
+def test_minutes_have_the_date_of_where_they_were_traded(tmp_path: Path) -> None:
+    table = bars("A", ["2021-11-24 20:59", "2021-11-24 21:00", "2021-11-26 14:31"])
+    with pytest.raises(UserError, match="name no time zone; say which one"):
+        read_bars(written(tmp_path, table))
+    panel = read_bars(written(tmp_path, table), timezone="UTC")
+    assert panel.sessions.tolist() == [0, 0, 1]
+    local = bars("A", ["2021-11-24 15:59", "2021-11-24 16:00", "2021-11-26 09:31"])
+    same = read_bars(written(tmp_path, local), timezone="America/New_York")
+    assert (same.times == panel.times).all()
+
+
+def changed(table: pd.DataFrame, row: int, column: str, value: Any) -> pd.DataFrame:
+    table = table.copy()
+    table[column] = table[column].astype(object)
+    table.loc[row - 1, column] = value
+    return table
+
+
+TWO_CURRENCIES = bars().assign(currency=["USD"] * 5 + ["EUR"])
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (changed(bars(), 3, "Close", -1.0), "row 3: close of A at 2021-11-26 .* is -1: prices are"),
+        (changed(bars(), 4, "Open", 0.0), "row 4: open of B .* is 0: prices are above 0"),
+        (changed(bars(), 2, "Low", np.nan), "row 2: low of B at 2021-11-24 .* is missing"),
+        (changed(bars(), 5, "High", 10.5), "row 5: open or close of A .* is outside high and low"),
+        (changed(bars(), 6, "Volume", -3.0), "row 6: volume of B .* is -3"),
+        (bars().iloc[[0, 1, 2, 2, 3]], "row 4: A at 2021-11-26 .* is there twice"),
+        (bars().iloc[[0, 2, 1, 3, 5, 4]].iloc[[2, 0, 1, 3, 5, 4]], None),
+        (bars("A").iloc[[0, 2, 1]], "row 3: A at 2021-11-26 .* is older than the row before it"),
+        (bars("A", ["2021-11-24", "2021-11-25"]), "row 2: 2021-11-25 is no session of XNYS"),
+        (TWO_CURRENCIES, "row 6: prices are in several currencies: EUR, USD"),
+        (bars().iloc[:0], "the universe is empty"),
+        (bars().drop(columns="Close"), "has no column close"),
+        (bars().drop(columns="date"), "has no column of times"),
+        (bars().drop(columns="symbol"), "has no column of tickers"),
+        (changed(bars(), 1, "date", "soon"), "times can't be read"),
+    ],
+)  # fmt: skip
+def test_a_broken_file_is_refused_with_its_row(
+    tmp_path: Path, table: pd.DataFrame, said: str | None
+) -> None:
+    path = written(tmp_path, table)
+    if (
+        said is None
+    ):  # the order of stocks in a moment does not matter; a wide table is one of closes
+        assert read_bars(path).shape[0] >= 3
+        return
+    with pytest.raises(UserError, match=said):
+        read_bars(path)
+
+
+def test_what_is_only_odd_is_a_warning(tmp_path: Path) -> None:
+    days = pd.bdate_range("2021-01-04", periods=40).strftime("%Y-%m-%d").tolist()
+    table = bars("AB", [day for day in days if day not in ("2021-01-18", "2021-02-15")])
+    table.loc[10, "Volume"] = 0.0
+    split = (table["symbol"] == "B") & (table["date"] > "2021-02-01")
+    table.loc[split, ["Open", "High", "Low", "Close"]] /= 4
+    table = table[~((table["symbol"] == "A") & (table["date"] > "2021-02-10"))]
+    table = table[table["date"] != "2021-01-12"]
+    path = written(tmp_path, table)
+    found = [each.words for each in findings(frame_of(path))]
+    assert len(found) == 4
+    for each in (
+        "1 sessions of XNYS are missing, the first on 2021-01-12", "has no volume, and 0 more",
+        "moves by a factor of 0.250: is it an unadjusted split?", "1 stocks have gaps: A has",
+    ):  # fmt: skip
+        assert any(each in words for words in found), each
+    read_bars(path)  # it is not refused
+
+
+def test_a_universe_is_as_of_its_time(tmp_path: Path) -> None:
+    panel = read_bars(written(tmp_path, bars()))
+    spans = tmp_path / "members.csv"
+    spans.write_text("ticker,start,end\nA,2021-01-01,2021-11-26\nB,2021-11-26,\nZ,2000-01-01,\n")
+    assert universe(panel, spans).tradable.tolist() == [[True, False], [False, True], [False, True]]
+    spans.write_text("ticker,start,end\nZ,2000-01-01,\n")
+    with pytest.raises(UserError, match="the universe is empty"):
+        universe(panel, spans)
+    spans.write_text("name\nA\n")
+    with pytest.raises(UserError, match="is no universe"):
+        universe(panel, spans)
+
+
+def installed(package: str) -> bool:
+    try:
+        return bool(version(package))
+    except PackageNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not installed("skfolio"), reason="pip install --no-deps skfolio")
+def test_twenty_real_stocks() -> None:
+    [panel] = markets({"source": "skfolio:sp500", "below": "2000-01-03"})
+    assert panel.shape == (2528, 20)
+    assert (panel.card.licence, panel.dates[0].astype(str)) == (
+        "BSD-3-Clause (the package's)", "1990-01-02",
+    )  # fmt: skip
+    assert panel.close[0, panel.tickers.index("AAPL")] == 0.264
+
+
+@pytest.mark.skipif(not installed("universal-portfolios"), reason="pip install it --no-deps")
+def test_a_real_panel_without_dates() -> None:
+    """36 stocks; the published wealth of equal weights, held, is 14.50 (Cover's market)."""
+    [panel] = markets({"source": "universal-portfolios:nyse_o"})
+    assert panel.shape == (5651, 36)
+    assert panel.close[-1].mean() == pytest.approx(14.50, abs=0.01)
+
+
+def test_sources_that_are_not_there_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"there is no file nowhere\.csv"):
+        markets({"source": "nowhere.csv"})
+    with pytest.raises(UserError, match=r"there is no market 'nasdaq' \(there are synthetic"):
+        markets({"source": "nasdaq"})
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(b"PAR1 and no more")
+    with pytest.raises(UserError, match=r"broken\.parquet can't be read"):
+        read_bars(broken)
+    assert set(SOURCES) == {"synthetic", "skfolio:sp500", "universal-portfolios:nyse_o"}
