@@ -44,7 +44,7 @@ class Differs(UserError):
 
 @dataclass(frozen=True)
 class Parity:
-    """What a comparison has found."""
+    """The result of a comparison."""
 
     observations: int
     largest: float
