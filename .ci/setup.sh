@@ -53,6 +53,9 @@ system() {
     # A browser looks at reports; without its windows there is 20 MB less to load.
     { have chromium-headless-shell || have chromium || have google-chrome || ! can_apt; } ||
         set -- "$@" chromium-headless-shell
+    # MuJoCo draws by EGL where there is no screen: 0.2 MB beside what the browser brings.
+    { ! can_apt || dpkg-query -W libegl1 libgl1-mesa-dri >/dev/null 2>&1; } ||
+        set -- "$@" libegl1 libgl1-mesa-dri
     [ $# -gt 0 ] || return 0
     if can_apt; then
         apt_install "$@"

@@ -24,6 +24,7 @@ from hpcpod.run.preflight import Config, check, read_config, resolve_task, site_
 from hpcpod.run.progress_line import progress_line, progress_text
 from hpcpod.run.remarks import of_environment, remarks
 from hpcpod.run.run import Run, open_run, runs_home
+from hpcpod.run.start_from import asked_for
 from hpcpod.storage.policy_blobs import Rule
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _ENV = hints(EnvConfig)
 
 
 @door(
-    config=Any, cluster=str | None, runs=str | None, site=str | None,
+    config=Any, cluster=str | None, runs=str | None, site=str | None, start_from=Any,
     detach=bool | None, progress=bool | None,
 )  # fmt: skip
 def launch(
@@ -51,6 +52,7 @@ def launch(
     cluster: str | None = None,
     runs: str | Path | None = None,
     site: str | Path | None = None,
+    start_from: str | Path | Run | None = None,
     detach: bool | None = None,
     progress: bool | None = None,
     **overrides: Any,
@@ -63,6 +65,8 @@ def launch(
         runs: the folder that holds runs; default ``$HPCPOD_RUNS``, else ``runs``.
         site: a site's file, laid under a file or a mapping; default ``$HPCPOD_SITE``, if it is not
             for this machine, else its own ``cluster.site``.
+        start_from: another run, whose best policy the first pods start from; a text may name a pod,
+            too: ``"demo:p0003"``. It sets ``population.start_from``.
         detach: on this machine, train in processes that go on when the calling one ends. False:
             they end with it, and ``Run.resume`` goes on. None: so they do, and this says it.
         progress: show on standard error how far this is, and then ``Run.wait``. None: in a terminal
@@ -78,7 +82,9 @@ def launch(
         UserError: the configuration has problems, the run exists, the scheduler refuses.
     """
     auto = Auto(source=source_of(config), tell=log.info)
-    read = read_config(config, cluster, overrides, site=site_for(site, cluster), choose=auto)
+    source = start_from.path if isinstance(start_from, Run) else start_from
+    changes = asked_for(source, overrides)
+    read = read_config(config, cluster, changes, site=site_for(site, cluster), choose=auto)
     with progress_text(progress) as show:
         show(f"{read.name}: its environment and its agents are made once, to see that they can be")
         checked = check(read, source=source_of(config))

@@ -16,6 +16,7 @@
     ├── StorageError              the shared filesystem did not do what it promised
     │   └── Corrupt               a file's checksum does not match: quarantined, never trusted
     ├── ImpossibleBirth           a generator's proposal that can't be carried out
+    ├── Superseded                the run was extended: a process with its old limits ends
     ├── EngineDiffers             a simulator here is not the one that computes the run's scores
     ├── EnvFailed                 a process that steps environments raised an error, or is gone
     └── Diverged                  an agent's numbers stopped being finite: its pod is dead
@@ -93,6 +94,10 @@ class Corrupt(StorageError):
 
 class ImpossibleBirth(HpcpodError, ValueError):
     """A pod that a generator proposes can't be made: the proposal is refused."""
+
+
+class Superseded(HpcpodError):
+    """The run was extended, and this process works by the limits of before."""
 
 
 class EngineDiffers(HpcpodError):

@@ -107,7 +107,9 @@ def to_json(recording: Recording) -> dict[str, Any]:
 
 def from_json(data: Mapping[str, Any]) -> Recording:
     """The inverse of ``to_json``."""
-    config = from_mapping(data["config"])
+    # The recorded runs are of versions that tried no ensembles at their end.
+    stop = {"ensembles": {"rules": []}, **data["config"].get("stop", {})}
+    config = from_mapping({**data["config"], "stop": stop})
     frames = tuple(
         Snapshot(
             path=Path(data["name"]),
@@ -170,6 +172,15 @@ def _small(board: Board) -> Board:
             for name, order in board.rescores.items()
         },
         confirmed=tuple(replace(s, checkpoint=_bare(s.checkpoint)) for s in board.confirmed),
+        finals=replace(
+            board.finals,
+            returns={},
+            candidates=(),
+            finalists=tuple(
+                replace(m, hyperparameters={}, checkpoint=_bare(m.checkpoint))
+                for m in board.finals.finalists
+            ),
+        ),
     )
 
 

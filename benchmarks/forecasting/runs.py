@@ -21,7 +21,12 @@ def _run(
         "env": {"id": env, "num_envs": 8},
         "population": {"pods": {"min": 1, "max": pods}, "algorithms": dict(algorithms)},
         "round": {"env_steps": steps, "episodes": 32},
-        "stop": {"confirm_episodes": 128, "finalists": 3, **stop},
+        "stop": {
+            "confirm_episodes": 128,
+            "finalists": 3,
+            "ensembles": {"rules": []},
+            **stop,
+        },
         **sections,
         "cluster": {"slots": slots, **sections.get("cluster", {})},
     }

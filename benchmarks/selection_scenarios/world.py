@@ -86,13 +86,16 @@ class Game:
             population = replace(population, generator=settings.generator)
         if hasattr(population, "allocator"):  # another checkout's has none
             population = replace(population, allocator=self.allocator)
+        stop = self.stop
+        if hasattr(stop, "ensembles"):  # agents here are numbers, which no rule can join
+            stop = replace(stop, ensembles=replace(stop.ensembles, rules=()))
         config = RunConfig(
             name="selection",
             env=EnvConfig("Selection-v0"),
             seed=stable_hash(settings.seed, replicate),
             population=population,
             round=RoundConfig(env_steps=self.env_steps, episodes=self.episodes),
-            stop=self.stop,
+            stop=stop,
         )
         rules = Rules.of(config, dict.fromkeys(self.algorithms, SPACE))
         return replace(rules, updater=Nobody(rules.updater)) if self.never_copy else rules

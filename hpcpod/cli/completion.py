@@ -62,7 +62,7 @@ def _harmless(word: str, prefix: str) -> bool:
 def _runs(prefix: str, parsed_args: Namespace, **about: Any) -> list[str]:
     """Runs by name, by path where one is begun; the only one's pods where a verb takes these."""
     names = [path.name for path in runs_here(runs_home())]
-    if parsed_args.verb in ("why", "logs") and len(names) == 1:
+    if parsed_args.verb in ("why", "logs", "lineage", "replay") and len(names) == 1:
         names += _pods_of(only_run())
     return [*names, *(_paths(prefix) if "/" in prefix else ())]
 

@@ -103,6 +103,34 @@ Examples:
   hpcpod advise cartpole
   hpcpod advise cartpole --json | jq -r '.[].yaml'
 """,
+    "lineage": """\
+Below each pod stand the copies of it. A star marks the pods that lead to the winner, or to the
+leader so far.
+Examples:
+  hpcpod lineage cartpole                        every pod, in a tree
+  hpcpod lineage cartpole p0005                  its ancestors, and what was trained when
+  hpcpod lineage cartpole --dot | dot -Tsvg > births.svg
+  hpcpod lineage cartpole p0005 --json           its schedule, as run.schedule("p0005")
+""",
+    "replay": """\
+It trains what led to a pod's best policy, from a fresh network: the same hyperparameters for the
+same environment steps, and the same copies' moves. With the run's own seed, on a CPU and with the
+same versions, each round ends in the run's own bits, and it says whether it did. With other seeds
+it tells what the schedule is worth without the luck of a tournament's choice: docs/lineage.md. One
+that was interrupted goes on when it is called again.
+Examples:
+  hpcpod replay cartpole                         the winner's, by its own seed
+  for seed in 1 2 3 4 5; do hpcpod replay cartpole --seed $seed; done
+  hpcpod replay cartpole p0005 --env-steps 200000 --out longer
+""",
+    "play": """\
+Episodes are played by gymnasium's own environment, without exploring. Videos and sheets need
+pip install 'hpcpod[play]', and no screen: docs/play.md.
+Examples:
+  hpcpod play cartpole                           three episodes of the winner
+  hpcpod play cartpole --pod p0003 --seed 7 --episodes 1 --record video.mp4
+  hpcpod play policy/ --sheet frames.png         of a folder that hpcpod export has made
+""",
     "logs": """\
 Examples:
   hpcpod logs cartpole            the end of every log
@@ -132,6 +160,12 @@ Examples:
     "resume": """\
 Example:
   hpcpod resume cartpole
+""",
+    "extend": """\
+Examples:
+  hpcpod extend cartpole --set stop.env_steps=2000000
+  hpcpod extend cartpole --set stop.minutes=120 --set stop.rounds=null    null: no such limit
+Of a run that has finished. What it decided stays, and so does best.h5 until the new end.
 """,
     "tick": """\
 Example:

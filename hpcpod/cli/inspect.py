@@ -73,10 +73,9 @@ def say_outcome(now: Status) -> None:
     best = now.best
     if best is None:
         return
-    seeds = "fresh seeds" if best.fresh else "the panel"
     say(
-        f"best: {best.pod} {best.algorithm} round {best.round}: {best.mean:.1f}"
-        f" [{best.low:.1f}, {best.high:.1f}] on {best.episodes} episodes of {seeds}"
+        f"best: {best.title}: {best.mean:.1f} [{best.low:.1f}, {best.high:.1f}] on"
+        f" {best.episodes} episodes of {best.seeds_words}"
         + (f", the best of {best.candidates}" if best.candidates > 1 else "")
     )
     say(f"policy: {best.checkpoint}")

@@ -22,6 +22,7 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.errors import UserError
 from hpcpod.pod.ranks.rank import rank_of
 from hpcpod.run.run import Run, runs_home
+from hpcpod.run.start_from import asked_for
 from hpcpod.run.text import many, size
 
 if TYPE_CHECKING:
@@ -275,6 +276,7 @@ def _read(options: Namespace, asked: _Asked, cluster: str | None) -> RunConfig:
             " configuration with its algorithms instead, or let --no-measure keep it short"
         )
     site = preflight.site_for(options.site, cluster)
+    started = asked_for(options.start_from)
     return preflight.read_config(
-        asked.config, cluster, set_options=asked.overrides, site=site, choose=asked.auto
+        asked.config, cluster, started, asked.overrides, site=site, choose=asked.auto
     )

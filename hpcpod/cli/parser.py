@@ -8,13 +8,20 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hpcpod import plugins
 from hpcpod._version import __version__
 from hpcpod.cli import completion, control, data, doctor, envs, init, inspect, launch, results, sync
+from hpcpod.cli import lineage as births
+from hpcpod.cli import play as playing
+from hpcpod.cli.arguments import Argument
+from hpcpod.cli.arguments import arg as _arg
+from hpcpod.cli.arguments import count as _count
+from hpcpod.cli.arguments import flag as _flag
 from hpcpod.cli.examples import EXAMPLES
 from hpcpod.cli.export import EXPORT_ARGUMENTS, export
+from hpcpod.cli.extend import EXTEND
 from hpcpod.cli.output import log_to_terminal, say_error
 from hpcpod.errors import exit_code
 from hpcpod.run.run_list import SORTS, STATES
@@ -43,15 +50,6 @@ MAKERS = ("launch", "init", "render", "validate", "train", "envs", "data")
 """Verbs that find modules in the working directory. The others are of runs, which say themselves
 where theirs are, and their reader may stand in a folder that a group writes into."""
 
-Argument = tuple[tuple[str, ...], dict[str, Any]]
-"""Names and options of ``add_argument``."""
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number, at least 1, got '{text}'")
-    return int(text)
-
 
 def _rank(text: str) -> int:
     if not text.isdecimal():
@@ -77,14 +75,6 @@ def _states(text: str) -> list[str]:
                 f"there is no state '{state}', only {', '.join(STATES)}"
             )
     return states
-
-
-def _arg(*names: str, **options: Any) -> Argument:
-    return names, options
-
-
-def _flag(name: str, text: str) -> Argument:
-    return _arg(name, action="store_true", help=text)
 
 
 def _config(nargs: str | None = None, text: str = "a YAML file") -> Argument:
@@ -115,7 +105,9 @@ _PLACED = (
     _flag("--no-probe", "do not make the environment here first: a login node may be unable to"),
     _SITE,
     _RUNS,
-)
+    _arg("--from", dest="start_from", metavar="RUN[:POD]",
+         help="start from another run's best policy, or a pod's: population.start_from"),
+)  # fmt: skip
 _BUDGET = (
     _arg("--minutes", type=init.minutes_of, metavar="M", help="wall time: overrides stop.minutes"),
     _arg("--env-steps", type=_count, metavar="N",
@@ -240,6 +232,14 @@ VERBS = {
         inspect.advise, "what to ask for differently the next time, by what a run has used",
         (_RUN, _JSON),
     ),
+    "lineage": Verb(
+        births.lineage, "the tree of a run's births, or a pod's ancestors and its schedule",
+        (_RUN_OR_POD, *births.LINEAGE, _JSON),
+    ),
+    "replay": Verb(
+        births.replay, "train a pod's schedule again, from scratch, with any seed",
+        (_RUN_OR_POD, *births.REPLAY),
+    ),
     "logs": Verb(
         inspect.logs, "what slots and coordinator say, or what is said of a pod",
         (_RUN_OR_POD,
@@ -271,12 +271,17 @@ VERBS = {
          _flag("--any-engine",
                "compare scores by the simulators of today with those that the run has")),
     ),
+    "extend": Verb(*EXTEND),
     "tick": Verb(
         control.tick, "do once what the coordinator does: observe, plan, act", (_RUN, _JSON)
     ),
     "export": Verb(
         export, "write the best policy so far to a file, or to a folder for others",
         (*EXPORT_ARGUMENTS, _JSON),
+    ),
+    "play": Verb(
+        playing.play, "play a policy in its environment: returns, a video, a contact sheet",
+        (*playing.PLAY, _OVERWRITE, _JSON),
     ),
     "sync": Verb(
         sync.sync, "send the curves of a run to W&B, Trackio, MLflow, TensorBoard or a logger",

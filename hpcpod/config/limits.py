@@ -49,6 +49,11 @@ Natural = Annotated[int, Limit(least=0)]
 Count = Annotated[int, Limit(least=1)]
 Positive = Annotated[float, Limit(above=0)]
 
+MANY = 2**17
+"""More pods or environments than this are a slip of the pen; making them would take minutes."""
+Crowd = Annotated[int, Limit(least=1), Limit(most=MANY)]
+Panel = Annotated[int, Limit(least=2), Limit(most=MANY)]
+
 
 @cache
 def hints(cls: Any) -> dict[str, Any]:

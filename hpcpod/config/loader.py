@@ -126,7 +126,7 @@ def _built(
     if data.get("population") == "auto":  # before an override goes below it
         data["population"] = {"auto": True}
     for override in overrides:
-        problems += _assign(data, override)
+        problems += assign(data, override)
     data = over_site(data, site, Path(source).parent)
     if asks_auto(data):
         if problems or choose is None:
@@ -148,7 +148,7 @@ def asks_auto(data: Mapping[str, Any]) -> bool:
     return (population.text if isinstance(population, Plain) else population) == "auto"
 
 
-def _assign(data: dict[str, Any], override: str) -> list[str]:
+def assign(data: dict[str, Any], override: str) -> list[str]:
     """Put ``a.b=c`` into the data, in place of what stands there; return the problems."""
     path, equals, text = override.partition("=")
     path = path.strip()

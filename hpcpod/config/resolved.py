@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any
 
@@ -42,6 +42,11 @@ class Resolved:
         and says who trains."""
         rules = ("population.updater: ", "population.generator: ", "population.allocator: ")
         return [named for named in self.own_code() if named.startswith(rules)]
+
+    def extended(self, limits: Mapping[str, int | float | None]) -> Resolved:
+        """The same with other limits: fields of ``stop``, and no others."""
+        changed: dict[str, Any] = dict(limits)
+        return replace(self, config=replace(self.config, stop=replace(self.config.stop, **changed)))
 
     def document(self) -> dict[str, Any]:
         """The content of ``config.json``, with the versions that resolved it."""

@@ -12,17 +12,16 @@ from typing import Annotated, Literal
 
 from hpcpod.config.cluster import ClusterConfig as ClusterConfig
 from hpcpod.config.cluster import ResourcesConfig as ResourcesConfig
-from hpcpod.config.limits import Count, Limit, Limited, Natural, Positive
+from hpcpod.config.limits import Count, Crowd, Limit, Limited, Natural, Panel, Positive
 from hpcpod.config.space import Value
+from hpcpod.config.start_from import StartFrom as StartFrom
+from hpcpod.config.stopping import EnsemblesConfig as EnsemblesConfig
+from hpcpod.config.stopping import StopConfig as StopConfig
 
 Wrapper = str | dict[str, dict[str, object]]
 
 LONGEST_NAME = 200
 """Bytes of a run's name: a filesystem takes 255, and names such as ``<name>.h5`` are longer."""
-MANY = 2**17
-"""More pods or environments than this are a slip of the pen; making them would take minutes."""
-Crowd = Annotated[int, Limit(least=1), Limit(most=MANY)]
-Panel = Annotated[int, Limit(least=2), Limit(most=MANY)]
 
 
 @dataclass(frozen=True)
@@ -180,6 +179,11 @@ class PopulationConfig(Limited):
     leader was shown to be better in four rounds one after another. After two an allocator may have
     them rest, or give their place to a fresh draw."""
 
+    start_from: StartFrom | None = None
+    """Another run whose best policy the first pods start from; null: all begin afresh. ``hpcpod
+    launch CONFIG --from RUN`` sets it. The policy is copied into the run, so that the other one may
+    be deleted; the environment may have other arguments, or be another one of equal spaces."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.algorithms:
@@ -281,38 +285,6 @@ class PodConfig(Limited):
     hang_seconds: Positive | None = 1800.0
     """A training process that shows no sign of life for so long is killed, and its round has
     crashed. A sign is an iteration or a step of an evaluation; null waits for ever."""
-
-
-@dataclass(frozen=True)
-class StopConfig(Limited):
-    """Limits of the run: the first one ends it. Each end exports the best policy."""
-
-    target: float | None = None
-    """Mean return to reach; its lower confidence bound on fresh seeds must reach it, and is tried
-    as soon as a panel promises that. The bound holds for skewed returns, also if rare episodes
-    fail, as long as none is worse than the worst that the run has seen (nor than 0, or for a
-    negative target than twice the target, nor than as far below the target as the best is above
-    it). So it asks for a margin: at the first attempt 128 episodes of equal returns show a target
-    that they exceed by 3.1 % of its distance from the worst one; later ones ask for more. The best
-    possible return can't be shown."""
-    env_steps: Count | None = None
-    """Environment steps of the whole population."""
-    minutes: Positive | None = None
-    """Minutes of wall time since the first slot began to work: the queue before it costs none. A
-    pause (``stop --drain``) and later queues do."""
-    rounds: Count | None = None
-    """Rounds that each pod trains."""
-    alpha: Annotated[float, Limit(above=0, below=1)] = 0.05
-    """Error level of the target's test, over all attempts: the k-th checkpoint that is tried spends
-    alpha / (k (k + 1))."""
-    confirm_episodes: Panel = 128
-    """Episodes in a set of fresh seeds, for the finalists and to confirm the target; there sets are
-    pooled until they decide; none is begun that would pass 1,024 episodes. They are played in
-    gymnasium's own environment, whatever backend trains, where it has ``env.id`` and takes
-    ``env.kwargs``."""
-    finalists: Count = 3
-    """Leaders that are scored again on fresh seeds when a run ends without its target; it waits
-    for their scores."""
 
 
 @dataclass(frozen=True)

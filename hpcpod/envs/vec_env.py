@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hpcpod.envs import seeding
 from hpcpod.errors import UserError
-from hpcpod.records.records import stable_hash
+from hpcpod.records.records import seed_of
 
 State = dict[str, Tensor]
 """Everything that must be saved has this one type: named tensors.
@@ -157,7 +157,7 @@ class VecEnv(Protocol):
 def random_seeds(*parts: int | str, count: int) -> Tensor:
     """``count`` seeds, int64 in [0, 2**31), hashed from the parts; the first ones don't depend
     on ``count``."""
-    seeds = [stable_hash(*parts, i) % 2**31 for i in range(count)]
+    seeds = [seed_of(*parts, i) for i in range(count)]
     return torch.tensor(seeds, dtype=torch.int64)
 
 

@@ -184,12 +184,15 @@ class Snapshot:
 
     @property
     def useful(self) -> int:
-        """Slots that the open orders need, those of pods at a barrier included: else a queue would
-        follow each barrier."""
+        """Slots that the open orders need, those of pods at a barrier included, and the finalists
+        that may play further batches: else a queue would follow each barrier, and each stage."""
         aside = sidelined(self.board)
         births = [pod for pod in self.board.living if pod.birth is not None]
         pods = sum(pod.id not in aside for pod in births)
-        return -(-(pods + len(self.board.rescores)) // self.lanes)
+        finals, scores = self.board.finals, len(self.board.rescores)
+        if finals.stage == "select" and self.board.phase == "finals":
+            scores = max(scores, len(finals.finalists))
+        return -(-(pods + scores) // self.lanes)
 
     @property
     def cluster(self) -> ClusterView:

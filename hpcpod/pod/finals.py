@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import closing
+from typing import cast
 
 from hpcpod import plugins
 from hpcpod.config.schema import RunConfig
 from hpcpod.envs.make import backend_of, reference
 from hpcpod.envs.vec_env import Box, EnvSpec, tensor_form
 from hpcpod.errors import EngineDiffers, UserError
+from hpcpod.pod.ensemble import default_rule, ensemble_of
 from hpcpod.pod.evaluator import Evaluator
 from hpcpod.pod.factory import EnvFactory
+from hpcpod.pod.policy import Policy
+from hpcpod.records.records import Rescore
+from hpcpod.storage.policy_blobs import Rule
 from hpcpod.storage.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
@@ -48,6 +54,27 @@ def final_evaluator(
         return own, spec.engine
     made: Evaluator = plugins.make(Evaluator, "evaluators", config.pod.evaluator, make)
     return made, found.engine
+
+
+def fresh_seeds(order: Rescore, config: RunConfig) -> tuple[tuple[int | str, ...], int]:
+    """The name of the set of seeds on which an order is scored, and its episodes."""
+    if order.purpose == "snapshot":  # common seeds: a curve of their differences has less noise
+        return (config.seed, order.purpose, 0), config.snapshots.episodes
+    number = order.number if order.purpose == "confirm" else order.set
+    return (config.seed, order.purpose, number), order.episodes or config.stop.confirm_episodes
+
+
+def joined(order: Rescore, members: Sequence[Policy]) -> Policy:
+    """The policy that an order asks to score: a single one, or an ensemble.
+
+    Raises:
+        UserError: the members can't be joined by its rule.
+    """
+    if not order.members:
+        return members[0]
+    auto = order.rule == "auto"
+    rule = default_rule(members[0].spec) if auto else cast(Rule, order.rule)
+    return ensemble_of(members, rule)
 
 
 def _equal_spaces(one: EnvSpec, other: EnvSpec) -> bool:

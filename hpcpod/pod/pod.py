@@ -1,9 +1,8 @@
 """A pod trains one agent for one round: collect, update, checkpoint, evaluate.
 
-A round is a function of its birth alone: the checkpoint it starts from, the pod's name and
-seed and the round's number decide every random number in it. So a round that was stopped
-and resumed, or done again from its start, ends in the very same bits (on the same CPU and
-number of threads).
+A round is a function of its birth alone: the checkpoint it starts from, the pod's name and seed and
+the round's number decide every random number in it. So a round that was stopped and resumed, or
+done again from its start, ends in the very same bits (on the same CPU and number of threads).
 """
 
 from __future__ import annotations
@@ -17,21 +16,21 @@ from dataclasses import replace
 from typing import Any
 
 from hpcpod import plugins
-from hpcpod.agents.base import Agent, Buffer
+from hpcpod.agents.base import Acting, Agent, Buffer
 from hpcpod.agents.shrink_perturb import shrink_perturb
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Scalar
 from hpcpod.envs.vec_env import EnvSpec, State, VecEnv
-from hpcpod.errors import Corrupt, StorageError
+from hpcpod.errors import Corrupt, StorageError, UserError
 from hpcpod.metrics.mirrors import Mirrors
 from hpcpod.pod.checkpoint import Checkpoints, read_blob
 from hpcpod.pod.device import device_of
 from hpcpod.pod.evaluator import Evaluator, Stopped
 from hpcpod.pod.factory import EnvFactory, make_agent
-from hpcpod.pod.finals import agree_on_engine, final_evaluator
+from hpcpod.pod.finals import agree_on_engine, final_evaluator, fresh_seeds, joined
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.pipeline.pipeline import Workers
-from hpcpod.pod.policy import agent_state, policy_meta
+from hpcpod.pod.policy import Policy, agent_state, policy_meta
 from hpcpod.pod.ranks.communicator import ALONE, Communicator, RankLost
 from hpcpod.pod.ranks.consensus import agree, together
 from hpcpod.pod.ranks.fusion import Fusion
@@ -39,7 +38,7 @@ from hpcpod.pod.ranks.fusion_guard import Guard
 from hpcpod.pod.recorder import Recorder
 from hpcpod.pod.replica import Replica
 from hpcpod.pod.round import Round, Watch
-from hpcpod.records.records import Birth, Checkpoint, Order, Report, Rescore, decode, encode
+from hpcpod.records.records import Birth, Checkpoint, Member, Order, Report, Rescore, decode, encode
 from hpcpod.storage.retry import with_retries
 from hpcpod.storage.run_folder import RunFolder
 
@@ -115,7 +114,7 @@ class Pod:
         def panel() -> Report:
             self._agree_on_engine()
             agent = self._loaded(birth, checkpoint)
-            returns = self._panel(agent, watch, birth.round)
+            returns = self._panel(agent, watch, self._config.seed, birth.round)
             return replace(self._bare(birth, slot), returns=returns)
 
         return self._timed(panel)
@@ -151,8 +150,7 @@ class Pod:
     def finals(self) -> tuple[Evaluator, str]:
         """The evaluator on fresh seeds, made when it is first needed, and its engine."""
         if self._finals is None:
-            own, spec = self._evaluator, self.spec
-            self._finals = final_evaluator(self._config, self._device, own, spec)
+            self._finals = final_evaluator(self._config, self._device, self._evaluator, self.spec)
         return self._finals
 
     def _agree_on_engine(self, *, trains: bool = False) -> None:
@@ -168,7 +166,7 @@ class Pod:
             self._algorithms[algorithm].agent, self.spec, hyperparameters, seed, self._device
         )
 
-    def _meta(self, order: Order) -> dict[str, Any]:
+    def _meta(self, order: Order | Member) -> dict[str, Any]:
         agent = self._algorithms[order.algorithm].agent
         meta = policy_meta(self.spec, self._config.env, agent, order.hyperparameters)
         return {**meta, "pod": order.pod, "round": order.round}
@@ -178,29 +176,35 @@ class Pod:
             return self._bare(order, slot)
         finals, engine = self.finals
         agree_on_engine(self._folder, self._config, "final", engine)
-        agent = self._loaded(order, order.checkpoint)
-        panel = self._config.seed, order.purpose, order.number
-        episodes = self._config.stop.confirm_episodes
-        if order.purpose == "snapshot":  # common seeds: a curve of their differences has less noise
-            panel = self._config.seed, order.purpose, 0
-            episodes = self._config.snapshots.episodes
-        returns = self._score(finals, agent, watch, *panel, episodes=episodes)
-        return replace(self._bare(order, slot), returns=returns, engine=engine)
+        bare = replace(self._bare(order, slot), engine=engine)
+        singles = [
+            Policy(self._loaded(each, each.checkpoint), self.spec, self._meta(each))
+            for each in order.members or (order,)
+        ]
+        try:
+            policy = joined(order, singles)
+        except UserError as misfit:  # no fault of this process, and none of a machine
+            return replace(bare, failure=str(misfit), failure_kind="raised")
+        if order.members:
+            made = Checkpoint(self._folder.blobs.put(*policy.stored()), order.checkpoint.env_steps)
+            bare = replace(bare, rule=policy.about["rule"], checkpoint=made)
+        panel, episodes = fresh_seeds(order, self._config)
+        returns = self._score(finals, policy.agent, watch, *panel, episodes=episodes)
+        return replace(bare, returns=returns)
 
-    def _loaded(self, order: Order, checkpoint: Checkpoint) -> Agent:
+    def _loaded(self, order: Order | Member, checkpoint: Checkpoint) -> Agent:
         """An agent as it was saved, without its buffer: enough to be scored."""
         # No seed counts: the state holds the generators'.
         agent = self._agent(order.algorithm, order.hyperparameters, 0)
         agent.load(agent_state(read_blob(self._folder.blobs, checkpoint.core)[0]))
         return agent
 
-    def _panel(self, agent: Agent, watch: Watch, round_number: int) -> tuple[float, ...]:
-        panel = self._config.seed, "panel", round_number
+    def _panel(self, agent: Agent, watch: Watch, seed: int, number: int) -> tuple[float, ...]:
         episodes = self._config.round.episodes
-        return self._score(self._evaluator, agent, watch, *panel, episodes=episodes)
+        return self._score(self._evaluator, agent, watch, seed, "panel", number, episodes=episodes)
 
     def _score(
-        self, by: Evaluator, agent: Agent, watch: Watch, *panel: int | str, episodes: int
+        self, by: Evaluator, agent: Acting, watch: Watch, *panel: int | str, episodes: int
     ) -> tuple[float, ...]:
         began = time.monotonic()
         returns = by.evaluate(agent, *panel, episodes=episodes, should_stop=watch.should_stop)
@@ -212,7 +216,9 @@ class Pod:
         if agent is None:  # the first rank scores
             return report
         try:
-            return replace(report, returns=self._panel(agent, watch, birth.round))
+            return replace(
+                report, returns=self._panel(agent, watch, self._config.seed, birth.round)
+            )
         except Stopped:
             if watch.may_save():
                 try:
@@ -249,6 +255,8 @@ class Pod:
             trained_steps=running.trained,
             train_seconds=running.train_seconds,
             metrics=running.replica.metrics,
+            begins=running.birth.begins,
+            ends=running.birth.ends,
         )
         return report, running.replica.agent if first else None
 
@@ -334,7 +342,7 @@ class Pod:
 
         def score() -> tuple[float, ...]:
             try:
-                return self._panel(agent, watch, birth.round - 1)
+                return self._panel(agent, watch, *birth.parents_panel(self._config.seed))
             except Stopped:
                 return ()
 

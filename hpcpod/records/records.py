@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from hpcpod.config.space import Scalar
 from hpcpod.records.barrier import Barrier
 from hpcpod.records.checkpoints import Checkpoint as Checkpoint
 from hpcpod.records.checkpoints import Part as Part
@@ -24,87 +23,35 @@ from hpcpod.records.decisions import Decision as Decision
 from hpcpod.records.decisions import DecisionKind as DecisionKind
 from hpcpod.records.decisions import PairTest as PairTest
 from hpcpod.records.decisions import Verdict as Verdict
+from hpcpod.records.evaluations import Evaluation as Evaluation
+from hpcpod.records.evaluations import Milestone as Milestone
+from hpcpod.records.evaluations import Motion as Motion
+from hpcpod.records.extensions import Extension as Extension
+from hpcpod.records.finals import Candidate as Candidate
+from hpcpod.records.finals import Finals as Finals
+from hpcpod.records.finals import Member as Member
+from hpcpod.records.finals import Trial as Trial
 from hpcpod.records.jobs import Intent as Intent
 from hpcpod.records.jobs import Owner as Owner
+from hpcpod.records.orders import Birth as Birth
+from hpcpod.records.orders import FreshPurpose as FreshPurpose
+from hpcpod.records.orders import Hyperparameters as Hyperparameters
+from hpcpod.records.orders import Order as Order
+from hpcpod.records.orders import Rescore as Rescore
+from hpcpod.records.orders import order_name as order_name
+from hpcpod.records.origins import Origin as Origin
 from hpcpod.records.policy_snapshots import PolicySnapshot
 
 Document = dict[str, dict[str, Json]]
 """Sections by name, rows by name: ``{"pods": {"p0001": {...}}, "run": {"phase": "running"}}``."""
 
-Hyperparameters = Mapping[str, Scalar]
-Cause = Literal["fresh", "copy"]
+Cause = Literal["fresh", "copy", "inherited"]
 Fate = Literal["alive", "replaced", "failed", "given up"]
 Phase = Literal["running", "finals", "finished"]
 _SECTIONS = ("pods", "rescores", "decisions", "snapshots")
 """Parts of a board that are rows of a section of their own."""
 Keep = Literal["best", "last"]
 """The policy of the best evaluation, or of the last one."""
-
-
-def order_name(pod: str, round: int, attempt: int) -> str:
-    """``Birth.id`` of an attempt to train a round of a pod."""
-    return f"{pod}-{round:05d}-{attempt}"
-
-
-@dataclass(frozen=True)
-class Birth:
-    """The generator's order: what a slot trains next, fully determined by board and seed."""
-
-    pod: str
-    round: int
-    """The round to train, from 1: it ends at ``round * round.env_steps`` steps of experience."""
-    attempt: int
-    """Fencing: a report counts only if the board still holds this attempt."""
-    algorithm: str
-    hyperparameters: Hyperparameters
-    seed: int
-    checkpoint: Checkpoint | None = None
-    """The start: the pod's own last one, or its parent's; None is from scratch."""
-    inherited: bool = False
-    """The checkpoint is the parent's: this is a copied child's first round."""
-    shrink: bool = False
-    """Shrink and perturb the weights before the first step; see ``agents.shrink_perturb``."""
-    # Steps of a lineage were counted: a rate annealed to 0 froze a pod and all its children.
-    begins: float | None = None
-    """Share of the run's budget that is spent when the round begins, in [0, 1], for schedules;
-    None: nothing limits the run. See ``tournament.budget``."""
-    ends: float | None = None
-    """The same share as expected when the round ends."""
-
-    @property
-    def id(self) -> str:
-        """The name of its claim and of its report."""
-        return order_name(self.pod, self.round, self.attempt)
-
-
-@dataclass(frozen=True)
-class Rescore:
-    """An order to score a checkpoint on seeds of which no evaluation before it knew."""
-
-    purpose: Literal["confirm", "final", "snapshot"]
-    number: int
-    """Of the set of fresh seeds: the k-th of the target's, 0 for the finals; or the snapshot's."""
-    pod: str
-    attempt: int
-    algorithm: str
-    hyperparameters: Hyperparameters
-    checkpoint: Checkpoint
-    round: int
-    """The round whose checkpoint it is."""
-    level: float = 0.0
-    """Confirm: the error level that this checkpoint's attempt spends; 0 is that of ``number``."""
-    stake: float = 0.0
-    """Confirm: what its fresh episodes stake, see ``tournament.confirmation``."""
-    earlier: tuple[float, ...] = ()
-    """Confirm: the returns of the attempt's earlier sets of fresh seeds."""
-
-    @property
-    def id(self) -> str:
-        """The name of its claim and of its report."""
-        return f"{self.pod}-{self.purpose}{self.number}-{self.attempt}"
-
-
-Order = Birth | Rescore
 
 
 @dataclass(frozen=True)
@@ -133,6 +80,12 @@ class Report:
     metrics: Mapping[str, float] = field(default_factory=dict)
     engine: str = ""
     """The simulator and its version."""
+    rule: str = ""
+    """Of an ensemble that was scored: the rule that joined its members."""
+    begins: float | None = None
+    """Share of the run's budget that schedules followed from, as in ``Birth``; None if unknown."""
+    ends: float | None = None
+    """The share that they followed to."""
     failure: str = ""
     """Empty, or why the round failed, in one sentence."""
     failure_kind: Literal["", "crash", "raised", "memory", "diverged", "corrupt"] = ""
@@ -144,46 +97,6 @@ class Report:
         """Slot-seconds that the order took. The wall time of a round that was resumed counts only
         from there; the other two go on."""
         return max(self.wall_seconds, self.train_seconds + self.evaluate_seconds)
-
-
-@dataclass(frozen=True)
-class Milestone:
-    """An evaluation that is kept for comparisons alone: its checkpoint is not."""
-
-    round: int
-    returns: tuple[float, ...]
-    cost: float
-    """Slot-seconds that it took to get there, those of the pod's ancestors included."""
-
-
-@dataclass(frozen=True)
-class Motion:
-    """The movement of a pod's panel means from round to round, and the certainty of each."""
-
-    steps: int = 0
-    """Differences of successive means."""
-    squares: float = 0.0
-    """The sum of their squares."""
-    panels: int = 0
-    noise: float = 0.0
-    """The sum of the squared standard errors of these panels' means."""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """The result of a pod at the end of a round."""
-
-    round: int
-    returns: tuple[float, ...]
-    checkpoint: Checkpoint
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    cost: float = 0.0
-    """Slot-seconds that it took to get there, those of the pod's ancestors included."""
-    evaluate_seconds: float = 0.0
-    """Of these, the evaluation itself."""
-    estimate: float | None = None
-    """Its mean return, shrunk towards the means of the rounds before and after it: what it ranks
-    by. None of a board from before there was one."""
 
 
 @dataclass(frozen=True)
@@ -201,6 +114,8 @@ class PodState:
     """Rounds that the population had finished then."""
     restarts: int = 0
     """Restarts of the population that its place has seen: see ``generators.restarts``."""
+    origin: Origin | None = None
+    """The policy of another run that it started from."""
     parent: str | None = None
     parent_round: int = 0
     """The parent's round whose checkpoint was copied."""
@@ -225,6 +140,8 @@ class PodState:
     """Empty, or why the allocator trains others instead."""
     birth: Birth | None = None
     """Its next order; None once dead, or when it has trained all its rounds."""
+    withdrawn: Birth | None = None
+    """The order that the end of the run took back; an extension gives it out again."""
     judged: int = 0
     """The last round at which it was compared with its cohort."""
     verdict: str = ""
@@ -244,7 +161,7 @@ class PodState:
     included, oldest first."""
     best: Evaluation | None = None
     """The best evaluation so far, by its estimated mean return."""
-    motion: Motion = Motion()
+    motion: Motion = field(default_factory=Motion)
     """Of its panels and its ancestors'."""
     cost: float = 0.0
     """Slot-seconds that its experience took, its ancestors' included."""
@@ -280,13 +197,15 @@ class Confirmed:
     """A score on seeds of which no evaluation before it knew; finals choose the winner by it."""
 
     pod: str
+    """Of an ensemble its first member."""
     round: int
-    purpose: Literal["confirm", "final"]
+    purpose: FreshPurpose
     number: int
     mean: float
     low: float
-    """Confirm: the one-sided lower bound at the level spent; final: of an interval for the true
-    means of all finalists at once, see ``tournament.statistics.chosen_interval``."""
+    """Confirm: the one-sided lower bound at the level spent. Final, candidate: of an interval for
+    the true means of all finalists, or candidates, at once; see
+    ``tournament.statistics.chosen_interval``. Report: of the 95 % interval of one policy."""
     high: float
     """The upper end by the spread: rare good luck would fool it, and nothing is claimed by it."""
     episodes: int
@@ -297,6 +216,26 @@ class Confirmed:
     checkpoint: Checkpoint
     engine: str = ""
     """The simulator and its version: gymnasium's own environment, where it has the task."""
+    rule: str = ""
+    """Of an ensemble its rule; empty of a single policy."""
+    members: tuple[str, ...] = ()
+    """Of an ensemble the pods of its members, best first."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """An end of the run that an extension has taken back."""
+
+    extension: Extension
+    reason: str | None
+    """``Board.stop_reason``; None if the newest board was damaged, and the run had not ended."""
+    stopped: float | None  # Unix time, s
+    winner: str | None
+    env_steps: int
+    rounds: int
+    """Environment steps and rounds of the whole population then."""
+    confirmed: tuple[Confirmed, ...] = ()
+    """Scores on fresh seeds that count no more."""
 
 
 @dataclass(frozen=True)
@@ -308,6 +247,10 @@ class Board:
     began: float | None = None  # by the disk's clock: a node's, hours ahead, ended the run
     """Unix time at which the first slot began to work, in seconds: ``stop.minutes`` count from
     then, and a queue costs none."""
+    halted: float | None = None
+    """Unix time of the end that an extension has taken back, until a slot works again."""
+    idle: float = 0.0
+    """Seconds between such ends and the next slot at work: ``stop.minutes`` do not count them."""
     phase: Phase = "running"
     stop_reason: str | None = None
     """``target``, ``env_steps``, ``minutes``, ``rounds``, ``user`` or ``failed``."""
@@ -357,6 +300,15 @@ class Board:
     """Policies at equal wall times, by number; see ``tournament.policy_snapshots``."""
     snapshot_times: int = 0
     """Times of snapshots that have come, those without a leader included."""
+    finals: Finals = field(default_factory=Finals)
+    """The final evaluation; see ``tournament.finals``."""
+    endings: tuple[Ending, ...] = ()
+    """Ends that extensions have taken back, oldest first: see ``tournament.reopening``."""
+
+    def elapsed(self, now: float) -> float:
+        """Seconds that count for ``stop.minutes`` at a Unix time; 0 until the first slot works."""
+        until = now if self.halted is None else self.halted
+        return 0.0 if self.began is None else until - self.began - self.idle
 
     @property
     def living(self) -> list[PodState]:
@@ -387,6 +339,12 @@ class Board:
         sections["pods"] = {name: row for name, row in rows.items() if name not in kept}
         board: Board = decode(cls, {**document["run"], **sections})
         return replace(board, pods={**board.pods, **kept}) if kept else board
+
+
+def seed_of(*parts: int | str) -> int:
+    """The seed of an episode, in [0, 2**31), hashed from the parts: those of its set, and its place
+    in it."""
+    return stable_hash(*parts) % 2**31
 
 
 def stable_hash(*parts: int | str) -> int:

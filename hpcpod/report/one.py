@@ -56,10 +56,11 @@ def _tiles(story: Story) -> Markup:
     best, status = story.best, story.status
     tiles = []
     if best is not None:
-        seeds = "fresh seeds" if best.fresh else "the panel"
         interval = f"[{number(best.low)}, {number(best.high)}]" if best.episodes > 1 else ""
-        tiles.append((number(best.mean), f"mean return {interval} on {seeds}"))
-        tiles.append((best.pod, "the winner" if story.board.winner else "leads so far"))
+        tiles.append((number(best.mean), f"mean return {interval} on {best.seeds_words}"))
+        first = ", first of the ensemble that is delivered" if best.ensemble else ""
+        word = f"the winner{first}" if story.board.winner else "leads so far"
+        tiles.append((best.pod, word))
     tiles += [
         (count(story.board.env_steps), "environment steps"),
         (duration(60 * status.minutes), "wall time"),

@@ -10,9 +10,10 @@ from hpcpod.report.axes import Axis, axis_of, number
 from hpcpod.report.markup import NOTHING, Markup, joined, tag
 from hpcpod.report.plot import Cell, Plot, figure, numbers, table
 from hpcpod.report.story import Story
-from hpcpod.run.history import Result
 from hpcpod.run.leaderboard import ranking
 from hpcpod.run.text import many
+from hpcpod.tournament.provenance import seed_set
+from hpcpod.tournament.stopping import leader
 
 MOST_ROWS = 30
 """Rows of a figure; of a table five times as many."""
@@ -24,17 +25,20 @@ def fresh(story: Story) -> list[tuple[Confirmed, tuple[float, ...]]]:
     """The scores on fresh seeds that came to something, each with its episodes' returns: of an
     attempt at the target those of all its sets of seeds."""
     scores = [score for score in story.board.confirmed if score.episodes]
-    found = [(score, _returns(story.results, score)) for score in scores]
+    found = [(score, _returns(story, score)) for score in scores]
     return [
         (score, returns if all(map(math.isfinite, returns)) else ()) for score, returns in found
     ]
 
 
-def _returns(results: Sequence[Result], score: Confirmed) -> tuple[float, ...]:
+def _returns(story: Story, score: Confirmed) -> tuple[float, ...]:
     """The episodes behind a score; empty if their reports are not there any more."""
+    results = story.results
+    if score.purpose == "final" and score.pod in story.board.finals.returns:
+        return story.board.finals.returns[score.pod]
     prefix = f"{score.pod}-{score.purpose}{score.number}-"
     ours = [row for row in results if row.order.startswith(prefix) and not row.failure]
-    if score.purpose == "final" or not ours:
+    if score.purpose != "confirm" or not ours:
         return ours[-1].returns if ours else ()
     sets = [row for row in results if row.purpose == "confirm" and row.pod == score.pod
             and row.round == score.round and not row.failure]  # fmt: skip
@@ -53,7 +57,8 @@ def finals(story: Story) -> Markup:
             "p", "No policy has been scored on fresh seeds: the end of the run brings that.",
             class_="none",
         )  # fmt: skip
-    scores = sorted(scores[-MOST_ROWS:], key=lambda each: each[0].pod != story.board.winner)
+    order = ["report", "candidate", "final", "confirm"]
+    scores = sorted(scores[-MOST_ROWS:], key=lambda each: order.index(each[0].purpose))
     ends = [end for score, _ in scores for end in (score.mean, score.low, score.high)]
     target = story.config.stop.target
     values = [each for _, returns in scores for each in returns] + ends
@@ -62,8 +67,7 @@ def finals(story: Story) -> Markup:
         return NOTHING
     count = len(scores)
     y = Axis("", 0.4, count + 0.6)
-    names = [(float(count - i), f"{score.pod} r{score.round}")
-             for i, (score, _) in enumerate(scores)]  # fmt: skip
+    names = [(float(count - i), _name(score)) for i, (score, _) in enumerate(scores)]
     plot = Plot(
         f"{story.name}: scores on fresh seeds", _said(scores), x, y, max(80, 44 * count), rows=names
     )
@@ -72,18 +76,27 @@ def finals(story: Story) -> Markup:
         plot.note(target, y.high, f"target {number(target)}")
     for (score, returns), (row, _) in zip(scores, names, strict=True):
         hue = story.hue(story.board.pods[score.pod].algorithm)
-        strength = "win" if score.pod == story.board.winner else "each"
+        strength = "win" if score == leader(story.board) else "each"
         plot.dots(_spread(returns[:MOST_DOTS], row), f"{hue} episode", score.pod)
         plot.whisker((score.low, row), (score.high, row), f"{hue} {strength}", score.pod)
         plot.dots([(score.mean, row)], f"{hue} mean", score.pod)
     caption = (
         "Each small dot is the return of one episode, on seeds of which no evaluation before it"
         " knew; its height in the row means nothing. The large dot is their mean, the bar its"
-        " interval. Of finals it is of 95 % for all finalists at once; of an attempt at the target"
-        " (confirm) its lower end is the bound at the error level that the attempt spends."
+        " interval of 95 %. The report set was played by what is delivered alone, and decided"
+        " nothing. The confirm set decided whether an ensemble is delivered, the select set which"
+        " finalist is best: these intervals are for all of their set at once, and the mean of the"
+        " best one flatters. Of an attempt at the target the lower end is the bound at the"
+        " error level that the attempt spends."
     )
     return figure("Scores on fresh seeds, episode by episode", plot.markup(), caption,
                   numbers("The numbers", _table(story, scores)), wide=True)  # fmt: skip
+
+
+def _name(score: Confirmed) -> str:
+    """The set of seeds and the policy, in twelve characters if the pod's name has five."""
+    who = f"{score.rule[:4]}*{len(score.members)}" if score.rule else score.pod
+    return f"{seed_set(score).replace('confirm', 'conf.')} {who}"
 
 
 def _spread(returns: Sequence[float], row: float) -> list[tuple[float, float]]:
@@ -92,7 +105,7 @@ def _spread(returns: Sequence[float], row: float) -> list[tuple[float, float]]:
 
 
 def _said(scores: Sequence[tuple[Confirmed, tuple[float, ...]]]) -> str:
-    said = [f"{score.pod} {number(score.mean)} from {number(score.low)} to {number(score.high)}"
+    said = [f"{_name(score)} {number(score.mean)} from {number(score.low)} to {number(score.high)}"
             for score, _ in scores]  # fmt: skip
     return "Mean return with its interval: " + "; ".join(said)
 
@@ -100,16 +113,17 @@ def _said(scores: Sequence[tuple[Confirmed, tuple[float, ...]]]) -> str:
 def _table(story: Story, scores: Sequence[tuple[Confirmed, tuple[float, ...]]]) -> Markup:
     rows = [
         [
-            score.pod, story.board.pods[score.pod].algorithm, score.round, score.purpose,
-            score.episodes, number(score.mean), number(score.low), number(score.high),
+            ", ".join(score.members) or score.pod, score.rule or "-",
+            story.board.pods[score.pod].algorithm, score.round, seed_set(score), score.episodes,
+            number(score.mean), number(score.low), number(score.high),
             number(min(returns)) if returns else "-",
             {True: "passed", False: "no" if score.purpose == "confirm" else "-"}[score.passed],
             score.engine,
         ]
         for score, returns in scores
     ]  # fmt: skip
-    heads = ["pod", "algorithm", "round", "for", "episodes", "mean", "low", "high", "worst",
-             "target", "engine"]  # fmt: skip
+    heads = ["pod", "ensemble", "algorithm", "round", "seeds", "episodes", "mean", "low", "high",
+             "worst", "target", "engine"]  # fmt: skip
     return table(heads, rows, "Scores on fresh seeds, in the order in which they came")
 
 

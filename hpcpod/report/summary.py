@@ -17,7 +17,7 @@ from hpcpod.run.history import Result
 from hpcpod.run.status import Best
 from hpcpod.run.tables import count
 from hpcpod.run.text import duration, listed, many
-from hpcpod.tournament.statistics import GATE, difference
+from hpcpod.tournament.statistics import GATE, difference, mean
 
 ENDS = {
     "target": "its target was confirmed on fresh seeds",
@@ -73,7 +73,8 @@ def what_was_run(story: Story) -> list[str]:
         )
     if status.failure:
         end += f" {status.failure[:1].upper()}{status.failure[1:]}"
-    return [said, end]
+    again = [f"It was {short(each, 240)}." for each in status.extended]
+    return [said, *again, end]
 
 
 def what_won(story: Story) -> list[str]:
@@ -85,11 +86,13 @@ def what_won(story: Story) -> list[str]:
     score = number(best.mean)
     if best.episodes > 1:
         score += f" [{number(best.low)}, {number(best.high)}]"
-    said = (
-        f"{short(best.pod)} ({short(best.algorithm)}) {word}, with its policy of round"
-        f" {best.round}: mean return {score} over {many(best.episodes, 'episode')}."
+    over = f"mean return {score} over {many(best.episodes, 'episode')}"
+    who = (
+        f"{short(best.pod)} ({short(best.algorithm)}) {word}, with its policy of round {best.round}"
     )
-    return [said]
+    if not best.ensemble:
+        return [f"{who}: {over}."]
+    return [f"{who}. What is delivered is {short(best.ensemble, 240)}: {over}."]
 
 
 def by_how_much(story: Story) -> list[str]:
@@ -105,7 +108,7 @@ def by_how_much(story: Story) -> list[str]:
         shown = "is above it, too" if best.low >= target else "is not"
         reaches = f" The lower end of its interval, {number(best.low)}, {shown}." * (gap >= 0)
         said.append(f"{number(abs(gap))} {where} the target of {number(target)}.{reaches}")
-    said += [*_over_finalists(story), *_over_controls(story)]
+    said += [*_over_finalists(story), *_over_ensembles(story), *_over_controls(story)]
     return said
 
 
@@ -115,17 +118,19 @@ def _over_finalists(story: Story) -> Iterator[str]:
     finals.sort(key=lambda each: -each[0].mean)
     if len(finals) < 2 or story.best is None or finals[0][0].pod != story.best.pod:
         return
-    (first, ours), (second, theirs) = finals[:2]
-    gap = first.mean - second.mean
+    (_, ours), (second, theirs) = finals[:2]
+    common = min(len(ours), len(theirs))  # one that was far behind has played fewer batches
+    ours, theirs = ours[:common], theirs[:common]
+    if not common:
+        return
+    gap = mean(ours) - mean(theirs)
     text = (
-        f"{number(gap)} above the next finalist, {short(second.pod)} ({number(second.mean)}), on"
-        f" the same {many(second.episodes, 'episode')}"
+        f"On the select set {number(gap)} above the next finalist, {short(second.pod)}"
+        f" ({number(mean(theirs))}), on the same {many(common, 'episode')}"
     )
     # first and second were chosen by these very episodes: any pair might have become this one
     level = GATE / (len(finals) * (len(finals) - 1))
-    test = None
-    if ours and theirs:
-        test = difference(ours, theirs, paired=len(ours) == len(theirs), level=level)
+    test = difference(ours, theirs, paired=True, level=level)
     if test is None:
         yield f"{text}."
     elif test.low > 0:
@@ -135,6 +140,18 @@ def _over_finalists(story: Story) -> Iterator[str]:
         )
     else:
         yield f"{text}: too little to tell them apart by these episodes."
+
+
+def _over_ensembles(story: Story) -> Iterator[str]:
+    """The decision between the best single policy and the ensembles."""
+    finals = story.board.finals
+    if not finals.verdict:
+        return
+    said = short(_rounded(finals.verdict), 400)
+    yield f"On the confirm set {said}."
+    left = [each for each in finals.candidates if each.failure]
+    if left and finals.trials:
+        yield f"Left out: {short(left[0].rule)} ({short(left[0].failure, 200)})."
 
 
 def _over_controls(story: Story) -> Iterator[str]:
@@ -171,10 +188,18 @@ def on_which_seeds(story: Story) -> list[str]:
                 f" ({target}), so quote the lower end, {number(best.low)}; the mean flatters a"
                 " little. It speaks of this policy on this environment, not of another run."
             ]
+        if best.seeds == "report":
+            return [
+                f"{many(best.episodes, 'episode')} with fresh seeds: nothing of the run had been"
+                " trained, compared or chosen on them, and nothing was decided by them afterwards"
+                " (the report set, read once). So the mean is unbiased. It speaks of this policy on"
+                " this environment, not of another run."
+            ]
         among = f", and allows for the choice among {best.candidates}" * (best.candidates > 1)
         return [
             f"{many(best.episodes, 'episode')} with fresh seeds: nothing of the run had been"
-            f" trained, compared or chosen on them. The interval is of that mean return{among}. It"
+            f" trained or compared on them before. They chose it (the {best.seeds} set; the report"
+            f" set was not played), so the mean flatters. The interval is of that mean{among}. It"
             " speaks of this policy on this environment, not of another run."
         ]
     return [
@@ -200,6 +225,8 @@ def why_it_won(story: Story) -> list[str]:
         return []
     founder, *copies = story.lineage
     kind = "a control, with default hyperparameters" if founder.control else "a fresh draw"
+    if founder.origin is not None:
+        kind = f"which goes on from {short(founder.origin.words)}"
     if founder.repeats is not None:
         kind = f"a replicate of {short(founder.repeats)}, its hyperparameters with another seed"
     rows = story.rounds.get(founder.id, [])

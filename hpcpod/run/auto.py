@@ -11,8 +11,9 @@ from hpcpod.config.auto.choice import NUM_ENVS, Choosing, Wishes, choose
 from hpcpod.config.auto.commented import commented
 from hpcpod.config.auto.task import ASSUMED, CANDIDATES, Pace, Task
 from hpcpod.config.decoder import build, encode
+from hpcpod.config.limits import MANY
 from hpcpod.config.loader import merged
-from hpcpod.config.schema import MANY, RunConfig
+from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.errors import ConfigError
 from hpcpod.launchers.factory import make_launcher

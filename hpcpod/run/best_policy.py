@@ -15,8 +15,10 @@ from hpcpod.run.pod_history import require_pod
 from hpcpod.run.status import best_of
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.tournament.merge import read_board, score_of
+from hpcpod.tournament.merge import read_board
+from hpcpod.tournament.provenance import score, score_of
 from hpcpod.tournament.statistics import interval, mean
+from hpcpod.tournament.stopping import leader
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +58,8 @@ def kept(folder: RunFolder, pod: str | None = None, keep: Keep = "best") -> Kept
     if best is None:
         raise UserError(f"{name} has no policy yet: no round was reported")
     if pod is None and keep == "best":
-        return Kept(best.checkpoint, {"score": score_of(board, best.pod, best.round)})
+        row = leader(board)
+        return Kept(best.checkpoint, {} if row is None else {"score": score(board, row)})
     pod = pod or best.pod
     require_pod(board, pod, name)
     state = board.pods[pod]
@@ -68,17 +71,17 @@ def kept(folder: RunFolder, pod: str | None = None, keep: Keep = "best") -> Kept
         raise UserError(f"{pod} of {name} has no policy yet: no round of it was reported")
     last = seen[-1]
     chosen = state.best if keep == "best" and state.best is not None else last
-    score = score_of(board, pod, chosen.round)
-    if keep == "last" and not score:
+    found = score_of(board, pod, chosen.round)
+    if keep == "last" and not found:
         low, high = interval(last.returns)
-        score = {"mean": mean(last.returns), "low": low, "high": high}
-    return Kept(blob_path(folder.path / "blobs", chosen.checkpoint.core), {"score": score})
+        found = {"mean": mean(last.returns), "low": low, "high": high}
+    return Kept(blob_path(folder.path / "blobs", chosen.checkpoint.core), {"score": found})
 
 
 def _exported_score(folder: RunFolder) -> dict[str, Any]:
     """The score that stands beside an exported policy; empty if it can't be read."""
     try:
-        score = json.loads(folder.disk.read(folder.path / "best.json") or b"")["score"]
+        found = json.loads(folder.disk.read(folder.path / "best.json") or b"")["score"]
     except (StorageError, ValueError, LookupError, TypeError, RecursionError):
         return {}  # another user may have written it: deeply nested JSON is a RecursionError
-    return score if isinstance(score, dict) else {}
+    return found if isinstance(found, dict) else {}

@@ -10,6 +10,8 @@ from hpcpod.config.space import Scalar
 from hpcpod.records.records import Board, Confirmed, Decision, PodState
 from hpcpod.run.history import Result
 from hpcpod.run.usage import Used
+from hpcpod.tournament.finals import ensemble_words
+from hpcpod.tournament.provenance import seed_set
 from hpcpod.tournament.stopping import allowed, leader
 
 
@@ -24,7 +26,8 @@ class PodRow:
     family: str
     """Its algorithm and network shape: weights fit within a family."""
     cause: str
-    """``fresh``, from scratch, or ``copy`` of another pod's checkpoint."""
+    """``fresh``, from scratch; ``copy`` of another pod's checkpoint; ``inherited`` from another
+    run's policy."""
     control: bool
     """True if it has the agent's default hyperparameters, as a measure of what evolution gains."""
     parent: str | None
@@ -66,7 +69,7 @@ class PodRow:
     score: float | None
     """Mean return on fresh seeds, if it was scored; the last such score."""
     score_low: float | None
-    """Lower end of its interval: of a final one for all finalists at once, of a confirmation a
+    """Lower end of its interval: of a finalist's for all finalists at once, of a confirmation a
     one-sided bound at the level that it spent."""
     score_high: float | None
     """Upper end of it."""
@@ -91,7 +94,7 @@ class BirthRow:
     rounds: int
     """Rounds that the population had finished then."""
     cause: str
-    """``fresh`` or ``copy``."""
+    """``fresh``, ``copy`` or ``inherited``, as of a pod."""
     parent: str | None
     """The pod whose checkpoint it began with."""
     parent_round: int
@@ -190,6 +193,12 @@ class RunRow:
     panels: compare no such score with one on fresh seeds."""
     best_of: int
     """Scores among which it was chosen."""
+    seeds: str
+    """The set of seeds of that score: ``report`` (nothing was decided by them), ``confirm`` or
+    ``select`` (sets of the final evaluation), ``target`` (they confirmed it) or ``panel``; empty
+    without a score."""
+    ensemble: str
+    """Of an ensemble its rule and its members, in words; empty of a single policy."""
     env_steps: int
     """Environment steps trained by the whole population."""
     rounds: int
@@ -213,10 +222,10 @@ class RunRow:
 def fresh_score(board: Board, pod: str) -> Confirmed | None:
     """The score of a pod on fresh seeds: the winner's that decided, else its last one."""
     best = leader(board)
-    if isinstance(best, Confirmed) and best.pod == pod:
+    if isinstance(best, Confirmed) and best.pod == pod and not best.rule:
         return best
     scores = (s for s in reversed(board.confirmed) if s.pod == pod and s.episodes > 0)
-    return next(scores, None)
+    return next((score for score in scores if not score.rule), None)
 
 
 def pod_rows(board: Board, results: Iterable[Result]) -> Iterator[PodRow]:
@@ -295,7 +304,7 @@ def run_row(
     low, high, candidates = (None, None, 0) if best is None else allowed(board, best)
     last = max((each.seconds for each in results if each.seconds is not None), default=None)
     if board.stopped is not None and board.began is not None:
-        last = board.stopped - board.began
+        last = board.elapsed(board.stopped)
     return RunRow(
         run=config.name, path=path, env=config.env.id, algorithms=tuple(resolved.algorithms),
         places=config.population.pods.max, seed=config.seed, phase=board.phase,
@@ -303,7 +312,9 @@ def run_row(
         algorithm=None if best is None else board.pods[best.pod].algorithm,
         mean=None if best is None else best.mean, low=low, high=high,
         episodes=0 if best is None else best.episodes, fresh_seeds=isinstance(best, Confirmed),
-        best_of=candidates, env_steps=board.env_steps, rounds=board.rounds, pods=len(board.pods),
+        best_of=candidates, seeds="" if best is None else seed_set(best),
+        ensemble=ensemble_words(best), env_steps=board.env_steps, rounds=board.rounds,
+        pods=len(board.pods),
         copies=sum(pod.cause == "copy" for pod in board.pods.values()),
         hours=None if last is None else max(0.0, last) / 3600, slot_hours=use.slot_seconds / 3600,
         core_hours=use.core_hours, gpu_hours=use.gpu_hours, version=version,

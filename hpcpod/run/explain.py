@@ -15,6 +15,7 @@ from hpcpod.launchers.slurm.reasons import explain
 from hpcpod.launchers.slurm.sacct import EndedJob
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.records import Birth, Order, PodState
+from hpcpod.run.extension_words import extensions_words
 from hpcpod.run.idle_slots import at_barrier, idling
 from hpcpod.run.pending_jobs import (
     cancelled_words,
@@ -32,7 +33,11 @@ from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.policy_snapshots import being_scored
 from hpcpod.tournament.priorities import resting_pods, sidelined
 
-_PURPOSES = {"confirm": "the target", "final": "the final score", "snapshot": "a snapshot"}
+_PURPOSES = {
+    "confirm": "the target", "final": "the choice of the best finalist",
+    "candidate": "the choice of what is delivered", "report": "the score that is reported",
+    "snapshot": "a snapshot",
+}  # fmt: skip
 
 
 def why(folder: RunFolder, pod: str | None = None, *, ask: bool = True) -> list[str]:
@@ -91,9 +96,10 @@ def why_run(seen: Snapshot) -> list[str]:
         reason = seen.board.stop_reason
         logs = f"; `hpcpod logs {seen.word}` has the traceback"
         failure = f": {seen.board.failure}{logs}" if seen.board.failure else ""
-        return [f"the run is finished ({reason}){failure}"]
+        return [f"the run is finished ({reason}){failure}", *extensions_words(seen.board)]
     return [
         *_state(seen),
+        *extensions_words(seen.board),
         *_failing(seen),
         *_slots(seen),
         *_submissions(seen),
@@ -247,6 +253,8 @@ def why_pod(seen: Snapshot, name: str, claims: Mapping[str, Claim]) -> list[str]
 
 def _origin(pod: PodState) -> str:
     if pod.parent is None:
+        if pod.origin is not None:
+            return f"{pod.id} {pod.algorithm} goes on from {pod.origin.words}, of another run"
         kind = "a control: its hyperparameters never change" if pod.control else "a fresh draw"
         if pod.repeats is not None:
             kind = f"{pod.repeats}'s training again with another seed: {pod.evidence}"

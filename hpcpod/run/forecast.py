@@ -7,14 +7,14 @@ to take, and with the least and the most that they may well take (``costs``, ``s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from hpcpod.config.placement import scores_beside
 from hpcpod.launchers.base import THROTTLED
 from hpcpod.orchestrator.snapshot import Snapshot
-from hpcpod.records.records import Rescore
+from hpcpod.records.records import Confirmed, Rescore
 from hpcpod.run.costs import Cost, costs_of, mean_cost, panel_seconds, progress
 from hpcpod.run.round_schedule import Gate, Hand, Played, Task, play, together
 from hpcpod.storage.slots import OrderStatus, element
@@ -106,13 +106,14 @@ class _Outlook:
         if board.phase == "finals":
             if finals is None or not self._seen.slots:
                 return None
-            return cast(Limit, board.stop_reason), self._rest_of_finals()
+            left = self._rest_of_finals() + self._later_stages()
+            return cast(Limit, board.stop_reason), left
         played = self.played()
         seconds = math.inf if played is None else played.seconds
         limit: Limit = "env_steps" if played is not None and played.limited else "rounds"
         if stop.minutes is not None and board.began is not None:
             # By the clock of the disk: one node whose own was hours ahead ended a run.
-            left = max(0.0, board.began + 60 * stop.minutes - self._seen.clock)
+            left = max(0.0, 60 * stop.minutes - board.elapsed(self._seen.clock))
             if left <= seconds:
                 # Slots that report notice it, and so does each tick.
                 late = 0.0 if self._way < 1 else self._config.cluster.tick_interval
@@ -125,7 +126,9 @@ class _Outlook:
         """Seconds until the finals that have begun are over, at the pace that they have."""
         board, held = self._board, self._seen.held
         spent = 0.0 if board.stopped is None else max(0.0, self._seen.clock - board.stopped)
-        done = [self._score(score.pod) for score in board.confirmed if score.purpose == "final"]
+        done = [self._confirmed(score) for score in board.confirmed if score.purpose != "confirm"]
+        batches = board.finals.played.items() if board.finals.stage == "select" else ()
+        done += [n * self._score(pod, self._config.stop.batch) for pod, n in batches]
         kept = [row for row in policies(board).values() if row.settled]
         done += [self._score(row.pod, self._config.snapshots.episodes) for row in kept]
         orders = board.rescores.values()
@@ -220,8 +223,14 @@ class _Outlook:
 
     def _ordered(self, order: Rescore) -> float:
         """Seconds that an order to score on fresh seeds takes."""
-        few = order.purpose == "snapshot"
-        return self._score(order.pod, self._config.snapshots.episodes if few else None)
+        episodes = order.episodes or None
+        if order.purpose == "snapshot":
+            episodes = self._config.snapshots.episodes
+        return max(1, len(order.members)) * self._score(order.pod, episodes)
+
+    def _confirmed(self, score: Confirmed) -> float:
+        """Seconds that a score of the finals has taken."""
+        return max(1, len(score.members)) * self._score(score.pod, score.episodes or None)
 
     def _score(self, pod: str, episodes: int | None = None) -> float:
         """Seconds that a set of fresh seeds takes a pod; by default one of finals."""
@@ -241,14 +250,44 @@ class _Outlook:
         count = min(stop.finalists, most)
         pods = [entry.pod for entry in board.entries[:count]]
         pods += [""] * (count - len(pods))
-        free = [0.0] * len(self._seen.slots)
+        free = [0.0] * len(self._seen.slots) or [0.0]
         wanted = self._seen.wanted
         if wanted is not None and self._way < 1:  # who had nothing to do has left
             again = START_SECONDS + (self._config.cluster.tick_interval if self._way == 0 else 0.0)
             free += [again] * (min(wanted, count) - len(free))
         heed = NOTICE_SECONDS[self._local]
         factor = math.exp(self._way * FRESH)
-        return heed + factor * together([self._score(pod) for pod in pods], free or [0.0])
+        if count == 1:
+            return heed + factor * together([self._score(pods[0])], free)
+        first = together([self._score(pod, stop.batch) for pod in pods], free)
+        rest = self._more_batches(pods, len(free), stop.select_episodes // stop.batch - count)
+        return heed + factor * (first + rest + self._confirm_and_report(pods, len(free)))
+
+    def _later_stages(self) -> float:
+        """Seconds of the stages of a final evaluation that are still to be opened."""
+        finals, stop = self._board.finals, self._config.stop
+        pods, slots = [member.pod for member in finals.finalists], max(1, len(self._seen.slots))
+        factor = math.exp(self._way * FRESH)
+        if finals.stage == "select":
+            open_now = len(self._board.rescores) + sum(finals.played.values())
+            rest = self._more_batches(pods, slots, stop.select_episodes // stop.batch - open_now)
+            return factor * (rest + self._confirm_and_report(pods, slots))
+        return factor * self._score(pods[0]) if finals.stage == "confirm" else 0.0
+
+    def _more_batches(self, pods: Sequence[str], slots: int, most: int) -> float:
+        """Seconds of the batches after the first ones: none if the best is clear, or all there
+        are."""
+        expected = max(0, most) * (0.0, 0.5, 1.0)[1 + self._way]
+        each = sum(self._score(pod, self._config.stop.batch) for pod in pods) / len(pods)
+        return each * expected / min(slots, len(pods))
+
+    def _confirm_and_report(self, pods: Sequence[str], slots: int) -> float:
+        """Seconds of the confirm set and of the report, if it is of a single policy."""
+        tried, single = self._config.stop.ensembles, self._score(pods[0])
+        sizes = [min(size, len(pods)) for size in tried.sizes for _ in tried.rules]
+        if not sizes:
+            return single
+        return together([single, *(size * single for size in sizes)], [0.0] * slots) + single
 
     def _snapshots(self, seconds: float) -> float:
         """Seconds that scoring the snapshots takes when the run has its winner.

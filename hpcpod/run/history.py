@@ -14,9 +14,11 @@ from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.settle import failure
 from hpcpod.tournament.statistics import interval, mean, sd
 
-Purpose = Literal["round", "final", "confirm", "snapshot"]
+Purpose = Literal["round", "final", "candidate", "report", "confirm", "snapshot"]
 
-_ORDER = re.compile(r"(?:(?P<round>\d+)|(?P<purpose>final|confirm|snapshot)(?P<number>\d+))-(\d+)")
+_ORDER = re.compile(
+    r"(?:(?P<round>\d+)|(?P<purpose>final|candidate|report|confirm|snapshot)(?P<number>\d+))-(\d+)"
+)
 """The name of an order behind its pod's name and a hyphen."""
 
 
@@ -35,7 +37,9 @@ class Result:
     attempt: int
     """The number of the try at this order, from 1."""
     purpose: Purpose
-    """``round``; or what a score on fresh seeds was for: ``final``, ``confirm`` or ``snapshot``."""
+    """``round``; or what a score on fresh seeds was for: ``confirm`` (an attempt at the target),
+    ``snapshot``, or of the final evaluation ``final`` (a batch of the select set), ``candidate``
+    (the confirm set) or ``report`` (the report set)."""
     slot: str
     """The slot that reported it."""
     ended: float
@@ -175,9 +179,14 @@ def _counted_rounds(pod: PodState, rounds: list[Result]) -> Iterator[str]:
 
 def _counted_scores(board: Board, scores: list[Result]) -> Iterator[str]:
     """Of a pod's scores those that have counted: of each set of fresh seeds the last attempt."""
-    settled = {f"{score.pod}-{score.purpose}{score.number}" for score in board.confirmed}
+    every = (*(score for end in board.endings for score in end.confirmed), *board.confirmed)
+    settled = {f"{score.pod}-{score.purpose}{score.number}" for score in every}
     kept = board.snapshots.values()
     settled |= {f"{each.pod}-snapshot{each.number}" for each in kept if each.settled}
+    finals = board.finals
+    for pod, played in finals.played.items():
+        settled |= {f"{pod}-final{number}" for number in finals.batches[:played]}
+    settled |= {f"{pod}-final{number}" for pod in finals.given_up for number in finals.batches}
     named = [(row.order.rpartition("-")[0], row) for row in scores]
     last = {name: row.attempt for name, row in named}
     open_now = {order.id.rpartition("-")[0]: order.attempt for order in board.rescores.values()}

@@ -23,6 +23,7 @@ from hpcpod.launchers.base import array_sizes, with_scripts
 from hpcpod.launchers.factory import launcher_of
 from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.records.records import Intent
+from hpcpod.run.start_from import source_of
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import first_board
 from hpcpod.tournament.merge import read_board
@@ -61,12 +62,18 @@ def create_run(
 
     Raises:
         RunExists: a run of this name is there.
-        UserError: the folder can't be written.
+        UserError: the folder can't be written, or the policy that it starts from can't be read.
     """
-    board = first_board(Rules.of(resolved.config, resolved.algorithms), time.time())
+    wanted = resolved.config.population.start_from
+    source = None if wanted is None else source_of(wanted, resolved.config)
+    parent = None if source is None else source.parent
+    board = first_board(Rules.of(resolved.config, resolved.algorithms), time.time(), parent)
     chosen = {"because": dict(because)} if because else {}
     document = {**resolved.document(), "source": source_state(), **chosen}
-    return RunFolder.create(runs / resolved.config.name, document, board=board.document())
+    return RunFolder.create(
+        runs / resolved.config.name, document, board=board.document(),
+        fill=None if source is None else source.copy,
+    )  # fmt: skip
 
 
 def start(folder: RunFolder, config: RunConfig, *, detach: bool = False) -> list[str]:

@@ -36,7 +36,7 @@ class Row:
     last: float | None
     """Mean return of the pod's last evaluation; None if it has none of its own any more."""
     origin: str
-    """The pod's descent: ``control``, ``fresh`` or ``copy of`` another."""
+    """The pod's descent: ``control``, ``fresh``, ``copy of`` another, ``from`` another run's."""
     fate: str
     """``winner``, or what has become of the pod."""
     checkpoint: Checkpoint
@@ -64,7 +64,9 @@ def rows(board: Board, most: int | None = None) -> tuple[Row, ...]:
 
 
 def origin(pod: PodState) -> str:
-    """The descent of a pod: ``control``, ``fresh`` or ``copy of`` another."""
+    """The descent of a pod: ``control``, ``fresh``, ``copy of`` another, ``from`` another run's."""
+    if pod.origin is not None:
+        return f"from {pod.origin.pod} of {pod.origin.run}"
     if pod.parent is not None:
         return f"copy of {pod.parent}"
     return "control" if pod.control else "fresh"
@@ -74,7 +76,7 @@ def ranking(board: Board) -> str:
     """The order of the leaderboard, in a sentence or two."""
     if not board.entries:  # else it spoke of a choice among 0 evaluations
         return "Nobody ranks yet: no round was reported."
-    scores = [s for s in board.confirmed if s.passed or (s.purpose == "final" and s.episodes > 0)]
+    scores = [s for s in board.confirmed if s.passed or (s.purpose != "confirm" and s.episodes > 0)]
     won = " The winner is so by fresh episodes." if board.winner is not None and scores else ""
     return (
         "Ranked by an estimate of the mean return: that of the panel in the row, shrunk towards"

@@ -32,6 +32,8 @@ from hpcpod.launchers.slurm.launcher import SlurmLauncher
 from hpcpod.pod.trial import supervisor
 from hpcpod.pod.trial.fit import Footprint, Look
 from hpcpod.records.records import Intent
+from hpcpod.run import start_from
+from hpcpod.run.home import absolute
 from hpcpod.run.remarks import remarks, round_in_words
 from hpcpod.tournament.allocation import Allocator
 from hpcpod.tournament.cohorts import quotas
@@ -120,7 +122,11 @@ def _from_anywhere(config: RunConfig) -> RunConfig:
         cluster = replace(cluster, template=str(expanded(cluster.template).absolute()))
     if env.python is not None:
         env = replace(env, python=str(expanded(env.python).absolute()))
-    return replace(config, env=env, cluster=cluster)
+    population = config.population
+    if (source := population.start_from) is not None:
+        source = replace(source, run=str(absolute(source.run)))
+        population = replace(population, start_from=source)
+    return replace(config, env=env, cluster=cluster, population=population)
 
 
 def site_for(site: str | Path | None, cluster: str | None) -> str | Path | None:
@@ -155,7 +161,7 @@ def check(config: RunConfig, *, source: str = "the configuration", probe: bool =
     algorithms, look, problems = _task(config, probe=probe)
     footprints = look.footprints if look is not None else {}
     problems += [*_unusable_parts(config), *_unusable_ranks(config), *_contradictions(config)]
-    problems += _short_budget(config)
+    problems += [*_short_budget(config), *start_from.unusable(config, algorithms, look)]
     problems += _short_rounds(config, algorithms, footprints)
     if problems:
         raise ConfigError(source, problems)
@@ -166,7 +172,8 @@ def check(config: RunConfig, *, source: str = "the configuration", probe: bool =
     every, minutes = config.snapshots.seconds, config.stop.minutes
     if every is not None and minutes is not None and footprints:  # each may be another policy
         disk += int(60 * minutes // every) * max(f.core for f in footprints.values())
-    said = tuple(remarks(config, algorithms, look))
+    inherit = start_from.heirs_words(config, algorithms, share)
+    said = (*inherit, *remarks(config, algorithms, look))
     sees = round_in_words(config, look)
     return Checked(Resolved(config, algorithms), share, footprints, disk, sees, said)
 

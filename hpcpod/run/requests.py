@@ -230,7 +230,8 @@ def require_going(folder: RunFolder, verb: str) -> None:
     folder.owner.require_mine()
     if read_board(folder).phase == "finished":
         name = folder.resolved.config.name
-        raise UserError(f"{name} is finished: there is nothing to {verb}")
+        longer = "; `hpcpod extend` gives it larger limits" if verb == "resume" else ""
+        raise UserError(f"{name} is finished: there is nothing to {verb}{longer}")
 
 
 def require_resumable(folder: RunFolder) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import logging
 import math
-import os
 import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from hpcpod.config.arguments import door
+from hpcpod.config.arguments import door, numbers
+from hpcpod.config.resolved import Resolved
 from hpcpod.config.space import Range
-from hpcpod.errors import HpcpodError, RunNotFound, StorageError, UserError
+from hpcpod.errors import HpcpodError, StorageError, UserError
 from hpcpod.launchers.factory import launcher_here
 from hpcpod.orchestrator.snapshot import RunState, Snapshot
 from hpcpod.records.records import Board, Decision, PodState
@@ -22,6 +22,10 @@ from hpcpod.run import requests
 from hpcpod.run.advice import Advice, advice
 from hpcpod.run.advice_facts import facts_of
 from hpcpod.run.explain import why
+from hpcpod.run.extend import extend
+from hpcpod.run.home import folder_of
+from hpcpod.run.home import runs_here as runs_here
+from hpcpod.run.home import runs_home as runs_home
 from hpcpod.run.leaderboard import Row, ranking, rows
 from hpcpod.run.pod_history import require_pod
 from hpcpod.run.policy_folder import exported
@@ -33,7 +37,6 @@ from hpcpod.run.snapshot_scores import SnapshotScore, snapshot_scores
 from hpcpod.run.status import Best, Doubts, Status, best_of, status_of
 from hpcpod.run.tables import summary
 from hpcpod.storage.disk import check_writable
-from hpcpod.storage.os_errors import may_exist
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import lineage
 from hpcpod.tournament.merge import after_merge, export_best, read_board
@@ -46,9 +49,6 @@ ENDED: tuple[RunState, ...] = ("finished", "paused", "interrupted")
 SCHEDULER_SECONDS = 60.0  # squeue's manual: not in loops; sites limit each user (Slurm 23.02)
 """Pause between two questions to the scheduler, by a process that waits for a run."""
 
-MOST_NAMES = 5
-"""Runs that a message names."""
-
 
 class Run(RunTables):
     """One run, by its folder. Every call looks anew, from any machine that sees the folder."""
@@ -57,7 +57,11 @@ class Run(RunTables):
         self.folder = folder
         """The storage behind it."""
         self._progress = progress
-        self._resolved = folder.resolved
+        self._resolved  # noqa: B018 (raises what a damaged configuration does)
+
+    @property
+    def _resolved(self) -> Resolved:
+        return self.folder.resolved
 
     @property
     def path(self) -> Path:
@@ -282,6 +286,28 @@ class Run(RunTables):
         """
         return requests.resume(self.folder, detach=detach)
 
+    @door(detach=bool)
+    def extend(self, *, detach: bool = False, **stop: Any) -> list[str]:
+        """Give a finished run larger limits and go on with it, as ``resume`` does.
+
+        What was decided stays, and so does ``best.h5`` until the next end writes it anew; until
+        then ``best`` is the leader so far.
+
+        Args:
+            detach: as of ``resume``.
+            stop: limits by their names in ``stop``, such as ``env_steps=2_000_000``; None takes
+                one away.
+
+        Returns:
+            The ids of jobs that were submitted.
+
+        Raises:
+            UserError: it has not finished, or failed, or is another user's; a limit is no larger,
+                or the run would end again at once.
+        """
+        extend(self.folder, numbers(stop))
+        return self.resume(detach=detach)
+
     @door(slots=int | None)
     def scale(self, slots: int | None) -> Status:
         """Have so many slots at once from now on; None: as many as the configuration says.
@@ -343,21 +369,8 @@ class Run(RunTables):
             raise UserError(f"{self.name} has no policy yet: no round was reported")
         return Path(to) if to is not None else self.path / "best.h5"
 
-    @door(to=str, overwrite=bool)
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
-
-
-def runs_home(given: str | Path | None = None) -> Path:
-    """The folder of all runs: the given one, else ``$HPCPOD_RUNS``, else ``runs`` in the working
-    directory."""
-    return Path(os.environ.get("HPCPOD_RUNS", "runs") if given is None else given)
-
-
-def runs_here(home: Path | None = None) -> list[Path]:
-    """The folders of all runs under ``home``, by default ``runs_home()``, by name; not those that
-    are being made, nor the doctor's."""
-    return sorted(path.parent for path in (home or runs_home()).glob("[!.]*/config.json"))
 
 
 def only_run() -> Run | None:
@@ -373,27 +386,4 @@ def open_run(path: str | Path) -> Run:
     Raises:
         RunNotFound: there is none.
     """
-    direct, named = Path(path), runs_home() / path
-    for folder in (direct, named):
-        if may_exist(folder / "config.json"):
-            return Run(RunFolder.open(folder))
-    raise RunNotFound(
-        f"there is no run at {direct}, and none named so in {runs_home().absolute()}"
-        f"{_nearest(direct)}"
-    )
-
-
-def _nearest(path: Path) -> str:
-    """The runs that may have been meant, as the end of a sentence."""
-    home = path.parent if len(path.parts) > 1 else runs_home()
-    try:
-        names = [run.name for run in runs_here(home)]
-    except OSError:
-        return ""
-    close = difflib.get_close_matches(path.name, names, n=3, cutoff=0.5)
-    if close:
-        return f"; did you mean {' or '.join(str(path.with_name(name)) for name in close)}?"
-    if names:
-        verb, more = "is" if len(names) == 1 else "are", len(names) - MOST_NAMES
-        return f"; there {verb} {', '.join(names[:MOST_NAMES])}" + f" and {more} more" * (more > 0)
-    return "; nor is any other: stand where it was launched, or say by $HPCPOD_RUNS where runs are"
+    return Run(folder_of(path))

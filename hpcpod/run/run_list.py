@@ -13,7 +13,7 @@ from hpcpod.orchestrator.snapshot import RunState
 from hpcpod.run.run import Run, open_run, runs_here, runs_home
 from hpcpod.run.status import Status
 from hpcpod.run.tables import count, interval, plain_table, visible
-from hpcpod.run.text import duration
+from hpcpod.run.text import duration, times
 from hpcpod.storage.ownership import CONFIG
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def runs_table(runs: Sequence[Status]) -> Table:
     for run in runs:
         best = run.best
         table.add_row(
-            Text(visible(_name(run))), run.state, Text(visible(run.env)),
+            Text(visible(_name(run))), _state(run), Text(visible(run.env)),
             "-" if best is None else interval(best.mean, best.low, best.high),
             count(run.env_steps), duration(now - run.started), _hours(run),
         )  # fmt: skip
@@ -94,6 +94,12 @@ def _name(run: Status) -> str:
     """The run's name, and its folder's where that was renamed."""
     folder = Path(run.path).name
     return run.run if folder == run.run else f"{run.run} ({folder})"
+
+
+def _state(run: Status) -> str:
+    """The run's state, and whether it was extended."""
+    again = f", extended {times(len(run.extended))}" if len(run.extended) > 1 else ", extended"
+    return run.state + again * bool(run.extended)
 
 
 def _hours(run: Status) -> str:

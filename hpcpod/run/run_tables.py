@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcpod.config.arguments import door
 from hpcpod.records.records import Board
 from hpcpod.storage.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from hpcpod.run.lineage_schedule import Schedule
 
 
 class RunTables(ABC):
@@ -61,6 +64,22 @@ class RunTables(ABC):
         if pod is not None:
             require_pod(self.board(), pod, self.folder.resolved.config.name)
         return frame_of(self.folder, pod)
+
+    @door(pod=str | None)
+    def schedule(self, pod: str | None = None, board: Board | None = None) -> Schedule:
+        """The training behind a pod's best policy, from scratch: environment steps,
+        hyperparameters and seeds, stretch by stretch; ``hpcpod replay`` trains it again.
+
+        Args:
+            pod: by default the winner, or the leader so far.
+            board: a board that was read before, to look at; by default the latest.
+
+        Raises:
+            UserError: the run has no such pod, or no round of it was reported.
+        """
+        from hpcpod.run.lineage_schedule import schedule_of
+
+        return schedule_of(self.folder, board or self.board(), pod)
 
     def pods(self, board: Board | None = None) -> Any:
         """The pods, alive and dead, with their hyperparameters: ``table("pods")``."""

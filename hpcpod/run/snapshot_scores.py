@@ -78,8 +78,18 @@ def scoring(board: Board) -> str:
     rows = policies(board).values()
     if being_scored(board.rescores):
         return f"scoring snapshots: {sum(row.settled for row in rows)} of {len(rows)} done"
-    waits = f"scoring {many(len(board.rescores), 'finalist')}"
+    waits = _final_words(board)
     return f"{waits}, then {many(len(rows), 'snapshot')}" if rows else waits
+
+
+def _final_words(board: Board) -> str:
+    """The stage of a final evaluation."""
+    finals, left = board.finals, len(board.rescores)
+    if finals.stage == "confirm":
+        return f"scoring {many(len(finals.candidates), 'candidate')} on common seeds, {left} left"
+    if finals.stage == "report":
+        return "scoring the policy that is delivered, on seeds that decide nothing"
+    return f"scoring {many(left, 'finalist')}"
 
 
 def caption(scores: Sequence[SnapshotScore]) -> str:

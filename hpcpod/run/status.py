@@ -15,6 +15,7 @@ from hpcpod.config.space import Scalar
 from hpcpod.launchers.base import THROTTLED
 from hpcpod.orchestrator.snapshot import RunState, Snapshot
 from hpcpod.records.records import Board, Confirmed
+from hpcpod.run.extension_words import extensions_words
 from hpcpod.run.forecast import Forecast, forecast
 from hpcpod.run.idle_slots import idling
 from hpcpod.run.pending_jobs import cancelled_words
@@ -24,6 +25,8 @@ from hpcpod.storage.freshness import BELIEVED_SECONDS
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.confirmation import highest_target
+from hpcpod.tournament.finals import ensemble_words
+from hpcpod.tournament.provenance import SeedSet, seed_set
 from hpcpod.tournament.stopping import allowed, leader
 
 
@@ -43,10 +46,32 @@ class Best:
     fresh: bool
     """The score is on seeds of which no evaluation before it knew."""
     candidates: int
-    """Scores among which this one was chosen as the best: evaluations of the run, or finalists."""
+    """Scores among which this one was chosen as the best: evaluations of the run, or finalists; 1
+    of a score that chose nothing."""
     checkpoint: Path
     """A file that ``load_policy`` reads."""
     hyperparameters: Mapping[str, Scalar]
+    """Of the pod; an ensemble's first member is ``pod``."""
+    seeds: SeedSet = "panel"
+    """The set of seeds of the score: those of ``report`` decided nothing, all others did."""
+    ensemble: str = ""
+    """Of an ensemble its rule and its members, in words; else empty."""
+
+    @property
+    def title(self) -> str:
+        """The policy in a few words: ``p0003 sac round 12``, or an ensemble."""
+        return self.ensemble or f"{self.pod} {self.algorithm} round {self.round}"
+
+    @property
+    def seeds_words(self) -> str:
+        """The seeds of the score in words."""
+        if not self.fresh:
+            return "the panel"
+        decided = {
+            "target": "they confirmed the target", "select": "select set",
+            "confirm": "confirm set", "report": "report set",
+        }  # fmt: skip
+        return f"fresh seeds ({decided[self.seeds]})"
 
 
 @dataclass(frozen=True)
@@ -122,7 +147,10 @@ class Status:
     showable: float | None
     """The highest target that the best panel could show, if it can't show the run's."""
     minutes: float
-    """Wall time since the first slot began to work, to the end or to now."""
+    """Wall time since the first slot began to work, to the end or to now, but for what lay between
+    an end and its extension."""
+    extended: tuple[str, ...]
+    """A sentence for each extension: the limits that changed, and the end before it."""
     quarantined: int
     """Damaged files that were set aside."""
 
@@ -131,7 +159,6 @@ def status_of(folder: RunFolder, seen: Snapshot) -> Status:
     """The status of a run, of what was seen of it."""
     board, config, asked = seen.board, seen.config, seen.view is not None
     end = board.stopped if board.stopped is not None else seen.clock
-    began = board.began if board.began is not None else end
     used_up, pending = used(seen.restarts), seen.waiting
     best, target = best_of(folder, board), config.stop.target
     ended = seen.state in ("finished", "paused", "draining")
@@ -177,7 +204,8 @@ def status_of(folder: RunFolder, seen: Snapshot) -> Status:
         attempts=board.attempts,
         # A search, so once a look: it was made for each candidate on the board.
         showable=highest_target(board, config.stop) if board.phase == "running" else None,
-        minutes=max(0.0, end - began) / 60,
+        minutes=max(0.0, board.elapsed(end)) / 60,
+        extended=extensions_words(board),
         quarantined=len(folder.quarantine.list()),
     )
 
@@ -224,6 +252,8 @@ def best_of(folder: RunFolder, board: Board) -> Best | None:
         candidates=candidates,
         checkpoint=exported if board.phase == "finished" and exported.exists() else blob,
         hyperparameters=dict(board.pods[score.pod].hyperparameters),
+        seeds=seed_set(score),
+        ensemble=ensemble_words(score),
     )
 
 

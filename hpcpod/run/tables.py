@@ -7,10 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpcpod.records.records import Board, PodState
+from hpcpod.run.fresh_scores import fresh_scores
 from hpcpod.run.leaderboard import ranking, rows
 from hpcpod.run.population_scores import PodScore, believed
 from hpcpod.run.snapshot_scores import SnapshotScore, caption
 from hpcpod.run.status import Status
+from hpcpod.run.text import interval as interval
+from hpcpod.run.text import number as number
 from hpcpod.run.text import span, times
 from hpcpod.tournament.policy_snapshots import policies
 from hpcpod.tournament.statistics import mean
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
 LONG_UNCOMPARED = 8
 """Rounds of each pod after which it is said that none was compared."""
 
+_MOVED: Mapping[bool | None, str] = {
+    True: "weights moved exactly", False: "weights did NOT move exactly",
+}  # fmt: skip
+
 _CONTROL = dict.fromkeys(
     # The last are halves of characters, which JSON and names of files can hold and no terminal can.
     (*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000)),
@@ -34,11 +41,6 @@ def visible(text: str) -> str:
     """A text without what steers a terminal, but for tabs and ends of lines, or can't be shown:
     names and reasons come from files that others may have written."""
     return text.translate(_CONTROL)
-
-
-def number(value: float) -> str:
-    """A score in few characters."""
-    return f"{value:.1f}" if abs(value) < 10_000 else f"{value:.4g}"
 
 
 def count(value: float) -> str:
@@ -88,6 +90,7 @@ def progress_lines(status: Status) -> Iterator[str]:
             yield status.idling
         if status.scoring:
             yield status.scoring
+    yield from status.extended
     used = [  # 0.005 h are 18 s: less is shown as 0.00
         f"{hours:.{0 if hours >= 100 else 2}f} {name}-hours used"
         for name, hours in (("GPU", status.gpu_hours), ("core", status.core_hours))
@@ -146,11 +149,6 @@ def _target_words(status: Status) -> str:
         f"at the target of {status.target:g}, nobody can tell when: {status.best.pod}'s lower"
         f" bound is {number(status.distance)} below it"
     )
-
-
-def interval(mean: float, low: float, high: float) -> str:
-    """A score with its confidence interval."""
-    return f"{number(mean)} [{number(low)}, {number(high)}]"
 
 
 def slots_table(status: Status) -> Table:
@@ -307,13 +305,7 @@ def events(old: Board | None, new: Board, run: str) -> Iterator[str]:
         if pod.transfer_exact is not None and (was is None or was.transfer_exact is None):
             how = "exactly as" if pod.transfer_exact else "NOT as"
             yield f"{name} scored its parent's panel {how} its parent did before it trained"
-    for score in new.confirmed[len(old.confirmed) if old is not None else 0 :]:
-        verdict = "" if score.purpose == "final" else ": confirmed" if score.passed else ": not yet"
-        by = f", by {score.engine}" if score.engine else ""
-        yield (
-            f"{score.pod} round {score.round} on {score.episodes} fresh seeds"
-            f" ({score.purpose}{by}): {interval(score.mean, score.low, score.high)}{verdict}"
-        )
+    yield from fresh_scores(old, new)
     yield from _snapshots(old, new)
 
 
@@ -329,7 +321,7 @@ def _snapshots(old: Board | None, new: Board) -> Iterator[str]:
 
 def changes(board: Board, pod: PodState) -> str:
     """The changes of a mutation: ``learning_rate 0.001 -> 0.0013``."""
-    parent = board.pods[pod.parent] if pod.parent else None
+    parent = board.pods.get(pod.parent or "")  # a damaged board may lack it
     if parent is None or not pod.mutated:
         return "hyperparameters unchanged"
     old, new = parent.hyperparameters, pod.hyperparameters
@@ -338,6 +330,20 @@ def changes(board: Board, pod: PodState) -> str:
 
 def _value(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def founded(pod: PodState, searched: Mapping[str, Collection[str]]) -> str:
+    """A pod without a parent in its run, with its values of hyperparameters that have a range."""
+    kind = "control" if pod.control else "fresh draw"
+    if pod.origin is not None:
+        moved = _MOVED.get(pod.transfer_exact)
+        kind = f"goes on from {pod.origin.words}" + (f" ({moved})" if moved else "")
+    values = ", ".join(
+        f"{name}={_value(value)}"
+        for name, value in sorted(pod.hyperparameters.items())
+        if name in searched.get(pod.algorithm, ())
+    )
+    return f"{pod.id} {pod.algorithm}, {kind}: {values or 'nothing to search'}"
 
 
 def lineage_lines(
@@ -351,16 +357,9 @@ def lineage_lines(
     for depth, pod in enumerate(ancestors):
         lead = "  " * depth
         if pod.parent is None:
-            kind = "control" if pod.control else "fresh draw"
-            values = ", ".join(
-                f"{name}={_value(value)}"
-                for name, value in sorted(pod.hyperparameters.items())
-                if name in searched.get(pod.algorithm, ())
-            )
-            yield f"{lead}{pod.id} {pod.algorithm}, {kind}: {values or 'nothing to search'}"
+            yield f"{lead}{founded(pod, searched)}"
         else:
-            exact = {True: "weights moved exactly", False: "weights did NOT move exactly"}
-            moved = exact.get(pod.transfer_exact) if pod.transfer_exact is not None else None
+            moved = _MOVED.get(pod.transfer_exact)
             yield (
                 f"{lead}{pod.id} copy of {pod.parent} at round {pod.parent_round}, in place of"
                 f" {pod.replaces}: {changes(board, pod)}" + (f" ({moved})" if moved else "")

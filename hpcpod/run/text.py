@@ -65,3 +65,13 @@ def listed(names: Sequence[str]) -> str:
     """``p0001``, ``p0001 and p0002``, ``p0001, p0002 and p0003``."""
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def number(value: float) -> str:
+    """A score in few characters."""
+    return f"{value:.1f}" if abs(value) < 10_000 else f"{value:.4g}"
+
+
+def interval(mean: float, low: float, high: float) -> str:
+    """A score with its confidence interval."""
+    return f"{number(mean)} [{number(low)}, {number(high)}]"

@@ -291,7 +291,7 @@ class Slot:
             if self._folder.reports.exists(order.id):  # it was killed before its merge
                 with_retries(partial(merge, self._folder, self._rules), self._requests.leaving)
                 return None
-            if board.began is None:
+            if board.began is None or board.halted is not None:
                 began = partial(merge, self._folder, self._rules, at_work=True)
                 with_retries(began, self._requests.leaving)
             self.execute(order)

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ from hpcpod.storage.quarantine import Quarantine
 FORMAT = 1
 """The layout of a run folder; a folder of another one is refused."""
 
+Fill = Callable[[Disk, Path], None]
+"""Writes into a folder that is being made."""
+
 _ASIDE = TEMPORARY + "run-"
 _LEFTOVER_SECONDS = 3600.0
 _ASKED_FOR = {
@@ -38,13 +42,18 @@ _ASKED_FOR = {
 
 
 def create_folder(
-    path: Path, config: dict[str, Any], disk: Disk, board: Document | None
+    path: Path,
+    config: dict[str, Any],
+    disk: Disk,
+    board: Document | None,
+    fill: Fill | None = None,
 ) -> dict[str, Any]:
     """Create a run folder and return its configuration document.
 
-    It is built beside its place, with generation 0 of its board if there is one, and renamed into
-    it. The document says, besides ``config``, the ``format``, how names are published on this
-    filesystem, and where it was made: by its path and its number in the filesystem.
+    It is built beside its place, with what ``fill`` writes and generation 0 of its board if there
+    is one, and renamed into it. The document says, besides ``config``, the ``format``, how names
+    are published on this filesystem, and where it was made: by its path and its number in the
+    filesystem.
 
     Raises:
         RunExists: something is there already.
@@ -69,6 +78,8 @@ def create_folder(
             inode = aside.stat().st_ino  # a copy has another: copies took each other's jobs
         document = {**config, **made, "inode": inode}
         disk.replace(aside / "config.json", pack(document, indent=1))
+        if fill is not None:
+            fill(disk, aside)
         if board is not None:
             file = BoardFile(disk, aside / "board", Quarantine(disk, aside))
             file.publish(-1, {}, board, writer_id())

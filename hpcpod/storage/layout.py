@@ -25,7 +25,7 @@ SHARED = (
 )
 """Folders that all write into who merge or train, as far as the owner's umask lets them."""
 
-CLOSED = ("intents", "control", "logs", "scripts", "rendezvous", "mirrors")
+CLOSED = ("intents", "control", "logs", "scripts", "rendezvous", "mirrors", "extensions")
 """Folders of the owner alone: what is in them is obeyed, submitted or connected to, and the
 scheduler appends to logs whatever lies in their place, as loggers do to mirrors."""
 

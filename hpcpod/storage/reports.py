@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 from collections.abc import Iterator
 from pathlib import Path
 
 from hpcpod.errors import Corrupt
 from hpcpod.records.records import Report, encode
 from hpcpod.storage.checksummed import pack, unpack_record
-from hpcpod.storage.layout import sharded
+from hpcpod.storage.layout import plain, sharded
 from hpcpod.storage.store import Store
 
 
@@ -43,12 +44,16 @@ class Reports(Store):
             raise
         return report
 
-    def all(self) -> Iterator[tuple[Report, float]]:
+    def all(self, pod: str | None = None) -> Iterator[tuple[Report, float]]:
         """Every sound report, and the Unix time of its file in seconds, in no order.
 
         It is for those who look: a damaged report is passed over and stays where it is.
+
+        Args:
+            pod: reports of its orders alone.
         """
-        for path in self._folder.glob("*/[!.]*.json"):
+        names = "[!.]*.json" if pod is None else f"{glob.escape(plain(pod))}-*.json"
+        for path in self._folder.glob(f"*/{names}"):
             with contextlib.suppress(Corrupt, FileNotFoundError):
                 data = self._disk.read(path)
                 if data is not None:

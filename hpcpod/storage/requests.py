@@ -30,6 +30,8 @@ class Stop(Request):
     name: ClassVar[str] = "stop"
     reason: str | None = None
     """The limit that was met, or ``user``."""
+    extensions: int | None = None
+    """Extensions of the run before this end; None: none."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Finals(Request):
     name: ClassVar[str] = "finals"
     reason: str | None = None
     """The limit that was met, or ``user``."""
+    extensions: int | None = None
+    """As of ``Stop``."""
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,12 @@ from hpcpod.storage.board import BoardFile
 from hpcpod.storage.checkpoints import Checkpoints
 from hpcpod.storage.checksummed import unpack
 from hpcpod.storage.claims import Claims
-from hpcpod.storage.creation import FORMAT, create_folder
+from hpcpod.storage.creation import FORMAT, Fill, create_folder
 from hpcpod.storage.curves import Curves
 from hpcpod.storage.decisions import Decisions
 from hpcpod.storage.disk import TEMPORARY, Disk, explained
 from hpcpod.storage.engines import Engines
+from hpcpod.storage.extensions import Extensions
 from hpcpod.storage.intents import Intents
 from hpcpod.storage.locks import Locks, time_of_disk
 from hpcpod.storage.ownership import CONFIG, Ownership, read_config
@@ -50,7 +51,8 @@ class RunFolder:
     def __init__(self, path: Path, config: dict[str, Any], disk: Disk, owner: Ownership) -> None:
         self.path = path
         self.config = config
-        """The resolved configuration of the run, as it was at its creation."""
+        """The resolved configuration of the run, as it was at its creation, and whatever extends
+        it in ``extensions``: ``resolved`` is both."""
         self.owner = owner
         """The owner of the run."""
         self.disk = disk
@@ -67,7 +69,9 @@ class RunFolder:
         self.restarts = Restarts(disk, path / "lives", self.reports, self.checkpoints)
         self.intents = Intents(disk, path / "intents", self.quarantine, owner)
         self.engines = Engines(disk, path / "engines", self.quarantine, owner)
+        self.extensions = Extensions(disk, path / "extensions", self.quarantine, owner)
         self.locks = Locks(path / "lease")
+        self._resolved: tuple[int, Resolved] | None = None
 
     @classmethod
     def create(
@@ -76,6 +80,7 @@ class RunFolder:
         config: dict[str, Any],
         disk: Disk | None = None,
         board: dict[str, Any] | None = None,
+        fill: Fill | None = None,
     ) -> RunFolder:
         """Create a run: it appears complete or not at all, to one of those who try at once.
 
@@ -84,13 +89,14 @@ class RunFolder:
             config: what ``open`` gives as its configuration.
             disk: through which all files are read and written.
             board: generation 0 of its board, if it is to have one from the start.
+            fill: writes what the board names into the folder before it appears.
 
         Raises:
             RunExists: something is there already.
             UserError: the folder above can't be written.
         """
         path, disk = Path(path).absolute(), disk or Disk()
-        document = create_folder(path, config, disk, board)
+        document = create_folder(path, config, disk, board, fill)
         return cls(path, document, disk, Ownership(path, os.geteuid()))
 
     @classmethod
@@ -110,22 +116,29 @@ class RunFolder:
         disk.scheme = config["publish"]
         return cls(path, config, disk, owner)
 
-    @cached_property
+    @property
     def resolved(self) -> Resolved:
-        """The configuration, typed. Where this process may run the run's code (see ``owner``), its
-        modules can be imported from now on: they are where they were when it was launched.
+        """The configuration, typed, with every extension that is known of. Where this process may
+        run the run's code (see ``owner``), its modules can be imported from now on: they are where
+        they were when it was launched.
 
         Raises:
             ConfigError: a value in it is none that this hpcpod takes.
             Corrupt: it was written by another version.
         """
+        known = self.extensions.all()
+        if self._resolved is not None and self._resolved[0] == len(known):
+            return self._resolved[1]
         try:
             resolved = Resolved.from_document(self.config)
+            for extension in known:
+                resolved = resolved.extended(extension.limits)
             if self.owner.trusted:
                 plugins.look_in(self.config.get("modules", ()))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             said = f"{self.path / CONFIG} was written by another version of hpcpod: {error}"
             raise Corrupt(said) from error
+        self._resolved = len(known), resolved
         return resolved
 
     @cached_property

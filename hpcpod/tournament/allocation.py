@@ -184,8 +184,7 @@ def _left(board: Board, config: RunConfig, axis: Axis, now: float) -> float | No
     stop = config.stop
     if axis == "env_steps":
         return None if stop.env_steps is None else float(max(0, stop.env_steps - board.env_steps))
-    gone = 0.0 if board.began is None else now - board.began
-    return None if stop.minutes is None else max(0.0, 60 * stop.minutes - gone)
+    return None if stop.minutes is None else max(0.0, 60 * stop.minutes - board.elapsed(now))
 
 
 def _candidate(pod: PodState, best: PodState | None, axis: Axis, config: RunConfig) -> Candidate:

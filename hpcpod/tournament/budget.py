@@ -113,7 +113,7 @@ def spent_share(board: Board, config: RunConfig, now: float) -> float | None:
     if stop.env_steps is not None:
         shares.append(board.env_steps / stop.env_steps)
     if stop.minutes is not None:
-        shares.append((now - (now if board.began is None else board.began)) / (60 * stop.minutes))
+        shares.append(board.elapsed(now) / (60 * stop.minutes))
     return min(1.0, max(0.0, *shares)) if shares else None
 
 

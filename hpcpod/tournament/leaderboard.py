@@ -14,6 +14,7 @@ from hpcpod.records.records import Birth, Board, Entry, Order, PodState, Report,
 from hpcpod.tournament.barrier import at_barrier, checked, first_barrier, opened, opens
 from hpcpod.tournament.budget import dated
 from hpcpod.tournament.cohorts import Cohorts, broken, quotas
+from hpcpod.tournament.heirs import Parent, heir, heirs
 from hpcpod.tournament.offspring import Offspring, founder, pod_name
 from hpcpod.tournament.policy_snapshots import taken
 from hpcpod.tournament.proposals import Fresh
@@ -24,8 +25,9 @@ from hpcpod.tournament.statistics import mean
 from hpcpod.tournament.stopping import advance, finish, settle_rescores
 
 
-def first_board(rules: Rules, now: float) -> Board:
-    """The first generation: controls first, founders drawn from every range after them.
+def first_board(rules: Rules, now: float, parent: Parent | None = None) -> Board:
+    """The first generation: heirs of another run's policy if there is one, then controls, then
+    founders drawn from every range.
 
     Raises:
         UnusablePlugin: the generator gives hyperparameters that no pod can have, or none.
@@ -36,8 +38,14 @@ def first_board(rules: Rules, now: float) -> Board:
         (turn, name) for turn in range(max(quota.values())) for name in quota if turn < quota[name]
     ]
     pods: dict[str, PodState] = {}
+    inheriting = _heirs(rules, quota, parent)
     for number, (turn, algorithm) in enumerate(turns, start=1):
-        control = turn < rules.config.population.controls
+        first = inheriting[algorithm]
+        if parent is not None and turn < first:
+            name = pod_name(number)
+            pods[name] = heir(name, algorithm, parent, rules, mutated=turn > 0)
+            continue
+        control = turn < first + rules.config.population.controls
         key = stable_hash(rules.config.seed, pod_name(number), "founder")
         drawn = drawn_founder(rules, algorithm, control, key)
         # with a target the limit is a bound, and most of it is never spent
@@ -49,11 +57,24 @@ def first_board(rules: Rules, now: float) -> Board:
     return dated(board, None, rules.config, now)
 
 
+def _heirs(rules: Rules, quota: Mapping[str, int], parent: Parent | None) -> dict[str, int]:
+    """The number of each algorithm's first pods that inherit."""
+    wanted = rules.config.population.start_from
+    if parent is None or wanted is None:
+        return dict.fromkeys(quota, 0)
+    return {
+        name: heirs(rules.algorithms[name], parent, places, wanted.share)
+        for name, places in quota.items()
+    }
+
+
 def begin(board: Board, now: float) -> Board:
     """The board of a run that has a slot at work; equal if that was known."""
-    if board.began is not None or board.phase == "finished":
+    if board.phase == "finished":
         return board
-    return replace(board, began=now)
+    if board.halted is not None:
+        return replace(board, idle=board.idle + now - board.halted, halted=None)
+    return board if board.began is not None else replace(board, began=now)
 
 
 def fold(
@@ -155,7 +176,7 @@ def _cost_of_place(board: Board, pod: PodState) -> float:
     # of 5 hours one slot gave 4.9 to what diverged
     cost, algorithm = pod.cost + pod.lost, pod.algorithm
     while pod.replaces is not None:
-        scratch, pod = pod.cause == "fresh", board.pods[pod.replaces]
+        scratch, pod = pod.cause != "copy", board.pods[pod.replaces]
         if (pod.algorithm, pod.fate) != (algorithm, "failed"):
             break
         cost += pod.lost + (pod.cost if scratch else 0.0)
@@ -164,9 +185,11 @@ def _cost_of_place(board: Board, pod: PodState) -> float:
 
 def lineage(board: Board, pod: str) -> list[PodState]:
     """A pod's ancestors from the founder on, and the pod itself."""
-    line = [board.pods[pod]]
-    while line[-1].parent is not None:
-        line.append(board.pods[line[-1].parent])
+    line, known = [board.pods[pod]], {pod}
+    # Another user may have written the board: a circle of parents had no end.
+    while (parent := line[-1].parent) in board.pods and parent is not None and parent not in known:
+        line.append(board.pods[parent])
+        known.add(parent)
     return line[::-1]
 
 
@@ -174,14 +197,16 @@ def needed_checkpoints(board: Board) -> set[str]:
     """The sha256 of every blob that must not be pruned."""
     kept = [entry.checkpoint for entry in board.entries]
     kept += [order.checkpoint for order in board.rescores.values()]
-    kept += [s.checkpoint for s in board.confirmed if s.passed or s.purpose == "final"]
+    kept += [m.checkpoint for order in board.rescores.values() for m in order.members]
+    kept += [member.checkpoint for member in board.finals.finalists]
+    kept += [s.checkpoint for s in board.confirmed if s.passed or s.purpose != "confirm"]
     kept += [snapshot.checkpoint for snapshot in board.snapshots.values()]
     for pod in board.pods.values():
         kept += [evaluation.checkpoint for evaluation in pod.history]
         if pod.best is not None:
             kept.append(pod.best.checkpoint)
-        if pod.birth is not None and pod.birth.checkpoint is not None:
-            kept.append(pod.birth.checkpoint)
+        orders = (pod.birth, pod.withdrawn)  # these an extension gives out again
+        kept += [each.checkpoint for each in orders if each is not None and each.checkpoint]
     return {blob for checkpoint in kept for blob in checkpoint.blobs()}
 
 

@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from hpcpod.errors import Corrupt, RunNotFound, StorageError
-from hpcpod.records.records import Board, Confirmed, Document, Entry, Phase, Report
+from hpcpod.errors import Corrupt, RunNotFound, StorageError, Superseded
+from hpcpod.records.records import Board, Document, Phase, Report
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.freshness import refresh_report
 from hpcpod.storage.layout import blob_path
@@ -22,8 +22,11 @@ from hpcpod.storage.requests import Finals, Stop
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.barrier import opens
 from hpcpod.tournament.leaderboard import begin, fold, orders
+from hpcpod.tournament.provenance import provenance
+from hpcpod.tournament.provenance import score_of as score_of
+from hpcpod.tournament.reopening import reopened
 from hpcpod.tournament.rules import Rules
-from hpcpod.tournament.stopping import allowed, leader
+from hpcpod.tournament.stopping import leader
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +50,7 @@ def read_board(folder: RunFolder) -> Board:
         StorageError: the run has no board.
     """
     require_there(folder)
-    return _board_of(folder, _generation(folder)[1])
+    return _extended(folder, _board_of(folder, _generation(folder)[1]))
 
 
 def require_there(folder: RunFolder) -> None:
@@ -100,7 +103,7 @@ class BoardReader:
         document = _generation(self._folder)[1]
         board = _board_of(self._folder, document, self._before)
         self._before = document, board
-        return board
+        return _extended(self._folder, board)
 
 
 def _board_of(
@@ -113,6 +116,17 @@ def _board_of(
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         said = f"the board of {folder.path} is none that this hpcpod wrote: {error}"
         raise Corrupt(said) from error
+
+
+def _extended(folder: RunFolder, board: Board) -> Board:
+    """The board with every extension carried out that is published and that it does not know.
+
+    So a process that extends a run may be killed at any time: the run is as it was, or extended.
+    """
+    folder.extensions.adopt([ending.extension for ending in board.endings])
+    for extension in folder.extensions.all()[len(board.endings) :]:
+        board = reopened(board, folder.resolved.config, extension)
+    return board
 
 
 def _check_names(board: Board) -> None:
@@ -131,9 +145,27 @@ def _check_names(board: Board) -> None:
     named = {entry.pod for entry in board.entries} | {score.pod for score in board.confirmed}
     named |= {order.pod for order in board.rescores.values()} | {*filter(None, [board.winner])}
     named |= {snapshot.pod for snapshot in board.snapshots.values()}
+    finals = board.finals
+    members = [m for order in board.rescores.values() for m in order.members]
+    members += [m for candidate in finals.candidates for m in candidate.members]
+    named |= {member.pod for member in (*members, *finals.finalists)}
+    _check_candidates(board)
+    named |= {end.winner for end in board.endings if end.winner is not None}
     for name in sorted(named):
         if name not in board.pods:
             raise ValueError(f"there is no pod {name!r}")
+
+
+def _check_candidates(board: Board) -> None:
+    """See that a final evaluation names no candidate that is not there."""
+    finals = board.finals
+    places = [trial.candidate for trial in finals.trials]
+    places += [] if finals.delivered is None else [finals.delivered]
+    numbers = [o.number for o in board.rescores.values() if o.purpose == "candidate"]
+    places += [number - finals.first for number in numbers]
+    there = all(each.members for each in finals.candidates)
+    if not there or any(not 0 <= place < len(finals.candidates) for place in places):
+        raise ValueError("its final evaluation names a candidate that is not there")
 
 
 def _check_chains(before: Mapping[str, str | None], wrong: str) -> None:
@@ -170,18 +202,21 @@ def merge(
         size: how many pods may be in training at once; None leaves it as it is.
 
     Raises:
+        Superseded: the run was extended, and the rules have its limits of before.
         StorageError: the run has no board, or the filesystem refuses.
     """
     writer, published = writer_id(), False
     with folder.locks.merge(LOCK_SECONDS):
         while not published:
             generation, document = _generation(folder)
-            old = _board_of(folder, document)
+            read = _board_of(folder, document)
+            old = _extended(folder, read)
+            _require_current(folder, rules, old)
             reports, broken = pending_reports(folder, old, lost)
             now, gone = now_of(folder, old), {*lost, *broken}
             begun = begin(old, now) if at_work else old
             board = fold(begun, reports, rules, now=now, lost=gone, stop=stop, size=size)
-            if board == old:
+            if board == read:
                 break
             if board.decisions != old.decisions:
                 folder.decisions.publish(old.decisions)
@@ -194,6 +229,13 @@ def merge(
                 folder.board.compact()
     after_merge(folder, board)
     return board
+
+
+def _require_current(folder: RunFolder, rules: Rules, board: Board) -> None:
+    """See that rules have the limits of an extended run, not those that it had met before."""
+    if board.endings and rules.config.stop != folder.resolved.config.stop:
+        said = "was extended while this process went by its limits of before; others go on"
+        raise Superseded(f"{folder.resolved.config.name} {said}")
 
 
 def overdue(folder: RunFolder, board: Board) -> bool:
@@ -218,7 +260,8 @@ def now_of(folder: RunFolder, board: Board) -> float:
         StorageError: the filesystem refuses; another clock would not do.
     """
     config = folder.resolved.config
-    timed = config.stop.minutes is not None or config.snapshots.seconds is not None
+    stop, snapshots = config.stop, config.snapshots.seconds
+    timed = any(limit is not None for limit in (stop.minutes, stop.final_minutes, snapshots))
     if not timed and config.population.scheme == "tournament":
         return time.time()
     # by a node's own clock, hours ahead, one merge ended the run
@@ -263,12 +306,19 @@ def after_merge(folder: RunFolder, board: Board) -> None:
     _withdraw_untrue(folder, board)
     if board.phase == "running":
         return
-    request = Stop if board.phase == "finished" else Finals
-    if folder.requests.read(request) is not None:
+    request: type[Stop | Finals] = Stop if board.phase == "finished" else Finals
+    asked = folder.requests.read(request)
+    if asked is not None and _of_this_end(asked, board):
         return
     if board.phase == "finished":
         export_best(folder, board)
-    folder.requests.publish(request(board.stop_reason))
+    folder.requests.replace(request(board.stop_reason, len(board.endings) or None))
+
+
+def _of_this_end(request: Stop | Finals, board: Board) -> bool:
+    """True if a request was made at the end that a board has or had, and not before an extension
+    of the run."""
+    return (request.extensions or 0) >= len(board.endings)
 
 
 def _withdraw_untrue(folder: RunFolder, board: Board) -> None:
@@ -276,14 +326,17 @@ def _withdraw_untrue(folder: RunFolder, board: Board) -> None:
     with it. The run goes on from the one before, unless a person had ended it.
     """
     later = _ASKED_LATER[board.phase]
-    asked = [request for kind in later if (request := folder.requests.read(kind)) is not None]
+    found = [folder.requests.read(kind) for kind in later]
+    asked: list[Stop | Finals] = [request for request in found if request is not None]
     # Who asks has published before: this board may only be an old one.
     if not asked or read_board(folder).phase != board.phase:
         return
-    if any(request.reason == "user" for request in asked):
+    valid = [request for request in asked if _of_this_end(request, board)]
+    if any(request.reason == "user" for request in valid):
         merge(folder, Rules.of_run(folder), stop="user")
         return
-    log.warning("the run's newest board was damaged, and a report: it is %s again", board.phase)
+    if valid:
+        log.warning("the run's newest board was damaged, and a report: it is %s again", board.phase)
     for request in asked:
         # left there, it told the slots of a run that goes on to leave
         folder.requests.withdraw(type(request))
@@ -298,39 +351,22 @@ def export_best(folder: RunFolder, board: Board, to: Path | None = None) -> dict
     A checkpoint that is damaged or gone is passed over for the next best; None if none is left.
     """
     best = leader(board)
-    for row in [*([best] if best is not None else []), *board.entries]:
+    # if what is delivered is damaged, the finalists are next
+    ranked = sorted(
+        (score for score in board.confirmed if score.purpose == "final" and score.episodes > 0),
+        key=lambda score: -score.mean,
+    )
+    for row in [*([best] if best is not None else []), *ranked, *board.entries]:
         data = _sound_blob(folder, row.checkpoint.core)
         if data is None:
             continue
-        about = {
-            "pod": row.pod,
-            "round": row.round,
-            "checkpoint": row.checkpoint.core,
-            "hyperparameters": dict(board.pods[row.pod].hyperparameters),
-            "algorithm": board.pods[row.pod].algorithm,
-            "score": score_of(board, row.pod, row.round),
-        }
+        about = provenance(board, row)
         # Plain copies: a person may take them away, and pruning never looks here.
         folder.disk.replace(to or folder.path / "best.h5", data)
         if to is None:
             folder.disk.replace(folder.path / "best.json", json.dumps(about, indent=2).encode())
         return about
     return None
-
-
-def score_of(board: Board, pod: str, round_number: int) -> dict[str, Any]:
-    """The score that a policy has: on fresh seeds if it was scored there; empty if it
-    is on no row."""
-    scores: list[Confirmed | Entry] = [s for s in reversed(board.confirmed) if s.episodes > 0]
-    named = (pod, round_number)
-    score = next((s for s in (*scores, *board.entries) if (s.pod, s.round) == named), None)
-    if score is None:
-        return {}
-    low, high, candidates = allowed(board, score)
-    return {
-        "mean": score.mean, "low": low, "high": high, "episodes": score.episodes,
-        "fresh_seeds": isinstance(score, Confirmed), "best_of": candidates,
-    }  # fmt: skip
 
 
 def _sound_blob(folder: RunFolder, sha256: str) -> bytes | None:

@@ -39,7 +39,8 @@ def run_on_finish(folder: RunFolder, board: Board, seconds: float = SECONDS) -> 
     command = folder.resolved.config.on_finish
     if command is None or board.phase != "finished" or not folder.owner.mine:
         return
-    mark = folder.path / "control" / "on_finish.json"
+    again = f"-{len(board.endings)}" if board.endings else ""  # once for each end
+    mark = folder.path / "control" / f"on_finish{again}.json"
     if os.path.lexists(mark):
         return
     try:

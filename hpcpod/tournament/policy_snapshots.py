@@ -30,7 +30,7 @@ def taken(board: Board, config: RunConfig, now: float) -> Board:
     every = config.snapshots.seconds
     if every is None or board.began is None or board.phase != "running":
         return board
-    due, number = int((now - board.began) // every), board.snapshot_times + 1
+    due, number = int(board.elapsed(now) // every), board.snapshot_times + 1
     if due < number:
         return board
     rows = dict(board.snapshots)

@@ -48,6 +48,7 @@ class Rules:
             UserError: they are code of another user's own, see ``Ownership.require_code``.
             UnusablePlugin: no such updater, generator or allocator.
         """
+        folder.extensions.look()
         resolved = folder.resolved
         folder.owner.require_code(resolved.own_rules(), "merge")
         return cls.of(resolved.config, resolved.algorithms)

@@ -200,7 +200,9 @@ def onward(birth: Birth, trained: int, checkpoint: Checkpoint, config: RunConfig
     """
     if config.stop.rounds is not None and trained >= config.stop.rounds:
         return None
-    return replace(birth, round=trained + 1, checkpoint=checkpoint, inherited=False, shrink=False)
+    return replace(
+        birth, round=trained + 1, checkpoint=checkpoint, inherited=False, origin=None, shrink=False
+    )
 
 
 def as_dead(pod: PodState, reason: str, fate: Fate) -> PodState:
@@ -211,6 +213,7 @@ def as_dead(pod: PodState, reason: str, fate: Fate) -> PodState:
         fate_reason=reason,
         rests="",
         birth=None,
+        withdrawn=None,
         history=(),
         milestones=(),
         parent_returns=(),

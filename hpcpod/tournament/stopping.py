@@ -6,6 +6,8 @@
        ├──env_steps, minutes, rounds, user──> finals ──scored──> finished
        └──failed, or nothing to score────────────┴──user───────> finished
 
+The stages of the finals are ``tournament.finals``'s.
+
 A run that has kept policy snapshots has them scored between its decision (target, or finals scored)
 and ``finished``: in phase ``finals``, with its winner and its reason on the board already.
 
@@ -32,6 +34,14 @@ from hpcpod.records.records import (
     Rescore,
 )
 from hpcpod.tournament.confirmation import attempt_target, goes_on, shown
+from hpcpod.tournament.finals import (
+    closed,
+    delivered_row,
+    fresh_row,
+    next_stage,
+    opened,
+    received,
+)
 from hpcpod.tournament.policy_snapshots import being_scored, scored, to_score
 from hpcpod.tournament.settle import failure, lowest, strike
 from hpcpod.tournament.statistics import chosen_interval, interval, mean
@@ -49,7 +59,7 @@ def settle_rescores(
     trying again can't help.
     """
     rescores, snapshots = dict(board.rescores), board.snapshots
-    confirmed = list(board.confirmed)
+    confirmed, finals = list(board.confirmed), board.finals
     unreadable: set[Checkpoint] = set()
     counted, sets, worst = 0, board.confirmations, board.worst
     for name, order in sorted(board.rescores.items()):
@@ -60,10 +70,10 @@ def settle_rescores(
             continue
         counted += 1
         kind, why = failure(report)
-        if kind in ("crash", "raised", "memory") and order.attempt <= config.cluster.max_restarts:
+        if _tries_again(order, kind, config):
             rescores[name] = replace(order, attempt=order.attempt + 1)
             continue
-        if kind == "corrupt":
+        if kind == "corrupt" and not order.members:  # which of them is not known
             unreadable.add(order.checkpoint)
         del rescores[name]
         if order.purpose == "snapshot":  # the run is decided: they count for nothing else
@@ -71,6 +81,11 @@ def settle_rescores(
             continue
         returns = () if kind else (*order.earlier, *report.returns)
         worst = lowest(worst, returns)
+        if finals.stage and order.purpose != "confirm":
+            finals = received(replace(board, finals=finals), order, report, returns, why)
+            if order.purpose != "final":
+                confirmed.append(fresh_row(board, order, report, returns, worst))
+            continue
         score = _scored(order, returns, worst, report.engine, config)
         confirmed.append(score)
         if board.phase == "running" and goes_on(order, score, returns, worst, config.stop):
@@ -85,8 +100,17 @@ def settle_rescores(
         confirmed=tuple(confirmed),
         confirmations=sets,
         worst=worst,
+        finals=finals,
         reports=board.reports + counted,
     )
+
+
+def _tries_again(order: Rescore, kind: str, config: RunConfig) -> bool:
+    """True if a failure of this kind may go well elsewhere, or next time."""
+    if order.attempt > config.cluster.max_restarts:
+        return False
+    # members that don't fit a rule never will
+    return kind in ("crash", "memory") or (kind == "raised" and not order.rule)
 
 
 def advance(
@@ -114,11 +138,13 @@ def advance(
     if board.rescores:
         return board
     waited = any(order.purpose == "confirm" for order in before.rescores.values())
-    return _open_finals(board, config, now) if waited else _decide(board, None, now)
+    after = _open_finals(board, config, now) if waited else next_stage(board, config, now)
+    return after if after.rescores or after.phase == "finished" else _decide(after, None, now)
 
 
 def finish(board: Board, reason: str | None, now: float, failure: str = "") -> Board:
     """The end of a run: no order is open; the winner is the best there is."""
+    board = closed(board)
     champion = leader(board)
     return replace(
         _without_births(board),
@@ -139,11 +165,13 @@ def _decide(board: Board, reason: str | None, now: float) -> Board:
 
 
 def leader(board: Board) -> Confirmed | Entry | None:
-    """The best score there is, with its checkpoint: a target confirmed, else a final, else the
-    leaderboard's first row."""
+    """The policy that is delivered, or would be, with its score: a target confirmed, else what the
+    report set, the confirm set or the select set says, else the leaderboard's first row."""
     for score in board.confirmed:
-        if score.passed:
+        if score.passed or (score.purpose == "report" and score.episodes > 0):
             return score
+    if (delivered := delivered_row(board)) is not None:
+        return delivered
     finals = [s for s in board.confirmed if s.purpose == "final" and s.episodes > 0]
     if finals:
         return min(finals, key=lambda score: (-score.mean, score.pod))
@@ -157,8 +185,8 @@ def allowed(board: Board, score: Confirmed | Entry) -> tuple[float, float, int]:
     for that; one on fresh seeds has been made so already.
     """
     if isinstance(score, Confirmed):
-        finals = sum(each.purpose == "final" for each in board.confirmed)
-        return score.low, score.high, finals if score.purpose == "final" else 1
+        rivals = sum(each.purpose == score.purpose for each in board.confirmed)
+        return score.low, score.high, 1 if score.purpose == "confirm" else rivals
     # The plain interval of the best row held the truth in 0 of 40 runs.
     low, high = chosen_interval(score.mean, score.low, score.episodes, board.rounds, board.worst)
     return low, high, board.rounds
@@ -171,20 +199,19 @@ def _run_on(board: Board, config: RunConfig, now: float, *, finals: bool) -> Boa
     user ends the run, who waits.
     """
     board = board if finals else attempt_target(board, config)
-    reason = "user" if finals else _limit(board, config, now)
+    reason = "user" if finals else limit_met(board, config, now)
     if reason is None:
         return board
     board = replace(_without_births(board), phase="finals", stop_reason=reason, stopped=now)
     return board if board.rescores and not finals else _open_finals(board, config, now)
 
 
-def _limit(board: Board, config: RunConfig, now: float) -> str | None:
+def limit_met(board: Board, config: RunConfig, now: float) -> str | None:
     """The limit that a running run has met, if any."""
     stop = config.stop
     if stop.env_steps is not None and board.env_steps >= stop.env_steps:
         return "env_steps"
-    spent = 0.0 if board.began is None else now - board.began  # s; a queue costs none
-    if stop.minutes is not None and spent >= 60 * stop.minutes:
+    if stop.minutes is not None and board.elapsed(now) >= 60 * stop.minutes:
         return "minutes"
     if stop.rounds is not None and all(pod.birth is None or pod.rests for pod in board.living):
         return "rounds"
@@ -193,17 +220,8 @@ def _limit(board: Board, config: RunConfig, now: float) -> str | None:
 
 def _open_finals(board: Board, config: RunConfig, now: float) -> Board:
     """Order the finalists to be scored on fresh seeds; with none, the run is over."""
-    finalists = board.entries[: config.stop.finalists]
-    if not finalists:
-        return _decide(board, None, now)
-    rescores = {
-        entry.pod: Rescore(
-            "final", 0, entry.pod, 1, entry.algorithm, board.pods[entry.pod].hyperparameters,
-            entry.checkpoint, entry.round,
-        )
-        for entry in finalists
-    }  # fmt: skip
-    return replace(board, rescores=rescores)
+    board = opened(board, config)
+    return board if board.rescores else _decide(board, None, now)
 
 
 def _scored(
@@ -237,7 +255,7 @@ def _scored(
 
 def _without_births(board: Board) -> Board:
     pods = {
-        name: replace(pod, birth=None) if pod.birth is not None else pod
+        name: replace(pod, birth=None, withdrawn=pod.birth) if pod.birth is not None else pod
         for name, pod in board.pods.items()
     }
     return replace(board, pods=pods)

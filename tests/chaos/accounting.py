@@ -159,6 +159,10 @@ def _closed_rescore(order: Rescore, old: Board, new: Board, report: Report | Non
     fresh = new.confirmed[len(old.confirmed) :]
     scored = any((s.pod, s.purpose, s.number) == (order.pod, order.purpose, order.number)
                  for s in fresh)  # fmt: skip
+    if order.purpose == "final":  # a batch of several; the row comes with the last of all
+        was, now = old.finals, new.finals
+        scored = now.played.get(order.pod, 0) > was.played.get(order.pod, 0)
+        scored = scored or (order.pod in now.given_up and order.pod not in was.given_up)
     if order.purpose == "snapshot":
         number = str(order.number)
         scored = new.snapshots[number].settled and not old.snapshots[number].settled

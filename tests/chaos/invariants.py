@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from hpcpod.records.records import Board, Checkpoint
 from hpcpod.storage.layout import blob_path
 from hpcpod.tournament.policy_snapshots import in_order
+from hpcpod.tournament.stopping import leader
 from tests.chaos.accounting import audit
 from tests.chaos.world import World, parent, variable, words
 
@@ -145,9 +146,10 @@ def _lost_best(world: World, board: Board) -> list[str]:
         return [f"there is no best policy: {error}"]
     if hashlib.sha256(data).hexdigest() != about["checkpoint"]:
         return ["best.h5 is not the checkpoint that best.json names"]
-    finals = [s for s in board.confirmed if s.passed or (s.purpose == "final" and s.episodes)]
-    passed = [s for s in finals if s.passed] or sorted(finals, key=lambda s: -s.mean)
-    ranked: list[Checkpoint] = [s.checkpoint for s in passed[:1]]
+    best = leader(board)
+    finals = [s for s in board.confirmed if s.purpose == "final" and s.episodes]
+    ranked: list[Checkpoint] = [best.checkpoint] if best is not None else []
+    ranked += [s.checkpoint for s in sorted(finals, key=lambda s: -s.mean)]
     ranked += [entry.checkpoint for entry in board.entries]
     sound = [c.core for c in ranked if c.core not in world.observer.past.blobs]
     tolerated = [c.core for c in ranked[: len(ranked) - len(sound)]]

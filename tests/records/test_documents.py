@@ -11,13 +11,17 @@ from hypothesis import strategies as st
 from hpcpod.records.records import (
     Birth,
     Board,
+    Candidate,
     Checkpoint,
     Confirmed,
     Entry,
     Evaluation,
+    Finals,
+    Member,
     PodState,
     Rescore,
     Segment,
+    Trial,
 )
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
@@ -41,7 +45,7 @@ BIRTHS = st.builds(
 )
 RESCORES = st.builds(
     Rescore,
-    st.sampled_from(["confirm", "final"]),
+    st.sampled_from(["confirm", "final", "candidate", "report", "snapshot"]),
     COUNTS,
     TEXT,
     COUNTS,
@@ -79,7 +83,7 @@ CONFIRMED = st.builds(
     Confirmed,
     pod=TEXT,
     round=COUNTS,
-    purpose=st.sampled_from(["confirm", "final"]),
+    purpose=st.sampled_from(["confirm", "final", "candidate", "report"]),
     number=COUNTS,
     mean=NUMBERS,
     low=NUMBERS,
@@ -87,6 +91,24 @@ CONFIRMED = st.builds(
     episodes=COUNTS,
     passed=st.booleans(),
     checkpoint=CHECKPOINTS,
+)
+MEMBERS = st.lists(
+    st.builds(Member, TEXT, COUNTS, TEXT, HYPERPARAMETERS, CHECKPOINTS), max_size=2
+).map(tuple)
+CANDIDATES = st.builds(Candidate, MEMBERS, TEXT, RETURNS, TEXT)
+FINALS = st.builds(
+    Finals,
+    stage=st.sampled_from(["", "select", "confirm", "report"]),
+    sets=st.dictionaries(TEXT, COUNTS, max_size=2),
+    batches=st.lists(COUNTS, max_size=2).map(tuple),
+    finalists=MEMBERS,
+    returns=st.dictionaries(TEXT, RETURNS, max_size=2),
+    candidates=st.lists(CANDIDATES, max_size=2).map(tuple),
+    trials=st.lists(st.builds(Trial, COUNTS, NUMBERS, NUMBERS, NUMBERS, COUNTS), max_size=2).map(
+        tuple
+    ),
+    delivered=st.none() | COUNTS,
+    verdict=TEXT,
 )
 BOARDS = st.builds(
     Board,
@@ -106,6 +128,7 @@ BOARDS = st.builds(
     entries=st.lists(ENTRIES, max_size=2).map(tuple),
     rescores=st.dictionaries(TEXT, RESCORES, max_size=2),
     confirmed=st.lists(CONFIRMED, max_size=2).map(tuple),
+    finals=FINALS,
 )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.records.records import Board, PodState
+from hpcpod.records.records import Board, Finals, PodState
 from hpcpod.report.axes import number
 from hpcpod.report.curves import thinned
 from hpcpod.report.one import report_of
@@ -59,7 +59,7 @@ def won_by_target(story: Story, **pod: object) -> Story:
     fields of the founder of its lineage."""
     board, best, founder = story.board, story.best, story.lineage[0]
     assert best is not None
-    score = next(each for each in board.confirmed if each.pod == best.pod)
+    score = next(each for each in reversed(board.confirmed) if each.pod == best.pod)
     passed = replace(score, purpose="confirm", passed=True)
     changed: PodState = replace(founder, **pod)  # type: ignore[arg-type]
     return replace(
@@ -67,6 +67,7 @@ def won_by_target(story: Story, **pod: object) -> Story:
         board=replace(
             board, stop_reason="target", attempts=2, pods={**board.pods, changed.id: changed},
             confirmed=(replace(passed, passed=False, mean=passed.mean - 9), passed),
+            finals=Finals(),
         ),
     )  # fmt: skip
 

@@ -184,13 +184,25 @@ def test_each_phase_is_in_the_headline_and_finals_are_scores_without_a_verdict(
     game = rules(4, stop=StopConfig(rounds=1, finalists=2))
     running = first_board(game, 0.0)
     finals = play_round(running, game, by_number)
-    finished = play_round(finals, game, by_number)
-    assert (running.phase, finals.phase, finished.phase) == ("running", "finals", "finished")
-    assert [line.partition(" [")[0] for line in said(finals, finished)] == [
-        "p0003 round 1 on 4 fresh seeds (final): 3.0",
-        "p0004 round 1 on 4 fresh seeds (final): 4.0",
+    confirm = play_round(finals, game, by_number)
+    last = play_round(confirm, game, by_number)
+    finished = play_round(last, game, by_number)
+    assert (running.phase, last.phase, finished.phase) == ("running", "finals", "finished")
+    ends = [line.partition(" [") for line in said(finals, confirm)]
+    assert [line for line, _, _ in ends] == [
+        "p0004 round 1 on 4 fresh seeds (final: select set): 4.0",
+        "p0003 round 1 on 4 fresh seeds (final: select set): 3.0",
     ]
-    assert all(line.endswith("]") for line in said(finals, finished))
+    assert all(end.endswith("]") for _, _, end in ends)
+    assert [line.partition(" [")[0] for line in said(confirm, last)] == [
+        "p0004 round 1 on 4 fresh seeds (final: confirm set): 4.0",
+        "the ensemble (auto) of p0004, p0003 on 4 fresh seeds (final: confirm set): 4.0",
+        "final: no ensemble is shown to be better than p0004: the best, the ensemble (auto) of"
+        " p0004, p0003, has +0, at least +0 with 0.95 certainty, on 4 common episodes",
+    ]
+    assert [line.partition(" [")[0] for line in said(last, finished)] == [
+        "p0004 round 1 on 4 fresh seeds (final: report set): 4.0",
+    ]
     assert said(finished, play_round(finished, game, by_number)) == []
     status = replace(open_run(finished_run).status(), run="mine", stop_reason="rounds")
     assert headline(replace(status, state="finals")).startswith("mine: finals (rounds) | ")
@@ -272,7 +284,9 @@ def test_random_runs_have_events_of_every_kind() -> None:
     lines = [line for seed in range(10) for line in told(whole_run(seed))]
     for kind in (
         " is born: copy of ", ": return ", " on s1 failed: ", " ppo failed: diverged",
-        " failures in a row", "(confirm)", "(final)", "exactly as its parent did",
+        " failures in a row", "(confirm)", "(final: select set)",
+        "(final: confirm set)", "(final: report set)", "final: no ensemble is shown",
+        "exactly as its parent did",
     ):  # fmt: skip
         assert any(kind in line for line in lines), kind
 

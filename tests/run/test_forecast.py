@@ -11,6 +11,7 @@ import pytest
 
 from hpcpod.config.schema import (
     ClusterConfig,
+    EnsemblesConfig,
     EnvConfig,
     ResourcesConfig,
     RoundConfig,
@@ -22,7 +23,16 @@ from hpcpod.launchers.base import ClusterView, JobView
 from hpcpod.orchestrator.snapshot import Snapshot
 from hpcpod.records.checkpoints import Checkpoint
 from hpcpod.records.policy_snapshots import PolicySnapshot
-from hpcpod.records.records import Birth, Board, Entry, Evaluation, PodState, Rescore
+from hpcpod.records.records import (
+    Birth,
+    Board,
+    Entry,
+    Evaluation,
+    Finals,
+    Member,
+    PodState,
+    Rescore,
+)
 from hpcpod.run.forecast import Forecast, forecast, last_rounds
 from hpcpod.storage.requests import Drain
 from hpcpod.storage.restarts import RestartRecord
@@ -161,11 +171,29 @@ def test_finals_come_after_the_limit_as_many_at_once_as_there_are_slots() -> Non
     stop = StopConfig(minutes=10 + 1 / 60, finalists=3, confirm_episodes=128)
     slots = {"a": training(pods[0]), "b": training(pods[1])}
     run = seen(stop, *pods, slots=slots, board={"entries": entries})
-    # A panel of 128 is as long as three of 32; two slots score three of them.
-    assert seconds(run) == pytest.approx(1 + NOTICE + 2 * 12)
+    # Two slots play a batch of 32 of each finalist, 4 s each, and half of the nine that may come.
+    select = 2 * 4 + 4.5 * 4 / 2
+    # A panel of 128 is as long as three of 32; the ensemble of three takes three times that.
+    assert seconds(run) == pytest.approx(1 + NOTICE + select + 3 * 12 + 12)
     told = forecast(run)
     assert told is not None
-    assert told.low < 27 < told.high
+    assert told.low < told.seconds - 9 < told.seconds + 9 < told.high, "none of the nine, or all"
+    single = replace(stop, ensembles=EnsemblesConfig(rules=()))
+    run = seen(single, *pods, slots=slots, board={"entries": entries})
+    assert seconds(run) == pytest.approx(1 + NOTICE + select + 12)
+    begun = replace(
+        run.board, phase="finals", stop_reason="minutes", stopped=NOW - 4,
+        finals=Finals("confirm", finalists=(Member("p0", 2, "ppo", {}, Checkpoint("c", 2)),)),
+        rescores={"p0": Rescore("candidate", 0, "p0", 1, "ppo", {}, Checkpoint("c", 2), 2)},
+    )  # fmt: skip
+    held = {"state": "scoring", "order": "p0-candidate0-1", "pod": "p0", "round": 2, "mtime": NOW}
+    run = seen(
+        single,
+        *pods,
+        slots={"a": held},
+        board={k: v for k, v in vars(begun).items() if k != "rounds"},
+    )
+    assert seconds(run) == pytest.approx(12 - 4 + 12), "the report is still to come"
 
 
 def test_before_any_panel_was_measured_finals_are_not_guessed() -> None:

@@ -121,7 +121,8 @@ def test_a_finished_run_is_not_steered(
     for verb in (["pause"], ["scale"], ["resume"]):
         amount = ["1"] if verb == ["scale"] else []
         said = refusal(capsys, *verb, str(finished_run), *amount)
-        assert said == f"hpcpod: looked-at is finished: there is nothing to {verb[0]}\n"
+        longer = "; `hpcpod extend` gives it larger limits" if verb == ["resume"] else ""
+        assert said == f"hpcpod: looked-at is finished: there is nothing to {verb[0]}{longer}\n"
 
 
 def test_where_fewer_slots_fit_than_pods_min_there_are_as_few(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_a_tournament_that_is_scored_beside_training_has_the_same_reports_bit_by
         assert_finished(folder, slot)
         names = [path.stem for path in sorted((folder.path / "reports").glob("*/*.json"))]
         reports.append({name: substance(report_of(folder, name)) for name in names})
-        finals = [name for name in names if "final" in name]
+        finals = [name for name in names if "-report" in name]
         assert len(finals) == 1 and len(names) == len(algorithms) * 4 + 1
     assert reports[0] == reports[1]
 

@@ -222,7 +222,7 @@ def test_a_trained_round_is_not_scored_by_another_version(
 def test_the_finals_are_played_in_gymnasium_s_own_environment(begun: RunFolder) -> None:
     assert SlotProcess(begun).end() == 0
     (final,) = read_board(begun).confirmed
-    assert (final.purpose, final.engine, final.episodes) == ("final", GYMNASIUM, 2)
+    assert (final.purpose, final.engine, final.episodes) == ("report", GYMNASIUM, 2)
 
 
 class Unwritten(Disk):

@@ -60,6 +60,8 @@ def merged(folder: RunFolder) -> Board:
 def end(folder: RunFolder) -> Board:
     """The board of a run whose user has ended it, scored on fresh seeds as its pods are known."""
     board = merge(folder, Rules.of_run(folder), stop="finals first")
-    for order in orders(board):
-        answer(folder, order, (100.0, 102.0), 1000.0, wall_seconds=4.0, evaluate_seconds=4.0)
-    return merged(folder)
+    while board.phase == "finals":
+        for order in orders(board):
+            answer(folder, order, (100.0, 102.0), 1000.0, wall_seconds=4.0, evaluate_seconds=4.0)
+        board = merged(folder)
+    return board

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from hpcpod.records.records import Birth, Checkpoint, Order, Report
+from hpcpod.records.records import Birth, Checkpoint, Order, Report, Rescore
 from hpcpod.storage.restarts import RestartRecord, Span
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import fold, orders
@@ -74,7 +74,8 @@ def _report(order: Order, slot: str, rng: Random, failing: float, matters: float
     rate = float(order.hyperparameters["learning_rate"])
     speed = 0.4 * math.exp(-matters * abs(math.log10(rate / 1e-3)))
     centre = 500 * (1 - math.exp(-speed * order.round)) + rng.gauss(0, 8)
-    returns = tuple(min(500.0, centre + rng.gauss(0, 40)) for _ in range(16))
+    episodes = order.episodes if isinstance(order, Rescore) and order.episodes else 16
+    returns = tuple(min(500.0, centre + rng.gauss(0, 40)) for _ in range(episodes))
     if not isinstance(order, Birth):
         return replace(done, returns=returns, train_seconds=0.0, evaluate_seconds=seconds)
     core = hashlib.sha256(order.id.encode()).hexdigest()

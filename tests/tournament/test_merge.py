@@ -146,7 +146,7 @@ def test_a_finalist_that_missed_the_target_is_exported_by_its_final(tmp_path: Pa
     board = answer(folder, the_order(board, Rescore), flat(0.0))
     board = answer(folder, the_order(board, Birth), flat(4.0))
     final = the_order(board, Rescore)
-    assert isinstance(final, Rescore) and (final.purpose, final.round) == ("final", 1)
+    assert isinstance(final, Rescore) and (final.purpose, final.round) == ("report", 1)
     board = answer(folder, final, flat(2.0))
     assert (board.phase, board.stop_reason) == ("finished", "rounds")
     blob = folder.blobs.path(final.checkpoint.core).read_bytes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpcpod.config.schema import StopConfig
+from hpcpod.config.schema import EnsemblesConfig, StopConfig
 from hpcpod.records.records import Board, Rescore
 from hpcpod.tournament.confirmation import highest_target
 from hpcpod.tournament.leaderboard import begin, first_board, fold, orders
@@ -12,6 +12,8 @@ from hpcpod.tournament.rules import Rules
 from hpcpod.tournament.statistics import chosen_interval, interval, spent
 from hpcpod.tournament.stopping import FINALS_FIRST, allowed, leader
 from tests.tournament.world import by_number, failed, flat, order_of, play_round, report, rules
+
+ALONE = EnsemblesConfig(rules=())
 
 
 def rescores(board: Board) -> list[Rescore]:
@@ -27,8 +29,15 @@ def play(game: Rules, rounds: int) -> Board:
 
 def in_finals(finalists: int = 2) -> tuple[Rules, Board]:
     """A run of four pods whose rounds are over: p0004 leads, then p0003."""
-    game = rules(4, stop=StopConfig(rounds=1, finalists=finalists))
+    game = rules(4, stop=StopConfig(rounds=1, finalists=finalists, ensembles=ALONE))
     return game, play(game, 1)
+
+
+def reported(board: Board, game: Rules, value: float, now: float) -> Board:
+    """The run whose delivered policy has played the report set."""
+    (order,) = rescores(board)
+    assert order.purpose == "report"
+    return fold(board, [report(order, flat(value))], game, now=now)
 
 
 # --- the target ----------------------------------------------------------------------------
@@ -288,14 +297,14 @@ def test_the_user_ends_a_run_at_once() -> None:
 
 
 def test_a_user_may_wait_for_the_finalists_scores() -> None:
-    game = rules(4, stop=StopConfig(target=3.5, finalists=2))
+    game = rules(4, stop=StopConfig(target=3.5, finalists=2, ensembles=ALONE))
     board = play(game, 1)
     assert [order.id for order in rescores(board)] == ["p0004-confirm1-1"]
     board = fold(board, [], game, now=9.0, stop=FINALS_FIRST)
     assert (board.phase, board.stop_reason, board.stopped) == ("finals", "user", 9.0)
     assert [order.id for order in orders(board)] == ["p0003-final0-1", "p0004-final0-1"]
     scores = [report(order, flat(by_number(order))) for order in orders(board)]
-    board = fold(board, scores, game, now=10.0)
+    board = reported(fold(board, scores, game, now=10.0), game, 4.0, 11.0)
     assert (board.phase, board.stop_reason, board.winner) == ("finished", "user", "p0004")
 
 
@@ -328,6 +337,8 @@ def test_the_winner_is_the_best_on_fresh_seeds_not_on_the_board() -> None:
     board = fold(board, [report(order_of(board, "p0004"), flat(1.0))], game, now=2.0)
     assert board.phase == "finals"
     board = fold(board, [report(order_of(board, "p0003"), flat(2.0))], game, now=3.0)
+    assert board.phase == "finals"
+    board = reported(board, game, 2.0, 4.0)
     assert (board.phase, board.stop_reason, board.winner) == ("finished", "rounds", "p0003")
     assert board.stopped == 1.0
     assert not any(score.passed for score in board.confirmed)
@@ -338,10 +349,17 @@ def test_finals_decide_by_the_mean_and_claim_by_the_interval() -> None:
     lucky, steady = (0.0, 100.0, 0.0, 100.0), (40.0, 41.0, 40.0, 41.0)
     answers = [report(order_of(board, "p0004"), lucky), report(order_of(board, "p0003"), steady)]
     board = fold(board, answers, game, now=2.0)
+    while board.finals.stage == "select":  # too far apart to tell yet
+        answers = [report(order, lucky if order.pod == "p0004" else steady)
+                   for order in rescores(board)]  # fmt: skip
+        board = fold(board, answers, game, now=2.0)
+    board = reported(board, game, 30.0, 3.0)
     assert board.winner == "p0004"
     score = next(each for each in board.confirmed if each.pod == "p0004")
     # of two finalists: at 97.5 % each
-    assert score.low == pytest.approx(chosen_interval(50.0, interval(lucky)[0], 4, 2)[0])
+    whole = lucky * (score.episodes // 4)
+    expected = chosen_interval(50.0, interval(whole)[0], score.episodes, 2, 0.0)
+    assert (score.low, score.high) == pytest.approx(expected)
 
 
 def test_finals_wait_for_their_scores_through_a_full_queue_and_lost_slots() -> None:
@@ -353,6 +371,9 @@ def test_finals_wait_for_their_scores_through_a_full_queue_and_lost_slots() -> N
     board = fold(board, [report(order_of(board, "p0003"), flat(9.0))], game, now=2 * month)
     assert board.phase == "finals"
     board = fold(board, [report(order_of(board, "p0004"), flat(1.0))], game, now=3 * month)
+    board = fold(board, [], game, now=3 * month, lost=[order_of(board, "p0003").id])
+    assert order_of(board, "p0003").id == "p0003-report0-2"
+    board = reported(board, game, 9.0, 4 * month)
     assert (board.phase, board.winner, board.stopped) == ("finished", "p0003", 1.0)
 
 

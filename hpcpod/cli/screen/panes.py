@@ -81,7 +81,8 @@ def _best(scene: Scene) -> Text:
     best, status = scene.best, scene.status
     said = "none yet"
     if best is not None:
-        said = f"{best.pod} {best.algorithm} {interval(best.mean, best.low, best.high)}"
+        who = best.ensemble or f"{best.pod} {best.algorithm}"
+        said = f"{who} {interval(best.mean, best.low, best.high)}"
     target = "" if status.target is None else f" | target {status.target:g}"
     rate = scene.steps_per_second
     used = [f"{status.core_hours:.2f} core-h"]

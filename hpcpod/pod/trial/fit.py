@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 Tell = Callable[[str, str], None]
 """Called before each step with words that go behind "while", and the field that is to blame if it
@@ -41,3 +42,5 @@ class Look:
     other."""
     strange: tuple[str, ...] = ()
     """Numbers that the environment gave and that are hardly meant, a sentence each."""
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    """Its spec as plain data, see ``envs.spec_json``."""

@@ -21,6 +21,7 @@ from hpcpod.config.placement import LENGTH
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.envs.recording import saved_steps
+from hpcpod.envs.spec_json import spec_to_plain
 from hpcpod.envs.vec_env import State, VecEnv, random_actions, tensor_form
 from hpcpod.errors import (
     ConfigError,
@@ -132,7 +133,10 @@ def _seen(env: VecEnv, tell: Tell) -> Look:
     _step(watched)
     deterministic, saved = _alike(watched), saved_steps(env.state())
     endless = 0 if env.spec.max_episode_steps else _endless(watched)
-    return Look({}, env.spec.max_episode_steps, deterministic, saved, endless, watched.strange)
+    return Look(
+        {}, env.spec.max_episode_steps, deterministic, saved, endless, watched.strange,
+        spec_to_plain(env.spec),
+    )  # fmt: skip
 
 
 def _alike(env: VecEnv) -> bool:

@@ -1,17 +1,11 @@
-"""Optimal computing budget allocation (Chen et al. 2000), with common seeds (Fu et al. 2007).
+"""Optimal computing budget allocation of rounds; the ratios are ``tournament.selection``'s.
 
-To find the best of several means, samples are best spent in the ratios
-
-    N_i / N_j = (s_i / d_i)^2 / (s_j / d_j)^2,    N_b = s_b sqrt(sum over i of (N_i / s_i)^2)
-
-with s_i the standard deviation of a sample of pod i less one of the best, b, and d_i how far i is
-behind. A round is a sample here of what a pod's training leads to: s_i has the scatter of its curve
-beside the error of its panel. The pod trains next that has the fewest rounds for its share.
+A round is a sample here of what a pod's training leads to: its standard deviation has the scatter
+of its curve beside the error of its panel. The pod trains next that has the fewest rounds for its
+share.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +13,7 @@ from numpy.typing import NDArray
 from hpcpod.config.schema import PopulationConfig
 from hpcpod.tournament.allocation import Allocation, Candidate, Prospects
 from hpcpod.tournament.allocators.contention import ordered, seen
+from hpcpod.tournament.selection import shares
 
 LEAST = 0.25
 """A pod rests whose share of the rounds would be smaller than this part of an equal one."""
@@ -58,13 +53,8 @@ def ratios(
         scatter: (pods,), the variance of each pod's curve from round to round beyond its errors.
     """
     own = np.diag(errors) + scatter
-    differences = np.maximum(own + own[0] - 2 * errors[0], 1e-12)
-    # a gap of 0 would take the whole budget
-    gaps = np.maximum(means[0] - means, 0.1 * np.sqrt(differences))
-    shares = differences / np.maximum(gaps, 1e-12) ** 2
-    rest = shares[1:] ** 2 / np.maximum(own[1:], 1e-12)
-    shares[0] = math.sqrt(max(own[0], 1e-12) * float(rest.sum()))
-    return np.asarray(shares / shares.sum())
+    differences = own + own[0] - 2 * errors[0]
+    return np.array(shares(means.tolist(), own.tolist(), differences.tolist()))
 
 
 def _scatter(pod: Candidate) -> float:

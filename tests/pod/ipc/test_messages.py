@@ -48,14 +48,15 @@ BIRTH_SENT = (
 RESCORE_SENT = (
     '{"kind": "rescore", "order": {"purpose": "final", "number": 0, "pod": "p0001", "attempt": 1,'
     f' "algorithm": "ppo", "hyperparameters": {{"gamma": 0.9}}, "checkpoint": {CHECKPOINT_SENT},'
-    ' "round": 2, "level": 0.0, "stake": 0.0, "earlier": []},'
+    ' "round": 2, "level": 0.0, "stake": 0.0, "earlier": [], "set": 0, "episodes": 0, "rule": "",'
+    ' "members": []},'
 )
 REPORT_SENT = (
     '{"report": {"order": "p0001-00002-3", "pod": "p0001", "round": 2, "attempt": 3,'
     ' "slot": "7_1", "returns": [1.0, 2.0], "inherited_returns": [],'
     f' "checkpoint": {CHECKPOINT_SENT}, "trained_steps": 0, "wall_seconds": 0.0,'
-    ' "train_seconds": 0.0, "evaluate_seconds": 0.0, "metrics": {}, "engine": "", "failure": "",'
-    ' "failure_kind": ""}}'
+    ' "train_seconds": 0.0, "evaluate_seconds": 0.0, "metrics": {}, "engine": "", "rule": "",'
+    ' "failure": "", "failure_kind": ""}}'
 )
 WORKS = {
     BIRTH_SENT + ' "part": "all", "checkpoint": null, "claimed": true}': Work(BIRTH),

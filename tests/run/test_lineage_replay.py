@@ -1,0 +1,166 @@
+"""Schedules trained again: to the bit with the run's seed, from scratch with another one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace as changed
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hpcpod
+from hpcpod.cli.parser import main
+from hpcpod.deploy import replay as deploying
+from hpcpod.errors import UserError
+from hpcpod.pod.ipc.messages import Progress
+from hpcpod.records.records import Order, Report, decode
+from hpcpod.run.lineage import schedule_data
+from hpcpod.run.lineage_replay import asked, hindrances, replay
+from hpcpod.run.lineage_schedule import Schedule, schedule_of
+from hpcpod.storage.blobs import read_blob_file
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.merge import read_board
+from tests.support.lineages import LINE, SPANS, trained
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run in which DQN was copied once, and once more by a restart."""
+    return trained(tmp_path_factory.mktemp("runs"))
+
+
+def test_a_schedule_has_each_stretch_with_the_shares_that_its_slots_told(
+    family: RunFolder,
+) -> None:
+    schedule = schedule_of(family, read_board(family), "p0004")
+    assert tuple(stretch.pod for stretch in schedule.stretches) == LINE
+    assert [stretch.shrink for stretch in schedule.stretches] == [False, False, True]
+    assert [(s.first_step, s.last_step) for s in schedule.stretches] == [
+        (0, 512), (512, 1024), (1024, 1536)
+    ]  # fmt: skip
+    rounds = [each for stretch in schedule.stretches for each in stretch.rounds]
+    assert {each.round: (each.begins, each.ends) for each in rounds} == SPANS
+    rates = [float(s.hyperparameters["learning_rate"]) for s in schedule.stretches]
+    assert rates == [rates[0], 2 * rates[0], 4 * rates[0]]
+    assert schedule.lost == () and schedule.env_steps == 1536
+    assert decode(Schedule, json.loads(json.dumps(schedule_data(schedule)))) == schedule
+
+
+def test_with_the_run_s_seed_the_lineage_s_bits_come_again_though_its_blobs_are_pruned(
+    family: RunFolder, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, _ = family.blobs.get(core_of(family, "p0004", 3))
+    theirs = {name: array for name, array in whole.items() if name.startswith("agent/")}
+    pruned = [family.blobs.path(core_of(family, pod, at)) for pod, at in (("p0001", 1),)]
+    for path in pruned:
+        path.unlink()
+    code = main(["replay", str(family.path), "p0004", "--out", "again"])
+    said = capsys.readouterr().out
+    assert code == 0
+    assert "its 3 checkpoints that can be compared have the run's bits" in said
+    assert sorted(path.name for path in Path("again").iterdir()) == [
+        "curve.csv", "policy.h5", "replay.json"
+    ]  # fmt: skip
+    policy = hpcpod.load_policy("again/policy.h5")
+    ours, _ = read_blob_file(Path("again/policy.h5"))
+    assert ours.keys() == theirs.keys() and len(ours) > 4
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+    facts = json.loads(Path("again/replay.json").read_text())
+    assert facts["same_bits"] is True and facts["score"]["episodes"] == 4
+    assert policy.about["score"]["mean"] == facts["score"]["mean"]
+    assert policy.about["replay"]["pod"] == "p0004"
+    rows = Path("again/curve.csv").read_text().splitlines()
+    assert len(rows) == 4 and all(row.endswith(",True") for row in rows[1:])
+    assert main(["play", "again", "--episodes", "2"]) == 0
+    replayed = capsys.readouterr().out
+    assert main(["play", str(family.path), "--pod", "p0004", "--episodes", "2"]) == 0
+    assert capsys.readouterr().out == replayed and replayed.count("seed") == 2
+    assert main(["replay", str(family.path), "p0004", "--out", "again"]) == 2
+    assert "give another folder by --out" in capsys.readouterr().err
+
+
+def core_of(folder: RunFolder, pod: str, at: int) -> str:
+    report = folder.reports.read(f"{pod}-{at:05d}-1")
+    assert report is not None and report.checkpoint is not None
+    return report.checkpoint.core
+
+
+def test_another_seed_is_another_training_by_the_same_schedule(
+    family: RunFolder, tmp_path: Path
+) -> None:
+    schedule = schedule_of(family, read_board(family), "p0003")
+    ask = asked(schedule, tmp_path / "other", seed=8, env_steps=600)
+    assert ask.rounds == 2 and ask.env_steps == 1024  # whole rounds
+    births = list(schedule.births(8, ask.rounds))
+    own = list(schedule.births(schedule.seed, ask.rounds))
+    assert [b.seed for b in births] != [b.seed for b in own]
+    assert [(b.pod, b.inherited, b.begins) for b in births] == [
+        ("p0001", False, 0.0), ("p0003", True, 0.3)
+    ]  # fmt: skip
+    done = replay(family, read_board(family), ask)
+    assert done.same_bits is None and len(done.returns) == 4
+    assert [point.same_bits for point in done.curve] == [None, None]
+    assert done.curve[0].run_mean != done.curve[0].mean
+
+
+def test_one_that_was_interrupted_goes_on_and_gives_its_folder_to_no_other(
+    family: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = read_board(family)
+    ask = asked(schedule_of(family, board, "p0003"), tmp_path / "cut")
+    calls: list[str] = []
+    answer = deploying.Retraining._answer
+
+    def counted(
+        self: deploying.Retraining, order: Order, tell: Callable[[Progress], None]
+    ) -> Report:
+        calls.append(order.id)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return answer(self, order, tell)
+
+    monkeypatch.setattr(deploying.Retraining, "_answer", counted)
+    with pytest.raises(KeyboardInterrupt):
+        replay(family, board, ask)
+    assert (tmp_path / "cut" / "training" / "config.json").exists()
+    other = asked(ask.schedule, tmp_path / "cut", seed=99)
+    with pytest.raises(UserError, match="is of another replay"):
+        replay(family, board, other)
+
+    done = replay(family, board, ask)
+    orders = ["p0001-00001-1", "p0003-00002-1"]
+    assert calls == [*orders, *orders, "p0003-final0-1"]
+    assert done.same_bits is True
+
+
+def test_a_round_that_followed_other_shares_is_seen_not_to_be_the_run_s(
+    family: RunFolder, tmp_path: Path
+) -> None:
+    schedule = schedule_of(family, read_board(family), "p0001")
+    [stretch] = schedule.stretches
+    wrong = changed(stretch, rounds=(changed(stretch.rounds[0], begins=0.9, ends=1.0),))
+    ask = asked(changed(schedule, stretches=(wrong,)), tmp_path / "wrong")
+    assert replay(family, read_board(family), ask).same_bits is False
+
+
+def test_what_can_keep_a_replay_from_the_run_s_bits_is_said(family: RunFolder) -> None:
+    schedule = schedule_of(family, read_board(family), "p0003")
+    assert list(hindrances(family, asked(schedule))) == []
+    family = RunFolder.open(family.path)
+    family.config["versions"]["torch"] = "1.0"
+    family.config["config"]["pod"] |= {"ranks": 4, "fusion": {"scheme": "nesterov"}}
+    ranks, versions = hindrances(family, asked(schedule))
+    assert "4 ranks" in ranks and "nesterov" in ranks
+    assert versions.startswith("the run was made with torch 1.0 (here ")
+    [ranks] = hindrances(family, asked(schedule, seed=5))
+    assert "4 ranks" in ranks
+    family.config["config"]["pod"] = {}
+    family.config |= {"versions": {}}
+    family.config["config"]["resources"] = {"gpus_per_pod": 1}
+    del family.resolved
+    [gpus] = hindrances(family, asked(schedule))
+    assert "GPUs" in gpus
