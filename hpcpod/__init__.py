@@ -14,16 +14,19 @@ if TYPE_CHECKING:
     from hpcpod.api import ensemble, launch, load_policy, make_env, train
     from hpcpod.report.write import write_report
     from hpcpod.run.compare import compare
+    from hpcpod.run.evaluation.evaluate import evaluate
     from hpcpod.run.policy_folder import export_policy
     from hpcpod.run.run import Run, open_run
 
 __all__ = [
-    "Run", "compare", "ensemble", "export_policy", "launch", "load_policy", "make_env", "open_run",
+    "Run", "compare", "ensemble", "evaluate", "export_policy", "launch", "load_policy", "make_env",
+    "open_run",
     "train", "write_report",
 ]  # fmt: skip
 
 _HOMES = {
     "Run": "hpcpod.run.run", "open_run": "hpcpod.run.run", "compare": "hpcpod.run.compare",
+    "evaluate": "hpcpod.run.evaluation.evaluate",
     "export_policy": "hpcpod.run.policy_folder", "write_report": "hpcpod.report.write",
 }  # fmt: skip
 """Modules of names that load less than ``hpcpod.api``, which loads what a launch needs."""

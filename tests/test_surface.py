@@ -40,6 +40,7 @@ def test_all_names_what_resolves() -> None:
         "Run",
         "compare",
         "ensemble",
+        "evaluate",
         "export_policy",
         "launch",
         "load_policy",

@@ -80,6 +80,16 @@ Examples:
   hpcpod results cartpole --csv cartpole/     a file for each table
   hpcpod results cartpole --optuna cartpole.log && optuna-dashboard cartpole.log
 """,
+    "evaluate": """\
+Every policy plays the same seeds, which no run draws, in gymnasium's own environment.
+docs/evaluate.md says what the numbers mean.
+Examples:
+  hpcpod evaluate cartpole other-run best.h5          whose best policy is better, and how surely
+  hpcpod evaluate cartpole --top 8 --episodes 256
+  hpcpod evaluate ant --kwargs ctrl_cost_weight=0.1,1.0 --env Ant-v5 --env Ant-v4
+  hpcpod evaluate cartpole --wrapper '{gymnasium.wrappers:DelayObservation: {delay: 1}}'
+  hpcpod evaluate ant --top 8 --slurm --set cluster.partition=cpu --csv ant.csv
+""",
     "report": """\
 The file needs no network and no other file: mail it, or open it with any browser. docs/report.md
 says how to read each figure.

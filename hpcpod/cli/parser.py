@@ -19,6 +19,7 @@ from hpcpod.cli.arguments import Argument
 from hpcpod.cli.arguments import arg as _arg
 from hpcpod.cli.arguments import count as _count
 from hpcpod.cli.arguments import flag as _flag
+from hpcpod.cli.evaluate import EVALUATE_ARGUMENTS, evaluate
 from hpcpod.cli.examples import EXAMPLES
 from hpcpod.cli.export import EXPORT_ARGUMENTS, export
 from hpcpod.cli.extend import EXTEND
@@ -46,7 +47,7 @@ episode, seeds, copies, states that can be gone back to), and measures its speed
 made or breaks a promise is one sentence and exit code 2.
 """
 
-MAKERS = ("launch", "init", "render", "validate", "train", "envs", "data")
+MAKERS = ("launch", "init", "render", "validate", "train", "envs", "data", "evaluate")
 """Verbs that find modules in the working directory. The others are of runs, which say themselves
 where theirs are, and their reader may stand in a folder that a group writes into."""
 
@@ -214,6 +215,10 @@ VERBS = {
               help="write the run as a study in Optuna's journal format: pods are trials"),
          _flag("--overwrite", "write files even if they are there"),
          _JSON),
+    ),
+    "evaluate": Verb(
+        evaluate, "score policies of any runs on common seeds, here or on Slurm",
+        EVALUATE_ARGUMENTS,
     ),
     "report": Verb(
         inspect.report, "one page of HTML: what won, by how much, why, at what cost",

@@ -29,13 +29,10 @@ class Resolved:
         mapping = to_mapping(self.config)
         places = ("env", "population", "agents", "pod", "metrics")
         sections = {name: mapping[name] for name in places}
-        named = dict(_paths(sections, ""))
-        if self.config.env.python is not None:
-            named["env.python"] = self.config.env.python
-        for name, space in self.algorithms.items():
-            if ":" in space.agent:
-                named[f"population.algorithms.{name}"] = space.agent
-        return [f"{place}: {path}" for place, path in named.items()]
+        agents = {
+            f"population.algorithms.{name}": space.agent for name, space in self.algorithms.items()
+        }
+        return code_in({**sections, **agents})
 
     def own_rules(self) -> list[str]:
         """The part of ``own_code`` that merging runs: what judges reports, gives births
@@ -68,6 +65,14 @@ class Resolved:
             dict[str, AlgorithmSpace], document["algorithms"], "the run's algorithms"
         )
         return cls(from_mapping(document["config"]), algorithms)
+
+
+def code_in(data: Mapping[str, Any]) -> list[str]:
+    """Names in plain data that are not built in, as ``own_code`` has them."""
+    named = dict(_paths(data, ""))
+    if python := data.get("env", {}).get("python"):
+        named["env.python"] = str(python)
+    return [f"{place}: {path}" for place, path in named.items()]
 
 
 def _paths(data: Any, place: str) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from hpcpod.agents.base import Acting
 from hpcpod.config.schema import EnvConfig
@@ -73,31 +74,56 @@ class PanelEvaluator:
         if episodes not in self._envs:
             self._envs[episodes] = self._make(episodes)
         env = self._envs[episodes]
-        obs = env.reset(random_seeds(*panel, count=episodes))
-        device = env.spec.device
-        # Whether all have ended is asked of a GPU at times only: it has to stop for the answer.
-        interval = 1 if device == "cpu" else _LOOK_STEPS
-        returns = torch.zeros(episodes, dtype=torch.float64, device=device)
-        running = torch.ones(episodes, dtype=torch.bool, device=device)
-        # Without a bound one panel went on until stop.minutes, and no message said why.
-        longest = max(env.spec.max_episode_steps or 0, self._longest)
-        for t in range(longest + interval):
-            if should_stop():
-                raise Stopped
-            step = env.step(agent.act(obs, explore=False))
-            returns += torch.where(running, step.reward.double(), 0.0)
-            running &= ~(step.terminated | step.truncated)
-            due = t % interval == 0 or t + 1 == env.spec.max_episode_steps
-            if due and not bool(running.any()):
-                return tuple(returns.tolist())
-            obs = step.obs
-        raise _endless(env.spec, int(running.sum()), longest)
+        seeds = random_seeds(*panel, count=episodes)
+        return play(env, agent, seeds, longest=self._longest, should_stop=should_stop)
 
     def close(self) -> None:
         """See ``Evaluator``."""
         for env in self._envs.values():
             env.close()
         self._envs.clear()
+
+
+def play(
+    env: VecEnv,
+    agent: Acting,
+    seeds: Tensor,
+    *,
+    longest: int,
+    should_stop: Callable[[], bool] = never,
+) -> tuple[float, ...]:
+    """Play an episode on each seed, side by side and without exploring; their undiscounted returns.
+
+    Args:
+        env: with a row for each seed.
+        agent: who acts.
+        seeds: int64 [N].
+        longest: steps that an episode may take, if the environment itself allows no more.
+        should_stop: asked at every step.
+
+    Raises:
+        Stopped: ``should_stop`` became true.
+        EndlessEpisode: an episode goes on for longer.
+    """
+    obs = env.reset(seeds)
+    device = env.spec.device
+    # Whether all have ended is asked of a GPU at times only: it has to stop for the answer.
+    interval = 1 if device == "cpu" else _LOOK_STEPS
+    returns = torch.zeros(len(seeds), dtype=torch.float64, device=device)
+    running = torch.ones(len(seeds), dtype=torch.bool, device=device)
+    # Without a bound one panel went on until stop.minutes, and no message said why.
+    longest = max(env.spec.max_episode_steps or 0, longest)
+    for t in range(longest + interval):
+        if should_stop():
+            raise Stopped
+        step = env.step(agent.act(obs, explore=False))
+        returns += torch.where(running, step.reward.double(), 0.0)
+        running &= ~(step.terminated | step.truncated)
+        due = t % interval == 0 or t + 1 == env.spec.max_episode_steps
+        if due and not bool(running.any()):
+            return tuple(returns.tolist())
+        obs = step.obs
+    raise _endless(env.spec, int(running.sum()), longest)
 
 
 def _endless(spec: EnvSpec, going_on: int, steps: int) -> EndlessEpisode:

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import cast
 
 from hpcpod import plugins
-from hpcpod.config.schema import RunConfig
+from hpcpod.config.schema import EnvConfig, RunConfig
 from hpcpod.envs.make import backend_of, reference
 from hpcpod.envs.vec_env import Box, EnvSpec, tensor_form
 from hpcpod.errors import EngineDiffers, UserError
@@ -39,21 +39,39 @@ def final_evaluator(
         own: scores in the environment that the pods train in.
         spec: of that environment.
     """
-    env = reference(config.env)
-    if env is None or backend_of(config.env) == env.backend:
+    found = final_env(config.env, device, spec)
+    if found is None:
         return own, spec.engine  # in the batch that it has, not in a second one
+    env, engine = found
     make = EnvFactory(env, device)
+    made: Evaluator = plugins.make(Evaluator, "evaluators", config.pod.evaluator, make)
+    return made, engine
+
+
+def final_env(env: EnvConfig, device: str, spec: EnvSpec) -> tuple[EnvConfig, str] | None:
+    """gymnasium's own environment of the same task, and its engine.
+
+    None where it is the very same one, or there is none, or none with such arguments and spaces:
+    of the last two the log says so.
+
+    Args:
+        env: the task.
+        device: where its tensors live.
+        spec: of the environment in which the policy was trained.
+    """
+    own = reference(env)
+    if own is None or backend_of(env) == own.backend:
+        return None
     try:
-        with closing(make(1)) as one:
+        with closing(EnvFactory(own, device)(1)) as one:
             found = one.spec
     except UserError as error:
         log.warning("final scores are by %s itself: %s", spec.engine, error)
-        return own, spec.engine
-    if not _equal_spaces(found, spec):
+        return None
+    if not equal_spaces(found, spec):
         log.warning("final scores are by %s itself: gymnasium's spaces differ", spec.engine)
-        return own, spec.engine
-    made: Evaluator = plugins.make(Evaluator, "evaluators", config.pod.evaluator, make)
-    return made, found.engine
+        return None
+    return own, found.engine
 
 
 def fresh_seeds(order: Rescore, config: RunConfig) -> tuple[tuple[int | str, ...], int]:
@@ -77,8 +95,9 @@ def joined(order: Rescore, members: Sequence[Policy]) -> Policy:
     return ensemble_of(members, rule)
 
 
-def _equal_spaces(one: EnvSpec, other: EnvSpec) -> bool:
-    """But for the bounds of an observation, which no agent relies on."""
+def equal_spaces(one: EnvSpec, other: EnvSpec) -> bool:
+    """Compare the spaces of two environments, but for an observation's bounds: no agent relies on
+    them."""
     first, second = (
         tensor_form(spec.observation) if isinstance(spec.observation, Box) else spec.observation
         for spec in (one, other)

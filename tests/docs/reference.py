@@ -14,6 +14,7 @@ from hpcpod.cli.parser import CHECK, ENVS_CHECK, EPILOG, VERBS, Verb
 from hpcpod.config.manual import field_manual
 from hpcpod.run.data import TABLES, columns_of_kind
 from hpcpod.run.data_rows import RunRow
+from hpcpod.run.evaluation.table import EvaluationRow
 from tests.docs.pages import page
 
 VERBS_HEAD = """\
@@ -95,6 +96,8 @@ def columns_page() -> str:
     """The text of the page on the columns of a run's tables."""
     parts = [(name, table.text, table.columns) for name, table in TABLES.items()]
     parts.append(("hpcpod.compare", "a run", columns_of_kind(RunRow)))
+    scored = columns_of_kind(EvaluationRow, ["returns"])
+    parts.append(("hpcpod.evaluate", "a policy in a condition", scored))
     lines = [COLUMNS_HEAD]
     for name, text, columns in parts:
         lines += [f"## {name}\n", f"A row is {text}.\n", "| column | meaning |\n|---|---|"]

@@ -36,7 +36,7 @@ from hpcpod.launchers.slurm.queries import (
 )
 from hpcpod.launchers.slurm.sacct import EndedJob, ask_history
 from hpcpod.launchers.slurm.scontrol import max_array_size, read_settings
-from hpcpod.launchers.slurm.scripts import Scripts
+from hpcpod.launchers.slurm.scripts import SLOT, Scripts
 from hpcpod.launchers.slurm.sinfo import NODE_FORMAT, largest_node, slots_that_fit
 from hpcpod.launchers.slurm.squeue import TIME_FORMAT, Kind, own_words
 from hpcpod.records.records import Intent
@@ -65,6 +65,9 @@ class SlurmLauncher:
     A job is recognised by its comment, ``hpcpod:<run id>:<kind>:<token>``; see
     ``run_id``.
     """
+
+    module = SLOT
+    """The module that its slots run."""
 
     def __init__(self, folder: Path, config: RunConfig, python: str | None = None) -> None:
         """``folder`` is the run folder; ``python`` a shell command, by default this Python."""
@@ -103,8 +106,9 @@ class SlurmLauncher:
     def scripts(self) -> Scripts:
         """The maker of the texts that are submitted."""
         return Scripts(
-            self.folder, self.config, self.python, self.run_id, self._shape, tuple(module_mounts())
-        )
+            self.folder, self.config, self.python, self.run_id, self._shape, tuple(module_mounts()),
+            self.module,
+        )  # fmt: skip
 
     @cached_property
     def _shape(self) -> Shape:

@@ -23,6 +23,9 @@ MAX_REQUEUES = 1000
 COORDINATOR_MEMORY = "2G"
 """Asked for where ``cluster.sbatch`` asks for memory: the coordinator needs less than a slot."""
 
+SLOT = "hpcpod.slot"
+"""The module that a slot of a run runs; templates from before there was another one name it."""
+
 _SLOTS, _SLOTS_OF_RANKS, _COORDINATOR = (
     "pod_array.sbatch", "pod_ranks.sbatch", "orchestrator.sbatch"
 )  # fmt: skip
@@ -62,6 +65,8 @@ class Scripts:
     """Shape of a pod on the nodes of this cluster."""
     modules: tuple[str, ...] = ()
     """Folders in which the run looks for modules, for a container's mounts."""
+    module: str = SLOT
+    """The module that slots run."""
 
     def text(self, intent: Intent) -> str:
         """The exact text that sbatch gets.
@@ -75,6 +80,11 @@ class Scripts:
             raise UserError(
                 f"cluster.container would be without effect: the template {self._template(intent)}"
                 f" in {self.config.cluster.template} has no line @{{container}} before @{{python}}"
+            )
+        if self.module != SLOT and "@{module}" not in template:
+            raise UserError(
+                f"the template {self._template(intent)} in {self.config.cluster.template} runs"
+                f" {SLOT}, and nothing else: write @{{module}} in its place"
             )
         return render(template, self.variables(intent))
 
@@ -91,6 +101,7 @@ class Scripts:
             "sbatch": "\n".join(directive(k, v) for k, v in sorted(self._options(intent).items())),
             "setup": "\n".join(self._prelude(intent)),
             **self._python(runner),
+            "module": self.module,
             "folder": shlex.quote(str(self.folder)),
             "token": shlex.quote(intent.token),
             "cpus": str(self._cpus(intent)),

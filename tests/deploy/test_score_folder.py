@@ -1,0 +1,88 @@
+"""The folder of scores: who takes which episodes, and what stays of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpcpod.config.schema import EnvConfig
+from hpcpod.deploy.score_folder import Chunk, Score, ScoreFolder, Work, chunks_of
+
+ENV = EnvConfig("CartPole-v1", kwargs={"sutton_barto_reward": True})
+WORK = Work(tuple(chunks_of("0" * 64, ENV, range(100, 140))), ("/somewhere",))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ScoreFolder:
+    folder = ScoreFolder(tmp_path / "scores")
+    folder.create()
+    folder.add_work(WORK)
+    return folder
+
+
+def test_episodes_are_cut_into_batches_of_sixteen_and_the_rest() -> None:
+    assert [len(chunk.seeds) for chunk in WORK.chunks] == [16, 16, 8]
+    assert [seed for chunk in WORK.chunks for seed in chunk.seeds] == list(range(100, 140))
+
+
+def test_a_chunk_is_called_by_its_policy_its_environment_and_its_seeds() -> None:
+    first = WORK.chunks[0]
+    same = Chunk("0" * 64, EnvConfig("CartPole-v1", kwargs=ENV.kwargs), first.seeds)
+    assert same.name == first.name
+    others = [
+        Chunk("1" * 64, ENV, first.seeds),
+        Chunk("0" * 64, EnvConfig("CartPole-v1"), first.seeds),
+        Chunk("0" * 64, ENV, first.seeds[:-1]),
+    ]
+    assert len({chunk.name for chunk in [first, *others]}) == 4
+
+
+def test_work_is_read_as_it_was_written(folder: ScoreFolder) -> None:
+    assert folder.work(WORK.name) == WORK
+
+
+def test_no_two_processes_take_the_same_chunk(folder: ScoreFolder) -> None:
+    one, other = folder.take(WORK, "one"), folder.take(WORK, "other")
+    taken = [next(one).seeds[0], next(other).seeds[0], next(one).seeds[0]]
+    assert taken == [100, 116, 132]
+    assert next(other, None) is None
+
+
+def test_a_process_that_comes_back_keeps_what_it_had_taken(folder: ScoreFolder) -> None:
+    before = next(folder.take(WORK, "7_0"))
+    assert next(folder.take(WORK, "7_0")) == before
+
+
+def test_what_is_scored_is_taken_by_nobody_and_what_is_freed_by_anybody(
+    folder: ScoreFolder,
+) -> None:
+    score = Score((1.0, 2.0), "an engine 1.0", True)
+    folder.put(WORK.chunks[0], score)
+    assert folder.score(WORK.chunks[0]) == score
+    assert folder.scored() == {WORK.chunks[0].name}
+    assert next(folder.take(WORK, "one")) == WORK.chunks[1]
+    assert folder.claims(WORK, WORK.chunks) == [(WORK.chunks[1], "one")]
+    folder.free(WORK, WORK.chunks[1])
+    assert next(folder.take(WORK, "other")) == WORK.chunks[1]
+
+
+def test_a_damaged_score_is_none_and_is_played_again(folder: ScoreFolder) -> None:
+    folder.put(WORK.chunks[0], Score((1.0,), "an engine", True))
+    [path] = (folder.path / "scores").iterdir()
+    path.write_text('{"returns": [1.0')
+    assert folder.score(WORK.chunks[0]) is None
+    assert folder.scored() == set()
+
+
+def test_a_refusal_holds_until_the_work_is_asked_for_again(folder: ScoreFolder) -> None:
+    folder.refuse(WORK, WORK.chunks[1], "it has other spaces")
+    assert folder.refusal(WORK) == (WORK.chunks[1], "it has other spaces")
+    folder.add_work(WORK)
+    assert folder.refusal(WORK) is None
+
+
+def test_a_policy_is_kept_once_under_its_checksum(folder: ScoreFolder) -> None:
+    name = folder.add_policy(b"weights")
+    assert folder.add_policy(b"weights") == name
+    assert folder.policy(name).read_bytes() == b"weights"
