@@ -1,10 +1,10 @@
-"""Exported policies: ``python benchmarks/deploy.py [--sb3]``, in about two minutes.
+"""Exported policies: ``python benchmarks/deploy.py``, in about two minutes.
 
 Times of one action at batch 1 of a network of 2 x 256 that observes 105 numbers and acts by 8, as
-Ant's: by ONNX Runtime, by the NumPy reader, by hpcpod's own policy with torch, and with ``--sb3`` by
-Stable-Baselines3's. All in one process and one thread, in turns, so that a busy neighbour meets
-all of them; medians of turns, by the clock and of the processor. Then the seconds of an export, from a policy to a checked folder, and
-how often the rule of ``play.check_score`` refuses a true export.
+Ant's: by ONNX Runtime, by the NumPy reader, by hpcpod's own policy with torch. All in one process
+and one thread, in turns, so that a busy neighbour meets all of them; medians of turns, by the clock
+and of the processor. Then the seconds of an export, from a policy to a checked folder, and how
+often ``play.check_score`` refuses a true export.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def wide(agent: str) -> Policy:
     return Policy(make_agent(agent, spec, given, 0, "cpu"), spec, {})
 
 
-def acting(with_sb3: bool) -> dict[str, list[tuple[float, float]]]:
+def acting() -> dict[str, list[tuple[float, float]]]:
     """Microseconds of one action, by turn: by the clock, and of the processor."""
     obs = np.random.default_rng(0).normal(size=105).astype(np.float32)
     calls: dict[str, Callable[[], object]] = {}
@@ -56,12 +57,10 @@ def acting(with_sb3: bool) -> dict[str, list[tuple[float, float]]]:
             session = onnx_policy((folder / "policy.onnx").read_bytes())
             reader = NumpyPolicy(folder / "policy.h5")
         calls |= {
-            f"{agent}, ONNX Runtime": lambda run=session: run({"observation": obs[None]}),
-            f"{agent}, policy.py": lambda run=reader: run(obs),
-            f"{agent}, hpcpod with torch": lambda run=policy: run(obs),
+            f"{agent}, ONNX Runtime": partial(session, {"observation": obs[None]}),
+            f"{agent}, policy.py": partial(reader, obs),
+            f"{agent}, hpcpod with torch": partial(policy, obs),
         }
-    if with_sb3:
-        calls["sac, Stable-Baselines3"] = sb3(obs)
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
     for _ in range(TURNS):
         for name, call in calls.items():
@@ -73,19 +72,6 @@ def acting(with_sb3: bool) -> dict[str, list[tuple[float, float]]]:
             wall, processor = ((b - a) / CALLS * 1e6 for a, b in zip(begun, ended, strict=True))
             times[name].append((wall, processor))
     return times
-
-
-def sb3(obs: Any) -> Callable[[], object]:
-    """Stable-Baselines3's own call, on the same sizes."""
-    import gymnasium as gym
-    from stable_baselines3 import SAC
-
-    class Wide(gym.Env[Any, Any]):
-        observation_space = gym.spaces.Box(-np.inf, np.inf, (105,), np.float32)
-        action_space = gym.spaces.Box(-1.0, 1.0, (8,), np.float32)
-
-    model = SAC("MlpPolicy", Wide(), buffer_size=1, device="cpu")
-    return lambda: model.predict(obs, deterministic=True)
 
 
 def exporting() -> dict[str, tuple[float, float]]:
@@ -136,14 +122,13 @@ def false_refusals(tries: int) -> dict[tuple[str, int], float]:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--sb3", action="store_true", help="Stable-Baselines3, too")
     options.add_argument("--tries", type=int, default=10_000, help="exports per kind of returns")
     given = options.parse_args()
     torch.set_num_threads(1)
     print(
         "| one action, 105 - 2 x 256 - 8 | median | processor | fastest turn |\n|---|---|---|---|"
     )
-    for name, turns in acting(given.sb3).items():
+    for name, turns in acting().items():
         wall, processor = (statistics.median(column) for column in zip(*turns, strict=True))
         print(f"| {name} | {wall:.0f} µs | {processor:.0f} µs | {min(turns)[0]:.0f} µs |")
     print("\n| export | wall | processor |\n|---|---|---|")

@@ -130,6 +130,10 @@ def _lines(made: Mapping[str, Any]) -> Iterator[str]:
         )
     yield from _usage(made)
     yield from _checks(made["checks"])
+    if "members" in made["policy"]:
+        yield "## Members\n"
+        rows = [(m.get("agent"), m.get("pod"), m.get("round")) for m in made["policy"]["members"]]
+        yield from table(("agent", "pod", "round"), rows)
     for title, values in (
         ("Hyperparameters", made["policy"].get("hyperparameters") or {}),
         ("Environment", env["config"] or {}),

@@ -21,7 +21,7 @@ from hpcpod.deploy import numpy_policy
 from hpcpod.deploy.environment_terms import ACTION, action_scale, as_policy_takes
 from hpcpod.deploy.observations import Inputs
 from hpcpod.envs.arrays import Array
-from hpcpod.errors import UserError
+from hpcpod.errors import UserError, in_words
 from hpcpod.pod.policy import Policy
 
 TOLERANCE = 1e-5
@@ -44,7 +44,7 @@ class Differs(UserError):
 
 @dataclass(frozen=True)
 class Parity:
-    """The finding of a comparison."""
+    """The result of a comparison."""
 
     observations: int
     largest: float
@@ -55,12 +55,19 @@ class Parity:
 
 
 def onnx_policy(data: bytes, threads: int = 1) -> Exported:
-    """The model as a function, by ONNX Runtime."""
+    """The model as a function, by ONNX Runtime.
+
+    Raises:
+        UserError: it can't run the model.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = threads
-    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    try:
+        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # of its own kinds, such as an operator that it has not
+        raise UserError(f"policy.onnx can't be run: {in_words(error)[:300]}") from error
 
     def act(inputs: Inputs) -> Array:
         action: Array = session.run([ACTION], dict(inputs))[0]

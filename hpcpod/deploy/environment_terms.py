@@ -132,27 +132,28 @@ def as_policy_takes(spec: EnvSpec, inputs: Mapping[str, Array]) -> Any:
 
 
 def to_agent(spec: EnvSpec, action: Array) -> torch.Tensor:
-    """Actions of the environment as agents give them: what ``VecEnv.step`` takes."""
+    """Actions of the environment as agents give them, on the CPU: what ``VecEnv.step`` takes."""
     if not isinstance(spec.action, Box):
-        return torch.from_numpy(action - np.asarray(spec.action.start)).to(spec.device)
+        return torch.from_numpy(action - np.asarray(spec.action.start))
     if spec.action_bounds is None:
-        return torch.from_numpy(action).to(spec.device)
+        return torch.from_numpy(action)
     bounds = _bounds(spec, action.shape[1:], np.dtype(spec.action_dtype))
     low, high = bounds["low"].astype(np.float64), bounds["high"].astype(np.float64)
     # by halves: finite bounds may be so far apart that their distance is infinite
     half = high / 2 - low / 2
     own = (action / 2 - low / 2) / np.where(half > 0, half, 1.0) * 2 - 1
     same = (low == -1.0) & (high == 1.0)
-    return torch.from_numpy(np.where(same, action, own).astype(np.float32)).to(spec.device)
+    return torch.from_numpy(np.where(same, action, own).astype(np.float32))
 
 
 def action_scale(spec: EnvSpec, shape: tuple[int, ...]) -> Array:
-    """Half of the distance of an action's bounds, for each number; 1 for choices."""
+    """Half of the distance of an action's bounds, for each number; 1 for choices, and where both
+    bounds are one number."""
     if not isinstance(spec.action, Box) or spec.action_bounds is None:
         return np.ones(shape)
     bounds = _bounds(spec, shape, np.dtype(spec.action_dtype))
-    half: Array = bounds["high"].astype(np.float64)[0] / 2 - bounds["low"].astype(np.float64)[0] / 2
-    return np.broadcast_to(half, shape)
+    half = bounds["high"].astype(np.float64)[0] / 2 - bounds["low"].astype(np.float64)[0] / 2
+    return np.where(half > 0, half, 1.0)
 
 
 def _rows(spec: EnvSpec, parts: tuple[Part, ...], program: Program) -> Value:

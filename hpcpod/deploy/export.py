@@ -38,6 +38,7 @@ from hpcpod.deploy.play import (
     rows_of,
     score_of,
 )
+from hpcpod.envs.arrays import Array
 from hpcpod.envs.make import reference
 from hpcpod.envs.vec_env import random_seeds
 from hpcpod.errors import UserError
@@ -49,7 +50,8 @@ OBSERVATIONS = 256
 """Observations in ``check.json``, and as many random ones."""
 _EXTREME = 64
 _MARK = "card.json"
-"""A folder with this file is an exported policy, which may be overwritten."""
+_FILES = {_MARK, "README.md", "check.json", "policy.onnx", "policy.h5", "policy.py", "__pycache__"}
+"""All that an exported policy has: a folder with more, such as .git, is never overwritten."""
 
 
 @dataclass(frozen=True)
@@ -107,24 +109,32 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
     """See that a folder can be made, or be replaced.
 
     Raises:
-        UserError: it can't; or it is there and is not to be, or is no exported policy.
+        UserError: it can't; or it is there and is not to be, or is no exported policy, or has more
+            in it.
     """
-    if not folder.parent.is_dir():
-        raise UserError(f"can't write {folder}: there is no folder {folder.parent}")
-    if not os.path.lexists(folder):
-        return
-    if folder.is_symlink() or not folder.is_dir():
-        raise UserError(f"can't write {folder}: it is there already, and is no folder")
-    if not any(folder.iterdir()):
-        return
-    if not overwrite:
+    try:
+        if not folder.parent.is_dir():
+            raise UserError(f"can't write {folder}: there is no folder {folder.parent}")
+        if not os.path.lexists(folder):
+            return
+        if folder.is_symlink() or not folder.is_dir():
+            raise UserError(f"can't write {folder}: it is there already, and is no folder")
+        inside = {path.name for path in folder.iterdir()}
+    except OSError as error:
+        raise UserError(f"can't write {folder}: {explain(error)}") from error
+    if inside and not overwrite:
         raise UserError(
             f"can't write {folder}: it is there already; take another name, or say --overwrite"
             " (overwrite=True in Python)"
         )
-    if not (folder / _MARK).is_file():
+    if inside and _MARK not in inside:
         raise UserError(
             f"can't overwrite {folder}: it is no exported policy, for it has no {_MARK}"
+        )
+    if own := sorted(inside - _FILES):
+        raise UserError(
+            f"can't overwrite {folder}: it has {', '.join(own[:3])}, which no export wrote; take it"
+            " away, or take another name"
         )
 
 
@@ -157,12 +167,14 @@ def _made_whole(folder: Path, overwrite: bool) -> Iterator[Path]:
 def write_numpy(done: Portability, folder: Path) -> Exported:
     """Write ``policy.h5`` and ``policy.py``; the policy that they are."""
     steps: list[dict[str, Any]] = []
-    arrays: dict[str, Any] = {}
-    for number, each in enumerate(done.program.operations):
-        names = {name: f"{number}.{name}" for name in each.arrays}
+    arrays: dict[tuple[Any, ...], tuple[str, Array]] = {}  # each once, whoever needs it
+    for each in done.program.operations:
+        names = {}
+        for name, array in each.arrays.items():
+            key = array.dtype.str, array.shape, array.tobytes()
+            names[name], _ = arrays.setdefault(key, (str(len(arrays)), array))
         own = {"kind": each.kind, "inputs": list(each.inputs), "output": each.output}
         steps.append({**own, "settings": dict(each.settings), "arrays": names})
-        arrays |= {names[name]: array for name, array in each.arrays.items()}
     program = {
         "format": 1,
         "inputs": [
@@ -175,7 +187,7 @@ def write_numpy(done: Portability, folder: Path) -> Exported:
     with h5py.File(folder / "policy.h5", "w") as file:
         file["program"] = json.dumps(program)
         group = file.create_group("arrays")
-        for name, array in arrays.items():
+        for name, array in arrays.values():
             group[name] = array
     shutil.copyfile(numpy_policy.__file__, folder / "policy.py")
     reader = numpy_policy.Policy(folder / "policy.h5")

@@ -20,7 +20,6 @@ from hpcpod._version import __version__
 from hpcpod.agents.base import Agent
 from hpcpod.agents.operations import Operation
 from hpcpod.deploy.environment_terms import ACTION, Portability
-from hpcpod.envs.arrays import Array
 from hpcpod.errors import UserError, in_words
 
 OPSET = 18
@@ -46,7 +45,7 @@ def require_onnx() -> None:
         )
 
 
-def onnx_model(policy: Portability, rows: Array) -> bytes:
+def onnx_model(policy: Portability, rows: Tensor) -> bytes:
     """The model, as the bytes of its one file.
 
     Args:
@@ -54,7 +53,7 @@ def onnx_model(policy: Portability, rows: Array) -> bytes:
         rows: at least two rows that the agent reads, an example for torch's exporter.
 
     Raises:
-        UserError: torch's exporter can't write the agent.
+        UserError: torch's exporter can't write the agent, or not for this opset.
     """
     import onnx
     from onnx import helper
@@ -72,7 +71,10 @@ def onnx_model(policy: Portability, rows: Array) -> bytes:
         graph, producer_name="hpcpod", producer_version=__version__, ir_version=IR,
         opset_imports=[helper.make_opsetid("", OPSET)], functions=writer.functions,
     )  # fmt: skip
-    onnx.checker.check_model(model, full_check=True)
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except Exception as error:  # of its own kinds; seen of none but foreign graphs
+        raise UserError(f"policy.onnx can't be made: {in_words(error)[:300]}") from error
     data: bytes = model.SerializeToString()
     return data
 
@@ -87,11 +89,12 @@ def _typed(name: str, dtype: str, shape: tuple[int, ...]) -> Any:
 class _Writer:
     """The nodes of a model; a method for each kind of operation."""
 
-    def __init__(self, rows: Array) -> None:
+    def __init__(self, rows: Tensor) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.functions: list[Any] = []
         self._rows = rows
+        self._names: dict[tuple[Any, ...], str] = {}
 
     def write(self, operation: Operation) -> None:
         """Write the nodes of one operation."""
@@ -108,13 +111,15 @@ class _Writer:
         return output
 
     def constant(self, value: Any) -> str:
-        """Write a constant; return its name."""
+        """Write a constant, if it is not there yet; return its name."""
         from onnx import numpy_helper
 
-        name = f"%c{len(self.constants)}"
         array = np.ascontiguousarray(value).reshape(np.shape(value))  # that makes a scalar [1]
-        self.constants.append(numpy_helper.from_array(array, name))
-        return name
+        key = array.dtype.str, array.shape, array.tobytes()
+        if key not in self._names:
+            self._names[key] = f"%c{len(self.constants)}"
+            self.constants.append(numpy_helper.from_array(array, self._names[key]))
+        return self._names[key]
 
     def _cast(self, out: str, x: str, dtype: str) -> None:
         from onnx import helper
@@ -247,7 +252,7 @@ class _Writer:
         """The graph that torch's exporter writes of ``act``, its names apart from ours."""
         from onnx import compose
 
-        model = _exported(agent, torch.from_numpy(self._rows))
+        model = _exported(agent, self._rows)
         model = compose.add_prefix(model, f"%t{len(self.nodes)}/")
         graph = model.graph
         self.node("Identity", [x], graph.input[0].name)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from hpcpod._student_t import t_quantile
@@ -19,7 +20,7 @@ from hpcpod.deploy.environment_terms import in_parts, parts_of_observation, to_a
 from hpcpod.deploy.observations import Inputs, some
 from hpcpod.envs.arrays import Array, form_of
 from hpcpod.envs.vec_env import EnvSpec
-from hpcpod.errors import HpcpodError
+from hpcpod.errors import HpcpodError, in_words
 from hpcpod.pod.evaluator import PanelEvaluator, Stopped
 from hpcpod.pod.factory import EnvFactory
 from hpcpod.pod.policy import Policy
@@ -58,7 +59,7 @@ class Player:
         if len(self.kept) > _MOST_BATCHES:  # every other one: the whole time is in them
             self.kept, self._stride = self.kept[::2], 2 * self._stride
         self._step += 1
-        return to_agent(self.spec, self.act_exported(in_parts(self.spec, rows)))
+        return to_agent(self.spec, self.act_exported(in_parts(self.spec, rows))).to(obs.device)
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,10 @@ def played(
                     break
     except Stopped:
         pass
-    except (HpcpodError, ImportError) as error:
+    except HpcpodError as error:
         return str(error)
+    except Exception as error:  # of a user's environment
+        return f"its environment raised {in_words(error)}"
     rows = np.concatenate(player.kept)
     return Played(returns, engine, some(in_parts(spec, rows), observations))
 
@@ -151,7 +154,7 @@ def check_score(returns: tuple[float, ...], score: Mapping[str, Any]) -> None:
         )
 
 
-def rows_of(spec: EnvSpec, count: int) -> Array:
+def rows_of(spec: EnvSpec, count: int) -> Tensor:
     """Zero rows that the agent reads: an example for torch's exporter."""
     shape, dtype = form_of(spec.observation)
-    return np.zeros((count, *shape), dtype)
+    return torch.from_numpy(np.zeros((count, *shape), dtype)).to(spec.device)

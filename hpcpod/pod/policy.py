@@ -140,7 +140,10 @@ def load_policy_file(
     try:
         arrays, meta = read_blob_file(path)
     except Corrupt as error:
-        raise UserError(f"{path} is damaged, or is no policy: give a run or its .h5") from error
+        said = "is damaged, or is no policy: give a run or its .h5"
+        if (path.parent / "policy.py").is_file():
+            said = "is an exported policy, which the policy.py beside it reads, or is damaged"
+        raise UserError(f"{path} {said}") from error
     _check_format(path, meta)
     try:
         blobs = singles(arrays, meta)

@@ -35,9 +35,9 @@ AWKWARD = Space.Dict(
 """Names and kinds of parts that an export could confuse."""
 
 FAR = Space.Box(
-    np.array([-1.0, -1.7e308, 1000.0]), np.array([1.0, 1.7e308, 1000.5]), (3,), np.float64
+    np.array([-1.0, -1.7e308, 1e3, 7.0]), np.array([1.0, 1.7e308, 1000.5, 7.0]), (4,), np.float64
 )
-"""Bounds of which some are the policy's own, some too far apart for their distance, some narrow."""
+"""Bounds that are the policy's own, too far apart for their distance, narrow, or one number."""
 
 
 def seen(space: gym.Space[Any]) -> Callable[[], gym.Env[Any, Any]]:

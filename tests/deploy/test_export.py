@@ -170,6 +170,9 @@ def test_only_an_exported_policy_is_overwritten_and_only_if_asked(
     with pytest.raises(UserError, match="there is no folder"):
         check_folder(tmp_path / "no" / "policy", overwrite=True)
     (folder / "card.json").write_text("{}")
+    with pytest.raises(UserError, match="it has inside, which no export wrote; take it away"):
+        export_policy(cartpole, folder, overwrite=True)
+    (folder / "inside").rmdir()
     export_policy(cartpole, folder, overwrite=True)
     assert names(folder) == FILES
     assert names(tmp_path) == ["file", "policy"]

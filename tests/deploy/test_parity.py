@@ -105,9 +105,9 @@ def test_rows_and_actions_come_back_as_the_agent_has_them(name: str) -> None:
 def test_actions_of_the_environment_become_the_agents_again() -> None:
     policy = policy_of(KINDS["ppo of 64-bit actions far apart"])
     own = np.array([[-1.0, -1.0, 1.0], [0.25, 0.5, -0.5], [1.0, 0.0, 0.0]], np.float32)
-    there = policy._translated(own)
-    assert there[1].tolist() == [0.25, 0.85e308, 1000.125]
-    np.testing.assert_allclose(to_agent(policy.spec, there).numpy(), own, atol=1e-6)
+    there = policy._translated(np.concatenate([own, own[:, :1]], axis=1))
+    assert there[1].tolist() == [0.25, 0.85e308, 1000.125, 7.0]
+    np.testing.assert_allclose(to_agent(policy.spec, there)[:, :3].numpy(), own, atol=1e-6)
 
 
 def test_an_export_without_the_normaliser_is_refused_by_file_observation_and_actions(
@@ -192,3 +192,12 @@ def test_onnx_and_numpy_act_as_an_ensemble_does(name: str, tmp_path: Path) -> No
         assert found.largest < 1e-5 and len(found.within_rounding) < 2
     joined = actions(policy, "random")
     assert any(not np.array_equal(joined, actions(member, "random")) for member in members)
+
+
+def test_weights_that_several_operations_need_are_written_once(tmp_path: Path) -> None:
+    members = [policy_of(KINDS["sac of matrices"], seed) for seed in range(3)]
+    sizes = {}
+    for count in (2, 3):  # of 2 and of 3 candidates, each valued by all critics
+        exports(ensemble_of(members[:count], "q_weighted"), tmp_path)
+        sizes[count] = (tmp_path / "policy.h5").stat().st_size / count
+    assert sizes[3] < 1.2 * sizes[2]

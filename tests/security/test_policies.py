@@ -54,6 +54,24 @@ def test_another_users_policy_imports_nothing_that_is_not_built_in(
     assert caught.exists()
 
 
+def test_an_export_of_another_users_policy_makes_no_environment_that_it_names(
+    policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file to another user")
+    caught = tmp_path / "caught"
+    (tmp_path / "transplanted.py").write_text(f"open({str(caught)!r}, 'w').close()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    env = {**read_blob_file(policy)[1]["env"], "id": "transplanted:Env"}
+    rewritten(policy, env=env)
+    os.chown(policy, 65521, 65500)
+    card = hpcpod.export_policy(policy, tmp_path / "folder")
+    assert card["checks"]["not played"].startswith("another user has written it")
+    assert not caught.exists()
+    card = hpcpod.export_policy(policy, tmp_path / "folder", overwrite=True, trust=True)
+    assert "transplanted" in card["checks"]["not played"] and caught.exists()
+
+
 def joined_with(path: Path, agent: str) -> None:
     """Make a policy an ensemble of itself and of one that says that it is of this agent."""
     arrays, meta = read_blob_file(path)
