@@ -19,6 +19,7 @@ from hpcpod.envs.catalog import BACKENDS
 from hpcpod.envs.listing import registered
 from hpcpod.orchestrator.snapshot import RunState
 from hpcpod.run.run import Run, only_run, open_run, runs_here, runs_home
+from hpcpod.run.sweeps.folder import sweeps_here
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -62,6 +63,9 @@ def _harmless(word: str, prefix: str) -> bool:
 def _runs(prefix: str, parsed_args: Namespace, **about: Any) -> list[str]:
     """Runs by name, by path where one is begun; the only one's pods where a verb takes these."""
     names = [path.name for path in runs_here(runs_home())]
+    if parsed_args.verb in ("sweep", "report"):
+        swept = [path.name for path in sweeps_here()]
+        names = swept if parsed_args.verb == "sweep" else [*names, *swept]
     if parsed_args.verb in ("why", "logs", "lineage", "replay") and len(names) == 1:
         names += _pods_of(only_run())
     return [*names, *(_paths(prefix) if "/" in prefix else ())]

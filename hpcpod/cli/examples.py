@@ -17,6 +17,15 @@ Examples:
   hpcpod launch --env LunarLander-v3 --minutes 20      chooses all else, and says why
   hpcpod launch configs/cartpole.yaml --cluster slurm --set cluster.partition=gpu --dry-run
 """,
+    "sweep": """\
+Examples:
+  hpcpod launch configs/sweep_ablation.yaml --dry-run    the cells of a sweep, before it is made
+  hpcpod sweep status                                    every sweep in a line
+  hpcpod sweep results ablation --csv > ablation.csv     a row for each run, to analyse elsewhere
+  hpcpod sweep stop ablation && hpcpod sweep resume ablation
+stop has the runs at work checkpoint and leave, and begins no other; resume goes on, here until the
+last has ended. Each is an ordinary run, which every verb takes: hpcpod status ablation/cells/001-1.
+""",
     "init": """\
 Examples:
   hpcpod init                                          asks for the task, the time and the place

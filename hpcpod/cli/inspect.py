@@ -20,6 +20,7 @@ from hpcpod.run.advice import SHORTEST
 from hpcpod.run.pod_log import PodLogs
 from hpcpod.run.run import ENDED, Run, open_run, runs_here, runs_home
 from hpcpod.run.status import Status
+from hpcpod.run.sweeps.folder import is_sweep, open_sweep
 from hpcpod.run.tables import visible
 from hpcpod.run.text import duration, size, times
 from hpcpod.run.usage import used
@@ -101,7 +102,7 @@ def _list(
     if json:
         say_json([encode(status) for status in runs])
     elif runs:
-        _console(500).print(runs_table(runs))  # a run's name is whole where a script reads it
+        console(500).print(runs_table(runs))  # a run's name is whole where a script reads it
     else:
         return _no_runs(home, len(every))
     return 0
@@ -149,7 +150,7 @@ def leaderboard(options: Namespace) -> int:
     if options.stats:
         from hpcpod.run.tables import scores_table
 
-        _console().print(scores_table(run.scores(board)))
+        console().print(scores_table(run.scores(board)))
     return 0
 
 
@@ -164,23 +165,27 @@ def snapshots(options: Namespace) -> int:
         raise UserError(f"{run.name} keeps no snapshots: launch it with snapshots.seconds")
     from hpcpod.run.tables import snapshots_table
 
-    _console().print(snapshots_table(scores))
+    console().print(snapshots_table(scores))
     return 0
 
 
 def report(options: Namespace) -> int:
-    """``hpcpod report``: one page about a run, or about several side by side."""
-    from hpcpod.report.write import write_report
+    """``hpcpod report``: one page about a run, about several side by side, or about a sweep."""
+    from hpcpod.report.write import write_report, write_sweep_report
 
-    runs = [open_run(run) for run in options.runs]
-    if options.compare and len(runs) < 2:
-        raise UserError("--compare puts several runs side by side: name at least two")
-    path = write_report(runs, options.output, overwrite=options.overwrite)
+    if len(options.runs) == 1 and is_sweep(options.runs[0]):
+        swept = open_sweep(options.runs[0])
+        path = write_sweep_report(swept, options.output, overwrite=options.overwrite)
+    else:
+        runs = [open_run(run) for run in options.runs]
+        if options.compare and len(runs) < 2:
+            raise UserError("--compare puts several runs side by side: name at least two")
+        path = write_report(runs, options.output, overwrite=options.overwrite)
     say(f"{path} ({size(path.stat().st_size)}): open it with a browser")
     return 0
 
 
-def _console(columns: int = 140) -> Console:
+def console(columns: int = 140) -> Console:
     """A console of rich's, which takes what is no terminal for one of 80 columns."""
     from rich.console import Console
 
@@ -191,7 +196,7 @@ def show_leaderboard(run: Run, board: Board) -> None:
     """Print the leaderboard and the lineage of the best."""
     from hpcpod.run.tables import leaderboard_table, lineage_lines
 
-    _console().print(leaderboard_table(board))
+    console().print(leaderboard_table(board))
     ancestors = run.lineage(board=board)
     if ancestors:
         say(f"lineage of {ancestors[-1].id}:")

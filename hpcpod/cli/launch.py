@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpcpod.cli import sweep
 from hpcpod.cli.control import follow_here
 from hpcpod.cli.output import say, say_json, say_remarks
 from hpcpod.config.cluster import ClusterConfig
@@ -27,6 +28,7 @@ from hpcpod.run.text import many, size
 
 if TYPE_CHECKING:
     from hpcpod.run.auto import Auto
+    from hpcpod.run.sweeps.cells import Plan
 
 
 def launch(options: Namespace) -> int:
@@ -35,6 +37,9 @@ def launch(options: Namespace) -> int:
     from hpcpod.run import preflight
 
     asked = _asked(options)
+    plan = _sweep(options, asked)
+    if plan is not None:
+        return sweep.launch(options, plan)
     config = _read(options, asked, options.cluster)
     checked = preflight.check(config, source=asked.source, probe=not options.no_probe)
     asked.say_chosen()
@@ -134,6 +139,9 @@ def validate(options: Namespace) -> int:
         say_json(json_schema())
         return 0
     asked = _asked(options, "or --fields for the manual, or --schema for editors, ")
+    plan = _sweep(options, asked)
+    if plan is not None:
+        return sweep.validate(options, plan)
     config = _read(options, asked, options.cluster)
     checked = preflight.check(config, source=asked.source, probe=not options.no_probe)
     if not asked.say_chosen():
@@ -265,6 +273,17 @@ def free_name(env: str, home: Path) -> str:
     plain = re.sub(r"[^a-z0-9._+-]+", "-", env.rpartition(":")[2].lower()).strip(".-") or "run"
     names = itertools.chain([plain], (f"{plain}-{number}" for number in itertools.count(2)))
     return next(name for name in names if not (home / name).exists())
+
+
+def _sweep(options: Namespace, asked: _Asked) -> Plan | None:
+    """The sweep, if the file that is asked for is one's."""
+    from hpcpod.run import preflight
+    from hpcpod.run.sweeps.cells import read_plan
+
+    if not isinstance(asked.config, str):
+        return None
+    site = preflight.site_for(options.site, options.cluster)
+    return read_plan(asked.config, options.cluster, asked.overrides, site, yes=options.yes)
 
 
 def _read(options: Namespace, asked: _Asked, cluster: str | None) -> RunConfig:

@@ -15,6 +15,7 @@ from hpcpod._version import __version__
 from hpcpod.cli import completion, control, data, doctor, envs, init, inspect, launch, results, sync
 from hpcpod.cli import lineage as births
 from hpcpod.cli import play as playing
+from hpcpod.cli import sweep as sweeping
 from hpcpod.cli.arguments import Argument
 from hpcpod.cli.arguments import arg as _arg
 from hpcpod.cli.arguments import count as _count
@@ -96,6 +97,7 @@ _RUN_OR_POD = _arg("run", metavar="RUN", help="a run, or a pod of the only run t
 _OVERWRITE = _flag("--overwrite", "write FILE even if it is there")
 _JSON = _flag("--json", "print JSON, for scripts")
 _RUNS = _arg("--runs", type=Path, metavar="DIR", help="where runs are (default: runs)")
+_YES = _flag("--yes", "of a sweep: make more than a thousand runs, too")
 _SITE = _arg(
     "--site", type=Path, metavar="FILE",
     help="what holds for every run at this site (default: $HPCPOD_SITE, unless --cluster is"
@@ -137,7 +139,7 @@ VERBS = {
     "launch": Verb(
         launch.launch, "train a tournament to its target, here or on Slurm",
         (_config("?", _FILE), _SET, *_MADE_FOR, *_PLACED,
-         _flag("--dry-run", "print what would be submitted, and submit nothing")),
+         _flag("--dry-run", "print what would be submitted, and submit nothing"), _YES),
     ),
     "init": Verb(
         init.init, "write a commented configuration for any environment",
@@ -158,7 +160,7 @@ VERBS = {
     ),
     "validate": Verb(
         launch.validate, "check a configuration and print it resolved",
-        (_config("?"), _set(), *_MADE_FOR, *_PLACED,
+        (_config("?"), _set(), *_MADE_FOR, *_PLACED, _YES,
          _flag("--fields", "print the manual of every field"),
          _flag("--schema", "print the JSON Schema of a configuration, by which editors complete"
                " and check a file")),
@@ -222,7 +224,8 @@ VERBS = {
     ),
     "report": Verb(
         inspect.report, "one page of HTML: what won, by how much, why, at what cost",
-        (_arg("runs", metavar="RUN", nargs="+", help="runs' folders, or their names under runs/"),
+        (_arg("runs", metavar="RUN", nargs="+",
+              help="runs' folders, or their names under runs/; or a sweep's"),
          _arg("-o", "--output", type=Path, metavar="FILE", default=Path("report.html"),
               help="where it goes (default: report.html); an earlier report is replaced"),
          _flag("--compare", "put several runs side by side; several are anyway"),
@@ -288,6 +291,7 @@ VERBS = {
         playing.play, "play a policy in its environment: returns, a video, a contact sheet",
         (*playing.PLAY, _OVERWRITE, _JSON),
     ),
+    "sweep": Verb(sweeping.sweep, sweeping.TEXT, (*sweeping.ARGUMENTS, _JSON)),
     "sync": Verb(
         sync.sync, "send the curves of a run to W&B, Trackio, MLflow, TensorBoard or a logger",
         (_RUN,

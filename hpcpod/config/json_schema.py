@@ -17,6 +17,7 @@ from hpcpod.config.limits import Limit, hints, is_union
 from hpcpod.config.manual import field_docs
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import RANGES, Scalar, Value
+from hpcpod.config.sweep import SweepConfig
 from hpcpod.errors import UnusablePlugin
 
 Schema = dict[str, Any]
@@ -43,6 +44,7 @@ def json_schema() -> Schema:
     share = algorithms["additionalProperties"]
     algorithms |= _named(dict.fromkeys(agents, share), share) | {"minProperties": 1}
     _with_auto(fields)
+    fields["sweep"] = {"description": _text(SweepConfig.__doc__ or ""), **_section(SweepConfig)}
     fields["agents"] |= _named(agents, fields["agents"]["additionalProperties"])
     return {
         # yaml-language-server knows later drafts in part.

@@ -15,12 +15,14 @@ from hpcpod.config.scalars import Plain
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.site import over_site
 from hpcpod.config.space import RANGES
+from hpcpod.config.sweep import SweepConfig
 from hpcpod.config.yaml_file import NotYaml, dump, parse, read
 from hpcpod.errors import ConfigError
 
 Choose = Callable[[dict[str, Any]], dict[str, Any]]
 """Fills in what ``population: auto`` leaves open, in plain data."""
 NO_AUTO = "population: auto is for launch, render and validate; name the algorithms here"
+NO_SWEEP = "sweep: the file is a sweep's, which `hpcpod launch` and `hpcpod validate` take alone"
 
 _KEY = r'(?:"[^"]+"|[^."]+)'
 """A step of the path in an override; in quotes it may have dots, as an agent's path has."""
@@ -52,6 +54,40 @@ def load_file(
     if not isinstance(data, dict):
         raise ConfigError(str(path), ["expected 'key: value' lines", *problems])
     return _built(data, overrides, problems, str(path), site, choose)
+
+
+def load_sweep(
+    path: str | Path, overrides: Sequence[str] = (), site: str | Path | None = None
+) -> tuple[SweepConfig, dict[str, Any]] | None:
+    """The section ``sweep`` of a file, and the rest as ``from_data`` takes it; None if it has none.
+
+    Args:
+        path: of the file.
+        overrides: ``a.b=c`` each.
+        site: a site's file that is laid under it, instead of its own ``cluster.site``.
+
+    Raises:
+        ConfigError: says every problem of the section and of the overrides.
+    """
+    data, problems = read(Path(path))
+    if not isinstance(data, dict) or "sweep" not in data:
+        return None
+    for override in overrides:
+        problems += assign(data, override)
+    data = over_site(data, site, Path(path).parent)
+    section, wrong = build(SweepConfig, data.pop("sweep"), "sweep")
+    if section is None or problems:
+        raise ConfigError(str(path), problems + wrong)
+    return section, data
+
+
+def from_data(data: dict[str, Any], source: str) -> RunConfig:
+    """The configuration in data that were read from a file; ``source`` is its name in a message.
+
+    Raises:
+        ConfigError: says every problem.
+    """
+    return _built(data, [], [], source)
 
 
 def from_words(
@@ -123,6 +159,8 @@ def _built(
     choose: Choose | None = None,
 ) -> RunConfig:
     """What the data says once the overrides are in it; ``problems`` are those met before."""
+    if "sweep" in data:
+        raise ConfigError(source, [NO_SWEEP])
     if data.get("population") == "auto":  # before an override goes below it
         data["population"] = {"auto": True}
     for override in overrides:
@@ -152,20 +190,32 @@ def assign(data: dict[str, Any], override: str) -> list[str]:
     """Put ``a.b=c`` into the data, in place of what stands there; return the problems."""
     path, equals, text = override.partition("=")
     path = path.strip()
-    if not equals or not re.fullmatch(rf"{_KEY}(\.{_KEY})*", path):
+    keys = keys_of(path)
+    if not equals or keys is None:
         return [f"--set {override}: expected path=value, such as round.env_steps=50000"]
-    keys = [key.strip('"') for key in re.findall(_KEY, path)]
     try:
         value, problems = parse(text, lenient=True)
     except NotYaml as error:
         return [f"--set {override}: {error}"]
+    put(data, keys, value)
+    return [f"--set {join(path, problem)}" for problem in problems]
+
+
+def keys_of(path: str) -> list[str] | None:
+    """The steps of a field's path, such as ``round.env_steps``; None if it is none."""
+    if not re.fullmatch(rf"{_KEY}(\.{_KEY})*", path):
+        return None
+    return [key.strip('"') for key in re.findall(_KEY, path)]
+
+
+def put(data: dict[str, Any], keys: Sequence[str], value: Any) -> None:
+    """Put a value into plain data, in place of what stands there."""
     section = data
     for key in keys[:-1]:
         if not isinstance(section.get(key), dict):
             section[key] = {}
         section = section[key]
     section[keys[-1]] = value
-    return [f"--set {join(path, problem)}" for problem in problems]
 
 
 def merged(base: Any, patch: Mapping[str, Any]) -> dict[str, Any]:

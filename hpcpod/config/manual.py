@@ -17,6 +17,7 @@ from hpcpod.config.limits import hints
 from hpcpod.config.scalars import show
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import RANGES
+from hpcpod.config.sweep import SweepConfig
 from hpcpod.config.yaml_file import dump
 from hpcpod.errors import UnusablePlugin
 
@@ -28,6 +29,8 @@ def field_manual() -> str:
     ranges = "\n".join(f"    {cls.__doc__}" for cls in RANGES.values())
     head = "A 'value or range' is a single value, or one of\n"
     text = f"{head}{ranges}\n\n".replace("``", "") + "\n".join(_section(RunConfig, ""))
+    sweep = _indented(inspect.cleandoc(SweepConfig.__doc__ or ""))
+    text += f"\n\nsweep\n{sweep}\n" + "\n".join(_section(SweepConfig, "sweep"))
     for name in plugins.known("agents"):
         text += "\n\n" + "\n".join(_agent(name))
     return text

@@ -45,12 +45,13 @@ class Resolved:
         changed: dict[str, Any] = dict(limits)
         return replace(self, config=replace(self.config, stop=replace(self.config.stop, **changed)))
 
-    def document(self) -> dict[str, Any]:
-        """The content of ``config.json``, with the versions that resolved it."""
+    def document(self, known: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """The content of ``config.json``, with the versions that resolved it: ``known``, as
+        ``versions`` gave them, or as they are."""
         return {
             "config": to_mapping(self.config),
             "algorithms": encode(self.algorithms),
-            "versions": versions(),
+            "versions": versions() if known is None else dict(known),
             "modules": plugins.module_folders(),
         }
 

@@ -11,7 +11,9 @@ from hpcpod.report.curves import main_figure
 from hpcpod.report.one import report_of
 from hpcpod.report.page import MARK, picture
 from hpcpod.report.story import Story, read
+from hpcpod.report.sweep import sweep_page
 from hpcpod.run.run import Run
+from hpcpod.run.sweeps.folder import Sweep
 from hpcpod.storage.disk import check_writable
 from hpcpod.storage.os_errors import explain
 
@@ -53,6 +55,30 @@ def write_report(
         text = comparison(stories)
     else:
         text = report_of(stories[0])
+    return _written(path, text)
+
+
+def write_sweep_report(
+    sweep: Sweep, to: str | Path = "report.html", *, overwrite: bool = False
+) -> Path:
+    """Write the report of a sweep; return the file's path.
+
+    Args:
+        sweep: the sweep.
+        to: the file, which replaces an earlier report.
+        overwrite: replace it even if it is something else.
+
+    Raises:
+        UserError: the file can't be written, has another ending, or is there and no report.
+    """
+    path = Path(to)
+    check_writable(path, overwrite=overwrite or is_report(path))
+    if path.suffix.lower() not in ENDINGS[:2]:
+        raise UserError(f"can't write {path}: the report of a sweep is a page (.html)")
+    return _written(path, sweep_page(sweep))
+
+
+def _written(path: Path, text: str) -> Path:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

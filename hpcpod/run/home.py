@@ -44,6 +44,8 @@ def folder_of(path: str | Path) -> RunFolder:
     for folder in (direct, named):
         if may_exist(folder / "config.json"):
             return RunFolder.open(folder)
+        if may_exist(folder / "sweep.json"):
+            raise RunNotFound(f"{folder} is a sweep, of the runs in its cells/: hpcpod sweep -h")
     raise RunNotFound(
         f"there is no run at {direct}, and none named so in {runs_home().absolute()}"
         f"{_nearest(direct)}"

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 from hpcpod._process import PYTHON, REQUEUE
 from hpcpod.config.resolved import Resolved
@@ -64,16 +65,29 @@ def create_run(
         RunExists: a run of this name is there.
         UserError: the folder can't be written, or the policy that it starts from can't be read.
     """
+    chosen = {"because": dict(because)} if because else {}
+    return create_at(runs / resolved.config.name, resolved, {"source": source_state(), **chosen})
+
+
+def create_at(path: Path, resolved: Resolved, more: Mapping[str, Any]) -> RunFolder:
+    """Make a run folder at a path, as ``create_run`` does.
+
+    Args:
+        path: the folder.
+        resolved: of the run.
+        more: further entries of its ``config.json``; with ``versions``, those are not asked for.
+
+    Raises:
+        RunExists: a run of this name is there.
+        UserError: the folder can't be written, or the policy that it starts from can't be read.
+    """
     wanted = resolved.config.population.start_from
     source = None if wanted is None else source_of(wanted, resolved.config)
     parent = None if source is None else source.parent
     board = first_board(Rules.of(resolved.config, resolved.algorithms), time.time(), parent)
-    chosen = {"because": dict(because)} if because else {}
-    document = {**resolved.document(), "source": source_state(), **chosen}
-    return RunFolder.create(
-        runs / resolved.config.name, document, board=board.document(),
-        fill=None if source is None else source.copy,
-    )  # fmt: skip
+    document = {**resolved.document(more.get("versions")), **more}
+    fill = None if source is None else source.copy
+    return RunFolder.create(path, document, board=board.document(), fill=fill)
 
 
 def start(folder: RunFolder, config: RunConfig, *, detach: bool = False) -> list[str]:

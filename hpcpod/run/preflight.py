@@ -111,10 +111,10 @@ def read_config(
     read = from_mapping(loaded, changes, source=source_of(config))
     if cluster is not None:
         read = from_mapping(read, {"cluster": {"launcher": cluster}}, source=source_of(config))
-    return _from_anywhere(read)
+    return from_anywhere(read)
 
 
-def _from_anywhere(config: RunConfig) -> RunConfig:
+def from_anywhere(config: RunConfig) -> RunConfig:
     """With absolute paths."""
     # A tick from another folder found no template, or another one of this name.
     env, cluster = config.env, config.cluster
@@ -160,9 +160,7 @@ def check(config: RunConfig, *, source: str = "the configuration", probe: bool =
     """
     algorithms, look, problems = _task(config, probe=probe)
     footprints = look.footprints if look is not None else {}
-    problems += [*_unusable_parts(config), *_unusable_ranks(config), *_contradictions(config)]
-    problems += [*_short_budget(config), *start_from.unusable(config, algorithms, look)]
-    problems += _short_rounds(config, algorithms, footprints)
+    problems += [*unusable_launcher(config), *problems_of(config, algorithms, look)]
     if problems:
         raise ConfigError(source, problems)
     share = quotas(config.population)
@@ -176,6 +174,26 @@ def check(config: RunConfig, *, source: str = "the configuration", probe: bool =
     said = (*inherit, *remarks(config, algorithms, look))
     sees = round_in_words(config, look)
     return Checked(Resolved(config, algorithms), share, footprints, disk, sees, said)
+
+
+def problems_of(
+    config: RunConfig,
+    algorithms: Mapping[str, AlgorithmSpace],
+    look: Look | None,
+) -> Iterator[str]:
+    """Every problem that is neither of the task and its agents, nor of the launcher.
+
+    Args:
+        config: the configuration.
+        algorithms: the space of each.
+        look: at the task, if it was probed.
+    """
+    yield from _unusable_parts(config)
+    yield from _unusable_ranks(config)
+    yield from _contradictions(config)
+    yield from _short_budget(config)
+    yield from start_from.unusable(config, algorithms, look)
+    yield from _short_rounds(config, algorithms, look.footprints if look is not None else {})
 
 
 def resolve_task(config: RunConfig, *, source: str = "the configuration") -> tuple[Resolved, Look]:
@@ -222,9 +240,9 @@ def _task(
     if probe:
         return supervisor.probe(config)
     try:
-        return resolve_algorithms(config), None, _unknown_env(config)  # loads torch
+        return resolve_algorithms(config), None, unknown_env(config)  # loads torch
     except ConfigError as error:
-        return {}, None, [*error.problems, *_unknown_env(config)]
+        return {}, None, [*error.problems, *unknown_env(config)]
 
 
 def _refusal(path: str, work: Callable[..., object], *arguments: object) -> list[str]:
@@ -246,6 +264,10 @@ def _unusable_parts(config: RunConfig) -> Iterator[str]:
         yield from _refusal(f"population.{field}", plugins.make, kind, f"{field}s", name, by)
     for name in config.metrics:
         yield from _refusal("metrics", plugins.find, "loggers", name)
+
+
+def unusable_launcher(config: RunConfig) -> Iterator[str]:
+    """Every problem of the launcher, and of what it would ask for."""
     try:
         launcher = make_launcher(_NOWHERE, config)
         if isinstance(launcher, ScriptLauncher):
@@ -319,7 +341,8 @@ def _short_rounds(
     return problems
 
 
-def _unknown_env(config: RunConfig) -> list[str]:
+def unknown_env(config: RunConfig) -> list[str]:
+    """The problem of an environment that is not known here, without making one."""
     if config.env.python is not None:  # an interpreter that may know others
         return []
     from hpcpod.envs.make import check_known  # loads torch

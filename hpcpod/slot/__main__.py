@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
 
-from hpcpod._process import StopFlag, die_with_parent
+from hpcpod._process import PYTHON, StopFlag, die_with_parent
 from hpcpod.errors import StorageError, exit_code
 from hpcpod.launchers.identity import admitted, check_code, identity
 from hpcpod.slot.slot import Slot
@@ -28,6 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--job", help="the job's id (default: from Slurm's environment)")
     parser.add_argument("--parent", type=int, help="end when this process ends")
     options = parser.parse_args(arguments)
+    if (options.run / "sweep.json").exists():  # templates of users' own name this module
+        os.execv(PYTHON[0], [*PYTHON, "-m", "hpcpod.run.sweeps", str(options.run)])
     stop = StopFlag((signal.SIGTERM, signal.SIGUSR2))  # first: without a handler SIGUSR2 kills
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     if options.parent is not None:

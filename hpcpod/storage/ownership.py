@@ -90,8 +90,12 @@ class Ownership:
             )
 
 
-def read_config(path: Path) -> tuple[bytes, Ownership]:
+def read_config(path: Path, name: str = CONFIG) -> tuple[bytes, Ownership]:
     """The content of a run's ``config.json``, and its owner: of one and the same file.
+
+    Args:
+        path: the run's folder.
+        name: of the file, where it is another one that decides which code runs.
 
     Raises:
         RunNotFound: there is none.
@@ -99,19 +103,19 @@ def read_config(path: Path) -> tuple[bytes, Ownership]:
         Corrupt: it is no file.
         StorageError: the filesystem refuses.
     """
-    with explained("read", path / CONFIG):
+    with explained("read", path / name):
         try:
             folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
-            raise _not_found(path) from None
+            raise _not_found(path, name) from None
         except PermissionError:
             raise UserError(f"you may not look into {path}: ask whose run it is") from None
         try:
-            found = read_open(CONFIG, folder, path / CONFIG)
+            found = read_open(name, folder, path / name)
             if found is None:
-                raise _not_found(path)
+                raise _not_found(path, name)
             data, config = found
-            loose = _loose(path, os.fstat(folder), config)
+            loose = _loose(path / name, os.fstat(folder), config)
             return data, Ownership(path, _owner(path, config.st_uid), loose)
         finally:
             os.close(folder)
@@ -125,17 +129,17 @@ def user_name(uid: int) -> str:
         return f"user {uid}"
 
 
-def _not_found(path: Path) -> RunNotFound:
-    return RunNotFound(f"there is no run at {path}: it has no {CONFIG}")
+def _not_found(path: Path, name: str) -> RunNotFound:
+    return RunNotFound(f"there is no run at {path}: it has no {name}")
 
 
-def _loose(path: Path, folder: os.stat_result, config: os.stat_result) -> str:
+def _loose(file: Path, folder: os.stat_result, config: os.stat_result) -> str:
     named = ""
     if folder.st_mode & OTHERS_WRITE or folder.st_uid not in (config.st_uid, 0):
-        named = str(path)
+        named = str(file.parent)
     elif config.st_mode & OTHERS_WRITE:
-        named = str(path / CONFIG)
-    return named if named and _keeps_modes(path) else ""
+        named = str(file)
+    return named if named and _keeps_modes(file.parent) else ""
 
 
 def _owner(path: Path, uid: int) -> int:

@@ -20,6 +20,7 @@ import yaml
 from hpcpod.cli.parser import main, parser
 from hpcpod.config.loader import from_mapping, load_file
 from hpcpod.config.site import read_site
+from hpcpod.run.sweeps.cells import read_plan
 from tests.docs.pages import ROOT, fences, files_of, page, run_script, said
 from tests.test_demo import form
 
@@ -80,6 +81,10 @@ def test_each_block_says_what_it_is_in_and_can_be_read(path: Path, tmp_path: Pat
             import tomllib
 
             tomllib.loads(text)
+        elif language == "yaml" and "\nsweep:" in f"\n{text}":
+            whole = text if name else yaml.safe_dump(laid(yaml.safe_load(text)))
+            (tmp_path / "sweep.yaml").write_text(whole, encoding="utf-8")
+            assert read_plan(tmp_path / "sweep.yaml") is not None
         elif language == "yaml" and not name:
             from_mapping(laid(yaml.safe_load(text)))
         elif language == "yaml":

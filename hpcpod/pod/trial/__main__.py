@@ -75,7 +75,8 @@ def _probe(request: Mapping[str, Any], line: _Line) -> None:
     _import_first(config, line)
     from hpcpod.pod.trial.probe import resolve_and_probe
 
-    for reply in resolve_and_probe(config, line.tell):
+    alike = [from_mapping({**request["config"], **part}) for part in request["alike"]]
+    for reply in resolve_and_probe(config, line.tell, alike):
         line.send(**reply)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import resource
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,10 +52,18 @@ _SECONDS_OF_ROWS = 5.0
 
 
 def resolve_and_probe(
-    config: RunConfig, tell: Tell = lambda doing, field: None
+    config: RunConfig,
+    tell: Tell = lambda doing, field: None,
+    alike: Sequence[RunConfig] = (),
 ) -> Iterator[dict[str, Any]]:
     """Resolve the algorithms, then probe the task with those that are right; yield
-    ``algorithms``, ``look`` and ``problems`` as plain data, as soon as each is known."""
+    ``algorithms``, ``look`` and ``problems`` as plain data, as soon as each is known.
+
+    Of further configurations of the same task the algorithms are resolved alone: ``alike`` has
+    those of each, and its problems.
+    """
+    if alike:
+        yield {"alike": [_resolved(each) for each in alike]}
     algorithms: Mapping[str, AlgorithmSpace] = {}
     try:
         algorithms = resolve_algorithms(config)
@@ -66,6 +74,13 @@ def resolve_and_probe(
         yield {"look": encode(probe(config, algorithms, tell))}
     except ConfigError as error:
         yield {"problems": error.problems}
+
+
+def _resolved(config: RunConfig) -> dict[str, Any]:
+    try:
+        return {"algorithms": encode(resolve_algorithms(config)), "problems": []}
+    except ConfigError as error:
+        return {"algorithms": {}, "problems": error.problems}
 
 
 def probe(

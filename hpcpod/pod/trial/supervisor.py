@@ -22,6 +22,7 @@ from typing import IO, Any
 
 from hpcpod._process import PYTHON, ending
 from hpcpod.config.auto.task import Task
+from hpcpod.config.decoder import encode
 from hpcpod.config.loader import from_plain, to_mapping
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace
@@ -68,16 +69,38 @@ def probe(config: RunConfig) -> tuple[Mapping[str, AlgorithmSpace], Look | None,
         The space of each algorithm, what was seen of the task, and every problem: something can't
         be made, or does not fit, or hangs, or ends the process.
     """
-    request = {"what": "probe", "config": to_mapping(config)}
+    spaces, look, problems = probe_alike([config])
+    return spaces[0], look, problems[0]
+
+
+def probe_alike(
+    configs: Sequence[RunConfig],
+) -> tuple[list[Mapping[str, AlgorithmSpace]], Look | None, list[list[str]]]:
+    """``probe`` of a task that several configurations have, which differ in ``agents`` alone: it is
+    looked at once, with the agents of the first.
+
+    Returns:
+        The spaces of each configuration's algorithms, what was seen, and each one's problems.
+    """
+    config, *others = configs
+    # The rest is as the first has it: a hundred whole configurations took a second.
+    parts = [{"agents": encode(other.agents)} for other in others]
+    request = {"what": "probe", "config": to_mapping(config), "alike": parts}
     if known_here_alone(config, request):
         from hpcpod.pod.trial.probe import resolve_and_probe
 
-        answer = _merged(resolve_and_probe(config))
+        answer = _merged(resolve_and_probe(config, alike=others))
     else:
         answer = _answer(config, request)
-    spaces = from_plain(dict[str, AlgorithmSpace], answer.get("algorithms", {}), "the algorithms")
+    # A trial that has died has said nothing of the others.
+    unsaid: list[dict[str, Any]] = [{"algorithms": {}, "problems": []}] * len(others)
+    found = [answer, *answer.get("alike", unsaid)]
+    spaces = [
+        from_plain(dict[str, AlgorithmSpace], each.get("algorithms", {}), "the algorithms")
+        for each in found
+    ]
     look = decode(Look, answer["look"]) if "look" in answer else None
-    return spaces, look, answer["problems"]
+    return spaces, look, [each["problems"] for each in found]
 
 
 def measure(config: RunConfig, seconds: float) -> tuple[Task, Mapping[str, AlgorithmSpace]]:

@@ -1,0 +1,141 @@
+"""Cells of a sweep, read from files: their configurations, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpcpod.cli.parser import main
+from hpcpod.config.loader import NO_SWEEP
+from hpcpod.errors import ConfigError, UserError
+from hpcpod.run.sweeps.cells import Plan, read_plan
+from hpcpod.run.sweeps.launch import check, element_of
+
+HEAD = """\
+name: swept
+env: {id: CartPole-v1, num_envs: 4}
+population: {pods: {min: 1, max: 2}}
+round: {env_steps: 512, episodes: 4}
+agents: {ppo: {horizon: 16}}
+stop: {env_steps: 1024}
+"""
+Read = Callable[..., Plan]
+
+
+@pytest.fixture
+def read(home: Path) -> Read:
+    def read(over: str, head: str = HEAD, sweep: str = "", **options: bool) -> Plan:
+        path = home / "swept.yaml"
+        path.write_text(f"{head}sweep:\n  over: {over}\n{sweep}")
+        plan = read_plan(path, **options)  # type: ignore[arg-type]
+        assert plan is not None
+        return plan
+
+    return read
+
+
+def problems(read: Read, over: str, head: str = HEAD, sweep: str = "") -> list[str]:
+    with pytest.raises(ConfigError) as refused:
+        check(read(over, head, sweep), probe=False)
+    return refused.value.problems
+
+
+def test_a_cell_is_the_file_with_its_levels_in_their_places(read: Read) -> None:
+    plan = read("{agents.ppo.gamma: [0.9, 0.99], population.pods: [{min: 1, max: 1}, "
+                "{min: 2, max: 3}]}", sweep="  seeds: 2\n")  # fmt: skip
+    assert [cell.name for cell in plan.cells] == [
+        "001-1", "002-1", "003-1", "004-1", "001-2", "002-2", "003-2", "004-2",
+    ]  # fmt: skip
+    configs = [plan.config_of(cell) for cell in plan.cells]
+    assert [config.agents["ppo"]["gamma"] for config in configs] == [0.9, 0.9, 0.99, 0.99] * 2
+    assert [config.population.pods.max for config in configs] == [1, 3, 1, 3] * 2
+    assert {config.name for config in configs} == {f"swept-{cell.name}" for cell in plan.cells}
+    assert len({config.seed for config in configs}) == 8
+    assert {config.env.num_envs for config in configs} == {4}
+    assert {(c.cluster.launcher, c.cluster.slots) for c in configs} == {("local", 1)}
+
+
+def test_a_file_without_an_environment_has_it_from_the_sweep(read: Read) -> None:
+    head = HEAD.replace("{id: CartPole-v1, num_envs: 4}", "{num_envs: 4}")
+    plan = read("{env.id: [CartPole-v1, Acrobot-v1]}", head)
+    assert [config.env.id for config in plan.configs] == ["CartPole-v1", "Acrobot-v1"]
+
+
+def test_an_agent_s_field_counts_where_it_is_trained(read: Read) -> None:
+    plan = read("{population.algorithms: [{ppo: 1}, {dqn: 1}], agents.dqn.tau: [0.1, 0.2]}")
+    assert [list(cell.levels.values()) for cell in plan.cells] == [
+        [{"ppo": 1}], [{"dqn": 1}, 0.1], [{"dqn": 1}, 0.2],
+    ]  # fmt: skip
+    assert [sorted(config.agents) for config in plan.configs] == [["ppo"], ["dqn"], ["dqn"]]
+
+
+def test_an_element_has_the_cores_of_all_slots_of_a_cell(read: Read) -> None:
+    cluster = "resources: {cpus_per_pod: 3}\ncluster: {launcher: slurm, slots: 5}\n"
+    plan = read("{agents.ppo.gamma: [0.9, 0.99, 0.999]}", HEAD + cluster, "  slots: 2\n")
+    element = element_of(plan)
+    assert (element.resources.cpus_per_pod, element.cluster.slots) == (6, 2)
+    assert (element.name, element.cluster.coordinator) == ("swept", False)
+
+
+def test_a_field_that_is_unknown_is_said_once_and_one_cell_s_problem_with_the_cell(
+    read: Read,
+) -> None:
+    assert problems(read, "{agents.ppo.gama: [0.9, 0.99], round.episodess: [4, 8]}") == [
+        "round.episodess: unknown key; did you mean 'episodes'?"
+    ]
+    said = problems(read, "{agents.ppo.gamma: [0.9, 9.0], population.updater: [ranking, no_such]}")
+    where = "(in 2 cells of 4: agents.ppo.gamma=0.9, population.updater=no_such; agents.ppo.gamma="
+    assert [each.partition(":")[0] for each in said] == ["population.updater", "agents.ppo.gamma"]
+    assert "no_such" in said[0] and where in said[0]
+    assert said[1].endswith(
+        "(in 2 cells of 4: agents.ppo.gamma=9.0, population.updater=ranking;"
+        " agents.ppo.gamma=9.0, population.updater=no_such)"
+    )
+
+
+def test_what_is_wrong_with_levels_and_with_fields_is_said_in_one_go(read: Read) -> None:
+    over = "{stop.rounds: [2], round.epissodes: [4, 8], env.num_envs: {int: [1, 3]}}"
+    assert [each.partition(":")[0] for each in problems(read, over)] == [
+        "sweep.over.stop.rounds", "sweep.over.env.num_envs", "round.epissodes",
+    ]  # fmt: skip
+
+
+def test_a_field_of_an_agent_that_no_cell_trains_is_refused(read: Read) -> None:
+    assert problems(read, "{agents.sac.tau: [0.1, 0.2]}") == [
+        "sweep.over.agents.sac.tau: no cell trains sac: take it out"
+    ]
+
+
+@pytest.mark.parametrize("stop, over, said", [
+    ("{rounds: 2}", "{agents.ppo.gamma: [0.9, 0.99]}",
+     "stop: the cells need equal budgets; set stop.env_steps, or stop.minutes"),
+    ("{env_steps: 1024}", "{stop.env_steps: [1024, 2048]}",
+     "stop.env_steps: the cells need equal budgets, got 1024, 2048"),
+    ("{minutes: 1}", "{population.pods: [{min: 1, max: 1}, {min: 1, max: 4}]}",
+     "sweep.slots: in equal minutes all cells need as many slots, and one of them has 1 pod, too"
+     " few for 2"),
+])  # fmt: skip
+def test_budgets_that_differ_are_refused(read: Read, stop: str, over: str, said: str) -> None:
+    head = HEAD.replace("{env_steps: 1024}", stop)
+    assert problems(read, over, head, "  slots: 2\n") == [said]
+
+
+def test_a_sweep_of_a_million_runs_is_asked_to_be_confirmed(read: Read) -> None:
+    levels = ", ".join(f"agents.ppo.x{i}: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]" for i in range(6))
+    with pytest.raises(UserError, match=r"a sweep of 1,000,000 runs; confirm so many by --yes"):
+        read(f"{{{levels}}}")
+    many = ", ".join(str(0.5 + i / 2002) for i in range(1001))
+    assert len(read(f"{{agents.ppo.gamma: [{many}]}}", yes=True).cells) == 1001
+
+
+def test_other_verbs_say_that_the_file_is_a_sweep(
+    read: Read, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read("{agents.ppo.gamma: [0.9, 0.99]}")
+    assert main(["train", "swept.yaml"]) == 2
+    assert NO_SWEEP in capsys.readouterr().err
+    assert main(["validate", "swept.yaml", "--no-probe", "--set", "sweep.seeds=3"]) == 0
+    assert "# swept: 6 runs, 2 combinations of 1 factor" in capsys.readouterr().out
+    assert not (home / "runs").exists()

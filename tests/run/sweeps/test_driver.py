@@ -1,0 +1,102 @@
+"""The driver of a sweep and its claims; tests/docs/test_sweep.py has real runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from hpcpod.cli.parser import main
+from hpcpod.errors import RunNotFound
+from hpcpod.run.run import open_run
+from hpcpod.run.sweeps.cells import read_plan
+from hpcpod.run.sweeps.driver import Driver
+from hpcpod.run.sweeps.folder import Sweep, open_sweep
+from hpcpod.run.sweeps.launch import check, make
+from hpcpod.storage.requests import Drain
+
+SWEPT = """\
+name: swept
+env: {id: CartPole-v1, num_envs: 4}
+population: {pods: {min: 1, max: 1}}
+round: {env_steps: 256, episodes: 4}
+agents: {ppo: {horizon: 16, hidden: 16}}
+stop: {env_steps: 512, finalists: 1, confirm_episodes: 4}
+cluster: {tick_seconds: 0.2}
+sweep:
+  seeds: 2
+  over: {agents.ppo.learning_rate: [1.0e-4, 1.0e-2]}
+"""
+
+
+def made(home: Path, text: str = SWEPT) -> Sweep:
+    path = home / "swept.yaml"
+    path.write_text(text)
+    plan = read_plan(path)
+    assert plan is not None
+    return make(plan, check(plan, probe=False), home / "runs")
+
+
+def test_a_sweep_that_is_asked_to_stop_begins_nothing_and_a_paused_cell_is_left_alone(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = made(home)
+    word = str(sweep.path)
+    assert main(["sweep", "stop", word]) == 0
+    assert f"go on with: hpcpod sweep resume {word}" in capsys.readouterr().out
+    assert Driver(sweep, 1, lambda: False).run() == 0
+    assert {outcome.fate for _, outcome in sweep.rows()} == {"waiting"}
+    sweep.take_stop_back()
+    for cell in sweep.cells:
+        sweep.run(cell).folder.requests.publish(Drain())
+    assert Driver(sweep, 1, lambda: False).run() == 0
+    assert {outcome.fate for _, outcome in sweep.rows()} == {"paused"}
+    with pytest.raises(RunNotFound, match="is a sweep, of the runs in its cells/"):
+        open_run(sweep.path)
+    with pytest.raises(RunNotFound, match="is a run, no sweep"):
+        open_sweep(sweep.folder(sweep.cells[0]))
+
+
+def test_a_cell_has_one_process_at_a_time_and_a_dead_one_s_claim_is_free(home: Path) -> None:
+    sweep, other = made(home), open_sweep(home / "runs" / "swept")
+    cell = sweep.cells[0]
+    with sweep.claimed(cell) as mine, other.claimed(cell) as theirs:
+        assert (mine, theirs) == (True, False)
+    child = os.fork()
+    if child == 0:  # dies with the claim in its hands
+        with open_sweep(sweep.path).claimed(cell):
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    with other.claimed(cell) as theirs:
+        assert theirs
+
+
+def test_a_cell_that_a_person_ends_has_failed_and_one_that_is_damaged_is_lost(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = made(home)
+    first, second, *others = sweep.cells
+    sweep.run(first).stop(now=True)
+    (sweep.folder(second) / "config.json").write_text("{}")
+    for cell in others:
+        sweep.run(cell).folder.requests.publish(Drain())
+    assert Driver(sweep, 1, lambda: False).run() == 1
+    assert sweep.kept() == {first.name}
+    assert [outcome.fate for _, outcome in sweep.rows()] == ["failed", "lost", "paused", "paused"]
+    assert main(["sweep", "results", str(sweep.path)]) == 0
+    said = capsys.readouterr().out
+    assert "no effects can be told: 0 of 4 runs have finished with a score" in said
+    assert main(["report", str(sweep.path)]) == 0
+
+
+def test_a_launch_where_something_is_says_what_it_is(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = made(home)
+    assert main(["launch", "swept.yaml", "--no-probe"]) == 2
+    assert "there is a sweep at" in capsys.readouterr().err
+    (sweep.path / "sweep.json").unlink()
+    assert main(["launch", "swept.yaml", "--no-probe"]) == 2
+    assert "is a sweep whose launch was cut off: remove it" in capsys.readouterr().err
