@@ -117,7 +117,8 @@ def _resolved(
     problems."""
     if probe:
         return supervisor.probe_alike(configs)
-    spaces, problems = [], []
+    spaces: list[Spaces] = []
+    problems: list[list[str]] = []
     for config in configs:
         try:
             spaces.append(resolve_algorithms(config))  # loads torch
