@@ -1,11 +1,12 @@
 """Overheads of a tournament beside Ray Tune's: ``python benchmarks/beside_ray.py``, in a minute.
 
-Both train a population of ``PODS`` on one slot in rounds of ``ROUND`` steps, and copy as often as
-their rules let them: truncation without a test. Each runs in a process of its own, one after the
-other. Printed are the seconds from the start of that process to the first training step, less those
-of an ``import torch`` in the same Python; the seconds between two pieces of work of the slot,
-where a pod goes on and where one is a copy; and the proportional memory (PSS, Linux) of every
-process that trains nothing.
+Both play a population of ``PODS`` on one slot, and copy as often as their rules let them:
+truncation without a test. hpcpod trains PPO in rounds of ``ROUND`` steps, from checkpoints of 2 MB;
+a step of Ray's trials sleeps, with torch loaded and a checkpoint as large, so that its time is
+known. Each runs in a process of its own, one after the other. Printed are the seconds from the
+start of that process to the first training step, less those of an ``import torch`` in the same
+Python; the seconds between two pieces of work of the slot, where a pod goes on and where one is a
+copy; and the proportional memory (PSS, Linux) of every process that trains nothing.
 """
 
 from __future__ import annotations

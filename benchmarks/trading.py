@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 
 from hpcpod.api import train_config
@@ -21,27 +20,17 @@ from hpcpod.config.loader import from_mapping
 from hpcpod.envs.vec_env import random_seeds
 from hpcpod.trading.env import TradingVecEnv
 from hpcpod.trading.holdout import RIVAL, agent_of, judge
-from hpcpod.trading.panel import Floats, MarketPanel
 from hpcpod.trading.task import task_of
 
 EIGHT = ["return_1", "return_5", "return_30", "sma_30", "percent_b", "rsi_30", "cci_30", "macd"]
-MARKET = {"stocks": 4, "days": 250, "minutes": 39}
+MARKET = {"stocks": 4, "days": 250, "minutes": 39, "leak": 10}
 TASK: dict[str, Any] = {"stride": 10, "sessions": 10, "fee_bps": 10.0}
 PROOFS: Mapping[str, tuple[float, list[str]]] = {
     "planted": (1.0, ["signal", "return_1", "return_5"]),
     "null": (0.0, ["signal", "return_1", "return_5"]),
-    "oracle": (0.0, ["trading:tomorrow", "return_1", "return_5"]),
+    "oracle": (0.0, ["tomorrow", "return_1", "return_5"]),
 }
 """Alpha of the market, and what the policy sees."""
-STRIDE = 10
-
-
-def tomorrow(panel: MarketPanel) -> Floats:
-    """The return until the decision after the next bar: a leak, for the proof alone."""
-    log = np.log(panel.marks)
-    out = np.zeros_like(log)
-    out[: -STRIDE - 1] = log[STRIDE + 1 :] - log[1:-STRIDE]
-    return 100 * out
 
 
 def speed() -> None:

@@ -1,4 +1,4 @@
-"""Ray Tune's population-based training of the same agent, as a process of its own."""
+"""Ray Tune's population-based training of trials that sleep, as a process of its own."""
 
 from __future__ import annotations
 

@@ -118,5 +118,7 @@ def _features(options: Namespace, given: dict[str, Any]) -> int:
         known = np.isfinite(values[:, panel.tradable.any(0)]).all(1)
         warm = f"known from bar {int(known.argmax())} on" if known.any() else "never known here"
         spread = f"{np.nanmean(values):.4g} ± {np.nanstd(values):.3g}" if known.any() else ""
-        say(f"{name:14} does not look ahead, {warm}   {spread}".rstrip())
+        # A column of a file is cut off with its rows: nothing can be said of it.
+        told = "of the file's own, untested" if name in panel.extra else "does not look ahead"
+        say(f"{name:14} {told}, {warm}   {spread}".rstrip())
     return 0

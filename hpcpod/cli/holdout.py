@@ -62,8 +62,8 @@ def _table(found: Verdict) -> Table:
     from hpcpod.run.tables import plain_table
 
     table = plain_table("the holdout, with equal fills and costs for all")
-    heads = ("return", "a year", "volatility", "drawdown", "Sharpe", "turnover a day", "in stocks",
-             "policy ahead, bp a day")  # fmt: skip
+    heads = ("return", "a year", "volatility", "deepest fall", "Sharpe", "turnover a day",
+             "in stocks", "policy ahead, bp a day")  # fmt: skip
     table.add_column("strategy")
     for head in heads:
         table.add_column(head, justify="right", no_wrap=True)

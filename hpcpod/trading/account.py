@@ -36,13 +36,13 @@ def opened(n: int, stocks: int, capital: float, device: str | torch.device) -> A
     return Account(cash, shares, cash.clone())
 
 
-def wanted(action: Tensor, account: Account, fill: Tensor, off: Tensor, rules: Rules) -> Tensor:
+def wanted(action: Tensor, account: Account, mark: Tensor, off: Tensor, rules: Rules) -> Tensor:
     """Shares to be bought, or, if negative, sold, before any limit: float64 [N, S].
 
     Args:
         action: float32 [N, S] in [-1, 1].
         account: the accounts.
-        fill: prices, [N, S].
+        mark: the last known closes, [N, S], by which orders are sized; nobody knows the next price.
         off: bool [N]: sell everything.
         rules: of trading.
     """
@@ -50,18 +50,18 @@ def wanted(action: Tensor, account: Account, fill: Tensor, off: Tensor, rules: R
     if rules.mode == "weights":
         share = action.double().clamp(0.0, 1.0)
         share = share / share.sum(1, keepdim=True).clamp_min(1.0)
-        change = share * value / fill - account.shares
+        change = share * value / mark - account.shares
     else:
-        change = action.double().clamp(-1.0, 1.0) * rules.max_order * value / fill
+        change = action.double().clamp(-1.0, 1.0) * rules.max_order * value / mark
     if rules.dead_band:
-        change = change * ((change * fill).abs() >= rules.dead_band * value)
+        change = change * ((change * mark).abs() >= rules.dead_band * value)
     if rules.risk_off is not None:
         change = torch.where(off.unsqueeze(1), -account.shares, change)
     return change
 
 
 def traded(
-    account: Account, change: Tensor, fill: Tensor, most: Tensor, rules: Rules
+    account: Account, change: Tensor, fill: Tensor, buyable: Tensor, sellable: Tensor, rules: Rules
 ) -> tuple[Account, Tensor]:
     """Fill orders: sells first, then buys, all by the same share if cash doesn't pay for all.
 
@@ -69,14 +69,15 @@ def traded(
         account: before.
         change: shares that are wanted, as ``wanted`` gives them.
         fill: prices, [N, S].
-        most: shares that can be traded, [N, S].
+        buyable: shares that can be bought, [N, S].
+        sellable: shares that can be sold, [N, S].
         rules: of trading.
 
     Returns:
         The accounts, whose value is of before, and the money that was traded, float64 [N].
     """
     cost = (rules.fee_bps + rules.half_spread_bps) * _BPS
-    change = torch.minimum(torch.maximum(change, -most), most)
+    change = torch.minimum(torch.maximum(change, -sellable), buyable)
     if rules.lot:
         change = (change / rules.lot).trunc() * rules.lot if rules.lot > 1 else change.trunc()
     sold = torch.minimum((-change).clamp_min(0.0), account.shares)

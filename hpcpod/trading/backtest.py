@@ -13,13 +13,14 @@ from torch import Tensor
 from hpcpod.trading.account import Account, marked, observed, opened, traded, wanted
 from hpcpod.trading.metrics import Performance, drawdown, performance
 from hpcpod.trading.panel import Floats
+from hpcpod.trading.rules import Rules
 from hpcpod.trading.tables import Tables
 from hpcpod.trading.task import Market, Task
 
 MONTH = 21
 """Sessions."""
 HISTORY = 60
-"""Sessions that a baseline looks back."""
+"""Decisions that a baseline looks back."""
 
 
 class Moment(NamedTuple):
@@ -36,7 +37,7 @@ class Moment(NamedTuple):
     past: Floats
     """Marks of the decisions so far and of those before the backtest, [d + 1, S]."""
     tradable: Floats
-    """1.0 where a stock can be traded, [S]."""
+    """1.0 where a stock was traded in the last bar and its features are known, [S]."""
 
 
 Strategy = Callable[[Moment], Tensor | None]
@@ -52,13 +53,18 @@ class Backtest:
     name: str
     performance: Performance
     values: Floats
-    """The account's value at the start and at the end of each session."""
+    """The account's value at the start and at the close of each session."""
+    path: Floats
+    """Its value at each decision."""
     turnover: float
     """Money traded in a session, over the account's value; the mean."""
     exposure: float
     """Share of the account that is in stocks; the mean over decisions."""
-    deepest: float
-    """The deepest fall between decisions, not between sessions alone."""
+
+    @property
+    def deepest(self) -> float:
+        """The deepest fall between decisions, not between sessions alone."""
+        return drawdown(self.path)
 
     @property
     def moves(self) -> Floats:
@@ -88,49 +94,68 @@ def _played(
     tables: Tables, market: Market, task: Task,
     strategies: Mapping[str, Strategy | Agent], agents: frozenset[str],
 ) -> list[Backtest]:  # fmt: skip
-    count, stocks = len(strategies), tables.mark.shape[1]
-    account = opened(count, stocks, task.rules.capital, "cpu")
-    marks, start, steps = tables.mark.numpy(), market.begins, market.past - market.begins
-    days = tables.sessions
-    values, money, invested, ends = [account.value], [], [], []
-    for number in range(steps):
-        d = start + number
-        at = torch.full((count,), d)
-        obs, fill = observed(account, tables, at), tables.fill[d]
-        changes = []
-        for row, (name, strategy) in enumerate(strategies.items()):
-            own = Account(*(each[row : row + 1] for each in account))
-            if name in agents:
-                action = strategy(obs[row : row + 1])  # type: ignore[arg-type]
-                assert action is not None
-                changes.append(wanted(action, own, fill[None], tables.off[d : d + 1], task.rules))
-                continue
-            moment = Moment(
-                number, int(days[d] - days[start]), number == 0 or days[d] != days[d - 1],
-                obs[row], marks[market.first : d + 1], (tables.most[d] > 0).double().numpy(),
-            )  # fmt: skip
-            weights = strategy(moment)  # type: ignore[arg-type]
-            zero = torch.zeros(1, stocks, dtype=torch.float64)
-            target = zero if weights is None else weights * own.value / fill - own.shares
-            changes.append(target.reshape(1, stocks))
+    count, rules = len(strategies), task.rules
+    account = opened(count, tables.mark.shape[1], rules.capital, "cpu")
+    goals: list[Tensor | None] = [None] * count
+    values, money, invested, ends = [account.value], list[Tensor](), list[Tensor](), [account.value]
+    for d in range(market.begins, market.past):
+        changes = [
+            _wanted(strategy, name in agents, row, account, tables, market, d, rules, goals)
+            for row, (name, strategy) in enumerate(strategies.items())
+        ]
+        last = d + 1 == market.past or tables.sessions[d + 1] != tables.sessions[d]
+        if last and tables.late[d] and d > market.begins:
+            ends.append(account.value)
         account, spent = traded(
-            account, torch.cat(changes), fill, tables.most[d].expand(count, -1), task.rules
-        )
+            account, torch.cat(changes), tables.fill[d], tables.buyable[d].expand(count, -1),
+            tables.sellable[d].expand(count, -1), rules,
+        )  # fmt: skip
+        if last and not tables.late[d]:
+            ends.append(marked(account, tables.close[d]).value)
         account = marked(account, tables.mark[d + 1])
         values.append(account.value)
         money.append(spent / values[-2])
         invested.append(1 - account.cash / account.value)
-        if number + 1 == steps or days[d + 1] != days[d]:
-            ends.append(number + 1)
-    path = torch.stack(values).numpy()
+    if tables.late[market.past] and tables.sessions[market.past] != tables.sessions[d]:
+        ends.append(account.value)
+    path, closes = torch.stack(values).numpy(), torch.stack(ends).numpy()
     sums, shares = torch.stack(money).sum(0).numpy(), torch.stack(invested).mean(0).numpy()
     return [
         Backtest(
-            name, performance(path[[0, *ends], row]), path[[0, *ends], row],
-            float(sums[row]) / len(ends), float(shares[row]), drawdown(path[:, row]),
+            name, performance(closes[:, row]), closes[:, row], path[:, row],
+            float(sums[row]) / (len(ends) - 1), float(shares[row]),
         )
         for row, name in enumerate(strategies)
     ]  # fmt: skip
+
+
+def _wanted(  # noqa: PLR0913 (one row of a decision)
+    strategy: Strategy | Agent, is_agent: bool, row: int, account: Account, tables: Tables,
+    market: Market, d: int, rules: Rules, goals: list[Tensor | None],
+) -> Tensor:  # fmt: skip
+    """The shares that a strategy buys or sells at a decision, float64 [1, S].
+
+    The goal of a baseline stays until it is reached: what a bar's volume cuts off is asked for
+    again, as a policy would.
+    """
+    own = Account(*(each[row : row + 1] for each in account))
+    obs = observed(own, tables, torch.tensor([d]))
+    if is_agent:
+        action = strategy(obs)  # type: ignore[arg-type]
+        assert action is not None
+        return wanted(action, own, tables.mark[d : d + 1], tables.off[d : d + 1], rules)
+    stocks = tables.mark.shape[1]
+    days, first = tables.sessions, d == market.begins
+    moment = Moment(
+        d - market.begins, int(days[d] - days[market.begins]), first or days[d] != days[d - 1],
+        obs[0], tables.mark.numpy()[market.first : d + 1],
+        tables.features[d, -stocks - 1 : -1].double().numpy(),
+    )  # fmt: skip
+    weights = strategy(moment)  # type: ignore[arg-type]
+    if weights is not None:
+        goals[row] = (weights * own.value / tables.mark[d]).reshape(1, stocks)
+    goal = goals[row]
+    return torch.zeros_like(own.shares) if goal is None else goal - own.shares
 
 
 def cash(_moment: Moment) -> None:

@@ -24,7 +24,7 @@ from hpcpod.envs.vec_env import (
     episode_seeds,
     given_seeds,
 )
-from hpcpod.errors import Diverged
+from hpcpod.errors import Diverged, UserError
 from hpcpod.trading.account import Account, marked, observed, opened, traded, wanted
 from hpcpod.trading.task import Task, task_of
 
@@ -59,6 +59,11 @@ class TradingVecEnv(Backend):
 
     def _make(self, wanted: Wanted) -> EnvSpec:
         self._task: Task = task_of(wanted.env, wanted.kwargs)
+        if self._task.part == "holdout":
+            raise UserError(
+                "the holdout is no environment: it is opened, and counted, by `hpcpod evaluate RUN"
+                " --holdout`"
+            )
         self._tables, self._starts, self._steps, _ = self._task.windows(wanted.device)
         self._on_cpu = torch.device(wanted.device).type == "cpu"
         self._batch: Batch | None = None
@@ -111,9 +116,11 @@ class TradingVecEnv(Backend):
         tables, rules, before = self._tables, self._task.rules, self._batch
         fill = tables.fill.index_select(0, before.at)
         off = tables.off.index_select(0, before.at)
-        change = wanted(action, before.account, fill, off, rules)
-        most = tables.most.index_select(0, before.at)
-        account, self.traded = traded(before.account, change, fill, most, rules)
+        mark = tables.mark.index_select(0, before.at)
+        change = wanted(action, before.account, mark, off, rules)
+        buyable = tables.buyable.index_select(0, before.at)
+        sellable = tables.sellable.index_select(0, before.at)
+        account, self.traded = traded(before.account, change, fill, buyable, sellable, rules)
         at, left = before.at + 1, before.left - 1
         account = marked(account, tables.mark.index_select(0, at))
         reward = (PERCENT * (account.value / before.value).log()).float()

@@ -80,9 +80,9 @@ def minute_cos(panel: MarketPanel) -> Floats:
 def turbulence(panel: MarketPanel, sessions: int = 60) -> Floats:
     """Logarithm of 1 plus the turbulence of the *last ended* session, of every stock.
 
-    The squared Mahalanobis distance of a session's returns to those of the sessions before it, over
-    the number of stocks (Kritzman and Li 2010). It is known when the session has ended, so bars
-    show the one before theirs.
+    The squared Mahalanobis distance of a session's returns to those of the sessions before it, at
+    least three for each stock, over the number of stocks (Kritzman and Li 2010): 1 is usual. It is
+    known when the session has ended, so bars show the one before theirs.
     """
     return np.log1p(turbulence_of(panel, sessions))[:, None] + np.zeros(panel.shape)
 
@@ -92,7 +92,7 @@ def turbulence_of(panel: MarketPanel, sessions: int = 60) -> Floats:
     closes = panel.marks[panel.is_last]
     days, stocks = closes.shape
     moves = np.diff(np.log(closes), axis=0)
-    window = max(sessions, stocks + 2)
+    window = max(sessions, 3 * stocks)  # with S + 2 of 100 stocks four in five calm days were wild
     distance = np.full(days + 1, np.nan)  # of session d, shown on d + 1
     for day in range(window + 1, days):
         past, today = moves[day - 1 - window : day - 1], moves[day - 1]

@@ -102,6 +102,13 @@ def frame_of(path: str | Path, timezone: str | None = None) -> Any:
     for name in FIELDS:
         if name not in table:
             table[name] = np.inf if name == "volume" else table["close"]
+    for name in FIELDS:
+        if table[name].dtype.kind not in "fiu":
+            bad = pd.to_numeric(table[name], errors="coerce").isna() & table[name].notna()
+            row = int(bad.to_numpy().argmax())
+            raise UserError(
+                f"{path}: row {row + 1}: {name} is {table[name].iloc[row]!r}, no number"
+            )
     table["ticker"] = table["ticker"].astype(str)
     return _timed(table, path, timezone)
 
@@ -132,7 +139,10 @@ def _timed(table: Any, path: str | Path, timezone: str | None) -> Any:
                 f"{path}: times such as {times.iloc[0]} name no time zone; say which one, as"
                 " timezone: America/New_York"
             )
-        times = times.dt.tz_localize(timezone)
+        try:
+            times = times.dt.tz_localize(timezone)
+        except Exception as error:  # pytz's and zoneinfo's have no common base
+            raise UserError(f"{path}: times are not of {timezone}: {error!r}") from error
     return table.assign(time=times)
 
 
@@ -245,8 +255,10 @@ def _calendar(name: str, table: Any) -> Any:
         ) from error
     days = _days(table)
     try:
-        made = exchange_calendars.get_calendar(name, start=days.min(), end=days.max())
-    except exchange_calendars.errors.CalendarError as error:
+        # A week more: the library wants a range.
+        week = np.timedelta64(7, "D")
+        made = exchange_calendars.get_calendar(name, start=days.min() - week, end=days.max() + week)
+    except (exchange_calendars.errors.CalendarError, ValueError) as error:
         raise UserError(str(error).splitlines()[0]) from error
     return made.sessions.to_numpy("datetime64[D]")
 

@@ -23,6 +23,7 @@ from hpcpod.trading.metrics import (
     paired_bootstrap,
     performance,
 )
+from hpcpod.trading.rules import Rules
 from hpcpod.trading.task import Task, task_of
 
 RIVAL = "hold"
@@ -110,18 +111,17 @@ def judge(
         raise UserError("a holdout is opened for a policy: none was given")
     last = replace(task, part="holdout")
     rivals = {**baselines(), **(more or {})}
-    own = replace(last, rules=replace(last.rules, capital=last.rules.capital / len(agents)))
+    own = replace(last, rules=_part_of(last.rules, len(agents)))
     mine = backtest(own, agents, frozenset(agents))
     theirs = backtest(last, rivals)
     ours = [_account_of(members) for members in mine]
     strategies = [ours, *([market[i] for market in theirs] for i in range(len(rivals)))]
     moves = [np.concatenate([each.moves for each in tests]) for tests in strategies]
-    digest, openings = _digest(last), tuple[Opening, ...]()
-    daily = _daily_sharpe(moves[0])
+    daily, openings = _daily_sharpe(moves[0]), tuple[Opening, ...]()
     if ledger is not None:
-        book = Ledger(ledger, digest)
-        book.write(run, policy, digest, daily)
-        openings = tuple(book.openings())
+        line, book = _opening(last, run, policy, daily), Ledger(ledger)
+        book.write(line)
+        openings = tuple(each for each in book.openings() if each.overlaps(line))
     rows = [_row(tests, each, None if i == 0 else moves[0]) for i, (tests, each) in enumerate(
         zip(strategies, moves, strict=True)
     )]  # fmt: skip
@@ -146,16 +146,20 @@ def agent_of(policy: Policy) -> Agent:
     return agent
 
 
+def _part_of(rules: Rules, count: int) -> Rules:
+    """The rules of one of several accounts: its part of the capital, and of a bar's volume."""
+    share = None if rules.participation is None else rules.participation / count
+    return replace(rules, capital=rules.capital / count, participation=share)
+
+
 def _account_of(members: Sequence[Backtest]) -> Backtest:
     """The accounts of an ensemble as one: their values are added."""
-    if len(members) == 1:
-        return replace(members[0], name=AGENT)
-    values = np.sum([each.values for each in members], axis=0)
+    values, path = (
+        np.sum([getattr(m, name) for m in members], axis=0) for name in ("values", "path")
+    )
     turnover = float(np.mean([each.turnover for each in members]))
     exposure = float(np.mean([each.exposure for each in members]))
-    # Between decisions the deepest of a sum is not known; that of sessions is a bound from above.
-    deepest = min(performance(values).max_drawdown, 0.0)
-    return Backtest(AGENT, performance(values), values, turnover, exposure, deepest)
+    return Backtest(AGENT, performance(values), values, path, turnover, exposure)
 
 
 def _row(tests: Sequence[Backtest], moves: np.ndarray, ours: np.ndarray | None) -> Row:
@@ -177,12 +181,15 @@ def _daily_sharpe(moves: np.ndarray) -> float:
     return float(performance(np.cumprod([1.0, *(1 + moves)])).sharpe / YEAR**0.5)
 
 
-def _digest(task: Task) -> str:
-    """SHA-256 of the bars of the holdout."""
-    hashed = hashlib.sha256()
-    for panel, start in task.panels():
-        hashed.update(panel.between(panel.dates[start], "9999-01-01").digest().encode())
-    return hashed.hexdigest()
+def _opening(task: Task, run: str, policy: str, sharpe: float) -> Opening:
+    """The line of a ledger that tells a look at the holdout of a task."""
+    seen = task.panels()
+    return Opening(
+        run, policy, tuple(panel.card.source for panel, _ in seen),
+        tuple(sorted({name for panel, _ in seen for name in panel.tickers})),
+        str(min(panel.dates[start] for panel, start in seen)),
+        str(max(panel.dates[-1] for panel, _ in seen)), sharpe,
+    )  # fmt: skip
 
 
 def judge_files(

@@ -1,17 +1,21 @@
-"""The ledger of a holdout: each opening is a file, and none is ever taken back.
+"""The ledger of holdouts: each opening is a file, and none is ever taken back.
 
 The more strategies have been tried on a holdout, the better the best of them looks by chance. So
-every opening is counted, by whomever, for all runs that keep their ledger in the same folder.
+every opening is counted, by whomever, for all runs that keep their ledger in the same folder. Two
+openings are of the same holdout if a source, a stock and a date of theirs are the same: another
+embargo, a day more or a column more begins no new count.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass
+import uuid
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from hpcpod.errors import StorageError, UserError
+from hpcpod.storage.disk import Disk
 from hpcpod.storage.os_errors import explain
 
 
@@ -23,19 +27,33 @@ class Opening:
     """The run that was judged, by its name."""
     policy: str
     """SHA-256 of its policy."""
-    holdout: str
-    """SHA-256 of the holdout's bars."""
+    sources: tuple[str, ...]
+    """Names of the sources of its bars, one of each market."""
+    tickers: tuple[str, ...]
+    """Stocks of all its markets."""
+    first: str
+    """The first and the last date that were judged."""
+    last: str
     sharpe: float
     """Daily Sharpe ratio of the policy."""
-    time: float
+    time: float = field(default_factory=time.time)
     """Unix time in seconds."""
+
+    def overlaps(self, other: Opening) -> bool:
+        """True if both have looked at a bar of the same stock."""
+        return (
+            bool(set(self.sources) & set(other.sources))
+            and bool(set(self.tickers) & set(other.tickers))
+            and self.first <= other.last
+            and other.first <= self.last
+        )
 
 
 class Ledger:
-    """The openings of one holdout."""
+    """The openings that a folder has."""
 
-    def __init__(self, folder: Path, holdout: str) -> None:
-        self.path = folder / holdout[:16]
+    def __init__(self, folder: Path) -> None:
+        self.path = folder
 
     def openings(self) -> list[Opening]:
         """All so far, in their order.
@@ -44,30 +62,27 @@ class Ledger:
             StorageError: one can't be read.
         """
         found = []
-        for path in sorted(self.path.glob("*.json")):
+        for path in self.path.glob("*.json"):
             try:
-                found.append(Opening(**json.loads(path.read_text(encoding="utf-8"))))
-            except (OSError, ValueError, TypeError) as error:
+                line = json.loads(path.read_text(encoding="utf-8"))
+                names = {key: tuple(map(str, line.pop(key))) for key in ("sources", "tickers")}
+                numbers = {key: float(line.pop(key)) for key in ("sharpe", "time")}
+                words = {key: str(value) for key, value in line.items()}
+                found.append(Opening(**names, **numbers, **words))  # type: ignore[arg-type]
+            except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
                 raise StorageError(f"{path} is no line of a ledger: {error}") from error
-        return found
+        return sorted(found, key=lambda each: each.time)
 
-    def write(self, run: str, policy: str, holdout: str, sharpe: float) -> Opening:
-        """Add an opening.
+    def write(self, line: Opening) -> None:
+        """Add an opening: complete or not at all.
 
         Raises:
             UserError: the ledger can't be written.
         """
-        line = Opening(run, policy, holdout, sharpe, time.time())
-        text = json.dumps(asdict(line), indent=1)
+        data = json.dumps(asdict(line), indent=1).encode()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            number = len(list(self.path.glob("*.json"))) + 1
-            while True:
-                try:
-                    with (self.path / f"{number:05d}.json").open("x", encoding="utf-8") as file:
-                        file.write(text)
-                    return line
-                except FileExistsError:  # somebody else's, at the same moment
-                    number += 1
-        except OSError as error:
-            raise UserError(f"can't write the ledger {self.path}: {explain(error)}") from error
+            Disk().publish(self.path / f"{uuid.uuid4().hex}.json", data)
+        except (OSError, StorageError) as error:
+            reason = explain(error) if isinstance(error, OSError) else str(error)
+            raise UserError(f"can't write the ledger {self.path}: {reason}") from error

@@ -76,10 +76,14 @@ class MarketPanel:
         return len(self.times), len(self.tickers)
 
     @cached_property
+    def traded(self) -> Flags:
+        """True where a stock's bar has prices and volume, [T, S]."""
+        return np.asarray(np.isfinite(self.open) & np.isfinite(self.close) & (self.volume > 0))
+
+    @property
     def tradable(self) -> Flags:
-        """True where a stock can be traded: it is a member, and its bar has prices and volume."""
-        priced = np.isfinite(self.open) & np.isfinite(self.close)
-        return np.asarray(self.member & priced & (self.volume > 0))
+        """True where a stock can be bought: it is a member of the universe, and was traded."""
+        return np.asarray(self.member & self.traded)
 
     @cached_property
     def marks(self) -> Floats:

@@ -45,16 +45,22 @@ class Rules:
     dead_band: float = 0.0
     """Changes of weight below this are not traded."""
     risk_off: float | None = None
-    """Turbulence of the last ended session above which all is sold and nothing bought; None:
-    never."""
+    """Turbulence of the last ended session, of which 1 is usual, above which all is sold and
+    nothing bought; None: never."""
     capital: float = 1_000_000.0
     """Money at the start of an episode."""
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("fee_bps", 0), ("half_spread_bps", 0), ("stride", 1), ("lot", 0), ("dead_band", 0),
+        for name, least, most in (
+            ("fee_bps", 0, 1000), ("half_spread_bps", 0, 1000), ("stride", 1, math.inf),
+            ("lot", 0, math.inf), ("dead_band", 0, 1),
         ):  # fmt: skip
-            _number(name, getattr(self, name), least, math.inf)
+            _number(name, getattr(self, name), least, most)
+        for name in ("stride", "lot"):
+            if not isinstance(getattr(self, name), int):
+                raise UserError(f"trading: {name} is a whole number, got {getattr(self, name)!r}")
+        if self.risk_off is not None:
+            _number("risk_off", self.risk_off, 0, math.inf)
         _number("capital", self.capital, 1e-6, math.inf)
         _number("max_order", self.max_order, 1e-6, 1.0)
         if self.participation is not None:
@@ -66,8 +72,8 @@ class Rules:
 
 PRESETS: Mapping[str, Rules] = {
     "plain": Rules(),
-    "paper": Rules(mode="orders", fee_bps=20.0, fill="close", risk_off=30.0),
-    "strict": Rules(fee_bps=20.0, half_spread_bps=2.0, participation=0.01, risk_off=30.0),
+    "paper": Rules(mode="orders", fee_bps=20.0, fill="close", risk_off=5.0),
+    "strict": Rules(fee_bps=20.0, half_spread_bps=2.0, participation=0.01, risk_off=5.0),
 }
 """``paper``: the costs and the timing that the Podracer paper states, without its code's errors;
 ``strict``: spread and a limit of volume besides."""

@@ -56,6 +56,9 @@ class SyntheticMarket:
     """Bars of a full session."""
     start: str = "2000-01-03"
     """The date of the first session."""
+    leak: int | None = None
+    """For a proof alone: ``extra`` has ``tomorrow``, the return of so many bars after the next
+    one, in percent."""
 
     def panel(self) -> MarketPanel:
         """Make the bars.
@@ -144,12 +147,18 @@ class SyntheticMarket:
             f"synthetic market, seed {self.seed}, alpha {self.alpha:g}", "made here",
             "no stock ever leaves it",
         )  # fmt: skip
+        extra = {"signal": seen}
+        if self.leak is not None:
+            extra["tomorrow"] = np.zeros_like(level)
+            extra["tomorrow"][: -self.leak - 1] = 100 * (
+                level[self.leak + 1 :] - level[1 : -self.leak]
+            )
         cents = [np.asarray(np.exp(each).round(2)) for each in (opened, high, low, closed)]
         return MarketPanel(
             tuple(f"SYN{i:02d}" for i in range(stocks)),
             dates[sessions].astype("datetime64[s]") + seconds.astype("timedelta64[s]"),
             sessions, dates, cents[0], cents[1], cents[2], cents[3], volume,
-            np.ones((bars, stocks), bool), card, {"signal": seen},
+            np.ones((bars, stocks), bool), card, extra,
         )  # fmt: skip
 
 

@@ -12,15 +12,15 @@ from torch import Tensor
 
 from hpcpod.errors import UserError
 from hpcpod.trading.features import compute, turbulence_of
-from hpcpod.trading.panel import MarketPanel
+from hpcpod.trading.panel import Floats, MarketPanel
 from hpcpod.trading.rules import Rules
 
 
 class Tables(NamedTuple):
     """D decisions of S stocks with K features, as tensors on one device.
 
-    The order of decision d is filled at ``fill[d]``, and the account is worth ``mark[d + 1]`` when
-    the next one is made.
+    The order of decision d is sized at ``mark[d]``, filled at ``fill[d]``, and the account is worth
+    ``mark[d + 1]`` when the next one is made.
     """
 
     features: Tensor
@@ -29,12 +29,20 @@ class Tables(NamedTuple):
     """float64 [D, S]: the last close that is known."""
     fill: Tensor
     """float64 [D, S]: the price at which orders are filled."""
-    most: Tensor
-    """float64 [D, S]: shares that can be traded; 0: the stock can't be."""
+    buyable: Tensor
+    """float64 [D, S]: shares that can be bought; 0: the stock is no member, has no bar or volume,
+    or a feature of it is not known yet."""
+    sellable: Tensor
+    """float64 [D, S]: shares that can be sold, also of who is no member any more; after its last
+    bar a stock is paid out at its last close."""
     off: Tensor
     """bool [D]: all is to be sold."""
+    close: Tensor
+    """float64 [D, S]: the last close of the decision's session."""
+    late: npt.NDArray[np.bool_]
+    """True where a decision is made at its session's last bar: the next session fills it, [D]."""
     first: int
-    """The first decision whose features are all known."""
+    """The first decision at which the features of each stock are known that began with a price."""
     sessions: npt.NDArray[np.int64]
     """The session of each decision, [D]; it goes on counting from market to market."""
 
@@ -46,9 +54,11 @@ def tables(panel: MarketPanel, names: Sequence[str], rules: Rules, device: str) 
         UserError: too few bars are left after the features' warm-up.
     """
     rows = decisions(panel, rules.stride)
-    known = compute(panel, names)[rows]
-    used = panel.tradable.any(0)
-    warm = np.asarray(np.isfinite(known[:, used]).all((1, 2)))
+    values = compute(panel, names)[rows]
+    known = np.asarray(np.isfinite(values).all(2))
+    early = np.isfinite(panel.marks[rows[:1]]).any(0) & panel.tradable.any(0)
+    # A stock that is listed later waits for its own warm-up, and nobody else does.
+    warm = np.asarray(known[:, early if early.any() else panel.tradable.any(0)].all(1))
     if len(rows) < 3 or not warm[:-2].any():
         raise UserError(
             f"{panel.card.source} has {len(panel.times)} bars, too few for the warm-up of"
@@ -57,26 +67,50 @@ def tables(panel: MarketPanel, names: Sequence[str], rules: Rules, device: str) 
     off = np.zeros(len(panel.times), bool)
     if rules.risk_off is not None:
         off = np.nan_to_num(turbulence_of(panel)) > rules.risk_off
-    after = rows + 1
-    can = panel.tradable[after]
-    price = panel.open if rules.fill == "open" else panel.close
-    fill = np.where(can, price[after], panel.marks[rows])
-    most = np.where(can, np.inf, 0.0)
-    if rules.participation is not None:
-        most = np.where(can, np.floor(panel.volume[after] * rules.participation), 0.0)
-    seen = (
-        np.nan_to_num(known).reshape(len(rows), -1), panel.tradable[rows], off[rows, None],
-    )  # fmt: skip
+    buyable, sellable, fill = _limits(panel, rows, rules)
+    tradable = panel.tradable[rows] & known
+    seen = np.concatenate(
+        [np.nan_to_num(values).reshape(len(rows), -1), tradable, off[rows, None]], axis=1
+    )
+    ends = np.searchsorted(panel.sessions, panel.sessions[rows], side="right") - 1
+    marks = _priced(panel)
     return Tables(
-        torch.from_numpy(np.concatenate(seen, axis=1).astype(np.float32)).to(device),
-        # A stock without a price yet can't be held: any number will do, but NaN times 0 is NaN.
-        torch.from_numpy(np.nan_to_num(panel.marks[rows], nan=1.0)).to(device),
-        torch.from_numpy(np.nan_to_num(fill, nan=1.0)).to(device),
-        torch.from_numpy(most).to(device),
+        torch.from_numpy(seen.astype(np.float32)).to(device),
+        torch.from_numpy(marks[rows]).to(device),
+        torch.from_numpy(np.where(np.isfinite(fill), fill, marks[rows])).to(device),
+        torch.from_numpy(np.where(known, buyable, 0.0)).to(device),
+        torch.from_numpy(sellable).to(device),
         torch.from_numpy(off[rows]).to(device),
+        torch.from_numpy(marks[ends]).to(device),
+        rows == ends,
         int(warm.argmax()),
         panel.sessions[rows],
-    )  # fmt: skip
+    )
+
+
+def _limits(
+    panel: MarketPanel, rows: npt.NDArray[np.int64], rules: Rules
+) -> tuple[Floats, Floats, Floats]:
+    """Shares that can be bought and sold in the bars after ``rows``, and at which prices."""
+    after = rows + 1
+    price = panel.open if rules.fill == "open" else panel.close
+    open_for_trade = panel.traded[after]
+    most = np.where(open_for_trade, np.inf, 0.0)
+    if rules.participation is not None:
+        most = np.where(open_for_trade, np.floor(panel.volume[after] * rules.participation), 0.0)
+    has_close = np.isfinite(panel.close)
+    last = len(panel.times) - 1 - has_close[::-1].argmax(0)
+    gone = after[:, None] > last
+    fill = np.where(open_for_trade, price[after], panel.marks[rows])
+    buyable = np.where(panel.member[after] & panel.member[rows], most, 0.0)
+    return buyable, np.where(gone, np.inf, most), fill
+
+
+def _priced(panel: MarketPanel) -> Floats:
+    """The panel's marks; before its first price a stock, which nobody can hold, has that price."""
+    first = np.isfinite(panel.marks).argmax(0)
+    begun = panel.marks[first, np.arange(panel.shape[1])]
+    return np.where(np.isfinite(panel.marks), panel.marks, np.nan_to_num(begun, nan=1.0))
 
 
 def decisions(panel: MarketPanel, stride: int) -> npt.NDArray[np.int64]:
@@ -97,8 +131,11 @@ def joined(parts: Sequence[Tables]) -> Tables:
         torch.cat([part.features for part in parts]),
         torch.cat([part.mark for part in parts]),
         torch.cat([part.fill for part in parts]),
-        torch.cat([part.most for part in parts]),
+        torch.cat([part.buyable for part in parts]),
+        torch.cat([part.sellable for part in parts]),
         torch.cat([part.off for part in parts]),
+        torch.cat([part.close for part in parts]),
+        np.concatenate([part.late for part in parts]),
         parts[0].first,
         np.concatenate(sessions),
     )

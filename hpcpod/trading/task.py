@@ -13,6 +13,7 @@ from torch import Tensor
 
 from hpcpod.errors import UserError
 from hpcpod.plugins import suggest
+from hpcpod.trading.features import truncated
 from hpcpod.trading.panel import MarketPanel, day_of
 from hpcpod.trading.rules import Rules, rules_of
 from hpcpod.trading.sources import markets
@@ -91,6 +92,14 @@ class Task:
                 f" holdout on {second}, and the panel goes from {whole.dates[0]} to"
                 f" {whole.dates[-1]}"
             )
+        marks = [*(int(np.searchsorted(whole.dates, each)) for each in (first, second))]
+        lengths = np.diff([*marks, len(whole.dates)]) - self.embargo
+        for part, left in zip(PARTS[1:], lengths, strict=True):
+            if left < 2:  # else a run would train, and have no holdout
+                raise UserError(
+                    f"part {part} has {max(0, left)} sessions after an embargo of {self.embargo}:"
+                    " take a longer panel, other dates, or a shorter embargo"
+                )
         begins = {"fit": whole.dates[0], "selection": first, "holdout": second}[self.part]
         ends = {"fit": first, "selection": second}.get(self.part)
         panel = whole if ends is None else whole.below(ends)
@@ -118,7 +127,11 @@ def _windows(key: _Key, device: str) -> Windows:
         table = tables(panel, task.features, task.rules, device)
         made.append(table)
         begins.append(max(table.first, int(np.searchsorted(table.sessions, session))))
-        per_session = int(np.median(np.bincount(table.sessions)[1:-1]))
+        for name in task.features:
+            if ":" in name:
+                truncated(panel, name)
+        counts = np.bincount(table.sessions)
+        per_session = int(np.median(counts[1:-1] if len(counts) > 2 else counts))
     steps = task.sessions * per_session or min(
         len(table.mark) - 1 - begin for table, begin in zip(made, begins, strict=True)
     )
@@ -156,9 +169,15 @@ def task_of(name: object, kwargs: Mapping[str, object]) -> Task:
             )
     changed: dict[str, Any] = {key: kwargs[key] for key in kwargs if key in of_rules}
     given: dict[str, Any] = {key: kwargs[key] for key in kwargs if key in own}
-    if name != "trading":
-        given["market"] = {"source": str(name), **given.get("market", {})}
-    given["features"] = tuple(given.get("features", FEATURES))
+    market = given.get("market", {})
+    market = {"source": market} if isinstance(market, str) else market
+    if not isinstance(market, Mapping):
+        raise UserError(f"trading: market is a mapping such as {{source: FILE}}, got {market!r}")
+    given["market"] = market if name == "trading" else {"source": str(name), **market}
+    features = given.get("features", FEATURES)
+    if not isinstance(features, (list, tuple)) or not all(isinstance(f, str) for f in features):
+        raise UserError(f"trading: features is a list of names, got {features!r}")
+    given["features"] = tuple(features)
     task = Task(rules=rules_of(str(kwargs.get("preset", "plain")), changed), **given)
     if task.part not in PARTS:
         raise UserError(f"trading: part is one of {', '.join(PARTS)}, got {task.part!r}")

@@ -24,7 +24,8 @@ def daily(close: npt.ArrayLike, volume: float = 1e9) -> MarketPanel:
     opened = np.vstack([prices[:1], prices[:-1]])
     bars = (opened, np.maximum(opened, prices), np.minimum(opened, prices), prices)
     return MarketPanel(
-        tuple("ABCDEFGH"[: prices.shape[1]]), days.astype("datetime64[s]"), np.arange(len(prices)),
+        tuple(f"{chr(65 + i // 26)}{chr(65 + i % 26)}"[i < 26 :] for i in range(prices.shape[1])),
+        days.astype("datetime64[s]"), np.arange(len(prices)),
         days, *bars, np.full_like(prices, volume), np.ones(prices.shape, bool),
         SourceCard("by hand", "none", "none"),
     )  # fmt: skip

@@ -21,6 +21,7 @@ def rows(*numbers: float) -> Tensor:
 
 
 FREE = rows(math.inf, math.inf)
+"""No limit."""
 NEVER = torch.tensor([False])
 
 
@@ -29,7 +30,7 @@ def test_a_buy_pays_price_and_fee_in_whole_lots() -> None:
     account = opened(1, 2, 1000.0, "cpu")
     change = wanted(torch.tensor([[0.5, 0.0]]), account, rows(30.0, 10.0), NEVER, rules)
     assert change.tolist() == [pytest.approx([500 / 30, 0.0])]
-    account, money = traded(account, change, rows(30.0, 10.0), FREE, rules)
+    account, money = traded(account, change, rows(30.0, 10.0), FREE, FREE, rules)
     assert account.shares.tolist() == [[16.0, 0.0]]
     assert account.cash.item() == pytest.approx(1000 - 16 * 30 * 1.01)
     assert money.item() == 480.0
@@ -41,7 +42,7 @@ def test_a_buy_pays_price_and_fee_in_whole_lots() -> None:
 def test_sells_come_first_and_pay_for_buys() -> None:
     rules = Rules(fee_bps=0.0)
     account = Account(rows(0.0)[0], rows(10.0, 0.0), rows(100.0)[0])
-    account, _ = traded(account, rows(-10.0, 5.0), rows(10.0, 20.0), FREE, rules)
+    account, _ = traded(account, rows(-10.0, 5.0), rows(10.0, 20.0), FREE, FREE, rules)
     assert account.shares.tolist() == [[0.0, 5.0]]
     assert account.cash.item() == 0.0
 
@@ -49,11 +50,11 @@ def test_sells_come_first_and_pay_for_buys() -> None:
 def test_what_cash_does_not_pay_for_is_cut_by_the_same_share() -> None:
     rules = Rules(fee_bps=0.0)
     account = Account(rows(100.0)[0], rows(0.0, 0.0), rows(100.0)[0])
-    account, _ = traded(account, rows(10.0, 10.0), rows(10.0, 10.0), FREE, rules)
+    account, _ = traded(account, rows(10.0, 10.0), rows(10.0, 10.0), FREE, FREE, rules)
     assert account.shares.tolist() == [[4.0, 4.0]]  # 5 each less a rounding in favour of cash
     fractions, _ = traded(
         Account(rows(100.0)[0], rows(0.0, 0.0), rows(100.0)[0]), rows(10.0, 10.0),
-        rows(10.0, 10.0), FREE, Rules(fee_bps=0.0, lot=0),
+        rows(10.0, 10.0), FREE, FREE, Rules(fee_bps=0.0, lot=0),
     )  # fmt: skip
     assert fractions.shares.tolist() == [pytest.approx([5.0, 5.0])]
 
@@ -61,7 +62,7 @@ def test_what_cash_does_not_pay_for_is_cut_by_the_same_share() -> None:
 def test_nobody_sells_more_than_is_held_nor_trades_more_than_there_is() -> None:
     rules = Rules(fee_bps=0.0)
     account = Account(rows(0.0)[0], rows(3.0, 50.0), rows(53.0)[0])
-    account, _ = traded(account, rows(-9.0, -40.0), rows(1.0, 1.0), rows(9.0, 7.0), rules)
+    account, _ = traded(account, rows(-9.0, -40.0), rows(1.0, 1.0), FREE, rows(9.0, 7.0), rules)
     assert account.shares.tolist() == [[0.0, 43.0]]
 
 
@@ -72,7 +73,7 @@ def test_orders_a_dead_band_and_risk_off() -> None:
     assert orders.tolist() == [[10.0, -20.0]]
     banded = wanted(half, account, price, NEVER, Rules(mode="orders", dead_band=0.15))
     assert banded.tolist() == [[0.0, -20.0]]
-    off = wanted(half, account, price, torch.tensor([True]), Rules(mode="orders", risk_off=30.0))
+    off = wanted(half, account, price, torch.tensor([True]), Rules(mode="orders", risk_off=5.0))
     assert off.tolist() == [[0.0, -50.0]]
 
 
@@ -98,7 +99,7 @@ def test_money_is_conserved_as_by_a_sequential_reference(seed: int, lot: int, fe
         most = np.where(draw.random(stocks) < 0.2, 0.0, 200.0)
         account, _ = traded(
             account, torch.from_numpy(change)[None], torch.from_numpy(price)[None],
-            torch.from_numpy(most)[None], rules,
+            torch.from_numpy(most)[None], torch.from_numpy(most)[None], rules,
         )  # fmt: skip
         cash, held = reference(cash, held, change, price, most, rules)
         assert account.shares[0].numpy() == pytest.approx(held, abs=1e-6)
@@ -143,6 +144,9 @@ def test_rules_out_of_range_are_refused() -> None:
         ("plain", {"fee_bps": -1}, "fee_bps is a number from 0, got -1"),
         ("plain", {"participation": 2.0}, "participation is a number from 1e-09 to 1"),
         ("plain", {"mode": "short"}, "mode is one of weights, orders"),
+        ("plain", {"stride": 2.5}, "stride is a whole number, got 2.5"),
+        ("plain", {"risk_off": "30"}, "risk_off is a number from 0, got '30'"),
+        ("plain", {"fee_bps": 20_000}, "fee_bps is a number from 0 to 1000"),
     ]:
         with pytest.raises(UserError, match=said):
             rules_of(preset, changed)  # type: ignore[arg-type]

@@ -59,6 +59,7 @@ def test_features_are_tried_and_one_that_looks_ahead_is_refused(
     assert main(["data", "features", "synthetic", "return_5", "signal", *sets]) == 0
     out = capsys.readouterr().out
     assert "return_5       does not look ahead, known from bar 5 on" in out
+    assert "signal         of the file's own, untested, known from bar 0 on" in out
     bad = "tests.trading.test_features:tomorrow"
     assert main(["data", "features", "synthetic", bad, *sets]) == 2
     assert "looks ahead" in capsys.readouterr().err

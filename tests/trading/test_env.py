@@ -107,13 +107,18 @@ def test_training_sees_no_row_of_selection_or_holdout() -> None:
     whole = task_of("trading", SMALL)
     lengths = {}
     for part in ("fit", "selection", "holdout"):
-        made = env(part=part)
-        lengths[part] = len(made._tables.mark)
-        session = made._tables.sessions[made._starts.numpy()]
+        windows = task_of("trading", {**SMALL, "part": part}).windows()
+        lengths[part] = len(windows.tables.mark)
+        session = windows.tables.sessions[windows.starts.numpy()]
         lengths[part + " from"], lengths[part + " to"] = int(session.min()), int(session.max())
     assert lengths["fit"] < lengths["selection"] < lengths["holdout"]
     assert lengths["fit to"] < 36 <= lengths["selection from"] - whole.embargo
     assert lengths["selection to"] < 48 <= lengths["holdout from"] - whole.embargo
+
+
+def test_nobody_trains_or_plays_in_the_holdout() -> None:
+    with pytest.raises(UserError, match="the holdout is no environment: it is opened, and counted"):
+        env(part="holdout")
 
 
 @pytest.mark.parametrize(
@@ -130,6 +135,9 @@ def test_training_sees_no_row_of_selection_or_holdout() -> None:
         ({"market": {**MARKET, "markets": 0}}, "markets is a whole number from 1, got 0"),
         ({"features": ["return_390"], "market": {**MARKET, "days": 20}}, "too few for the warm-up"),
         ({"holdout": True}, "expected a date or a share of the sessions"),
+        ({"market": ["bars.parquet"]}, "market is a mapping such as"),
+        ({"market": "nowhere.csv"}, "there is no file nowhere"),
+        ({"features": "signal"}, "features is a list of names, got 'signal'"),
     ],
 )  # fmt: skip
 def test_a_task_that_can_t_be_is_one_sentence(wrong: dict[str, Any], said: str) -> None:

@@ -76,5 +76,15 @@ def test_turbulence_is_that_of_the_session_before() -> None:
     panel = daily(100 * np.exp(np.cumsum(moves, axis=0)))
     told = turbulence_of(panel)
     assert np.isnan(told[:62]).all()
+    assert np.isfinite(told[62:]).all()
     assert told[81] > 100
     assert np.nanmax(np.delete(told, 81)) < 20
+
+
+def test_calm_days_of_many_stocks_are_not_turbulent() -> None:
+    """Of 60 independent stocks: with a window of little more than 60 days most days were."""
+    moves = 0.01 * np.random.default_rng(1).standard_normal((260, 60))
+    panel = daily(100 * np.exp(np.cumsum(moves, axis=0)))
+    told = turbulence_of(panel)[182:]
+    assert 1.0 < np.median(told) < 2.0
+    assert told.max() < 5.0  # the presets' limit

@@ -53,6 +53,8 @@ def test_minutes_have_the_date_of_where_they_were_traded(tmp_path: Path) -> None
     table = bars("A", ["2021-11-24 20:59", "2021-11-24 21:00", "2021-11-26 14:31"])
     with pytest.raises(UserError, match="name no time zone; say which one"):
         read_bars(written(tmp_path, table))
+    with pytest.raises(UserError, match="times are not of America/NewYork"):
+        read_bars(written(tmp_path, table), timezone="America/NewYork")
     panel = read_bars(written(tmp_path, table), timezone="UTC")
     assert panel.sessions.tolist() == [0, 0, 1]
     local = bars("A", ["2021-11-24 15:59", "2021-11-24 16:00", "2021-11-26 09:31"])
@@ -88,6 +90,7 @@ TWO_CURRENCIES = bars().assign(currency=["USD"] * 5 + ["EUR"])
         (bars().drop(columns="date"), "has no column of times"),
         (bars().drop(columns="symbol"), "has no column of tickers"),
         (changed(bars(), 1, "date", "soon"), "times can't be read"),
+        (changed(bars(), 2, "Open", "1,234.5"), "row 2: open is '1,234.5', no number"),
     ],
 )  # fmt: skip
 def test_a_broken_file_is_refused_with_its_row(
@@ -158,6 +161,10 @@ def test_a_real_panel_without_dates() -> None:
     [panel] = markets({"source": "universal-portfolios:nyse_o"})
     assert panel.shape == (5651, 36)
     assert panel.close[-1].mean() == pytest.approx(14.50, abs=0.01)
+
+
+def test_one_day_is_a_panel(tmp_path: Path) -> None:
+    assert read_bars(written(tmp_path, bars("AB", DAYS[:1]))).shape == (1, 2)
 
 
 def test_sources_that_are_not_there_are_named(tmp_path: Path) -> None:

@@ -20,7 +20,12 @@ MARKET = {"stocks": 4, "days": 250, "minutes": 13, "seed": 50}
 
 def task(**changed: Any) -> Task:
     market = {**MARKET, **{k: changed.pop(k) for k in [*changed] if k in ("alpha", "seed")}}
-    given = {"market": market, "stride": 4, "features": ["signal", "return_1"], **changed}
+    given = {
+        "market": changed.pop("market", market),
+        "stride": 4,
+        "features": ["signal", "return_1"],
+        **changed,
+    }
     return task_of("trading", given)
 
 
@@ -73,11 +78,30 @@ def test_each_look_at_a_holdout_counts_and_a_second_one_is_said(tmp_path: Path) 
     assert "This holdout was opened 2 times" in second.words
     other = judge(task(seed=51), {"a": follow}, run="three", policy="r", ledger=tmp_path)
     assert len(other.openings) == 1
-    [broken, *_] = sorted(tmp_path.rglob("00001.json"))
-    broken.write_text("{}")
+    for changed in ({"embargo": 6}, {"holdout": 0.81}, {"features": ["signal", "return_5"]}):
+        again = judge(task(**changed), {"a": follow}, ledger=tmp_path)
+        assert len(again.openings) > 2, "the same days under another name are no fresh ones"
+    [broken, *_] = tmp_path.glob("*.json")
+    broken.write_text('{"sharpe": null}')
     with pytest.raises(StorageError, match="is no line of a ledger"):
         judge(task(), {"a": follow}, ledger=tmp_path)
-        judge(task(seed=51), {"a": follow}, ledger=tmp_path)
+
+
+def test_a_panel_with_a_ceiling_has_a_holdout_below_it(tmp_path: Path) -> None:
+    below = task(market={**MARKET, "below": "2000-11-01"})
+    told = judge(below, {"a": follow}, ledger=tmp_path)
+    assert told.openings[0].last < "2000-11-01"
+
+
+def test_members_share_a_bar_s_volume() -> None:
+    def all_in(obs: Tensor) -> Tensor:
+        return torch.full((len(obs), 4), 0.25)
+
+    tight = task(participation=0.0002)
+    alone, both = (
+        judge(tight, dict.fromkeys(names, all_in)).rows[0] for names in (["a"], ["a", "b"])
+    )
+    assert both.exposure == pytest.approx(alone.exposure, rel=0.05)
 
 
 def test_a_ledger_that_can_t_be_written_is_one_sentence(tmp_path: Path) -> None:

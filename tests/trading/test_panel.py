@@ -47,6 +47,7 @@ def test_marks_are_the_last_known_closes() -> None:
     panel = daily([[10.0], [np.nan], [12.0]])
     assert panel.marks.tolist() == [[10.0], [10.0], [12.0]]
     assert panel.tradable.tolist() == [[True], [False], [False]]  # it opens at an unknown price
+    assert panel.traded.tolist() == panel.tradable.tolist()
     late = daily([[np.nan], [11.0], [12.0]])
     assert np.isnan(late.marks[0, 0])
 

@@ -1,0 +1,129 @@
+"""Tables: what can be bought and sold, and when, on panels by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from hpcpod.errors import UserError
+from hpcpod.trading.account import opened, traded, wanted
+from hpcpod.trading.backtest import Moment, backtest, hold
+from hpcpod.trading.panel import MarketPanel
+from hpcpod.trading.rules import Rules
+from hpcpod.trading.tables import tables
+from hpcpod.trading.task import task_of
+from tests.trading.small import daily
+
+UP = np.linspace(10.0, 20.0, 12)
+
+
+def made(panel: MarketPanel, **rules: float) -> dict[str, list[list[float]]]:
+    found = tables(panel, ["return_1"], Rules(**rules), "cpu")  # type: ignore[arg-type]
+    return {
+        name: getattr(found, name).tolist() for name in ("buyable", "sellable", "fill", "mark")
+    } | {"first": found.first}  # type: ignore[dict-item]
+
+
+def test_who_leaves_the_universe_can_be_sold_but_not_bought() -> None:
+    panel = daily(np.stack([UP, UP], axis=1))
+    member = panel.member.copy()
+    member[6:, 1] = False
+    found = made(replace(panel, member=member))
+    assert [row[1] > 0 for row in found["buyable"]] == [False] + [True] * 4 + [False] * 6
+    assert all(row[1] > 0 for row in found["sellable"])
+
+
+def test_a_stock_is_paid_out_at_its_last_close() -> None:
+    close = np.stack([UP, UP], axis=1)
+    close[6:, 1] = np.nan
+    found = made(daily(close))
+    assert [row[1] > 0 for row in found["sellable"]] == [True] * 11
+    assert [row[1] > 0 for row in found["buyable"]] == [False] + [True] * 4 + [False] * 6
+    assert {row[1] for row in found["fill"][5:]} == {UP[5]}
+    assert {row[1] for row in found["mark"][5:]} == {UP[5]}
+
+
+def test_a_stock_that_is_listed_later_moves_nobody_s_start() -> None:
+    close = np.stack([UP, UP], axis=1)
+    close[:7, 1] = np.nan
+    found = made(daily(close))
+    assert found["first"] == 1
+    # Its first bar opens at no known price; the next has one, and its feature is known.
+    assert [row[1] > 0 for row in found["buyable"]] == [False] * 8 + [True] * 3
+    assert {row[1] for row in found["mark"][:7]} == {UP[7]}  # no return before its first price
+
+
+def test_a_bar_s_volume_limits_both_sides() -> None:
+    found = made(daily(UP[:, None], volume=1000.0), participation=0.1)
+    assert found["sellable"] == [[100.0]] * 11
+    assert found["buyable"][1:] == [[100.0]] * 10
+
+
+def test_orders_are_sized_by_the_price_that_is_known_and_paid_at_the_next() -> None:
+    """The close is 10, the next open 20: half of 1,000 is 50 shares, for 1,000."""
+    panel = daily(np.array([[10.0], [10.0], [30.0], [30.0]]))
+    opens = panel.open.copy()
+    opens[2] = 20.0
+    found = tables(replace(panel, open=opens), ["return_1"], Rules(fee_bps=0.0), "cpu")
+    assert found.fill[1].item() == 20.0
+    account = opened(1, 1, 1000.0, "cpu")
+    change = wanted(
+        torch.tensor([[0.5]]), account, found.mark[1:2], found.off[1:2], Rules(fee_bps=0.0)
+    )
+    assert change.item() == 50.0
+    account, money = traded(
+        account, change, found.fill[1:2], found.buyable[1:2], found.sellable[1:2],
+        Rules(fee_bps=0.0),
+    )  # fmt: skip
+    assert (account.shares.item(), money.item()) == (49.0, 980.0)  # rounded in favour of cash
+
+
+def test_a_session_s_value_is_that_of_its_close() -> None:
+    """One stock held from the first close on: the account follows the closes of each session."""
+    given = {"market": {"stocks": 1, "days": 60, "minutes": 13, "seed": 4}, "stride": 4,
+             "features": ["signal"], "part": "selection", "fee_bps": 0.0, "lot": 0}  # fmt: skip
+    task = task_of("trading", given)
+    [[held]] = backtest(task, {"hold": hold})
+    [(panel, session)] = task.panels()
+    closes = panel.close[panel.is_last][session:, 0]
+    assert held.values[1:] / held.values[1] == pytest.approx(closes / closes[0])
+
+
+def test_what_a_bar_s_volume_cut_off_a_baseline_asks_for_again() -> None:
+    given = {"market": {"stocks": 2, "days": 60, "minutes": 13, "seed": 4}, "stride": 4,
+             "features": ["signal"], "participation": 0.02, "part": "selection"}  # fmt: skip
+    [[held]] = backtest(task_of("trading", given), {"hold": hold})
+    assert 0.3 < held.exposure < 1.0
+    [[free]] = backtest(task_of("trading", {**given, "participation": None}), {"hold": hold})
+    invested = free.path[-1] / free.path[0]
+    assert held.path[-1] / held.path[0] == pytest.approx(invested, abs=0.03)
+
+
+def test_a_part_without_sessions_is_refused_before_anything_is_trained() -> None:
+    given = {"market": {"stocks": 2, "days": 30, "minutes": 13}, "features": ["signal"]}
+    for changed, part in (({"holdout": 0.95}, "holdout"), ({"holdout": 0.7}, "selection")):
+        with pytest.raises(UserError, match=f"part {part} has [0-9] sessions after an embargo"):
+            task_of("trading", {**given, **changed}).windows()
+
+
+def test_a_user_s_feature_that_looks_ahead_never_reaches_training() -> None:
+    given = {"market": {"stocks": 3, "days": 90, "minutes": 13},
+             "features": ["tests.trading.test_features:tomorrow"]}  # fmt: skip
+    with pytest.raises(UserError, match="looks ahead"):
+        task_of("trading", given).windows()
+
+
+def test_a_moment_knows_the_past_alone() -> None:
+    seen: list[Moment] = []
+
+    def look(moment: Moment) -> None:
+        seen.append(moment)
+
+    given = {"market": {"stocks": 2, "days": 60, "minutes": 13}, "features": ["signal"],
+             "stride": 4, "part": "selection"}  # fmt: skip
+    backtest(task_of("trading", given), {"look": look})
+    lengths = [len(moment.past) for moment in seen]
+    assert lengths == list(range(lengths[0], lengths[0] + len(seen)))
