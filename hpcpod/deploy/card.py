@@ -144,11 +144,16 @@ def _lines(made: Mapping[str, Any]) -> Iterator[str]:
         if values:
             yield f"## {title}\n"
             yield from table(("name", "value"), values.items())
-    lines = {"the pod whose policy this is": made["run"].get("lineage", ())}
-    lines |= {f"member {escaped(k)}": v for k, v in made["run"].get("lineages", {}).items()}
-    for whom, line in lines.items():
+    yield from _lineages(made["run"])
+
+
+def _lineages(run: Mapping[str, Any]) -> Iterator[str]:
+    """The lineage of a policy; of an ensemble those of its members."""
+    lines = {"Lineage": run.get("lineage", ())}
+    lines |= {f"Lineage of {escaped(pod)}": line for pod, line in run.get("lineages", {}).items()}
+    for title, line in lines.items():
         if line:
-            yield f"## Lineage\n\nFrom the founder to {whom}.\n"
+            yield f"## {title}\n\nFrom the founder to the pod whose policy this is.\n"
             rows = [(pod["pod"], pod["born"], pod["changes"]) for pod in line]
             yield from table(("pod", "born", "changes"), rows)
 

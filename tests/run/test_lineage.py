@@ -94,9 +94,8 @@ def test_a_lineage_that_began_in_another_run_has_no_schedule_from_scratch() -> N
     with pytest.raises(UserError) as caught:
         check_line([heir, pod("p0002", "p0001", 1)], 3, "r")
     assert str(caught.value) == (
-        "the lineage of p0002 in r does not begin from scratch: p0001 goes on from p0007 of demo at"
-        " round 12 (checkpoint 3f2a9c1b0d5e), so that run's schedule is to be trained again before"
-        " it"
+        "the lineage of p0002 in r can't be trained again from scratch: p0001 goes on from p0007 of"
+        " demo at round 12 (checkpoint 3f2a9c1b0d5e); replay a pod of demo instead"
     )
     family = board(heir, pod("p0002", "p0001", 1))
     assert [each["born"] for each in ancestors(family, "p0002")] == [
