@@ -112,6 +112,8 @@ def replay(options: Namespace) -> int:
         f"{run.name}: the schedule of {schedule.pod}, {many(ask.rounds, 'round')} of"
         f" {schedule.round_steps:,} env steps by {pods}, with {which}, {ask.seed}"
     )
+    if schedule.ensemble:
+        say(f"the run delivers {schedule.ensemble}: this trains its best member alone")
     if ask.rounds != schedule.rounds:
         where = "stops before its end" if ask.rounds < schedule.rounds else (
             "goes on behind its end with the last hyperparameters")  # fmt: skip

@@ -120,9 +120,10 @@ def _lines(made: Mapping[str, Any]) -> Iterator[str]:
             f" {reward['episodes']} episodes of {reward['of']}.\n"
         )
     if score:
+        among = escaped(score.get("best_of"))  # another user may have written it
         fresh = (
-            f"on fresh seeds, the best of {score.get('best_of')}" if score.get("fresh_seeds")
-            else f"the best of {score.get('best_of')} evaluations"
+            f"on fresh seeds, the best of {among}" if score.get("fresh_seeds")
+            else f"the best of {among} evaluations"
         )  # fmt: skip
         yield (
             f"The run's own score is {score['mean']:.2f}, 95 % interval {score['low']:.2f} to"
@@ -137,16 +138,24 @@ def _lines(made: Mapping[str, Any]) -> Iterator[str]:
     for title, values in (
         ("Hyperparameters", made["policy"].get("hyperparameters") or {}),
         ("Environment", env["config"] or {}),
-        ("Run", {k: v for k, v in made["run"].items() if k != "lineage"}),
+        ("Run", {k: v for k, v in made["run"].items() if k not in ("lineage", "lineages")}),
         ("Versions", made["versions"]),
     ):
         if values:
             yield f"## {title}\n"
             yield from table(("name", "value"), values.items())
-    if made["run"].get("lineage"):
-        yield "## Lineage\n\nFrom the founder to the pod whose policy this is.\n"
-        rows = [(pod["pod"], pod["born"], pod["changes"]) for pod in made["run"]["lineage"]]
-        yield from table(("pod", "born", "changes"), rows)
+    yield from _lineages(made["run"])
+
+
+def _lineages(run: Mapping[str, Any]) -> Iterator[str]:
+    """The lineage of a policy; of an ensemble those of its members."""
+    lines = {"Lineage": run.get("lineage", ())}
+    lines |= {f"Lineage of {escaped(pod)}": line for pod, line in run.get("lineages", {}).items()}
+    for title, line in lines.items():
+        if line:
+            yield f"## {title}\n\nFrom the founder to the pod whose policy this is.\n"
+            rows = [(pod["pod"], pod["born"], pod["changes"]) for pod in line]
+            yield from table(("pod", "born", "changes"), rows)
 
 
 def _usage(made: Mapping[str, Any]) -> Iterator[str]:

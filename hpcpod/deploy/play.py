@@ -16,13 +16,14 @@ from torch import Tensor
 from hpcpod._student_t import t_quantile
 from hpcpod.config.schema import EnvConfig
 from hpcpod.deploy.checks import Differs, Exported
-from hpcpod.deploy.environment_terms import in_parts, parts_of_observation, to_agent
+from hpcpod.deploy.environment_terms import in_parts, to_agent
 from hpcpod.deploy.observations import Inputs, some
 from hpcpod.envs.arrays import Array, form_of
 from hpcpod.envs.vec_env import EnvSpec
 from hpcpod.errors import HpcpodError, in_words
 from hpcpod.pod.evaluator import PanelEvaluator, Stopped
 from hpcpod.pod.factory import EnvFactory
+from hpcpod.pod.finals import equal_spaces
 from hpcpod.pod.policy import Policy
 from hpcpod.tournament.statistics import mean, sd
 
@@ -93,8 +94,8 @@ def played(
     returns: tuple[float, ...] = ()
     try:
         with closing(EnvFactory(env, "cpu")(episodes)) as made:
-            engine, found = made.spec.engine, parts_of_observation(made.spec)
-        if found != parts_of_observation(spec) or made.spec.action != spec.action:
+            engine, found = made.spec.engine, made.spec
+        if not equal_spaces(found, spec):
             return f"{env.id} has other spaces here"
         with closing(PanelEvaluator(EnvFactory(env, "cpu"))) as evaluator:
             for panel in range(_MOST_PANELS):  # one is enough but for episodes of a few steps

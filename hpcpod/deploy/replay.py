@@ -19,6 +19,9 @@ from hpcpod.storage.run_folder import RunFolder
 
 SLOT = "replay"
 """Name of the slot in reports of a replay."""
+SEEDS = -1
+"""Number of the set of seeds on which its last policy is scored: no run has such a set, for theirs
+count from 0."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,19 @@ class Retrained:
     """Of every round, oldest first."""
     final: Report
     """Of the last policy on fresh seeds."""
+
+
+def score_order(birth: Birth, checkpoint: Checkpoint) -> Rescore:
+    """The order to score the policy in which a replay ended on fresh seeds.
+
+    Args:
+        birth: the last one.
+        checkpoint: that it ended in.
+    """
+    return Rescore(
+        "report", 0, birth.pod, 1, birth.algorithm, birth.hyperparameters, checkpoint, birth.round,
+        set=SEEDS,
+    )  # fmt: skip
 
 
 class Retraining:
@@ -80,9 +96,7 @@ class Retraining:
             tell(birth, report)
         if birth is None or last is None:
             raise UserError("a schedule without a round can't be trained")
-        final = Rescore(
-            "final", 0, birth.pod, 1, birth.algorithm, birth.hyperparameters, last, birth.round
-        )
+        final = score_order(birth, last)
         return Retrained(last, tuple(reports), self._answer(final, on_progress))
 
     def _answer(self, order: Order, on_progress: Callable[[Progress], None]) -> Report:

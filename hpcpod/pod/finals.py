@@ -10,7 +10,8 @@ from typing import cast
 from hpcpod import plugins
 from hpcpod.config.schema import EnvConfig, RunConfig
 from hpcpod.envs.make import backend_of, reference
-from hpcpod.envs.vec_env import Box, EnvSpec, tensor_form
+from hpcpod.envs.spec_json import spec_to_plain
+from hpcpod.envs.vec_env import EnvSpec
 from hpcpod.errors import EngineDiffers, UserError
 from hpcpod.pod.ensemble import default_rule, ensemble_of
 from hpcpod.pod.evaluator import Evaluator
@@ -19,6 +20,7 @@ from hpcpod.pod.policy import Policy
 from hpcpod.records.records import Rescore
 from hpcpod.storage.policy_blobs import Rule
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.spaces import difference
 
 log = logging.getLogger(__name__)
 
@@ -96,15 +98,9 @@ def joined(order: Rescore, members: Sequence[Policy]) -> Policy:
 
 
 def equal_spaces(one: EnvSpec, other: EnvSpec) -> bool:
-    """Compare the spaces of two environments, but for an observation's bounds: no agent relies on
-    them."""
-    first, second = (
-        tensor_form(spec.observation) if isinstance(spec.observation, Box) else spec.observation
-        for spec in (one, other)
-    )
-    actions = [(spec.action, spec.action_bounds) for spec in (one, other)]
+    """Compare the spaces of two environments as an agent notices them; see ``storage.spaces``."""
     # Only their dtypes were compared once: finals had other choices than the run.
-    return first == second and actions[0] == actions[1]
+    return not difference(spec_to_plain(one), spec_to_plain(other))
 
 
 def agree_on_engine(folder: RunFolder, config: RunConfig, scores: str, engine: str) -> None:

@@ -184,7 +184,7 @@ class Pod:
         try:
             policy = joined(order, singles)
         except UserError as misfit:  # no fault of this process, and none of a machine
-            return replace(bare, failure=str(misfit), failure_kind="raised")
+            return replace(bare, rule=order.rule, failure=str(misfit), failure_kind="raised")
         if order.members:
             made = Checkpoint(self._folder.blobs.put(*policy.stored()), order.checkpoint.env_steps)
             bare = replace(bare, rule=policy.about["rule"], checkpoint=made)

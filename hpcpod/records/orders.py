@@ -67,7 +67,8 @@ class Rescore:
     purpose: Literal["confirm", "final", "candidate", "report", "snapshot"]
     number: int
     """Confirm: of the set of fresh seeds, the k-th of the target's. Final: the batch's, from 0.
-    Candidate: its place among them. Snapshot: its own. Report: 0."""
+    Candidate: its place among them, after those of earlier finals. Snapshot: its own. Report: as
+    ``set``."""
     pod: str
     attempt: int
     algorithm: str

@@ -81,7 +81,7 @@ class Report:
     engine: str = ""
     """The simulator and its version."""
     rule: str = ""
-    """Of an ensemble that was scored: the rule that joined its members."""
+    """Of an ensemble: the rule that joined its members, or that has refused them."""
     begins: float | None = None
     """Share of the run's budget that schedules followed from, as in ``Birth``; None if unknown."""
     ends: float | None = None
@@ -290,7 +290,8 @@ class Board:
     entries: tuple[Entry, ...] = ()
     """The leaderboard, best first."""
     rescores: Mapping[str, Rescore] = field(default_factory=dict)
-    """Open orders to score on fresh seeds, by ``pod``; of snapshots by pod and number."""
+    """Open orders to score on fresh seeds, by ``pod``; of candidates and snapshots by pod and
+    number."""
     confirmed: tuple[Confirmed, ...] = ()
     """Scores on fresh seeds, in the order in which they came."""
     decisions: Mapping[str, Decision] = field(default_factory=dict)

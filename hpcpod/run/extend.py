@@ -122,7 +122,7 @@ def _changed(before: StopConfig, after: StopConfig) -> list[str]:
 
 def _not_larger(before: StopConfig, after: StopConfig) -> Iterator[str]:
     for name in _changed(before, after):
-        old, new = getattr(before, name), getattr(after, name)
+        old, new = _value(before, name), _value(after, name)
         if name == "alpha":
             yield "stop.alpha: the error level of a test can't be changed once it has begun"
         elif not all(isinstance(value, (int, float, NoneType)) for value in (old, new)):
@@ -133,6 +133,11 @@ def _not_larger(before: StopConfig, after: StopConfig) -> Iterator[str]:
             yield f"stop.{name}: must be at least {old:.15g}, as before, got {new:.15g}"
     if all(getattr(after, name) is None for name in ENDS):
         yield f"stop: nothing would end the run; keep one of {', '.join(ENDS)}"
+
+
+def _value(stop: StopConfig, name: str) -> Any:
+    """A limit's value; where null stands for a number, that number."""
+    return stop.select_episodes if name == "final_episodes" else getattr(stop, name)
 
 
 def _require_goes_on(

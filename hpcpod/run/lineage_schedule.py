@@ -86,6 +86,9 @@ class Schedule:
     """Its parts, oldest first: one for each pod of the lineage."""
     lost: tuple[str, ...] = ()
     """Sentences on what the run's files do not tell any more, and what stands in for it."""
+    ensemble: str = ""
+    """The ensemble that the run delivers, if no pod was named: the schedule is of its best member
+    alone. Empty if it delivers a single policy."""
 
     @property
     def rounds(self) -> int:
@@ -137,6 +140,7 @@ def schedule_of(folder: RunFolder, board: Board, pod: str | None = None) -> Sche
             lead back to a pod that began from scratch.
     """
     config, best = folder.resolved.config, best_of(folder, board)
+    ensemble = best.ensemble if best is not None and pod is None else ""
     if pod is None:
         if best is None:
             raise UserError(f"{config.name} has no policy yet: no round was reported")
@@ -171,7 +175,7 @@ def schedule_of(folder: RunFolder, board: Board, pod: str | None = None) -> Sche
         stretches.append(_stretch(board, state, rounds, config.round.env_steps))
     return Schedule(
         config.name, config.env.id, pod, state.algorithm, config.seed, config.round.env_steps,
-        tuple(stretches), tuple(_losses(lost, unknown)),
+        tuple(stretches), tuple(_losses(lost, unknown)), ensemble,
     )  # fmt: skip
 
 
@@ -179,13 +183,19 @@ def check_line(line: list[PodState], last: int, run: str) -> None:
     """See that a lineage can be trained again: from scratch, with one network.
 
     Raises:
-        UserError: it can't; the board was damaged, or written by another program.
+        UserError: it can't; it began in another run, or the board was damaged, or written by
+            another program.
     """
     first, pod = line[0], line[-1].id
     if first.parent is not None or first.parent_round:
         raise UserError(
             f"the lineage of {pod} in {run} does not begin from scratch: {first.id}'s parent"
             f" {first.parent} is not on the board, which is damaged"
+        )
+    if first.origin is not None:
+        raise UserError(
+            f"the lineage of {pod} in {run} can't be trained again from scratch: {first.id} goes on"
+            f" from {first.origin.words}; replay a pod of {first.origin.run} instead"
         )
     if len({state.family for state in line}) > 1:
         raise UserError(

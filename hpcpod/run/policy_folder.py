@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcpod import plugins
 from hpcpod.config.arguments import door
 from hpcpod.errors import StorageError, UserError
+from hpcpod.records.records import Board, PodState
 from hpcpod.run.best_policy import kept
 from hpcpod.run.tables import changes
 from hpcpod.storage.run_folder import RunFolder
@@ -47,7 +49,7 @@ def export_folder(
     env, owner = folder.resolved.config.env, folder.owner
     foreign = not owner.trusted and (":" in env.id or env.wrappers or env.python)
     source = Source(
-        _facts(folder, policy.about.get("pod")),
+        facts_of(folder, policy.about),
         f"its environment is code that {owner.name} or others have named" if foreign else "",
     )
     return export_policy(policy, to, source, licence=licence, overwrite=overwrite)
@@ -105,8 +107,13 @@ def exported(
     return Path(folder)
 
 
-def _facts(folder: RunFolder, pod: Any) -> dict[str, Any]:
-    """What goes into the card beside the policy's own."""
+def facts_of(folder: RunFolder, about: Mapping[str, Any]) -> dict[str, Any]:
+    """The run's facts for the card of a policy: of an ensemble the lineage of each member.
+
+    Args:
+        folder: the run.
+        about: as ``Policy.about``.
+    """
     config = folder.resolved.config
     facts: dict[str, Any] = {"name": config.name, "seed": config.seed}
     try:
@@ -114,9 +121,19 @@ def _facts(folder: RunFolder, pod: Any) -> dict[str, Any]:
     except StorageError:  # best.h5 outlives the board
         return facts
     facts |= {"pods": len(board.pods), "rounds": board.rounds, "phase": board.phase}
-    if pod not in board.pods:
-        return facts
-    facts["lineage"] = [
+    members = [each.get("pod") for each in about.get("members", [about])]
+    # another user may have written it
+    pods = [pod for pod in members if isinstance(pod, str) and pod in board.pods]
+    if "members" in about:
+        facts["lineages"] = {pod: ancestors(board, pod) for pod in pods}
+    elif pods:
+        facts["lineage"] = ancestors(board, pods[0])
+    return facts
+
+
+def ancestors(board: Board, pod: str) -> list[dict[str, Any]]:
+    """A pod's ancestors and itself as a card has them, the founder first."""
+    return [
         {
             "pod": each.id,
             "algorithm": each.algorithm,
@@ -124,13 +141,16 @@ def _facts(folder: RunFolder, pod: Any) -> dict[str, Any]:
             "parent": each.parent,
             "parent_round": each.parent_round,
             "hyperparameters": dict(each.hyperparameters),
-            "born": f"copy of {each.parent} at round {each.parent_round}"
-            if each.parent
-            else "control"
-            if each.control
-            else "fresh draw",
+            "born": _born(each),
             "changes": changes(board, each) if each.parent else "",
         }
         for each in lineage(board, pod)
     ]
-    return facts
+
+
+def _born(pod: PodState) -> str:
+    if pod.parent:
+        return f"copy of {pod.parent} at round {pod.parent_round}"
+    if pod.origin is not None:
+        return f"goes on from {pod.origin.words}"
+    return "control" if pod.control else "fresh draw"

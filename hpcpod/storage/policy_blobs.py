@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from hpcpod._version import __version__
 from hpcpod.errors import UserError
+from hpcpod.storage.spaces import differing, words
 
 if TYPE_CHECKING:
     from hpcpod.storage.blobs import Arrays
@@ -29,7 +29,6 @@ _FOR = {
     "product": ("Discrete", "MultiDiscrete"), "q_weighted": ("Box", "Discrete"),
 }  # fmt: skip
 _KINDS = {"Box": "continuous", "Discrete": "discrete", "MultiDiscrete": "multi-discrete"}
-_MOST_WORDS = 80
 
 
 def joined(
@@ -97,14 +96,13 @@ def check_joinable(metas: Sequence[Mapping[str, Any]], rule: str) -> None:
     for name, meta in zip(names, metas, strict=True):
         if "members" in meta:
             raise UserError(f"{name} is an ensemble itself: give its members instead")
-    first = _spaces(metas[0]["spec"])
+    first = metas[0]["spec"]
     for name, meta in zip(names[1:], metas[1:], strict=True):
-        for part, value in _spaces(meta["spec"]).items():
-            if value != first[part]:
-                raise UserError(
-                    f"{names[0]} and {name} can't be members of one ensemble: their {part} differ,"
-                    f" {_words(first[part])} and {_words(value)}"
-                )
+        for part, ours, theirs in differing(first, meta["spec"], dtypes=True):
+            raise UserError(
+                f"{names[0]} and {name} can't be members of one ensemble: their {part} differ,"
+                f" {words(ours)} and {words(theirs)}"
+            )
     _check_rule(names, metas, rule)
 
 
@@ -131,31 +129,3 @@ def _check_rule(names: Sequence[str], metas: Sequence[Mapping[str, Any]], rule: 
             f"rule q_weighted compares values of one algorithm, but {names[0]} and {names[other]}"
             f" are of two: use {'mean' if kind == 'Box' else 'vote'}"
         )
-
-
-def _spaces(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What must be equal of all members, in the order in which a difference is named."""
-    seen = spec["observation"]
-    if seen["kind"] == "Box":  # no agent relies on the bounds of observations
-        seen = {name: seen[name] for name in ("kind", "shape", "dtype")}
-    else:
-        seen = {"start": 0, **seen}
-    chosen = spec["action"] if spec["action"]["kind"] == "Box" else {"start": 0, **spec["action"]}
-    # As JSON has it: a spec in memory has tuples.
-    spaces: dict[str, Any] = json.loads(
-        json.dumps(
-            {
-                "observations": seen,
-                "parts of observations": spec.get("structure"),
-                "actions": chosen,
-                "bounds of actions": spec.get("action_bounds"),
-                "dtypes of actions": spec.get("action_dtype", "float32"),
-            }
-        )
-    )
-    return spaces
-
-
-def _words(value: Any) -> str:
-    text = json.dumps(value).replace('"', "")
-    return text if len(text) <= _MOST_WORDS else f"{text[:_MOST_WORDS]}..."

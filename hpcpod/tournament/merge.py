@@ -157,13 +157,24 @@ def _check_names(board: Board) -> None:
 
 
 def _check_candidates(board: Board) -> None:
-    """See that a final evaluation names no candidate that is not there."""
+    """See that a final evaluation names no finalist and no candidate that is not there."""
     finals = board.finals
+    scored = {*finals.returns, *finals.played, *finals.given_up}
+    if finals.stage == "select":
+        scored |= {o.pod for o in board.rescores.values() if o.purpose == "final"}
+    if not scored <= {member.pod for member in finals.finalists}:
+        raise ValueError("its final evaluation names a finalist that is not there")
+    batches = len(finals.batches)
+    if not all(len(finals.returns.get(pod, ())) > 1 for pod in finals.played) or not all(
+        pod in finals.played and 0 < finals.played[pod] <= batches for pod in finals.returns
+    ):
+        raise ValueError("its final evaluation has other batches than returns")
     places = [trial.candidate for trial in finals.trials]
     places += [] if finals.delivered is None else [finals.delivered]
     numbers = [o.number for o in board.rescores.values() if o.purpose == "candidate"]
     places += [number - finals.first for number in numbers]
     there = all(each.members for each in finals.candidates)
+    there &= finals.stage != "confirm" or len(finals.candidates) > 1
     if not there or any(not 0 <= place < len(finals.candidates) for place in places):
         raise ValueError("its final evaluation names a candidate that is not there")
 

@@ -1,7 +1,9 @@
-"""Sets of fresh seeds: no seed of one is in any panel of the run, nor in another set.
+"""Sets of fresh seeds: no seed of one is in a panel of a round of the run, nor in another set.
 
 A set is known by its purpose and number, from which each process hashes its seeds. Of 2^31 seeds
 two sets of 256 share one in one of 30,000 cases: so numbers are passed over until none is shared.
+The panels of a fusion's guard are left out: their number follows from the agent, which no board
+knows.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ def _shared(drawn: Container[int], board: Board, config: RunConfig) -> bool:
     taken = chain(_panels(board, config), _sets(board, config))
     return any(
         seed in drawn
-        for purpose, number, size in taken
-        for seed in seeds(config.seed, purpose, number, size)
+        for origin, purpose, number, size in taken
+        for seed in seeds(origin, purpose, number, size)
     )
 
 
@@ -44,21 +46,27 @@ def seeds(seed: int, purpose: str, number: int, episodes: int) -> Iterator[int]:
     return (seed_of(seed, purpose, number, place) for place in range(episodes))
 
 
-def _sets(board: Board, config: RunConfig) -> Iterator[tuple[str, int, int]]:
-    """The sets of fresh seeds that a run has opened, or will: purpose, number, episodes."""
+def _sets(board: Board, config: RunConfig) -> Iterator[tuple[int, str, int, int]]:
+    """The sets of fresh seeds that a run has opened, or will: the run's seed, purpose, number,
+    episodes."""
     stop = config.stop
     for number in range(1, max(board.confirmations, board.attempts) + 1):
-        yield "confirm", number, stop.confirm_episodes
+        yield config.seed, "confirm", number, stop.confirm_episodes
     if config.snapshots.seconds is not None:
-        yield "snapshot", 0, config.snapshots.episodes
+        yield config.seed, "snapshot", 0, config.snapshots.episodes
     for purpose, used in board.finals.sets.items():
-        size = stop.batch if purpose == "final" else stop.confirm_episodes
         for number in range(used):
-            yield purpose, number, size
+            # A set 0 may be that of an older version, which had no batches.
+            batch = purpose == "final" and number > 0
+            yield config.seed, purpose, number, stop.batch if batch else stop.confirm_episodes
 
 
-def _panels(board: Board, config: RunConfig) -> Iterator[tuple[str, int, int]]:
-    """The panels of all rounds that any pod may have trained, by what its books say."""
+def _panels(board: Board, config: RunConfig) -> Iterator[tuple[int, str, int, int]]:
+    """The panels of all rounds that any pod may have trained, by what its books say, and those of
+    other runs on which heirs were scored."""
+    origins = {(p.origin.seed, p.origin.round) for p in board.pods.values() if p.origin is not None}
+    for seed, number in sorted(origins):
+        yield seed, "panel", number, config.round.episodes
     last = max(
         (
             pod.parent_round + math.ceil(pod.trained_steps / config.round.env_steps) + 1
@@ -66,4 +74,5 @@ def _panels(board: Board, config: RunConfig) -> Iterator[tuple[str, int, int]]:
         ),
         default=0,
     )
-    return (("panel", number, config.round.episodes) for number in range(last + 1))
+    for number in range(last + 1):
+        yield config.seed, "panel", number, config.round.episodes

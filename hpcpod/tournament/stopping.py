@@ -70,7 +70,7 @@ def settle_rescores(
             continue
         counted += 1
         kind, why = failure(report)
-        if _tries_again(order, kind, config):
+        if _tries_again(order, report, kind, config):
             rescores[name] = replace(order, attempt=order.attempt + 1)
             continue
         if kind == "corrupt" and not order.members:  # which of them is not known
@@ -105,12 +105,12 @@ def settle_rescores(
     )
 
 
-def _tries_again(order: Rescore, kind: str, config: RunConfig) -> bool:
+def _tries_again(order: Rescore, report: Report, kind: str, config: RunConfig) -> bool:
     """True if a failure of this kind may go well elsewhere, or next time."""
     if order.attempt > config.cluster.max_restarts:
         return False
     # members that don't fit a rule never will
-    return kind in ("crash", "memory") or (kind == "raised" and not order.rule)
+    return kind in ("crash", "memory") or (kind == "raised" and not report.rule)
 
 
 def advance(

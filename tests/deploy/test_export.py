@@ -8,7 +8,10 @@ import os
 import subprocess
 import sys
 import venv
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +19,13 @@ import yaml
 
 import hpcpod
 from hpcpod.cli.parser import main
+from hpcpod.config.schema import EnvConfig
 from hpcpod.deploy.card import escaped
 from hpcpod.deploy.checks import Differs
 from hpcpod.deploy.export import Source, check_folder, export_policy
-from hpcpod.deploy.play import check_score
+from hpcpod.deploy.play import check_score, played
 from hpcpod.errors import UserError
+from hpcpod.pod.factory import EnvFactory
 from hpcpod.pod.policy import Policy
 from tests.deploy.policies import KINDS, Branching, Forgetful, Unwritten, own_policy, policy_of
 
@@ -41,8 +46,9 @@ def cartpole() -> Policy:
 def exported(cartpole: Policy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An exported folder: only look at it."""
     folder = tmp_path_factory.mktemp("exports") / "policy"
-    facts = {"name": HOSTILE, "lineage": [{"pod": "p1", "born": HOSTILE, "changes": ""}]}
-    score = {"mean": 100.0, "low": 0.0, "high": 200.0, "episodes": 16, "best_of": 3}
+    line = [{"pod": "p1", "born": HOSTILE, "changes": ""}]
+    facts = {"name": HOSTILE, "lineage": line, "lineages": {HOSTILE: line}}
+    score = {"mean": 100.0, "low": 0.0, "high": 200.0, "episodes": 16, "best_of": HOSTILE}
     scored = Policy(cartpole.agent, cartpole.spec, {**cartpole.about, "score": score})
     export_policy(scored, folder, Source(facts), licence="apache-2.0")
     return folder
@@ -153,6 +159,18 @@ def test_where_its_environment_cannot_be_made_observations_are_drawn(tmp_path: P
     assert check["recorded"] == "drawn from the space"
     assert set(check["inputs"]["observation"]["values"]) == {5, 6, 7}
     assert "model-index" not in (tmp_path / "policy" / "README.md").read_text()
+
+
+def test_an_environment_with_other_bounds_here_is_not_played_as_the_same_one() -> None:
+    env = EnvConfig("Pendulum-v1")
+    with closing(EnvFactory(env, "cpu")(1)) as one:
+        spec = one.spec
+    stronger = replace(spec, action_bounds=(-9.0, 9.0))
+    assert played(unasked, stronger, env, 2, 8) == "Pendulum-v1 has other spaces here"
+
+
+def unasked(inputs: object) -> Any:
+    raise AssertionError("it was asked to act")
 
 
 def test_only_an_exported_policy_is_overwritten_and_only_if_asked(

@@ -90,6 +90,19 @@ def test_a_condition_is_the_environment_with_one_change() -> None:
     assert {each.of(own).num_envs for each in found} == {1}
 
 
+def test_two_conditions_never_share_a_name() -> None:
+    found = conditions(kwargs={"mode": [True, "true", "9", 9, "fast"]})
+    assert [each.name for each in found[1:]] == [
+        "mode=true", 'mode="true"', 'mode="9"', "mode=9", "mode=fast"
+    ]  # fmt: skip
+    for words in (
+        {"kwargs": {"g": [9, 9]}}, {"envs": ["Ant-v5", "Ant-v5"]},
+        {"wrappers": ("my:Delay", "other:Delay")},
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=r"two conditions are named '.*(g=9|Ant-v5|Delay)'"):
+            conditions(**words)  # type: ignore[arg-type]
+
+
 def test_another_environment_has_the_policys_wrappers_and_not_its_arguments() -> None:
     own = EnvConfig("Ant-v5", backend="mujoco", kwargs={"a": 1}, wrappers=("my:Own",))
     found = conditions(["Ant-v5", "Ant-v4"], {"b": [2]})

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from hpcpod.config.schema import StopConfig
 from hpcpod.errors import LaunchError, Superseded, UserError
 from hpcpod.records.records import Board, Extension
 from hpcpod.run.explain import why
-from hpcpod.run.extend import extend, limits_of
+from hpcpod.run.extend import _not_larger, extend, limits_of
 from hpcpod.run.run import Run
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.disk import Disk
@@ -188,6 +189,7 @@ REFUSED = {
     "equal": (["stop.env_steps=1024"], "would end again at once by stop.env_steps"),
     "smaller": (["stop.env_steps=1000"], "stop.env_steps: must be at least 1024, as before"),
     "another limit": (["stop.minutes=90"], "stop.minutes: it has no such limit"),
+    "fewer than null": (["stop.final_episodes=2"], "stop.final_episodes: must be at least"),
     "no end": (["stop.env_steps=null"], "stop: nothing would end the run; keep one of target"),
     "alpha": (["stop.env_steps=4096", "stop.alpha=0.1"], "stop.alpha: the error level"),
     "unknown": (["stop.env_step=4096"], "stop.env_step: unknown key"),
@@ -208,6 +210,18 @@ def test_what_is_no_larger_limit_is_refused_in_a_sentence(
         assert why_not in refusal(capsys, "extend", "small", *options), what
     assert everything(home / "runs" / "small") == before
     assert not list((home / "runs" / "small" / "extensions").iterdir())
+
+
+def test_null_final_episodes_are_so_many_for_each_finalist() -> None:
+    before = StopConfig(finalists=3, confirm_episodes=100)  # null: 300
+    assert not list(_not_larger(before, replace(before, final_episodes=300)))
+    assert list(_not_larger(before, replace(before, final_episodes=299))) == [
+        "stop.final_episodes: must be at least 300, as before, got 299"
+    ]
+    more = replace(before, final_episodes=1000)
+    assert list(_not_larger(more, before)) == [
+        "stop.final_episodes: must be at least 1000, as before, got 300"
+    ]
 
 
 def test_a_run_that_goes_on_or_failed_or_reached_its_target_says_what_to_do(home: Path) -> None:

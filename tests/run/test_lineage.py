@@ -12,13 +12,22 @@ import pytest
 
 from hpcpod.cli.parser import main
 from hpcpod.errors import UserError
-from hpcpod.records.records import Board, Checkpoint, Evaluation, PodState
+from hpcpod.records.records import (
+    Board,
+    Checkpoint,
+    Confirmed,
+    Evaluation,
+    Origin,
+    PodState,
+)
 from hpcpod.run.lineage import dot, tree_data, tree_lines
 from hpcpod.run.lineage_schedule import check_line, schedule_of
+from hpcpod.run.policy_folder import ancestors, facts_of
 from hpcpod.run.run import open_run
 from hpcpod.storage.layout import sharded
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import lineage
+from hpcpod.tournament.merge import read_board
 from tests.support.hand_played import answer, birth_of, fail, merged
 from tests.support.lineages import bear, created
 
@@ -75,6 +84,38 @@ def test_no_pod_is_missing_from_a_tree_whose_board_is_damaged() -> None:
         check_line([pod("p0001"), pod("p0002", "p0001", 1, family="ppo-64")], 5, "r")
     with pytest.raises(UserError, match="do not rise"):
         check_line([pod("p0001"), pod("p0002", "p0001", 5)], 5, "r")
+
+
+ORIGIN = Origin("demo", "/demo", "p0007", 12, "3f2a9c1b0d5e" * 5, 9000, seed=1)
+
+
+def test_a_lineage_that_began_in_another_run_has_no_schedule_from_scratch() -> None:
+    heir = pod("p0001", cause="inherited", origin=ORIGIN)
+    with pytest.raises(UserError) as caught:
+        check_line([heir, pod("p0002", "p0001", 1)], 3, "r")
+    assert str(caught.value) == (
+        "the lineage of p0002 in r can't be trained again from scratch: p0001 goes on from p0007 of"
+        " demo at round 12 (checkpoint 3f2a9c1b0d5e); replay a pod of demo instead"
+    )
+    family = board(heir, pod("p0002", "p0001", 1))
+    assert [each["born"] for each in ancestors(family, "p0002")] == [
+        "goes on from p0007 of demo at round 12 (checkpoint 3f2a9c1b0d5e)",
+        "copy of p0001 at round 1",
+    ]
+
+
+def test_the_schedule_of_a_run_that_delivers_an_ensemble_says_so(reported: RunFolder) -> None:
+    found = read_board(reported)
+    best = found.entries[0]
+    report = Confirmed(
+        best.pod, best.round, "report", 0, 4.5, 4.0, 5.0, 4, passed=False,
+        checkpoint=best.checkpoint, rule="vote", members=("p0003", "p0001"),
+    )  # fmt: skip
+    delivering = replace(found, confirmed=(report,))
+    schedule = schedule_of(reported, delivering)
+    assert schedule.pod == "p0003"
+    assert schedule.ensemble == "the ensemble (vote) of p0003, p0001"
+    assert schedule_of(reported, delivering, "p0003").ensemble == ""
 
 
 def test_a_lineage_of_two_thousand_generations_is_drawn() -> None:
@@ -149,6 +190,16 @@ def test_a_run_that_lost_history_says_what_stands_in_for_it(reported: RunFolder)
     schedule = open_run(reported.path).schedule()
     first = schedule.stretches[0].rounds[0]
     assert (first.begins, first.ends, first.core) == (0.0, 1 / 3, None)
+
+
+def test_the_card_of_a_run_s_ensemble_has_the_lineage_of_each_member(reported: RunFolder) -> None:
+    alone = facts_of(reported, {"pod": "p0003"})
+    assert [each["pod"] for each in alone["lineage"]] == ["p0001", "p0003"]
+    members = [{"pod": "p0003"}, {"pod": "p0001"}, {"pod": ["forged"]}, {}]
+    facts = facts_of(reported, {"rule": "vote", "members": members})
+    assert "lineage" not in facts
+    lines = {pod: [each["pod"] for each in line] for pod, line in facts["lineages"].items()}
+    assert lines == {"p0003": ["p0001", "p0003"], "p0001": ["p0001"]}
 
 
 def test_a_pod_without_a_round_has_no_schedule_and_none_is_named_wrongly(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace as changed
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +15,17 @@ import hpcpod
 from hpcpod.cli.parser import main
 from hpcpod.deploy import replay as deploying
 from hpcpod.errors import UserError
+from hpcpod.pod.finals import fresh_seeds
 from hpcpod.pod.ipc.messages import Progress
-from hpcpod.records.records import Order, Report, decode
+from hpcpod.records.records import Order, Report, decode, seed_of
 from hpcpod.run.lineage import schedule_data
 from hpcpod.run.lineage_replay import asked, hindrances, replay
 from hpcpod.run.lineage_schedule import Schedule, schedule_of
 from hpcpod.storage.blobs import read_blob_file
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board
+from hpcpod.tournament.seed_sets import seeds
+from tests.support.hand_played import birth_of
 from tests.support.lineages import LINE, SPANS, trained
 
 pytestmark = pytest.mark.long
@@ -107,6 +111,21 @@ def test_another_seed_is_another_training_by_the_same_schedule(
     assert done.curve[0].run_mean != done.curve[0].mean
 
 
+def test_a_replay_s_score_is_on_seeds_that_no_run_of_its_seed_has_opened(
+    family: RunFolder,
+) -> None:
+    birth = birth_of(family, "p0004")
+    assert birth.checkpoint is not None
+    order = deploying.score_order(birth, birth.checkpoint)
+    config = family.resolved.config
+    panel, episodes = fresh_seeds(order, config)
+    assert panel == (3, "report", -1) and episodes == config.stop.confirm_episodes
+    drawn = {seed_of(*panel, place) for place in range(episodes)}
+    purposes = ("confirm", "final", "candidate", "report", "panel")
+    taken = (seeds(config.seed, name, number, 32) for name in purposes for number in range(99))
+    assert len(drawn) == episodes and not drawn & set(chain.from_iterable(taken))
+
+
 def test_one_that_was_interrupted_goes_on_and_gives_its_folder_to_no_other(
     family: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +152,7 @@ def test_one_that_was_interrupted_goes_on_and_gives_its_folder_to_no_other(
 
     done = replay(family, board, ask)
     orders = ["p0001-00001-1", "p0003-00002-1"]
-    assert calls == [*orders, *orders, "p0003-final0-1"]
+    assert calls == [*orders, *orders, "p0003-report0-1"]
     assert done.same_bits is True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -186,6 +187,7 @@ def test_members_that_do_not_fit_are_left_out_at_once_and_the_run_says_why() -> 
     game, board = in_confirm()
     single, both = of(board, "p0003-candidate0"), of(board, "p0003-candidate1")
     misfit = failed(both, "raised", "rule mean is not for discrete actions")
+    misfit = replace(misfit, rule="mean")  # as Pod reports what joined refuses
     board = fold(board, [report(single, flat(5.0, 8)), misfit], game, now=3.0)
     assert board.finals.verdict == (
         "no ensemble could be compared with p0003: rule mean is not for discrete actions"
@@ -193,6 +195,24 @@ def test_members_that_do_not_fit_are_left_out_at_once_and_the_run_says_why() -> 
     assert [order.id for order in rescores(board)] == ["p0003-report0-1"]
     again = fold(in_confirm()[1], [failed(both, "crash")], game, now=3.0)
     assert "p0003-candidate1-2" in [order.id for order in rescores(again)], "a node's fault is not"
+
+
+def test_an_ensemble_whose_simulator_raised_is_tried_again() -> None:
+    game, board = in_confirm()
+    single, both = of(board, "p0003-candidate0"), of(board, "p0003-candidate1")
+    again = fold(board, [failed(both, "raised", "the simulator fell over")], game, now=3.0)
+    assert of(again, "p0003-candidate1").attempt == 2
+    reports = [report(single, flat(5.0, 8)), report(both, flat(9.0, 8), rule="mean")]
+    board = fold(board, reports, game, now=3.0)
+    (order,) = rescores(board)
+    assert (order.id, order.rule) == ("p0003-report0-1", "mean")
+    board = fold(board, [failed(order, "raised", "the simulator fell over")], game, now=4.0)
+    (order,) = rescores(board)
+    assert (board.phase, order.id) == ("finals", "p0003-report0-2")
+    board = fold(board, [report(order, flat(7.0, 8), rule="mean")], game, now=5.0)
+    best = leader(board)
+    assert isinstance(best, Confirmed)
+    assert (board.phase, best.purpose, best.mean) == ("finished", "report", 7.0)
 
 
 def test_reports_of_a_stage_count_in_any_order_and_in_any_number_of_merges() -> None:
@@ -271,6 +291,39 @@ def test_a_board_that_names_a_candidate_that_is_not_there_is_refused(change: obj
     with pytest.raises(ValueError, match="names a candidate that is not there"):
         _check_names(broken)
     _check_names(board)
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        ({"returns": {"p0001": (1.0, 2.0)}}, "a finalist that is not there"),
+        ({"played": {"p0001": 1}}, "a finalist that is not there"),
+        ({"given_up": {"p0001": "it broke"}}, "a finalist that is not there"),
+        ({"finalists": ()}, "a finalist that is not there"),
+        ({"returns": {}}, "other batches than returns"),
+        ({"returns": {"p0003": (1.0,)}, "played": {"p0003": 1}}, "other batches than returns"),
+        ({"played": {"p0003": 9, "p0004": 1}}, "other batches than returns"),
+        ({"batches": ()}, "other batches than returns"),
+    ],
+)
+def test_a_board_whose_select_set_contradicts_itself_is_refused(
+    change: dict[str, Any], wrong: str
+) -> None:
+    stop = StopConfig(rounds=1, finalists=2, confirm_episodes=8, ensembles=PAIR)
+    game, board = in_finals(stop)
+    doubt = {"p0003": (5.0, 1.0), "p0004": (1.0, 5.1)}
+    board = fold(board, [report(o, doubt[o.pod]) for o in rescores(board)], game, now=2.0)
+    assert board.finals.stage == "select" and set(board.finals.played) == set(doubt)
+    _check_names(board)
+    with pytest.raises(ValueError, match=wrong):
+        _check_names(replace(board, finals=replace(board.finals, **change)))
+
+
+def test_a_board_whose_confirm_set_has_one_candidate_is_refused() -> None:
+    _, board = in_confirm()
+    alone = replace(board.finals, candidates=board.finals.candidates[:1])
+    with pytest.raises(ValueError, match="a candidate that is not there"):
+        _check_names(replace(board, rescores={}, finals=alone))
 
 
 # --- what the numbers are worth ------------------------------------------------------------

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from hpcpod.config.schema import StopConfig
-from hpcpod.records.records import Birth, Board, Document, Extension, PodState, Rescore
+from hpcpod.records.records import (
+    Birth,
+    Board,
+    Document,
+    Extension,
+    Finals,
+    PodState,
+    Rescore,
+)
 from hpcpod.tournament.leaderboard import begin, fold, needed_checkpoints, orders
 from hpcpod.tournament.reopening import reopened
 from hpcpod.tournament.rules import Rules
@@ -96,6 +104,18 @@ def test_an_extended_run_ends_again_on_other_seeds_and_by_new_scores() -> None:
     (score,) = board.confirmed
     assert (score.purpose, score.number) == (order.purpose, order.number)
     assert leader(board) == score
+
+
+def test_an_old_run_that_is_extended_does_not_take_its_old_scores_for_new_ones() -> None:
+    """An older version scored each finalist once, on set 0 of 128 seeds, and counted no sets."""
+    game, board = finished(StopConfig(env_steps=800, finalists=2))
+    old = replace(board, finals=Finals())
+    game, board = extended(game, old, env_steps=1600)
+    board = play_round(play_round(board, game, by_number), game, by_number)
+    orders_now = fresh(board)
+    assert {order.purpose for order in orders_now} == {"final"} and len(orders_now) == 2
+    assert not {"p0004-final0-1", "p0003-final0-1"} & {order.id for order in orders_now}
+    assert {order.set for order in orders_now} == {1}
 
 
 def test_pods_that_have_trained_all_their_rounds_train_on() -> None:

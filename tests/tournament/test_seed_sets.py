@@ -8,7 +8,7 @@ import pytest
 
 from hpcpod.config.schema import StopConfig
 from hpcpod.envs.vec_env import random_seeds
-from hpcpod.records.records import Board, Finals, stable_hash
+from hpcpod.records.records import Board, Finals, Origin, seed_of, stable_hash
 from hpcpod.tournament import seed_sets
 from hpcpod.tournament.leaderboard import first_board
 from hpcpod.tournament.rules import Rules
@@ -49,6 +49,26 @@ def test_no_seed_is_in_two_sets_or_in_a_panel(seed: int) -> None:
         panels |= set(random_seeds(seed, "confirm", attempt, count=128).tolist())
     whole = panels.union(*found.values())
     assert len(whole) == len(panels) + sum(map(len, found.values()))
+
+
+@pytest.mark.parametrize(
+    "taken", [(6, "panel", 70, 31), (5, "final", 0, 100)], ids=["of an heir", "of an older version"]
+)
+def test_a_seed_of_an_heir_s_panel_or_of_an_older_version_s_finals_is_not_fresh(
+    taken: tuple[int | str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An heir is scored on its parent's panel; an older version played 128 episodes a finalist."""
+    same = (taken, (5, "report", 0, 3))  # seeds of the run's number 5, of the other's 6
+    monkeypatch.setattr(
+        seed_sets, "seed_of", lambda *parts: 7 if parts in same else seed_of(*parts)
+    )
+    game = rules(3, seed=5, stop=StopConfig())
+    board = trained(game, 0)
+    assert unused_set(board, game.config, "report", 128) == 0
+    origin = Origin("other", "/other", "p0009", 70, "0" * 64, 100, seed=6)
+    pods = {**board.pods, "p0001": replace(board.pods["p0001"], origin=origin)}
+    board = replace(board, pods=pods, finals=Finals(sets={"final": 1}))
+    assert unused_set(board, game.config, "report", 128) == 1
 
 
 def test_a_set_that_shares_a_seed_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,9 @@ def conditions(
         envs: ids of other environments; none: the policies' own.
         kwargs: values of keyword arguments, each a condition.
         wrappers: each a condition.
+
+    Raises:
+        UserError: two would have one name.
     """
     found = []
     for env in envs or (None,):
@@ -65,6 +68,10 @@ def conditions(
             Condition(f"{lead}{_wrapper(wrapper)}", env, wrappers=(wrapper,))
             for wrapper in wrappers
         ]
+    names = [each.name for each in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"two conditions are named '{twice}': ask for one of them alone")
     return found
 
 
@@ -102,4 +109,11 @@ def _wrapper(wrapper: Wrapper) -> str:
 
 
 def _said(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, default=str)
+    """A value in words; a text that looks like another value is in quotes."""
+    if not isinstance(value, str):
+        return json.dumps(value, default=str)
+    try:
+        json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return json.dumps(value)
