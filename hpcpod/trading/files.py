@@ -103,7 +103,7 @@ def frame_of(path: str | Path, timezone: str | None = None) -> Any:
         if name not in table:
             table[name] = np.inf if name == "volume" else table["close"]
     for name in FIELDS:
-        if table[name].dtype.kind not in "fiu":
+        if len(table) and table[name].dtype.kind not in "fiu":
             bad = pd.to_numeric(table[name], errors="coerce").isna() & table[name].notna()
             row = int(bad.to_numpy().argmax())
             raise UserError(

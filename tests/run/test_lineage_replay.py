@@ -177,9 +177,9 @@ def test_what_can_keep_a_replay_from_the_run_s_bits_is_said(family: RunFolder) -
     assert versions.startswith("the run was made with torch 1.0 (here ")
     [ranks] = hindrances(family, asked(schedule, seed=5))
     assert "4 ranks" in ranks
+    family = RunFolder.open(family.path)
     family.config["config"]["pod"] = {}
     family.config |= {"versions": {}}
     family.config["config"]["resources"] = {"gpus_per_pod": 1}
-    del family.resolved
     [gpus] = hindrances(family, asked(schedule))
     assert "GPUs" in gpus

@@ -18,10 +18,11 @@ SHOWN = {TRAINING: " of 1,000 env steps, ", RUN: " rounds, "}
 BEGINS = "tiny: its environment and its agents are made once"
 
 IMPORTS = (
-    "import hpcpod, sys; from hpcpod.pod.trial import supervisor;"
-    " supervisor.known_here_alone = lambda *given: True"
+    "import hpcpod, sys, time; from hpcpod.pod.trial import supervisor;"
+    " supervisor.known_here_alone = lambda *given: time.sleep(0.6) or True"
 )
-"""As in the other tests, an environment is tried in this process: see ``tried_here``."""
+"""As in the other tests, an environment is tried in this process: see ``tried_here``. That is soon
+done: without a pause the line of before was never drawn, which is four times a second."""
 
 THEN = "-- and now --"
 """What a program writes between two of its parts, on standard error."""

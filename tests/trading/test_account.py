@@ -141,7 +141,7 @@ def test_rules_out_of_range_are_refused() -> None:
     for preset, changed, said in [
         ("papr", {}, "there is no preset papr, did you mean|no preset papr"),
         ("plain", {"fees": 1}, "trading has no rule 'fees'"),
-        ("plain", {"fee_bps": -1}, "fee_bps is a number from 0, got -1"),
+        ("plain", {"fee_bps": -1}, "fee_bps is a number from 0 to 1000, got -1"),
         ("plain", {"participation": 2.0}, "participation is a number from 1e-09 to 1"),
         ("plain", {"mode": "short"}, "mode is one of weights, orders"),
         ("plain", {"stride": 2.5}, "stride is a whole number, got 2.5"),

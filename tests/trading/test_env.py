@@ -133,7 +133,7 @@ def test_nobody_trains_or_plays_in_the_holdout() -> None:
         ({"market": {"source": "nowhere"}}, "there is no market 'nowhere'"),
         ({"market": {"stoks": 3}}, "a synthetic market has no 'stoks', did you mean|no 'stoks'"),
         ({"market": {**MARKET, "markets": 0}}, "markets is a whole number from 1, got 0"),
-        ({"features": ["return_390"], "market": {**MARKET, "days": 20}}, "too few for the warm-up"),
+        ({"features": ["return_390"], "market": {**MARKET, "days": 45}}, "too few for the warm-up"),
         ({"holdout": True}, "expected a date or a share of the sessions"),
         ({"market": ["bars.parquet"]}, "market is a mapping such as"),
         ({"market": "nowhere.csv"}, "there is no file nowhere"),

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from hpcpod.errors import UserError
 from hpcpod.trading.account import opened, traded, wanted
 from hpcpod.trading.backtest import Moment, backtest, hold
 from hpcpod.trading.panel import MarketPanel
 from hpcpod.trading.rules import Rules
-from hpcpod.trading.tables import tables
+from hpcpod.trading.tables import Tables, tables
 from hpcpod.trading.task import task_of
 from tests.trading.small import daily
 
 UP = np.linspace(10.0, 20.0, 12)
 
 
-def made(panel: MarketPanel, **rules: float) -> dict[str, list[list[float]]]:
-    found = tables(panel, ["return_1"], Rules(**rules), "cpu")  # type: ignore[arg-type]
-    return {
-        name: getattr(found, name).tolist() for name in ("buyable", "sellable", "fill", "mark")
-    } | {"first": found.first}  # type: ignore[dict-item]
+def made(panel: MarketPanel, **rules: Any) -> Tables:
+    return tables(panel, ["return_1"], Rules(**rules), "cpu")
+
+
+def can(limit: Tensor) -> list[bool]:
+    """The decisions at which the second stock can be traded."""
+    return [bool(each > 0) for each in limit[:, 1]]
 
 
 def test_who_leaves_the_universe_can_be_sold_but_not_bought() -> None:
@@ -32,39 +36,39 @@ def test_who_leaves_the_universe_can_be_sold_but_not_bought() -> None:
     member = panel.member.copy()
     member[6:, 1] = False
     found = made(replace(panel, member=member))
-    assert [row[1] > 0 for row in found["buyable"]] == [False] + [True] * 4 + [False] * 6
-    assert all(row[1] > 0 for row in found["sellable"])
+    assert can(found.buyable) == [False] + [True] * 4 + [False] * 6
+    assert all(can(found.sellable))
 
 
 def test_a_stock_is_paid_out_at_its_last_close() -> None:
     close = np.stack([UP, UP], axis=1)
     close[6:, 1] = np.nan
     found = made(daily(close))
-    assert [row[1] > 0 for row in found["sellable"]] == [True] * 11
-    assert [row[1] > 0 for row in found["buyable"]] == [False] + [True] * 4 + [False] * 6
-    assert {row[1] for row in found["fill"][5:]} == {UP[5]}
-    assert {row[1] for row in found["mark"][5:]} == {UP[5]}
+    assert can(found.sellable) == [True] * 11
+    assert can(found.buyable) == [False] + [True] * 4 + [False] * 6
+    assert set(found.fill[5:, 1].tolist()) == {UP[5]}
+    assert set(found.mark[5:, 1].tolist()) == {UP[5]}
 
 
 def test_a_stock_that_is_listed_later_moves_nobody_s_start() -> None:
     close = np.stack([UP, UP], axis=1)
     close[:7, 1] = np.nan
     found = made(daily(close))
-    assert found["first"] == 1
+    assert found.first == 1
     # Its first bar opens at no known price; the next has one, and its feature is known.
-    assert [row[1] > 0 for row in found["buyable"]] == [False] * 8 + [True] * 3
-    assert {row[1] for row in found["mark"][:7]} == {UP[7]}  # no return before its first price
+    assert can(found.buyable) == [False] * 8 + [True] * 3
+    assert set(found.mark[:7, 1].tolist()) == {UP[7]}  # no return before its first price
 
 
 def test_a_bar_s_volume_limits_both_sides() -> None:
     found = made(daily(UP[:, None], volume=1000.0), participation=0.1)
-    assert found["sellable"] == [[100.0]] * 11
-    assert found["buyable"][1:] == [[100.0]] * 10
+    assert found.sellable.tolist() == [[100.0]] * 11
+    assert found.buyable[1:].tolist() == [[100.0]] * 10
 
 
 def test_orders_are_sized_by_the_price_that_is_known_and_paid_at_the_next() -> None:
     """The close is 10, the next open 20: half of 1,000 is 50 shares, for 1,000."""
-    panel = daily(np.array([[10.0], [10.0], [30.0], [30.0]]))
+    panel = daily(np.array([[10.0], [10.0], [30.0], [30.0], [30.0]]))
     opens = panel.open.copy()
     opens[2] = 20.0
     found = tables(replace(panel, open=opens), ["return_1"], Rules(fee_bps=0.0), "cpu")
@@ -78,7 +82,7 @@ def test_orders_are_sized_by_the_price_that_is_known_and_paid_at_the_next() -> N
         account, change, found.fill[1:2], found.buyable[1:2], found.sellable[1:2],
         Rules(fee_bps=0.0),
     )  # fmt: skip
-    assert (account.shares.item(), money.item()) == (49.0, 980.0)  # rounded in favour of cash
+    assert (account.shares.item(), money.item()) == (50.0, 1000.0)
 
 
 def test_a_session_s_value_is_that_of_its_close() -> None:

@@ -73,9 +73,9 @@ def family(env_or_pid: int | None = None) -> list[psutil.Process]:
 def _counts(child: psutil.Process) -> bool:
     # other tests, in the same process of pytest-xdist, leave these, and zombies with no command
     try:
-        return "slurm" not in child.name() and "multiprocessing.resource_tracker" not in " ".join(
-            child.cmdline()
-        )
+        said = " ".join(child.cmdline())
+        helpers = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+        return "slurm" not in child.name() and not any(helper in said for helper in helpers)
     except psutil.NoSuchProcess:
         return False
 

@@ -42,8 +42,8 @@ CHECKPOINT_SENT = (
 BIRTH_SENT = (
     '{"kind": "birth", "order": {"pod": "p0001", "round": 2, "attempt": 3, "algorithm": "ppo",'
     ' "hyperparameters": {"gamma": 0.9, "hidden": 16}, "seed": 1152921504606846977,'
-    f' "checkpoint": {CHECKPOINT_SENT}, "inherited": false, "shrink": false,'
-    f' "begins": null, "ends": null}},'
+    f' "checkpoint": {CHECKPOINT_SENT}, "inherited": false, "origin": null,'
+    f' "shrink": false, "begins": null, "ends": null}},'
 )
 RESCORE_SENT = (
     '{"kind": "rescore", "order": {"purpose": "final", "number": 0, "pod": "p0001", "attempt": 1,'
@@ -56,7 +56,7 @@ REPORT_SENT = (
     ' "slot": "7_1", "returns": [1.0, 2.0], "inherited_returns": [],'
     f' "checkpoint": {CHECKPOINT_SENT}, "trained_steps": 0, "wall_seconds": 0.0,'
     ' "train_seconds": 0.0, "evaluate_seconds": 0.0, "metrics": {}, "engine": "", "rule": "",'
-    ' "failure": "", "failure_kind": ""}}'
+    ' "begins": null, "ends": null, "failure": "", "failure_kind": ""}}'
 )
 WORKS = {
     BIRTH_SENT + ' "part": "all", "checkpoint": null, "claimed": true}': Work(BIRTH),
