@@ -294,17 +294,20 @@ def _stop(sweep: Sweep, options: Namespace) -> int:
 
 
 def _resume(sweep: Sweep, options: Namespace) -> int:
-    from hpcpod.run.sweeps.launch import submit
+    from hpcpod.run.sweeps.launch import cancel, submit
 
+    local = sweep.element.cluster.launcher == "local"
     left = len(sweep.cells) - len(sweep.kept())
     if not left:
         raise UserError(f"{sweep.name}: all its runs have ended: there is nothing to resume")
+    if sweep.stopping and not local:
+        cancel(sweep)  # a stop from where there is no scheduler has left that to us
     sweep.take_stop_back()
     kept = sweep.kept()
     for cell in (each for each in sweep.cells if each.name not in kept):
         if sweep.run(cell).folder.requests.read(Drain) is not None:
             sweep.run(cell).undrain()
-    if sweep.element.cluster.launcher == "local":
+    if local:
         return follow(sweep)
     _say_jobs(sweep, submit(sweep))
     return 0

@@ -52,3 +52,27 @@ def test_elements_of_one_array_run_the_cells_and_come_back_after_a_preemption(
     logs = "".join(path.read_text() for path in (first.path / "logs").glob("local-*.log"))
     assert "p0001-00001-2 goes on at " in logs
     assert "all its runs have ended" in shell.hpcpod("sweep", "resume", "swept", code=2)
+
+
+def test_a_resume_right_after_a_stop_submits_though_elements_are_at_their_checkpoint(
+    start_slurm: Callable[[Options], SlurmCluster], tmp_path: Path
+) -> None:
+    shell = Shell(start_slurm(Options(grace_seconds=5)), tmp_path)
+    (tmp_path / "swept.yaml").write_text(SWEPT.replace("env_steps: 1024", "env_steps: 40_000_000"))
+    shell.hpcpod("launch", "swept.yaml", "--no-probe")
+    sweep = open_sweep(tmp_path / "runs" / "swept")
+    first = sweep.run(sweep.cells[0]).folder
+    shell.cluster.wait(
+        "a checkpoint in the first cell",
+        lambda: first.checkpoints.latest("p0001", 1) is not None, 120,
+    )  # fmt: skip
+    shell.hpcpod("sweep", "stop", "swept")
+    assert "swept: submitted " in shell.hpcpod("sweep", "resume", "swept")
+
+    def goes_on() -> bool:
+        logs = (path.read_text() for path in (first.path / "logs").glob("local-*.log"))
+        return "p0001-00001-2 goes on at " in "".join(logs)
+
+    shell.cluster.wait("its going on", goes_on, 120)
+    shell.hpcpod("sweep", "stop", "swept")
+    shell.cluster.drained(60.0)

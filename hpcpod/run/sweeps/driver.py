@@ -19,11 +19,12 @@ from hpcpod._gpus import visible_gpus
 from hpcpod._process import PYTHON, REQUEUE, ending
 from hpcpod.config.placement import shape_of
 from hpcpod.config.schema import RunConfig
-from hpcpod.errors import HpcpodError, LaunchError, StorageError
+from hpcpod.errors import Corrupt, HpcpodError, LaunchError, StorageError
 from hpcpod.launchers.local import tail
 from hpcpod.run.sweeps.design import Cell
 from hpcpod.run.sweeps.folder import Sweep
 from hpcpod.run.sweeps.outcome import Outcome, outcome_of
+from hpcpod.storage.os_errors import explained
 from hpcpod.storage.requests import Drain
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board
@@ -34,6 +35,8 @@ ASK_SECONDS = 2.0
 """Interval of looks into the sweep's folder for what a person asks."""
 ROUND_SECONDS = 5.0
 """Pause before cells are looked at again that other processes run, or that are paused."""
+PATIENCE_SECONDS = 600.0
+"""Time for which what the operating system refuses is tried again."""
 MOST_FAILURES = 3
 """Times that the process of a cell may fail here before it is left alone."""
 
@@ -74,6 +77,8 @@ class Driver:
         self._on_end = on_end
         self._work: list[_Work] = []
         self._failures: dict[str, int] = {}
+        self._refused: dict[str, float] = {}
+        """Time of each cell's first refusal in a row, by ``monotonic``; under "" the sweep's."""
         self._need = gpus_of(sweep.element, 1)  # an element has those of a cell
         self._gpus = visible_gpus() if self._need else []
         if len(self._gpus) < self._need:
@@ -115,7 +120,14 @@ class Driver:
         if len(self._work) >= self._at_once or time.monotonic() < self._next_look:
             return True
         left = False
-        kept, mine = self._sweep.kept(), {work.cell.name for work in self._work}
+        try:
+            kept, mine = self._sweep.kept(), {work.cell.name for work in self._work}
+        except StorageError as error:
+            if self._lasts("", error) and not self._work:
+                raise
+            self._next_look = time.monotonic() + ROUND_SECONDS
+            return True
+        self._refused.pop("", None)
         for cell in self._sweep.cells:
             if cell.name in kept or cell.name in mine:
                 continue
@@ -132,58 +144,90 @@ class Driver:
         """Begin a cell if it is free; None if another process runs it, False if it is not to be
         run."""
         try:
-            folder = RunFolder.open(self._sweep.folder(cell))
-            if folder.requests.read(Drain) is not None:
-                return False  # a person has paused it
-            finished = read_board(folder).phase == "finished"
+            begun = self._try(cell)
         except HpcpodError as error:
+            if not self._lasts(cell.name, error):
+                return None
             self._failures[cell.name] = MOST_FAILURES
             log.error("cell %s can't be run: %s", cell.name, error)
             return False
-        claim = ExitStack()
-        if not claim.enter_context(self._sweep.claimed(cell)) or folder.locks.driven():
-            claim.close()
-            return None
-        if finished:  # by a person, or its driver was killed before it kept the outcome
-            self._end(cell, outcome_of(self._sweep.run(cell)))
-            claim.close()
+        self._refused.pop(cell.name, None)
+        return begun
+
+    def _lasts(self, name: str, error: HpcpodError) -> bool:
+        """True if an error does not pass: only what the operating system refuses does, and that
+        for ``PATIENCE_SECONDS``."""
+        now = time.monotonic()
+        if not isinstance(error, StorageError) or isinstance(error, Corrupt):
             return True
-        taken = [gpu for work in self._work for gpu in work.gpus]
-        gpus = [gpu for gpu in self._gpus if gpu not in taken][: self._need]
-        process = self._start(cell, gpus)
-        gone = os.pidfd_open(process.pid)
-        claim.callback(os.close, gone)
-        self._work.append(_Work(cell, process, claim, gpus, gone))
+        if name not in self._refused:
+            log.warning("%s; trying again", error)
+        return now - self._refused.setdefault(name, now) >= PATIENCE_SECONDS
+
+    def _try(self, cell: Cell) -> bool | None:
+        """``_begin``, with the errors of the cell's folder.
+
+        Raises:
+            StorageError: a file, or the process, is refused; nothing is begun.
+            HpcpodError: it can't be run.
+        """
+        folder = RunFolder.open(self._sweep.folder(cell))
+        if folder.requests.read(Drain) is not None:
+            return False  # a person has paused it
+        with ExitStack() as claim:
+            if not claim.enter_context(self._sweep.claimed(cell)) or folder.locks.driven():
+                return None
+            if read_board(folder).phase == "finished":  # read under the claim: the last may be new
+                # by a person, or its driver was killed before it kept the outcome
+                self._end(cell, outcome_of(self._sweep.run(cell)))
+                return True
+            taken = [gpu for work in self._work for gpu in work.gpus]
+            gpus = [gpu for gpu in self._gpus if gpu not in taken][: self._need]
+            process, gone = self._start(cell, gpus)
+            claim.callback(os.close, gone)
+            self._work.append(_Work(cell, process, claim.pop_all(), gpus, gone))
         return True
 
-    def _start(self, cell: Cell, gpus: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _start(self, cell: Cell, gpus: Sequence[str]) -> tuple[subprocess.Popen[bytes], int]:
+        """Start the process of a cell; return it with a descriptor that tells of its end.
+
+        Raises:
+            StorageError: the operating system refuses; no process is left.
+        """
         path = self._sweep.folder(cell)
-        (path / "logs").mkdir(exist_ok=True)
         devices = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
-        with (path / "logs" / "coordinator.log").open("ab") as output:
-            return subprocess.Popen(
-                [*PYTHON, "-m", "hpcpod.orchestrator", str(path), "--parent", str(os.getpid())],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                env={**os.environ, **devices}, start_new_session=True,
-            )  # fmt: skip
+        with explained("start the process of", path):
+            (path / "logs").mkdir(exist_ok=True)
+            with (path / "logs" / "coordinator.log").open("ab") as output:
+                process = subprocess.Popen(
+                    [*PYTHON, "-m", "hpcpod.orchestrator", str(path), "--parent", str(os.getpid())],
+                    stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                    env={**os.environ, **devices}, start_new_session=True,
+                )  # fmt: skip
+            try:
+                return process, os.pidfd_open(process.pid)
+            except OSError:
+                process.terminate()
+                process.wait()
+                raise
 
     def _reap(self) -> None:
         """See to the cells whose process has ended."""
         for work in [each for each in self._work if each.process.poll() is not None]:
             self._work.remove(work)
             self._next_look = 0.0
-            code = work.process.returncode
+            code, ended = work.process.returncode, False
             try:
                 outcome = outcome_of(self._sweep.run(work.cell))
-                if outcome.ended:
+                ended = outcome.ended
+                if ended:
                     self._end(work.cell, outcome)
-                elif code not in (0, REQUEUE):
-                    self._failed(work.cell, code)
-            except HpcpodError as error:
+            except HpcpodError as error:  # the next look says whether it lasts
                 log.warning("cell %s: %s", work.cell.name, error)
-                self._failed(work.cell, code)
             finally:
                 work.claim.close()
+            if not ended and code not in (0, REQUEUE):
+                self._failed(work.cell, code)
 
     def _failed(self, cell: Cell, code: int) -> None:
         self._failures[cell.name] = count = self._failures.get(cell.name, 0) + 1
@@ -193,10 +237,12 @@ class Driver:
                   tail(path, 5))  # fmt: skip
 
     def _end(self, cell: Cell, outcome: Outcome) -> None:
-        try:
-            self._sweep.keep(cell, outcome)
-        except StorageError as error:  # whoever looks next does
-            log.warning("%s", error)
+        """Keep the outcome of a cell, and tell of it.
+
+        Raises:
+            StorageError: it can't be kept: the next look at the cell tries again.
+        """
+        self._sweep.keep(cell, outcome)
         self._on_end(cell, outcome)
 
     def _leave(self) -> None:

@@ -1,8 +1,9 @@
 """The effects of a sweep's factors on the score: least squares with sums-to-zero contrasts.
 
 The effect of a level is its mean over the levels of all other factors, less the mean of all levels.
-An interaction is what a pair of levels has beyond their two effects. Intervals are Student's, by
-the spread that the model leaves; they hold for scores of equal spread that are about normal
+An interaction is what a pair of levels has beyond their two effects. Intervals are Student's; they
+hold for scores of equal spread that are about normal. That spread is the pure error, of runs of
+equal levels, where every combination of levels has two runs; else what the model leaves
 (Montgomery, Design and Analysis of Experiments, chapters 5 and 10).
 """
 
@@ -19,7 +20,7 @@ from hpcpod._student_t import t_quantile
 from hpcpod.config.space import Choice, LogUniform
 from hpcpod.run.sweeps.design import Cell, Factor, label
 from hpcpod.run.sweeps.outcome import Outcome
-from hpcpod.run.text import many
+from hpcpod.run.text import listed, many
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,7 +64,7 @@ class Analysis:
     mean: float
     """The mean of all levels' means."""
     spread: float
-    """Standard deviation of what the model leaves; NaN without a degree of freedom."""
+    """Standard deviation of a run by chance; NaN without a degree of freedom."""
     freedom: int
     """Degrees of freedom of the intervals."""
     effects: tuple[Effect, ...]
@@ -127,34 +128,74 @@ def _analysis(
     if not coded or not len(rows):
         mean = float(scores.mean()) if len(rows) else math.nan
         return Analysis(env, len(rows), mean, math.nan, 0, (), tuple(remarks))
-    pairs = list(itertools.combinations(coded, 2))
+    pairs = _pairs(coded, remarks)
     terms: list[tuple[_Coded, ...]] = [*((each,) for each in coded), *pairs]
-    fitted = _fit(terms, scores)
+    pure = _repeated(coded)
+    fitted = _fit(terms, scores, pure=pure)
     if fitted is None and pairs:
         remarks.append(
             "Interactions can't be told from chance here, for want of runs: the intervals take them"
             " for chance."
         )
         terms = terms[: len(coded)]
-        fitted = _fit(terms, scores)
+        fitted = _fit(terms, scores, pure=pure)
     if fitted is None:
         remarks.append("There are too few runs for intervals: give the sweep seeds.")
         return Analysis(env, len(rows), float(scores.mean()), math.nan, 0, (), tuple(remarks))
-    weights, covariance, freedom = fitted
-    if len({cell.number for cell, _ in rows}) == len(rows):
+    if not pure and len({cell.number for cell, _ in rows}) == len(rows):
         remarks.append(
             "Each cell has one run: what chance does is taken from higher interactions, which make"
             " the intervals too wide where they are real. Seeds would tell."
+        )
+    elif fitted.lacking:
+        remarks.append(
+            "The intervals take for chance, beside the spread of seeds, what the effects and the"
+            " interactions above leave: not every combination of levels has two runs."
         )
     effects, at = [], 1
     for term in terms:
         width = math.prod(each.columns.shape[1] for each in term)
         part = slice(at, at + width)
-        effects += _effects(term, weights[part], covariance[part, part], freedom)
+        effects += _effects(
+            term, fitted.weights[part], fitted.covariance[part, part], fitted.freedom
+        )
         at += width
-    spread = math.sqrt(_residual(terms, scores, weights) / freedom)
-    return Analysis(env, len(rows), float(weights[0]), spread, freedom, tuple(effects),
+    mean = float(fitted.weights[0])
+    return Analysis(env, len(rows), mean, fitted.spread, fitted.freedom, tuple(effects),
                     tuple(remarks))  # fmt: skip
+
+
+def _pairs(coded: Sequence[_Coded], remarks: list[str]) -> list[tuple[_Coded, ...]]:
+    """The pairs of factors whose interaction the runs tell from the two effects."""
+    import numpy as np
+
+    told: list[tuple[_Coded, ...]] = []
+    apart = []
+    for pair in itertools.combinations(coded, 2):
+        design = _design([*((each,) for each in pair), pair], len(pair[0].columns))
+        if np.linalg.matrix_rank(design) == design.shape[1]:
+            told.append(pair)
+        else:
+            apart.append(" with ".join(each.path for each in pair))
+    if told and apart:
+        remarks.append(
+            f"The interaction of {listed(apart)} can't be told: not all of their levels come"
+            " together."
+        )
+    elif apart:
+        remarks.append("No interaction can be told: not all levels of two fields come together.")
+    return told
+
+
+def _repeated(coded: Sequence[_Coded]) -> bool:
+    """True if every combination of levels has two runs or more, and no run lies between."""
+    import numpy as np
+
+    found = Counter(map(tuple, np.hstack([each.columns for each in coded]).tolist()))
+    if len(found) != math.prod(len(each.points) for each in coded) or min(found.values()) < 2:
+        return False  # of many fields the combinations are too many to be made
+    combos = itertools.product(*(each.points.values() for each in coded))
+    return found.keys() == {tuple(itertools.chain(*combo)) for combo in combos}
 
 
 def _coded(
@@ -212,23 +253,49 @@ def _design(terms: Sequence[tuple[_Coded, ...]], runs: int) -> Array:
     return np.hstack(columns)
 
 
-def _fit(terms: Sequence[tuple[_Coded, ...]], scores: Array) -> tuple[Array, Array, int] | None:
-    """Weights, their covariance and its degrees of freedom; None if the runs are too few."""
+@dataclass(frozen=True)
+class _Fit:
+    """A model of the scores."""
+
+    weights: Array
+    covariance: Array
+    """Of the weights."""
+    freedom: int
+    """Degrees of freedom of ``spread``."""
+    spread: float
+    """Standard deviation of a run by chance."""
+    lacking: bool
+    """True if ``spread`` also has what the model lacks."""
+
+
+def _fit(terms: Sequence[tuple[_Coded, ...]], scores: Array, *, pure: bool) -> _Fit | None:
+    """Least squares; None if the runs are too few.
+
+    Args:
+        terms: of the model, beside the mean.
+        scores: [runs]
+        pure: fit the means of equal runs, each with the same weight, and take chance from the
+            spread of these runs alone. Of all combinations of levels, effects are then means over
+            the levels of all other factors, whatever interactions the model lacks.
+    """
     import numpy as np
 
     design = _design(terms, len(scores))
-    freedom = len(scores) - design.shape[1]
-    if freedom < 1 or np.linalg.matrix_rank(design) < design.shape[1]:
+    if np.linalg.matrix_rank(design) < design.shape[1]:
         return None
-    weights: Array = np.linalg.lstsq(design, scores, rcond=None)[0].astype(np.float64)
-    rest = scores - design @ weights
-    covariance: Array = np.linalg.inv(design.T @ design) * (rest @ rest) / freedom
-    return weights, covariance, freedom
-
-
-def _residual(terms: Sequence[tuple[_Coded, ...]], scores: Array, weights: Array) -> float:
-    rest = scores - _design(terms, len(scores)) @ weights
-    return float(rest @ rest)
+    places, at, counts = np.unique(design, axis=0, return_inverse=True, return_counts=True)
+    at = at.ravel()  # NumPy 2.0 alone gives it a second axis
+    averages = (at == np.arange(len(places))[:, None]) / counts[:, None]  # [places, runs]
+    solution = np.linalg.pinv(places) @ averages if pure else np.linalg.pinv(design)
+    weights = solution @ scores
+    fitted = (averages @ scores)[at] if pure else design @ weights
+    freedom = len(scores) - (len(places) if pure else len(weights))
+    if freedom < 1:
+        return None
+    variance = float(np.sum((scores - fitted) ** 2)) / freedom
+    lacking = not pure and len(places) > len(weights)
+    covariance = variance * solution @ solution.T
+    return _Fit(weights, covariance, freedom, math.sqrt(variance), lacking)
 
 
 def _effects(

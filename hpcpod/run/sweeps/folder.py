@@ -8,6 +8,7 @@
       claims/<cell>         the lease of the process that runs it, with a heartbeat
       results/<cell>.json   its outcome, once it has ended
       control/stop          asked to stop
+      control/leaving       ids of the arrays that were cancelled last
       logs/  scripts/       of the elements of the array
 """
 
@@ -101,9 +102,14 @@ class Sweep:
         self.disk.publish(self._kept_at(cell), pack(asdict(outcome)))
 
     def kept(self) -> set[str]:
-        """Names of the cells that have ended."""
-        with explained("list", self.path / "results"):
-            return {path.stem for path in (self.path / "results").glob("[!.]*.json")}
+        """Names of the cells that have ended.
+
+        Raises:
+            StorageError: the filesystem refuses.
+        """
+        with explained("list", self.path / "results"):  # glob() of Python 3.13 hides an EIO
+            paths = list((self.path / "results").iterdir())
+        return {path.stem for path in paths if path.suffix == ".json" and path.name[0] != "."}
 
     def _kept_at(self, cell: Cell) -> Path:
         return self.path / "results" / f"{cell.name}.json"
@@ -130,6 +136,16 @@ class Sweep:
     def stopping(self) -> bool:
         """True once it was asked to stop."""
         return self.disk.exists(self.path / "control" / "stop")
+
+    @property
+    def leaving(self) -> set[str]:
+        """Ids of the arrays that were cancelled: what is left of them checkpoints and ends."""
+        found = self.disk.read(self.path / "control" / "leaving") or b""
+        return set(found.decode(errors="replace").split())
+
+    def note_leaving(self, arrays: set[str]) -> None:
+        """Keep the ids of the arrays that were cancelled, in place of those before."""
+        self.disk.replace(self.path / "control" / "leaving", " ".join(sorted(arrays)).encode())
 
     def ask_stop(self) -> None:
         """Have every process of it checkpoint and leave, and begin no further cell.

@@ -151,6 +151,9 @@ def make(plan: Plan, resolved: dict[int, Resolved], runs: Path) -> Sweep:
 def submit(sweep: Sweep) -> list[str]:
     """Submit the elements that a sweep on a cluster lacks; return the ids of new jobs.
 
+    Those that were cancelled are not counted, though they may be at their checkpoint still: a cell
+    is free for another once its element has ended.
+
     Raises:
         UserError: the sweep is another user's.
         LaunchError: the scheduler refused, or can't be asked from here.
@@ -158,7 +161,8 @@ def submit(sweep: Sweep) -> list[str]:
     sweep.owner.require_mine("submits its elements")
     sweep.owner.require_code((), "submit")
     launcher = make_launcher(sweep.path, sweep.element)
-    here = sum(job.kind == "slots" for job in launcher.observe(patience=60.0).jobs)  # s
+    jobs, leaving = launcher.observe(patience=60.0).jobs, sweep.leaving  # s
+    here = sum(job.kind == "slots" and job.submission not in leaving for job in jobs)
     left = len(sweep.cells) - len(sweep.kept())
     missing = min(sweep.element.cluster.slots or 1, left) - here
     if missing < 1:
@@ -190,7 +194,11 @@ def cancel(sweep: Sweep) -> None:
     """End the elements that a sweep on a cluster has; those at work checkpoint first.
 
     Raises:
+        UserError: the sweep is another user's.
         LaunchError: the scheduler can't be asked from here.
     """
+    sweep.owner.require_mine("cancels its elements")
     launcher = make_launcher(sweep.path, sweep.element)
-    launcher.cancel([job.job for job in launcher.observe(patience=60.0).jobs])  # s
+    jobs = launcher.observe(patience=60.0).jobs  # s
+    launcher.cancel([job.job for job in jobs])
+    sweep.note_leaving({job.submission for job in jobs})

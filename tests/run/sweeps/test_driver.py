@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hpcpod.cli.parser import main
-from hpcpod.errors import RunNotFound
+from hpcpod.errors import RunNotFound, StorageError
 from hpcpod.run.run import open_run
+from hpcpod.run.sweeps import driver
 from hpcpod.run.sweeps.cells import read_plan
+from hpcpod.run.sweeps.design import Cell
 from hpcpod.run.sweeps.driver import Driver
 from hpcpod.run.sweeps.folder import Sweep, open_sweep
 from hpcpod.run.sweeps.launch import check, make
+from hpcpod.storage.ownership import Ownership, read_config
 from hpcpod.storage.requests import Drain
 
 SWEPT = """\
@@ -89,6 +95,99 @@ def test_a_cell_that_a_person_ends_has_failed_and_one_that_is_damaged_is_lost(
     said = capsys.readouterr().out
     assert "no effects can be told: 0 of 4 runs have finished with a score" in said
     assert main(["report", str(sweep.path)]) == 0
+
+
+def test_a_refusal_of_the_filesystem_that_passes_gives_no_cell_up(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sweep = made(home)
+    for cell in sweep.cells:
+        sweep.run(cell).stop(now=True)
+    first = sweep.folder(sweep.cells[0])
+    tries, looks = iter(range(2)), iter(range(100))
+
+    def read(path: Path) -> tuple[bytes, Ownership]:
+        if path == first and next(tries, None) is not None:
+            raise StorageError("can't read it: the filesystem reports an input/output error")
+        return read_config(path)
+
+    results, aside = sweep.path / "results", sweep.path / "aside"
+    results.rename(aside)
+
+    def stop() -> bool:
+        if next(looks) == 2:
+            aside.rename(results)
+        return False
+
+    monkeypatch.setattr("hpcpod.storage.run_folder.read_config", read)
+    monkeypatch.setattr(driver, "ROUND_SECONDS", 0.0)
+    monkeypatch.setattr(driver, "GLANCE_SECONDS", 0.0)
+    assert Driver(sweep, 1, stop).run() == 0
+    assert sweep.kept() == {cell.name for cell in sweep.cells}
+    assert next(tries, None) is None
+    assert [record.levelname for record in caplog.records].count("WARNING") == 2
+
+
+def test_a_refusal_that_lasts_ends_with_the_cell_given_up(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sweep = made(home)
+    for cell in sweep.cells[1:]:
+        sweep.run(cell).stop(now=True)
+    logs = sweep.folder(sweep.cells[0]) / "logs"
+    logs.rmdir()
+    logs.write_text("in the way")
+    monkeypatch.setattr(driver, "ROUND_SECONDS", 0.0)
+    monkeypatch.setattr(driver, "GLANCE_SECONDS", 0.0)
+    monkeypatch.setattr(driver, "PATIENCE_SECONDS", 0.05)
+    assert Driver(sweep, 1, lambda: False).run() == 1
+    assert sweep.kept() == {cell.name for cell in sweep.cells[1:]}
+    assert "can't start the process of" in caplog.text and "File exists" in caplog.text
+
+
+def test_a_process_that_can_not_be_watched_is_not_left_behind(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sweep = made(home)
+    for cell in sweep.cells[1:]:
+        sweep.run(cell).folder.requests.publish(Drain())
+    begun: list[int] = []
+
+    def refused(process: int) -> int:
+        begun.append(process)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "pidfd_open", refused)
+    monkeypatch.setattr(driver, "PATIENCE_SECONDS", 0.0)
+    assert Driver(sweep, 1, lambda: False).run() == 1
+    assert "Too many open files" in caplog.text
+    [process] = begun
+    assert not Path(f"/proc/{process}").exists()
+    with open_sweep(sweep.path).claimed(sweep.cells[0]) as free:
+        assert free
+
+
+def test_a_cell_that_ends_as_its_claim_becomes_free_is_not_begun_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = made(home)
+    for cell in sweep.cells[1:]:
+        sweep.run(cell).stop(now=True)
+    claimed = sweep.claimed
+
+    @contextlib.contextmanager
+    def late(cell: Cell) -> Iterator[bool]:
+        if cell == sweep.cells[0]:
+            sweep.run(cell).stop(now=True)
+        with claimed(cell) as mine:
+            yield mine
+
+    monkeypatch.setattr(sweep, "claimed", late)
+    monkeypatch.setattr(driver, "ROUND_SECONDS", 0.0)
+    monkeypatch.setattr(Driver, "_start", lambda *_: pytest.fail("it was begun again"))
+    ended: list[str] = []
+    assert Driver(sweep, 1, lambda: False, lambda cell, _: ended.append(cell.name)).run() == 0
+    assert ended == [cell.name for cell in sweep.cells]
 
 
 def test_a_launch_where_something_is_says_what_it_is(
