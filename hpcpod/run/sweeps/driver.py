@@ -78,7 +78,7 @@ class Driver:
         self._work: list[_Work] = []
         self._failures: dict[str, int] = {}
         self._refused: dict[str, float] = {}
-        """By a cell's name, or "" for the sweep: since when it is refused, of ``monotonic``."""
+        """Time of each cell's first refusal in a row, by ``monotonic``; under "" the sweep's."""
         self._need = gpus_of(sweep.element, 1)  # an element has those of a cell
         self._gpus = visible_gpus() if self._need else []
         if len(self._gpus) < self._need:

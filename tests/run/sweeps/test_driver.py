@@ -20,8 +20,7 @@ from hpcpod.run.sweeps.design import Cell
 from hpcpod.run.sweeps.driver import Driver
 from hpcpod.run.sweeps.folder import Sweep, open_sweep
 from hpcpod.run.sweeps.launch import check, make
-from hpcpod.storage import run_folder
-from hpcpod.storage.ownership import Ownership
+from hpcpod.storage.ownership import Ownership, read_config
 from hpcpod.storage.requests import Drain
 
 SWEPT = """\
@@ -106,7 +105,6 @@ def test_a_refusal_of_the_filesystem_that_passes_gives_no_cell_up(
         sweep.run(cell).stop(now=True)
     first = sweep.folder(sweep.cells[0])
     tries, looks = iter(range(2)), iter(range(100))
-    read_config = run_folder.read_config
 
     def read(path: Path) -> tuple[bytes, Ownership]:
         if path == first and next(tries, None) is not None:
@@ -121,7 +119,7 @@ def test_a_refusal_of_the_filesystem_that_passes_gives_no_cell_up(
             aside.rename(results)
         return False
 
-    monkeypatch.setattr(run_folder, "read_config", read)
+    monkeypatch.setattr("hpcpod.storage.run_folder.read_config", read)
     monkeypatch.setattr(driver, "ROUND_SECONDS", 0.0)
     monkeypatch.setattr(driver, "GLANCE_SECONDS", 0.0)
     assert Driver(sweep, 1, stop).run() == 0
@@ -159,7 +157,7 @@ def test_a_process_that_can_not_be_watched_is_not_left_behind(
         begun.append(process)
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(driver.os, "pidfd_open", refused)
+    monkeypatch.setattr(os, "pidfd_open", refused)
     monkeypatch.setattr(driver, "PATIENCE_SECONDS", 0.0)
     assert Driver(sweep, 1, lambda: False).run() == 1
     assert "Too many open files" in caplog.text
@@ -185,6 +183,7 @@ def test_a_cell_that_ends_as_its_claim_becomes_free_is_not_begun_again(
             yield mine
 
     monkeypatch.setattr(sweep, "claimed", late)
+    monkeypatch.setattr(driver, "ROUND_SECONDS", 0.0)
     monkeypatch.setattr(Driver, "_start", lambda *_: pytest.fail("it was begun again"))
     ended: list[str] = []
     assert Driver(sweep, 1, lambda: False, lambda cell, _: ended.append(cell.name)).run() == 0

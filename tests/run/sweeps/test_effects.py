@@ -155,7 +155,8 @@ def test_a_field_of_one_algorithm_takes_no_other_interaction_away() -> None:
         "The interaction of algorithm with tau can't be told: not all of their levels come"
         " together.",
     )
-    assert (analysis.freedom, analysis.spread) == (6, pytest.approx(2**0.5))
+    assert analysis.freedom == 6
+    assert analysis.spread == pytest.approx(2**0.5)
 
 
 THREE = (*TWO, Factor("c", (True, False)))
@@ -173,7 +174,8 @@ def three(scores: Callable[[int], Sequence[float]]) -> Rows:
 def test_where_all_have_two_runs_no_interaction_of_three_is_taken_for_chance() -> None:
     [analysis] = analyse(THREE, three(lambda sign: (10 * sign - 1, 10 * sign + 1)))
     assert analysis.remarks == ()
-    assert (analysis.freedom, analysis.spread) == (8, pytest.approx(2**0.5))
+    assert analysis.freedom == 8
+    assert analysis.spread == pytest.approx(2**0.5)
     half = 2.306004 * (2 / 16) ** 0.5  # t of 8 degrees at 97.5 %, times s / sqrt(16)
     for effect in analysis.effects:
         assert effect.value == pytest.approx(0.0, abs=1e-9)

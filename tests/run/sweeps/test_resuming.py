@@ -17,7 +17,7 @@ COMMANDS = {
     "squeue": "cat queue",
     "scancel": 'echo "$@" >> cancelled; sed -i "s/RUNNING/COMPLETING/" queue',
     "sbatch": "cat > /dev/null; echo Submitted batch job 8",
-    "scontrol": "exit 1",
+    "scontrol": "echo MaxArraySize = 1001",
 }
 SLURM = SWEPT.replace("{tick_seconds: 0.2}", "{launcher: slurm, slots: 2, minutes: 30}")
 
