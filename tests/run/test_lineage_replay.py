@@ -180,6 +180,6 @@ def test_what_can_keep_a_replay_from_the_run_s_bits_is_said(family: RunFolder) -
     family.config["config"]["pod"] = {}
     family.config |= {"versions": {}}
     family.config["config"]["resources"] = {"gpus_per_pod": 1}
-    del family.resolved
+    family._resolved = None
     [gpus] = hindrances(family, asked(schedule))
     assert "GPUs" in gpus
