@@ -100,7 +100,7 @@ def test_two_conditions_never_share_a_name() -> None:
         {"wrappers": ("my:Delay", "other:Delay")},
     ):  # fmt: skip
         with pytest.raises(UserError, match=r"two conditions are named '.*(g=9|Ant-v5|Delay)'"):
-            conditions(**words)  # type: ignore[arg-type]
+            conditions(**words)
 
 
 def test_another_environment_has_the_policys_wrappers_and_not_its_arguments() -> None:

@@ -189,7 +189,6 @@ REFUSED = {
     "equal": (["stop.env_steps=1024"], "would end again at once by stop.env_steps"),
     "smaller": (["stop.env_steps=1000"], "stop.env_steps: must be at least 1024, as before"),
     "another limit": (["stop.minutes=90"], "stop.minutes: it has no such limit"),
-    "fewer than null": (["stop.final_episodes=2"], "stop.final_episodes: must be at least"),
     "no end": (["stop.env_steps=null"], "stop: nothing would end the run; keep one of target"),
     "alpha": (["stop.env_steps=4096", "stop.alpha=0.1"], "stop.alpha: the error level"),
     "unknown": (["stop.env_step=4096"], "stop.env_step: unknown key"),
@@ -213,7 +212,7 @@ def test_what_is_no_larger_limit_is_refused_in_a_sentence(
 
 
 def test_null_final_episodes_are_so_many_for_each_finalist() -> None:
-    before = StopConfig(finalists=3, confirm_episodes=100)  # null: 300
+    before = StopConfig(rounds=9, finalists=3, confirm_episodes=100)  # null: 300
     assert not list(_not_larger(before, replace(before, final_episodes=300)))
     assert list(_not_larger(before, replace(before, final_episodes=299))) == [
         "stop.final_episodes: must be at least 300, as before, got 299"
