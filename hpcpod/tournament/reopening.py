@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpcpod.config.schema import RunConfig
-from hpcpod.records.records import Birth, Board, Confirmed, Ending, Extension, Finals, PodState
+from hpcpod.records.records import Birth, Board, Confirmed, Ending, Extension, PodState
 from hpcpod.tournament.budget import dated
+from hpcpod.tournament.finals import renewed
 from hpcpod.tournament.settle import as_dead, onward
 
 
@@ -47,9 +48,8 @@ def reopened(board: Board, config: RunConfig, extension: Extension) -> Board:
         rescores={},
         halted=None if board.began is None else halted,
         confirmed=_still_tried(board, extension),
-        finals=Finals(
-            sets=board.finals.sets, first=board.finals.first + len(board.finals.candidates)
-        ),
+        # hpcpod 0.1 played the first select set and wrote down no set; its reports are there still.
+        finals=renewed(replace(board.finals, sets={"final": 1, **board.finals.sets})),
     )
     return dated(going_on, None, config, extension.time)
 

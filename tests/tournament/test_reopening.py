@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hpcpod.config.schema import StopConfig
-from hpcpod.records.records import Birth, Board, Document, Extension, PodState, Rescore
+from hpcpod.records.records import Birth, Board, Document, Extension, Finals, PodState, Rescore
 from hpcpod.tournament.leaderboard import begin, fold, needed_checkpoints, orders
 from hpcpod.tournament.reopening import reopened
 from hpcpod.tournament.rules import Rules
@@ -176,6 +176,25 @@ def test_a_run_of_a_version_that_kept_no_orders_goes_on_from_its_last_rounds() -
     assert after.pods["p0001"].fate == "given up"
     found = {name: (birth.round, birth.checkpoint is None) for name, birth in births(after).items()}
     assert found == {"p0003": (1, True), "p0004": (3, False)}
+
+
+def test_an_old_run_that_kept_no_sets_draws_other_select_seeds_when_it_ends_again() -> None:
+    game, board = finished(StopConfig(env_steps=800))
+    ended = [order.id for order in finals_of(game)]
+    old = replace(board, finals=Finals())  # it had one select set, of number 0
+    game, board = extended(game, old, env_steps=1600)
+    board = play_round(play_round(board, game, by_number), game, by_number)
+    again = fresh(board)
+    assert {order.purpose for order in again} == {"final"} and len(ended) == len(again) == 4
+    assert not {order.id for order in again} & set(ended)
+    assert 0 not in {order.number for order in again}
+
+
+def finals_of(game: Rules) -> list[Rescore]:
+    """The orders of a first end: those that an older version gave, too."""
+    found = fresh(play(game, 2))
+    assert {(order.purpose, order.number) for order in found} == {("final", 0)}
+    return found
 
 
 def test_a_run_whose_end_was_damaged_goes_on_by_the_larger_limits() -> None:
