@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from hpcpod.run.evaluation.policies import candidates
 from hpcpod.run.tables import visible
 from hpcpod.storage.blobs import read_blob_file, write_blob_file
 from hpcpod.storage.policy_blobs import joined
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.merge import export_best, read_board
 
 
 @pytest.fixture
@@ -196,6 +199,33 @@ def test_an_evaluation_s_policies_are_of_agents_that_the_run_trains(
         shutil.copyfile(policy, run / "best.h5")
         with pytest.raises(UserError, match="agent that its run does not train: planted:Agent"):
             candidates([run], trust=trust)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"agent": "planted:Agent"}, "agent: planted:Agent"),
+        ({"env": {"id": "CartPole-v1", "python": "/planted"}}, "env.python: /planted"),
+        ({"members": [{"agent": "planted:Agent"}]}, "agent: planted:Agent"),
+        ({"env": {"wrappers": ["planted:A", "planted:B"]}}, "env.wrappers: planted:A, env.wrappers"),
+    ],
+)  # fmt: skip
+def test_a_policy_that_names_code_of_somebody_s_becomes_no_file_of_the_owner_s(
+    finished_run: Path, tmp_path: Path, policy: Path, changes: dict[str, Any], code: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    folder = RunFolder.open(shutil.copytree(finished_run, tmp_path / "run"))
+    arrays, meta = read_blob_file(policy)
+    planted = folder.blobs.put(arrays, {**meta, **changes})
+    board = read_board(folder)
+    forged = replace(board, confirmed=tuple(
+        replace(row, checkpoint=replace(row.checkpoint, core=planted)) for row in board.confirmed
+    ))  # fmt: skip
+    assert export_best(folder, board, tmp_path / "own.h5")
+    assert not caplog.text
+    assert export_best(folder, forged, tmp_path / "best.h5")
+    assert read_blob_file(tmp_path / "best.h5")[1]["env"] == meta["env"]
+    assert f"and is passed over: {code}" in caplog.text
 
 
 @pytest.fixture
