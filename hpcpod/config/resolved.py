@@ -71,8 +71,9 @@ class Resolved:
 def code_in(data: Mapping[str, Any]) -> list[str]:
     """Names in plain data that are not built in, as ``own_code`` has them."""
     named = [f"{place}: {path}" for place, path in _paths(data, "")]
-    if python := data.get("env", {}).get("python"):
-        named.append(f"env.python: {python}")
+    env = data.get("env")
+    if isinstance(env, Mapping) and env.get("python"):
+        named.append(f"env.python: {env['python']}")
     return list(dict.fromkeys(named))
 
 

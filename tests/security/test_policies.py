@@ -207,7 +207,7 @@ def test_an_evaluation_s_policies_are_of_agents_that_the_run_trains(
         ({"agent": "planted:Agent"}, "agent: planted:Agent"),
         ({"env": {"id": "CartPole-v1", "python": "/planted"}}, "env.python: /planted"),
         ({"members": [{"agent": "planted:Agent"}]}, "agent: planted:Agent"),
-        ({"env": {"wrappers": ["planted:A", "planted:B"]}}, "env.wrappers: planted:A, env.wrappers"),
+        ({"env": {"wrappers": ["planted:A", "planted:B"]}}, "env.wrappers: planted:A, env.w"),
     ],
 )  # fmt: skip
 def test_a_policy_that_names_code_of_somebody_s_becomes_no_file_of_the_owner_s(
