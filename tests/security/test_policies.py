@@ -21,6 +21,7 @@ from hpcpod.errors import Corrupt, UserError
 from hpcpod.run.evaluation.policies import candidates
 from hpcpod.run.tables import visible
 from hpcpod.storage.blobs import read_blob_file, write_blob_file
+from hpcpod.storage.checksummed import pack, unpack
 from hpcpod.storage.policy_blobs import joined
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import export_best, read_board
@@ -259,9 +260,9 @@ def test_no_environment_that_another_user_s_configuration_names_is_made_for_an_e
     if os.geteuid() != 0:
         pytest.skip("only root can give a file to another user")
     run = shutil.copytree(finished_run, tmp_path / "run")
-    document = json.loads((run / "config.json").read_text())
+    document: Any = unpack((run / "config.json").read_bytes(), "config.json")
     document["config"]["env"].update(changes)
-    (run / "config.json").write_text(json.dumps(document))
+    (run / "config.json").write_bytes(pack(document))
     for path in (run, run / "config.json"):
         os.chown(path, 65521, 65500)
     hpcpod.open_run(run).export(folder=tmp_path / "folder")
