@@ -72,8 +72,7 @@ def _as_ctrl_c(*numbers: signal.Signals) -> Iterator[None]:
 def _plain(found: Evaluation) -> dict[str, Any]:
     from hpcpod.records.records import encode
 
-    rows = [encode(row) for row in found.rows]
-    return {"seeds": list(found.seeds), "earlier": found.earlier, "rows": rows}
+    return {"seeds": list(found.seeds), "rows": [encode(row) for row in found.rows]}
 
 
 def _show(found: Evaluation) -> None:

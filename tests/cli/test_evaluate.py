@@ -112,7 +112,6 @@ def test_what_is_scored_is_not_played_again(
     assert "as trained (CartPole-v1)" in shown and "P(> next)" in shown
     assert "mean return [95 %] in each condition" in shown
     assert "on the same seeds, 2147483648 to 2147483667: no run draws any of them" in shown
-    assert (said["earlier"], again["earlier"]) == (0, 40)
     assert "80 episodes had been played before, by the code of then" in " ".join(shown.split())
 
 

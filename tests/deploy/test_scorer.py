@@ -93,6 +93,7 @@ def test_equal_seeds_decide_every_condition(tmp_path: Path) -> None:
     file = untrained(tmp_path / "a.h5")
     limit: dict[str, dict[str, object]] = {"gymnasium.wrappers:TimeLimit": {"max_episode_steps": 9}}
     found = hpcpod.evaluate(file, seeds=range(7, 27), wrappers=[limit])
+    assert found.earlier == 0
     own, limited = (found.of(name)[0].returns for name in found.conditions)
     assert limited == tuple(min(each, 9.0) for each in own)  # the same episodes, cut
     again = hpcpod.evaluate([file], seeds=range(7, 27))
