@@ -58,8 +58,10 @@ def evaluate(options: Namespace) -> int:
 
 @contextlib.contextmanager
 def _as_ctrl_c(*numbers: signal.Signals) -> Iterator[None]:
-    """Have these signals end the body as Ctrl-C does, which leaves nothing behind."""
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    """Have these signals end the body as Ctrl-C does, which leaves nothing behind; but for those
+    that this process was told to ignore, as ``nohup`` does."""
+    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in heard}
     try:
         yield
     finally:
@@ -133,6 +135,7 @@ def _words(found: Evaluation) -> str:
     """What was played, and what the numbers are about."""
     from hpcpod.run.evaluation.evaluate import FIRST_SEED
     from hpcpod.run.evaluation.table import seeds_said
+    from hpcpod.run.text import many
 
     row = found.rows[0]
     engines = " | ".join(dict.fromkeys(row.engine for row in found.rows))
@@ -142,6 +145,11 @@ def _words(found: Evaluation) -> str:
     said.append(f"simulated by {engines}")
     if not all(each.paired for each in found.rows):
         said.append("an environment's seeds do not decide its episodes, so policies are not paired")
+    if found.earlier:
+        said.append(
+            f"{many(found.earlier, 'episode')} had been played before, by the code of then, and"
+            " came from the folder of scores"
+        )
     if len(found.of(row.condition)) > 1:
         said.append(
             "an interval is its policy's alone: the first of several was chosen by these episodes,"

@@ -12,8 +12,9 @@ from typing import Any
 from hpcpod import plugins
 from hpcpod.cli.arguments import arg, count, flag, seed
 from hpcpod.cli.output import say, say_json
+from hpcpod.config.resolved import code_in
 from hpcpod.config.schema import EnvConfig
-from hpcpod.errors import UserError
+from hpcpod.errors import UserError, in_words
 from hpcpod.records.records import decode, encode
 from hpcpod.run.run import open_run
 from hpcpod.run.tables import interval, number
@@ -33,6 +34,9 @@ PLAY = (
     flag("--render", "show it in a window on this screen"),
 )  # fmt: skip
 """Its arguments."""
+
+_UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError)
+"""Errors of reading a damaged folder; nested too deeply is a RuntimeError, too."""
 
 
 def play(options: Namespace) -> int:
@@ -83,7 +87,7 @@ def _policy(source: str, pod: str | None) -> tuple[Callable[[Any], Any], EnvConf
         path = path / "policy.h5"  # of a replay
     if path.is_file():
         policy = api.load_policy(path, pod=pod)
-        return policy, _task_of(path, policy.about)
+        return policy, _task_of(path, path.stat().st_uid, policy.about)
     run = open_run(source)
     resolved = run.folder.resolved
     run.folder.owner.require_code(resolved.own_code(), "play")
@@ -98,19 +102,30 @@ def _exported(folder: Path, pod: str | None) -> tuple[Callable[[Any], Any], EnvC
     if pod is not None:
         raise UserError(f"{folder} is one policy: --pod is of a run")
     try:
-        card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
+        with (folder / "card.json").open("rb") as file:
+            uid, card = os.fstat(file.fileno()).st_uid, json.load(file)
         if card["files"]["policy.h5"] is None:
             said = f"{folder} has a policy.onnx alone, which hpcpod does not play"
             raise UserError(f"{said}: give the run, or its .h5")
-        return Policy(folder / "policy.h5"), _task_of(
-            folder, {"env": card["environment"]["config"]}
-        )
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        policy = Policy(folder / "policy.h5")
+        task = _task_of(folder, uid, {"env": card["environment"]["config"]})
+    except _UNREADABLE as error:
         raise UserError(f"{folder} is no exported policy that can be read: {error}") from error
 
+    def act(observation: Any) -> Any:
+        try:
+            return policy(observation)
+        except Exception as error:  # its weights have whatever shapes the file says
+            said = (
+                f"{folder} can't act in {task.id}: {in_words(error)}; it is damaged, or of another"
+            )
+            raise UserError(f"{said} task: export it again") from error
 
-def _task_of(source: Path, about: Mapping[str, Any]) -> EnvConfig:
-    """The environment that a policy's file names.
+    return act, task
+
+
+def _task_of(source: Path, uid: int, about: Mapping[str, Any]) -> EnvConfig:
+    """The environment that a policy's file names; ``uid`` is the file's.
 
     Raises:
         UserError: it names none that this hpcpod reads, or code of another user's.
@@ -120,16 +135,12 @@ def _task_of(source: Path, about: Mapping[str, Any]) -> EnvConfig:
     except (KeyError, TypeError) as error:
         said = "does not say its environment as this hpcpod reads it"
         raise UserError(f"{source} {said}: play it by hpcpod.load_policy in a loop") from error
-    named = [task.id, *(name for each in task.wrappers for name in _names(each))]
-    own = [name for name in named if ":" in name and not name.startswith("gymnasium.")]
-    if own and source.stat().st_uid not in (os.geteuid(), 0):
+    named = code_in({"env": encode(task)})
+    if named and uid not in (os.geteuid(), 0):
         raise UserError(
-            f"{source} is another user's, and playing it imports {', '.join(own)}: copy the file if"
-            " you trust that"
+            f"{source} is another user's, and playing it imports {', '.join(named)}: copy it if you"
+            " trust that"
         )
-    plugins.look_in([str(Path.cwd())])
+    if named:
+        plugins.look_in([str(Path.cwd())])
     return task
-
-
-def _names(wrapper: str | Mapping[str, object]) -> list[str]:
-    return [wrapper] if isinstance(wrapper, str) else list(wrapper)

@@ -70,10 +70,11 @@ class Resolved:
 
 def code_in(data: Mapping[str, Any]) -> list[str]:
     """Names in plain data that are not built in, as ``own_code`` has them."""
-    named = dict(_paths(data, ""))
-    if python := data.get("env", {}).get("python"):
-        named["env.python"] = str(python)
-    return [f"{place}: {path}" for place, path in named.items()]
+    named = [f"{place}: {path}" for place, path in _paths(data, "")]
+    env = data.get("env")
+    if isinstance(env, Mapping) and env.get("python"):
+        named.append(f"env.python: {env['python']}")
+    return list(dict.fromkeys(named))
 
 
 def _paths(data: Any, place: str) -> Iterator[tuple[str, str]]:

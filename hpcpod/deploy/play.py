@@ -49,12 +49,17 @@ class Player:
     act_exported: Exported
     spec: EnvSpec
     kept: list[Array] = field(default_factory=list)
+    until: float = math.inf
+    """The second of ``time.monotonic`` at which its patience ends, from its first act on: an
+    environment may take a minute to be made."""
     _stride: int = 1
     _step: int = 0
 
     def act(self, obs: Tensor, *, explore: bool) -> Tensor:
         """See ``Agent.act``; it never explores."""
         rows = obs.cpu().numpy()
+        if self._step == 0:
+            self.until = time.monotonic() + PATIENCE
         if self._step % self._stride == 0:
             self.kept.append(rows.copy())
         if len(self.kept) > _MOST_BATCHES:  # every other one: the whole time is in them
@@ -90,7 +95,6 @@ def played(
         What came of it; or the reason why it could not be played here.
     """
     player: Any = Player(exported, spec)
-    until = time.monotonic() + PATIENCE
     returns: tuple[float, ...] = ()
     try:
         with closing(EnvFactory(env, "cpu")(episodes)) as made:
@@ -101,7 +105,7 @@ def played(
             for panel in range(_MOST_PANELS):  # one is enough but for episodes of a few steps
                 done = evaluator.evaluate(
                     player, SEEDS, panel, episodes=episodes,
-                    should_stop=lambda: time.monotonic() > until,
+                    should_stop=lambda: time.monotonic() > player.until,
                 )  # fmt: skip
                 returns = returns or done
                 if sum(map(len, player.kept)) >= observations:

@@ -1,7 +1,7 @@
 """A folder of scores: the episodes that are to be played, who plays them, and their returns.
 
 It belongs to whoever evaluates, so that no run is written into. A score is called by a digest of
-all that decides it, so that nothing is played twice. No torch.
+policy, environment and seeds, so that nothing is played twice. No torch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from hpcpod.config.loader import from_plain
 from hpcpod.config.schema import EnvConfig
 from hpcpod.errors import Corrupt, StorageError, UserError
 from hpcpod.records.codec import decode, encode
-from hpcpod.storage.disk import Disk, explain
+from hpcpod.storage.disk import Disk, explain, explained
+from hpcpod.storage.ownership import require_own
 
 ROWS = 16
 """Episodes that are played in one batch. It depends neither on the cores nor on the jobs, for the
@@ -39,8 +40,8 @@ class Chunk:
 
     @cached_property
     def name(self) -> str:
-        """A digest of everything that decides the returns, but for the simulator's version, which
-        stands beside them."""
+        """A digest of policy, environment and seeds. The simulator's version stands beside the
+        returns; code of a user's own, which may change, is in neither."""
         return _digest(encode(self))
 
 
@@ -79,21 +80,22 @@ class ScoreFolder:
         self._disk, self._durable = Disk(), durable
 
     def create(self) -> None:
-        """Make it, for its owner alone.
+        """Make it, for its owner alone: scorers run the code that its files name.
 
         Raises:
-            UserError: it can't be made.
+            UserError: it can't be made, or it is there and others can have written into it.
         """
-        try:
-            for name in ("", "policies", "scores", "work", "claims", "logs"):
+        for name in ("", "policies", "scores", "work", "claims", "logs"):
+            try:
                 (self.path / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"can't make the folder {self.path}: {explain(error)}") from error
+            except OSError as error:
+                raise UserError(f"can't make the folder {self.path}: {explain(error)}") from error
+            require_own(self.path / name)
 
     def add_policy(self, data: bytes) -> str:
         """Keep a copy of a policy's file; the checksum that names it."""
         name = hashlib.sha256(data).hexdigest()
-        if not self.policy(name).exists():
+        if self._disk.read(self.policy(name), None) != data:
             self._disk.replace(self.policy(name), data, durable=self._durable)
         return name
 
@@ -107,9 +109,11 @@ class ScoreFolder:
             "chunks": [encode(chunk) for chunk in work.chunks], "modules": list(work.modules)
         }  # fmt: skip
         self._disk.replace(self._work(work.name), json.dumps(data).encode(), durable=self._durable)
-        (self.path / "claims" / work.name).mkdir(exist_ok=True)
-        for path in (self.path / "claims" / work.name).glob("*.refused"):
-            path.unlink(missing_ok=True)  # it is tried again
+        claims = self.path / "claims" / work.name
+        with explained("make", claims):
+            claims.mkdir(exist_ok=True)
+        for path in self._refused(work):
+            _remove(path)  # it is tried again
 
     def work(self, name: str) -> Work:
         """The work of this name.
@@ -131,8 +135,13 @@ class ScoreFolder:
         return Work(tuple(chunks), tuple(plain["modules"]))
 
     def scored(self) -> set[str]:
-        """The names of all chunks that have a score."""
-        with os.scandir(self.path / "scores") as found:
+        """The names of all chunks that have a score.
+
+        Raises:
+            StorageError: the filesystem refuses.
+        """
+        scores = self.path / "scores"
+        with explained("list", scores), os.scandir(scores) as found:
             return {entry.name[:-5] for entry in found if entry.name.endswith(".json")}
 
     def score(self, chunk: Chunk) -> Score | None:
@@ -141,7 +150,7 @@ class ScoreFolder:
             data = self._disk.read(self._score(chunk.name))
             return None if data is None else decode(Score, json.loads(data))
         except (Corrupt, ValueError, TypeError):
-            self._score(chunk.name).unlink(missing_ok=True)  # it is played again
+            _remove(self._score(chunk.name))  # it is played again
             return None
 
     def put(self, chunk: Chunk, score: Score) -> None:
@@ -173,7 +182,7 @@ class ScoreFolder:
 
     def free(self, work: Work, chunk: Chunk) -> None:
         """Let others claim a chunk."""
-        self._claimed(work, chunk).unlink(missing_ok=True)
+        _remove(self._claimed(work, chunk))
 
     def refuse(self, work: Work, chunk: Chunk, why: str) -> None:
         """Say that a chunk can't be played, in one sentence."""
@@ -182,12 +191,17 @@ class ScoreFolder:
 
     def refusal(self, work: Work) -> tuple[Chunk, str] | None:
         """A chunk that can't be played, and why; None if there is none."""
-        for path in (self.path / "claims" / work.name).glob("*.refused"):
+        for path in self._refused(work):
             why = self._disk.read(path)
             for chunk in work.chunks:
                 if chunk.name == path.stem and why is not None:
                     return chunk, why.decode()
         return None
+
+    def _refused(self, work: Work) -> list[Path]:
+        claims = self.path / "claims" / work.name
+        with explained("list", claims), os.scandir(claims) as found:
+            return [claims / entry.name for entry in found if entry.name.endswith(".refused")]
 
     def _work(self, name: str) -> Path:
         return self.path / "work" / f"{name}.json"
@@ -203,6 +217,11 @@ def chunks_of(policy: str, env: EnvConfig, seeds: range) -> Iterator[Chunk]:
     """A policy's episodes on these seeds in one environment, in batches of ``ROWS``."""
     for start in range(0, len(seeds), ROWS):
         yield Chunk(policy, env, tuple(seeds[start : start + ROWS]))
+
+
+def _remove(path: Path) -> None:
+    with explained("remove", path):
+        path.unlink(missing_ok=True)
 
 
 def _digest(plain: Any) -> str:

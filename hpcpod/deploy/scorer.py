@@ -27,6 +27,7 @@ from hpcpod.pod.evaluator import Stopped, play
 from hpcpod.pod.finals import equal_spaces, final_env
 from hpcpod.pod.policy import Policy, load_policy_file
 from hpcpod.records.codec import encode
+from hpcpod.storage.disk import Disk
 
 log = logging.getLogger("hpcpod.deploy.scorer")
 
@@ -72,7 +73,12 @@ class Player:
 
 
 def load(path: Path) -> Policy:
-    """A policy of the folder; whoever put it there has looked whose it is."""
+    """A policy of the folder; whoever put it there has looked whose it is.
+
+    Raises:
+        Corrupt: it is another one than its name says.
+    """
+    Disk().read(path, None, path.stem)
     return load_policy_file(path, trust=True)
 
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from hpcpod import plugins
 from hpcpod.config.arguments import door
+from hpcpod.config.resolved import code_in
 from hpcpod.errors import StorageError, UserError
 from hpcpod.records.records import Board, PodState
+from hpcpod.records.codec import encode
 from hpcpod.run.best_policy import kept
 from hpcpod.run.tables import changes
 from hpcpod.storage.run_folder import RunFolder
@@ -45,9 +47,10 @@ def export_folder(
         from hpcpod.pod.policy import load_policy_file
     check_folder(to.absolute(), overwrite=overwrite)
     agents = {space.agent for space in folder.resolved.algorithms.values()}
-    policy = load_policy_file(found.checkpoint, agents=agents, about=found.about)
-    env, owner = folder.resolved.config.env, folder.owner
-    foreign = not owner.trusted and (":" in env.id or env.wrappers or env.python)
+    # The blob says its environment too, but whoever shares the disk may have written that.
+    env, owner = encode(folder.resolved.config.env), folder.owner
+    policy = load_policy_file(found.checkpoint, agents=agents, about={**found.about, "env": env})
+    foreign = not owner.trusted and code_in({"env": env})
     source = Source(
         facts_of(folder, policy.about),
         f"its environment is code that {owner.name} or others have named" if foreign else "",

@@ -90,6 +90,30 @@ class Ownership:
             )
 
 
+def require_own(folder: Path) -> None:
+    """See that nobody but this user, or root, can have put anything into a folder.
+
+    Raises:
+        UserError: somebody can.
+        StorageError: the filesystem refuses.
+    """
+    with explained("look at", folder):
+        found = folder.stat()
+        uid = _owner(folder, found.st_uid)
+        loose = found.st_mode & OTHERS_WRITE and _keeps_modes(folder)
+    if uid not in (os.geteuid(), 0):
+        raise UserError(
+            f"{folder} belongs to {user_name(uid)}, and what lies in it would run as you: name a"
+            " folder of your own"
+        )
+    if loose:
+        raise UserError(
+            f"{folder} can be written by others than you, and what lies in it would run as you:"
+            " name another folder, or look whether all in it is yours, then"
+            f" `chmod -R go-w {folder}`"
+        )
+
+
 def read_config(path: Path, name: str = CONFIG) -> tuple[bytes, Ownership]:
     """The content of a run's ``config.json``, and its owner: of one and the same file.
 

@@ -22,7 +22,7 @@ from hpcpod.storage.requests import Finals, Stop
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.barrier import opens
 from hpcpod.tournament.leaderboard import begin, fold, orders
-from hpcpod.tournament.provenance import provenance
+from hpcpod.tournament.provenance import provenance, strange_code
 from hpcpod.tournament.provenance import score_of as score_of
 from hpcpod.tournament.reopening import reopened
 from hpcpod.tournament.rules import Rules
@@ -359,7 +359,8 @@ def export_best(folder: RunFolder, board: Board, to: Path | None = None) -> dict
     By default it is ``best.h5`` in the run folder, with the provenance beside it in
     ``best.json``.
 
-    A checkpoint that is damaged or gone is passed over for the next best; None if none is left.
+    A checkpoint that is damaged or gone, or names strange code, is passed over for the next best;
+    None if none is left.
     """
     best = leader(board)
     # if what is delivered is damaged, the finalists are next
@@ -371,6 +372,10 @@ def export_best(folder: RunFolder, board: Board, to: Path | None = None) -> dict
         data = _sound_blob(folder, row.checkpoint.core)
         if data is None:
             continue
+        if named := strange_code(data, folder.resolved):
+            said = "names code that the run's configuration does not, and is passed over"
+            log.warning("blob %s %s: %s", row.checkpoint.core, said, ", ".join(named))
+            continue
         about = provenance(board, row)
         # Plain copies: a person may take them away, and pruning never looks here.
         folder.disk.replace(to or folder.path / "best.h5", data)
@@ -381,7 +386,7 @@ def export_best(folder: RunFolder, board: Board, to: Path | None = None) -> dict
 
 
 def _sound_blob(folder: RunFolder, sha256: str) -> bytes | None:
-    """A blob's bytes as they are: this side of the run does without numpy and h5py."""
+    """A blob's bytes as they are."""
     path = blob_path(folder.path / "blobs", sha256)
     try:
         data = folder.disk.read(path, None, sha256)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from hpcpod.records.records import Board, Candidate, Confirmed, Entry
+from hpcpod.config.resolved import Resolved, code_in
+from hpcpod.errors import Corrupt
+from hpcpod.records.records import Board, Candidate, Confirmed, Entry, encode
 from hpcpod.tournament.statistics import interval, mean
 from hpcpod.tournament.stopping import allowed, leader
 
@@ -89,3 +91,33 @@ def _with_score(candidate: Candidate) -> dict[str, Any]:
     low, high = interval(candidate.returns)
     centre, episodes = mean(candidate.returns), len(candidate.returns)
     return {**about, "mean": centre, "low": low, "high": high, "episodes": episodes}
+
+
+def strange_code(data: bytes, resolved: Resolved) -> list[str]:
+    """Names of code in a policy's file that its run's configuration does not name.
+
+    Others of a group may write a run's blobs. In a copy that is the owner's own file all that it
+    names would be taken for the owner's.
+    """
+    from hpcpod.storage.blobs import decode_blob  # h5py: once, when a run ends
+
+    try:
+        meta = decode_blob(data, "the policy")[1]
+    except Corrupt:
+        return []  # whoever reads it refuses it
+    members = meta.get("members")
+    all_of_it = [meta, *(members if isinstance(members, list) else [])]
+    own = {*code_in({"env": encode(resolved.config.env)})}
+    own |= {f"agent: {space.agent}" for space in resolved.algorithms.values()}
+    try:
+        named = [
+            code
+            for each in all_of_it
+            if isinstance(each, dict)
+            for part, kind in (("agent", str), ("env", dict))
+            if isinstance(each.get(part), kind)
+            for code in code_in({part: each[part]})
+        ]
+    except RecursionError:
+        return ["an environment that is nested too deeply"]
+    return [code for code in dict.fromkeys(named) if code not in own]

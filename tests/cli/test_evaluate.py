@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from hpcpod.cli.evaluate import _as_ctrl_c
 from hpcpod.cli.parser import main
 from hpcpod.config.schema import EnvConfig
 from tests.support.command_line import refusal
@@ -111,6 +112,20 @@ def test_what_is_scored_is_not_played_again(
     assert "as trained (CartPole-v1)" in shown and "P(> next)" in shown
     assert "mean return [95 %] in each condition" in shown
     assert "on the same seeds, 2147483648 to 2147483667: no run draws any of them" in shown
+    assert "80 episodes had been played before, by the code of then" in " ".join(shown.split())
+
+
+def test_a_signal_that_nohup_has_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt), _as_ctrl_c(signal.SIGTERM, signal.SIGHUP):
+            signal.raise_signal(signal.SIGHUP)
+            heard = signal.getsignal(signal.SIGHUP)
+            signal.raise_signal(signal.SIGTERM)
+        assert heard is signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) is not signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_bad_words_are_a_sentence_each(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

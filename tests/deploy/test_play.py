@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import h5py
 import numpy as np
 import pytest
 
@@ -22,6 +23,7 @@ from hpcpod.deploy.episodes import Shown, play
 from hpcpod.deploy.export import write_numpy
 from hpcpod.deploy.film import SHEET_FRAMES, THUMB, Thinned, Video, write_sheet
 from hpcpod.deploy.offscreen import choose_gl
+from hpcpod.deploy.play import Played, played
 from hpcpod.envs.make import make_env
 from hpcpod.errors import EndlessEpisode, UserError
 from hpcpod.pod.factory import make_agent
@@ -117,6 +119,48 @@ def test_an_exported_folder_plays_by_its_numpy_reader_and_a_damaged_one_is_refus
         (tmp_path / "card.json").write_text(json.dumps(wrong))
         assert main(["play", str(tmp_path)]) == 2
         assert sentence in capsys.readouterr().err
+
+
+def test_an_exported_folder_that_does_not_fit_itself_is_one_sentence(
+    cartpole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = hpcpod.load_policy(cartpole)
+    config = {**policy.about["env"], "id": "MountainCar-v0"}
+    card = {"files": {"policy.h5": {}}, "environment": {"config": config}}
+    (tmp_path / "card.json").write_text(json.dumps(card))
+
+    def refused() -> str:
+        assert main(["play", str(tmp_path)]) == 2
+        said = capsys.readouterr().err
+        assert "Traceback" not in said
+        return said
+
+    write_numpy(portable(policy), tmp_path)  # of other observations
+    assert f"{tmp_path} can't act in MountainCar-v0: ValueError: " in refused()
+    card["environment"] = {"config": policy.about["env"]}
+    (tmp_path / "card.json").write_text(json.dumps(card))
+    with h5py.File(tmp_path / "policy.h5", "a") as file:  # weights of other shapes
+        for name in list(file["arrays"]):
+            del file["arrays"][name]
+            file["arrays"][name] = np.zeros((7, 5), np.float32)
+    assert f"{tmp_path} can't act in CartPole-v1: ValueError: " in refused()
+    with h5py.File(tmp_path / "policy.h5", "a") as file:
+        del file["arrays"]
+        file["arrays"] = np.zeros(3)
+    assert "is no exported policy that can be read" in refused()
+
+
+def test_patience_begins_with_the_first_act(
+    cartpole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = hpcpod.load_policy(cartpole)
+    monkeypatch.setattr("hpcpod.deploy.play.PATIENCE", -1.0)  # it is always over
+    found = played(
+        lambda inputs: np.zeros(len(inputs["observation"]), np.int64), policy.spec,
+        EnvConfig("CartPole-v1"), 2, 8,
+    )  # fmt: skip
+    assert isinstance(found, Played) and found.returns == ()
+    assert found.met["observation"].shape == (2, 4)  # of one act
 
 
 def test_what_can_t_be_shown_is_one_sentence(

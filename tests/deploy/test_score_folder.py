@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from hpcpod.config.schema import EnvConfig
 from hpcpod.deploy.score_folder import Chunk, Score, ScoreFolder, Work, chunks_of
+from hpcpod.errors import StorageError, UserError
 
 ENV = EnvConfig("CartPole-v1", kwargs={"sutton_barto_reward": True})
 WORK = Work(tuple(chunks_of("0" * 64, ENV, range(100, 140))), ("/somewhere",))
@@ -80,6 +82,41 @@ def test_a_refusal_holds_until_the_work_is_asked_for_again(folder: ScoreFolder) 
     assert folder.refusal(WORK) == (WORK.chunks[1], "it has other spaces")
     folder.add_work(WORK)
     assert folder.refusal(WORK) is None
+
+
+@pytest.mark.parametrize("name", ["", "work"])
+def test_a_folder_that_others_may_write_is_refused(folder: ScoreFolder, name: str) -> None:
+    folder.create()  # it may be there
+    (folder.path / name).chmod(0o770)
+    with pytest.raises(UserError, match=r"can be written by others than you.*chmod -R go-w"):
+        folder.create()
+
+
+def test_a_folder_of_another_user_s_is_refused(folder: ScoreFolder) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder to another user")
+    os.chown(folder.path / "policies", 65521, 65500)
+    with pytest.raises(UserError, match=r"policies belongs to user 65521, .* of your own"):
+        folder.create()
+
+
+def test_a_policy_that_is_another_than_its_name_says_is_written_again(folder: ScoreFolder) -> None:
+    name = folder.add_policy(b"weights")
+    folder.policy(name).write_bytes(b"planted")
+    assert folder.add_policy(b"weights") == name
+    assert folder.policy(name).read_bytes() == b"weights"
+
+
+def test_what_the_filesystem_refuses_is_one_sentence(folder: ScoreFolder) -> None:
+    for path in (folder.path / "scores", folder.path / "claims" / WORK.name):
+        path.rmdir()
+    with pytest.raises(StorageError, match=r"^can't list .*scores: "):
+        folder.scored()
+    with pytest.raises(StorageError, match=r"^can't list .*claims.*: "):
+        folder.refusal(WORK)
+    (folder.path / "claims" / WORK.name / WORK.chunks[0].name).mkdir(parents=True)
+    with pytest.raises(StorageError, match=r"^can't remove .*claims.*: "):
+        folder.free(WORK, WORK.chunks[0])
 
 
 def test_a_policy_is_kept_once_under_its_checksum(folder: ScoreFolder) -> None:

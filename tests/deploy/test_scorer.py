@@ -12,8 +12,8 @@ import hpcpod
 from hpcpod._process import REQUEUE, StopFlag
 from hpcpod.config.schema import EnvConfig
 from hpcpod.deploy.score_folder import ScoreFolder, Work, chunks_of
-from hpcpod.deploy.scorer import serve
-from hpcpod.errors import UserError
+from hpcpod.deploy.scorer import load, serve
+from hpcpod.errors import Corrupt, UserError
 from hpcpod.run.evaluation import evaluate as evaluation
 from tests.support.untrained import untrained
 
@@ -93,6 +93,7 @@ def test_equal_seeds_decide_every_condition(tmp_path: Path) -> None:
     file = untrained(tmp_path / "a.h5")
     limit: dict[str, dict[str, object]] = {"gymnasium.wrappers:TimeLimit": {"max_episode_steps": 9}}
     found = hpcpod.evaluate(file, seeds=range(7, 27), wrappers=[limit])
+    assert found.earlier == 0
     own, limited = (found.of(name)[0].returns for name in found.conditions)
     assert limited == tuple(min(each, 9.0) for each in own)  # the same episodes, cut
     again = hpcpod.evaluate([file], seeds=range(7, 27))
@@ -118,6 +119,16 @@ def test_a_scorer_that_is_stopped_gives_its_chunk_back(tmp_path: Path) -> None:
     assert folder.claims(work, work.chunks) == [] and folder.scored() == set()
     assert serve(folder, work.name, "other", StopFlag()) == 0
     assert folder.scored() == {work.chunks[0].name}
+
+
+def test_a_policy_that_is_another_than_its_name_says_is_not_played(tmp_path: Path) -> None:
+    folder = ScoreFolder(tmp_path / "scores")
+    folder.create()
+    policy = folder.add_policy(untrained(tmp_path / "a.h5").read_bytes())
+    assert load(folder.policy(policy)).about["agent"] == "ppo"
+    untrained(folder.policy(policy), seed=1)
+    with pytest.raises(Corrupt, match="does not match its checksum"):
+        load(folder.policy(policy))
 
 
 def test_scores_stay_out_of_a_runs_folder(finished_run: Path) -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any
 
 import pytest
 
 from hpcpod.config.schema import EnvConfig
 from hpcpod.deploy.score_folder import Chunk, Score, ScoreFolder, Work, chunks_of
-from hpcpod.errors import HpcpodError, UserError
+from hpcpod.errors import HpcpodError, LaunchError, StorageError, UserError
 from hpcpod.run.evaluation.conditions import check_same_task, conditions
 from hpcpod.run.evaluation.evaluate import FIRST_SEED, seeds_of
 from hpcpod.run.evaluation.policies import Candidate, candidates
 from hpcpod.run.evaluation.pool import Waiting
+from hpcpod.run.evaluation.slurm import SlurmPool, slurm_config
 from hpcpod.run.evaluation.table import Played, rows_of
 
 CARTPOLE = EnvConfig("CartPole-v1")
@@ -260,6 +261,52 @@ def test_a_refusal_is_said_with_the_name_of_what_was_refused(scores: ScoreFolder
 
     with pytest.raises(UserError, match=r"^chunk of 32: it has other spaces$"):
         waiting(scores, work, act).wait(1, lambda text: None)
+
+
+class Submitted:
+    """A scheduler with one job of this evaluation, which says what is cancelled."""
+
+    longest = 0.0
+
+    def __init__(self, work: Work) -> None:
+        self.cancelled: list[str] = []
+        self._view = SimpleNamespace(
+            jobs=[SimpleNamespace(token=work.name, slot="7_0", submission="7", job="7_0")]
+        )
+
+    def observe(self, patience: float) -> SimpleNamespace:
+        return self._view
+
+    def cancel(self, jobs: list[str]) -> None:
+        self.cancelled += jobs
+
+
+@pytest.mark.parametrize(
+    ("error", "cancelled"),
+    [
+        (None, True), (UserError("it has other spaces"), True),
+        (StorageError("can't list scores: ESTALE"), False), (KeyboardInterrupt(), False),
+        (HpcpodError("2 processes have died of it"), False), (OSError(116, "stale"), False),
+        (LaunchError("the scheduler is gone"), False),
+    ],
+)  # fmt: skip
+def test_jobs_go_on_unless_all_is_scored_or_refused(
+    scores: ScoreFolder, error: BaseException | None, cancelled: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    work = three_chunks(scores)
+    pool = SlurmPool(scores, work, slurm_config([], {}))
+    scheduler: Any = Submitted(work)
+    pool._launcher = scheduler
+    assert pool.living() == {"7_0"}
+    try:
+        with pool:
+            if error is not None:
+                raise error
+    except BaseException as raised:
+        assert raised is error
+    assert scheduler.cancelled == (["7"] if cancelled else [])
+    assert ("its jobs go on" in caplog.text) is not cancelled
 
 
 def test_a_chunk_of_equal_policies_is_played_once() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +14,17 @@ import numpy as np
 import pytest
 
 import hpcpod
+from hpcpod.cli.parser import main
+from hpcpod.deploy.environment_terms import portable
+from hpcpod.deploy.export import write_numpy
 from hpcpod.errors import Corrupt, UserError
+from hpcpod.run.evaluation.policies import candidates
 from hpcpod.run.tables import visible
 from hpcpod.storage.blobs import read_blob_file, write_blob_file
+from hpcpod.storage.checksummed import pack, unpack
 from hpcpod.storage.policy_blobs import joined
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.merge import export_best, read_board
 
 
 @pytest.fixture
@@ -166,6 +176,131 @@ def test_a_run_s_policy_is_of_an_agent_that_the_run_trains(
     shutil.copyfile(rewritten(policy, agent="sac"), run / "best.h5")
     with pytest.raises(UserError, match="is of an agent that its run does not train: sac"):
         hpcpod.load_policy(run)
+
+
+def test_a_run_s_policy_is_scored_in_the_environment_of_the_run_s_configuration(
+    finished_run: Path, tmp_path: Path, policy: Path
+) -> None:
+    run = shutil.copytree(finished_run, tmp_path / "run")
+    configured = hpcpod.open_run(run).folder.resolved.config.env
+    env = read_blob_file(policy)[1]["env"]
+    planted = {**env, "id": "planted:Env", "python": "/planted", "backend": "planted:Backend"}
+    shutil.copyfile(rewritten(policy, env=planted), run / "best.h5")
+    [found] = candidates([run])
+    assert found.data == policy.read_bytes() and found.env == configured
+    assert configured.id == "CartPole-v1" and configured.python is None
+
+
+def test_an_evaluation_s_policies_are_of_agents_that_the_run_trains(
+    finished_run: Path, tmp_path: Path, policy: Path
+) -> None:
+    run = shutil.copytree(finished_run, tmp_path / "run")
+    joined_with(policy, "planted:Agent")
+    for trust in (False, True):
+        shutil.copyfile(policy, run / "best.h5")
+        with pytest.raises(UserError, match="agent that its run does not train: planted:Agent"):
+            candidates([run], trust=trust)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"agent": "planted:Agent"}, "agent: planted:Agent"),
+        ({"env": {"id": "CartPole-v1", "python": "/planted"}}, "env.python: /planted"),
+        ({"members": [{"agent": "planted:Agent"}]}, "agent: planted:Agent"),
+        ({"env": {"wrappers": ["planted:A", "planted:B"]}}, "env.wrappers: planted:A, env.w"),
+    ],
+)  # fmt: skip
+def test_a_policy_that_names_code_of_somebody_s_becomes_no_file_of_the_owner_s(
+    finished_run: Path, tmp_path: Path, policy: Path, changes: dict[str, Any], code: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    folder = RunFolder.open(shutil.copytree(finished_run, tmp_path / "run"))
+    arrays, meta = read_blob_file(policy)
+    planted = folder.blobs.put(arrays, {**meta, **changes})
+    board = read_board(folder)
+    forged = replace(board, confirmed=tuple(
+        replace(row, checkpoint=replace(row.checkpoint, core=planted)) for row in board.confirmed
+    ))  # fmt: skip
+    assert export_best(folder, board, tmp_path / "own.h5")
+    assert not caplog.text
+    assert export_best(folder, forged, tmp_path / "best.h5")
+    assert read_blob_file(tmp_path / "best.h5")[1]["env"] == meta["env"]
+    assert f"and is passed over: {code}" in caplog.text
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The arguments with which a run's policy is exported; nothing is."""
+    found: list[Any] = []
+    monkeypatch.setattr(
+        "hpcpod.deploy.export.export_policy", lambda *all, **more: found.extend(all)
+    )
+    return found
+
+
+def test_a_run_s_policy_is_exported_in_the_environment_of_the_run_s_configuration(
+    finished_run: Path, tmp_path: Path, policy: Path, given: list[Any]
+) -> None:
+    run = shutil.copytree(finished_run, tmp_path / "run")
+    env = read_blob_file(policy)[1]["env"]
+    shutil.copyfile(rewritten(policy, env={**env, "python": "/planted"}), run / "best.h5")
+    hpcpod.open_run(run).export(folder=tmp_path / "folder")
+    exported, _, source = given
+    assert exported.about["env"] == env and env["python"] is None
+    assert source.not_played == "" and exported.about["score"]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"backend": "planted:Backend"}, {"kwargs": {"make": "planted:make"}}]
+)
+def test_no_environment_that_another_user_s_configuration_names_is_made_for_an_export(
+    finished_run: Path, tmp_path: Path, given: list[Any], changes: dict[str, Any]
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file to another user")
+    run = shutil.copytree(finished_run, tmp_path / "run")
+    document: Any = unpack((run / "config.json").read_bytes(), "config.json")
+    document["config"]["env"].update(changes)
+    (run / "config.json").write_bytes(pack(document))
+    for path in (run, run / "config.json"):
+        os.chown(path, 65521, 65500)
+    hpcpod.open_run(run).export(folder=tmp_path / "folder")
+    assert given[2].not_played.startswith("its environment is code that user 65521")
+
+
+def exported(policy: Path, folder: Path, **env: Any) -> Path:
+    """What ``play`` reads of an exported folder, of an environment with these changes."""
+    loaded = hpcpod.load_policy(policy)
+    folder.mkdir()
+    write_numpy(portable(loaded), folder)
+    config = {**loaded.about["env"], **env}
+    card = {"files": {"policy.h5": {}}, "environment": {"config": config}}
+    (folder / "card.json").write_text(json.dumps(card))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("env", "place"),
+    [
+        ({"id": "planted:Env"}, "env.id: planted:Env"),
+        ({"wrappers": ["gymnasium.planted:Wrapper"]}, "env.wrappers: gymnasium.planted:Wrapper"),
+        ({"kwargs": {"make": "planted:make"}}, "env.kwargs.make: planted:make"),
+        ({"python": "/planted"}, "env.python: /planted"),
+    ],
+)  # fmt: skip
+def test_a_card_of_another_user_s_in_a_folder_of_one_s_own_names_no_code(
+    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    env: dict[str, Any], place: str,
+) -> None:  # fmt: skip
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file to another user")
+    folder = exported(policy, tmp_path / "folder", **env)
+    os.chown(folder / "card.json", 65521, 65500)
+    before = list(sys.path)
+    assert main(["play", str(folder)]) == 2
+    said = f"{folder} is another user's, and playing it imports {place}: copy it if you trust that"
+    assert said in capsys.readouterr().err and sys.path == before
 
 
 @pytest.mark.parametrize(

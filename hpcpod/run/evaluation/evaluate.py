@@ -108,11 +108,13 @@ def _evaluated(
     named = {chunk.name: (p, c) for c, p, chunks in plan for chunk in chunks}
     work = _work([chunks for _, _, chunks in plan])
     scores.add_work(work)
+    there = scores.scored()
+    earlier = sum(len(chunk.seeds) for chunk in work.chunks if chunk.name in there)
     pool: Pool = SlurmPool(scores, work, config) if config else LocalPool(scores, work)
     places = cores or (ELEMENTS if config else len(os.sched_getaffinity(0)))
     waiting = Waiting(scores, work, pool, lambda chunk: _name(*named[chunk.name], chunk))
     results = _collected(scores, work, waiting, places, show)
-    return Evaluation(tuple(_rows(plan, results)), seeds)
+    return Evaluation(tuple(_rows(plan, results)), seeds, earlier)
 
 
 def seeds_of(seeds: int | range | None, episodes: int | None) -> range:

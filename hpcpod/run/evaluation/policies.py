@@ -13,11 +13,12 @@ from hpcpod._version import __version__
 from hpcpod.config.resolved import code_in
 from hpcpod.config.schema import EnvConfig
 from hpcpod.errors import ConfigError, Corrupt, RunNotFound, UserError
-from hpcpod.records.records import Keep
+from hpcpod.records.records import Keep, encode
 from hpcpod.run.best_policy import kept
 from hpcpod.run.leaderboard import rows
 from hpcpod.run.run import Run, open_run
-from hpcpod.storage.ownership import Ownership, user_name
+from hpcpod.storage.ownership import user_name
+from hpcpod.storage.run_folder import RunFolder
 
 Source = Run | str | Path
 """A run, its folder or its name, or a policy's file."""
@@ -93,7 +94,7 @@ def _of(
             raise UserError(f"{run.name} has no policy yet: no round was reported")
     for name in names:
         file = kept(run.folder, name, keep).checkpoint
-        found = _read(file, "", str(run.path), run.folder.owner, trust=trust)
+        found = _read(file, "", str(run.path), run.folder, trust=trust)
         words = [run.name, found.pod or name or "", "last" if keep == "last" else ""]
         yield replace(found, label=" ".join(filter(None, words)))
 
@@ -107,10 +108,9 @@ def _opened(source: str | Path) -> Run:
         raise
 
 
-def _read(
-    path: Path, label: str, source: str, owner: Ownership | None, *, trust: bool
-) -> Candidate:
-    """A policy's file, and what it says of itself."""
+def _read(path: Path, label: str, source: str, run: RunFolder | None, *, trust: bool) -> Candidate:
+    """A policy's file, and what it says of itself. Of a run's, the run's configuration says the
+    environment and which agents there are: others of a group may have written the file."""
     from hpcpod.storage.blobs import decode_blob
     from hpcpod.storage.disk import explained
     from hpcpod.storage.safe_paths import content
@@ -125,17 +125,26 @@ def _read(
         raise UserError(f"{path} is damaged, or is no policy: give a run or its .h5") from error
     members = meta.get("members", [meta])  # an ensemble's say each what a single policy says
     try:
-        named = [{"agent": each["agent"], "env": each["env"]} for each in members]
-        agents, env = {str(each["agent"]) for each in named}, _env(path, named[0]["env"])
+        env = _env(path, members[0]["env"]) if run is None else run.resolved.config.env
+        named = [
+            {"agent": each["agent"], "env": each["env"] if run is None else encode(env)}
+            for each in members
+        ]
+        agents = {str(each["agent"]) for each in named}
     except (LookupError, TypeError) as error:
         said = f"{path} is no policy that hpcpod {__version__} can read"
         raise UserError(said) from error
+    if run is not None:
+        trained = {space.agent for space in run.resolved.algorithms.values()}
+        if others := sorted(agents - trained):
+            said = f"{path} is of an agent that its run does not train"
+            raise UserError(f"{said}: {', '.join(others)}")
     if not trust:
         for each in named:
-            _check_code(path, each, owner)
+            _check_code(path, each, run)
     agent = ", ".join(sorted(agents))
-    if len(named) > 1:
-        agent = f"{meta.get('rule', 'ensemble')} of {len(named)}: {agent}"
+    if len(members) > 1:
+        agent = f"{meta.get('rule', 'ensemble')} of {len(members)}: {agent}"
     number = meta.get("round")
     return Candidate(
         label, source, str(meta.get("pod", "")), number if isinstance(number, int) else None,
@@ -154,13 +163,13 @@ def _env(path: Path, plain: dict[str, Any]) -> EnvConfig:
     return env
 
 
-def _check_code(path: Path, meta: dict[str, Any], owner: Ownership | None) -> None:
+def _check_code(path: Path, meta: dict[str, Any], run: RunFolder | None) -> None:
     """See that a policy names no code of another user's."""
     named = code_in(meta)
     if not named:
         return
-    if owner is not None:
-        owner.require_code(named, "evaluate")
+    if run is not None:
+        run.owner.require_code(named, "evaluate")
         return
     uid = path.stat().st_uid
     if uid not in (os.geteuid(), 0):

@@ -13,12 +13,13 @@ from hpcpod.config.decoder import encode
 from hpcpod.config.loader import from_mapping, from_words
 from hpcpod.config.schema import RunConfig
 from hpcpod.deploy.score_folder import ScoreFolder, Work
-from hpcpod.errors import LaunchError
+from hpcpod.errors import LaunchError, UserError
 from hpcpod.launchers.local import tail
 from hpcpod.launchers.slurm.launcher import SlurmLauncher
 from hpcpod.records.jobs import Intent
 from hpcpod.run.evaluation.policies import Source
 from hpcpod.run.run import SCHEDULER_SECONDS, Run, open_run
+from hpcpod.storage.disk import explained
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +34,9 @@ class ScorerLauncher(SlurmLauncher):
 
 
 class SlurmPool:
-    """An array of scorers. They go on when this process is killed or interrupted, and the same
-    evaluation, asked for again, waits for them."""
+    """An array of scorers. They are cancelled once all is scored, or a chunk is refused. Whatever
+    else ends this process, they go on, and the same evaluation, asked for again, waits for them.
+    """
 
     poll = 1.0
 
@@ -78,8 +80,10 @@ class SlurmPool:
 
     def last_words(self, owner: str) -> str:
         """See ``Pool``."""
-        logs = sorted((self._folder.path / "logs").glob(f"slot-{owner or '*'}.log"))
-        return f"left in {logs[-1]}:\n{tail(logs[-1])}" if logs else "left no log"
+        folder = self._folder.path / "logs"
+        with explained("read", folder):
+            logs = sorted(folder.glob(f"slot-{owner or '*'}.log"))
+            return f"left in {logs[-1]}:\n{tail(logs[-1])}" if logs else "left no log"
 
     def _jobs(self) -> list[Any]:
         view = self._launcher.observe(patience=self._launcher.longest)
@@ -92,8 +96,10 @@ class SlurmPool:
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
-        if kind is not None and issubclass(kind, KeyboardInterrupt):
-            log.warning("its jobs go on; the same command waits for them, and collects")
+        refused = isinstance(error, UserError) and not isinstance(error, LaunchError)
+        if error is not None and not refused:
+            if self._arrays or self._known:
+                log.warning("its jobs go on; the same command waits for them, and collects")
             return
         try:
             if jobs := {job.submission or job.job for job in self._jobs()}:

@@ -73,6 +73,9 @@ class Evaluation:
     """Condition by condition, in each the highest mean first."""
     seeds: range
     """The episodes' seeds, as the environment's ``reset`` got them."""
+    earlier: int = 0
+    """Episodes that were in the folder of scores already. Code of an environment, a wrapper or an
+    agent that has changed since then did not play them."""
 
     @property
     def conditions(self) -> list[str]:
