@@ -11,8 +11,8 @@ from hpcpod import plugins
 from hpcpod.config.arguments import door
 from hpcpod.config.resolved import code_in
 from hpcpod.errors import StorageError, UserError
-from hpcpod.records.records import Board, PodState
 from hpcpod.records.codec import encode
+from hpcpod.records.records import Board, PodState
 from hpcpod.run.best_policy import kept
 from hpcpod.run.tables import changes
 from hpcpod.storage.run_folder import RunFolder
