@@ -358,6 +358,7 @@ def equal() -> list[Board]:
     return [whole_finals(Random(seed), EQUAL, 0.0) for seed in range(300)]
 
 
+@pytest.mark.long
 def test_where_all_candidates_are_equal_an_ensemble_is_delivered_in_5_percent_at_most(
     equal: list[Board],
 ) -> None:
@@ -367,6 +368,7 @@ def test_where_all_candidates_are_equal_an_ensemble_is_delivered_in_5_percent_at
     assert sum(board.finals.delivered == 1 for board in better) >= 28, "and a real gain is seen"
 
 
+@pytest.mark.long
 def test_the_reported_mean_is_unbiased_and_the_selecting_one_is_not(equal: list[Board]) -> None:
     rows = [[s.mean for s in board.confirmed if s.purpose == "final"] for board in equal]
     told = [board.confirmed[-1] for board in equal]

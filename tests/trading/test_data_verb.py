@@ -11,6 +11,8 @@ from hpcpod.cli.parser import main
 from hpcpod.trading.files import read_bars
 from hpcpod.trading.synthetic import SyntheticMarket
 
+pytestmark = pytest.mark.long  # pandas and the calendars take a second to load
+
 SETS = ["--set", "days=5", "--set", "minutes=13", "--set", "stocks=2"]
 
 

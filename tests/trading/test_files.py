@@ -14,6 +14,8 @@ from hpcpod.errors import UserError
 from hpcpod.trading.files import findings, frame_of, read_bars, universe
 from hpcpod.trading.sources import SOURCES, markets
 
+pytestmark = pytest.mark.long  # pandas and the calendars take a second to load
+
 DAYS = ["2021-11-24", "2021-11-26", "2021-11-29"]
 """The 25th was Thanksgiving, the 26th a half-day."""
 
