@@ -31,10 +31,14 @@ def holdout(options: Namespace) -> int:
     if len(options.policies) > 1:
         raise UserError("a holdout is opened for one run: name one")
     run = open_run(options.policies[0])
+    resolved = run.folder.resolved
+    # Its features may be code, too: whoever only looks must not run another user's.
+    run.folder.owner.require_code(resolved.own_code(), "open its holdout")
+    agents = {space.agent for space in resolved.algorithms.values()}
     pods = options.pods or [None]
     policies = {pod or "best": kept(run.folder, pod).checkpoint for pod in pods}
     ledger = run.path.absolute().parent / LEDGERS
-    found = judge_files(run.folder.resolved.config, policies, ledger, trust=options.trust)
+    found = judge_files(resolved.config, policies, ledger, agents=agents, trust=options.trust)
     if options.json:
         say_json({**asdict(found), "words": found.words})
     else:

@@ -8,7 +8,7 @@ next decision, in percent. An episode is a window of ``sessions`` days drawn by 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -67,7 +67,6 @@ class TradingVecEnv(Backend):
         self._tables, self._starts, self._steps, _ = self._task.windows(wanted.device)
         self._on_cpu = torch.device(wanted.device).type == "cpu"
         self._batch: Batch | None = None
-        self.traded = torch.zeros(wanted.num_envs, dtype=torch.float64, device=wanted.device)
         stocks, seen = self._tables.mark.shape[1], self._tables.features.shape[1]
         return EnvSpec(
             id=str(wanted.env),
@@ -120,7 +119,7 @@ class TradingVecEnv(Backend):
         change = wanted(action, before.account, mark, off, rules)
         buyable = tables.buyable.index_select(0, before.at)
         sellable = tables.sellable.index_select(0, before.at)
-        account, self.traded = traded(before.account, change, fill, buyable, sellable, rules)
+        account, _ = traded(before.account, change, fill, buyable, sellable, rules)
         at, left = before.at + 1, before.left - 1
         account = marked(account, tables.mark.index_select(0, at))
         reward = (PERCENT * (account.value / before.value).log()).float()
@@ -169,8 +168,3 @@ class TradingVecEnv(Backend):
         check_state_size(state, self.spec)
         device = self.spec.device
         self._batch = Batch(*(state[name].to(device, copy=True) for name in Batch._fields))
-
-
-def make(**kwargs: Any) -> TradingVecEnv:
-    """A batch of one portfolio, for a loop of one's own; the arguments are ``Task``'s."""
-    return TradingVecEnv("trading", kwargs=kwargs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -193,14 +193,16 @@ def _opening(task: Task, run: str, policy: str, sharpe: float) -> Opening:
 
 
 def judge_files(
-    config: RunConfig, policies: Mapping[str, Path], ledger: Path, *, trust: bool = False
-) -> Verdict:
+    config: RunConfig, policies: Mapping[str, Path], ledger: Path, *,
+    agents: Collection[str] | None = None, trust: bool = False,
+) -> Verdict:  # fmt: skip
     """Open the holdout of a run's task for its policy, or for several as one ensemble.
 
     Args:
         config: of the run.
         policies: files that ``load_policy`` reads, by name; several share the capital.
         ledger: folder in which openings are counted.
+        agents: those that the policies may be of; None: any.
         trust: load an agent that is not built in, though the policy is another user's.
 
     Raises:
@@ -211,8 +213,9 @@ def judge_files(
             f"{config.name} has no holdout: its env.backend is {config.env.backend}, not trading"
         )
     task = task_of(config.env.id, config.env.kwargs)
-    agents = {
-        name: agent_of(load_policy_file(path, trust=trust)) for name, path in policies.items()
+    players = {
+        name: agent_of(load_policy_file(path, agents=agents, trust=trust))
+        for name, path in policies.items()
     }
     digests = [hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in policies.values()]
-    return judge(task, agents, run=config.name, policy="+".join(digests), ledger=ledger)
+    return judge(task, players, run=config.name, policy="+".join(digests), ledger=ledger)

@@ -269,6 +269,25 @@ def test_no_environment_that_another_user_s_configuration_names_is_made_for_an_e
     assert given[2].not_played.startswith("its environment is code that user 65521")
 
 
+def test_no_feature_that_another_user_s_run_names_is_computed_for_its_holdout(
+    finished_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file to another user")
+    run = shutil.copytree(finished_run, tmp_path / "run")
+    document: Any = unpack((run / "config.json").read_bytes(), "config.json")
+    kwargs = {"features": ["planted:feature"]}
+    document["config"]["env"].update(id="trading", backend="trading", kwargs=kwargs)
+    (run / "config.json").write_bytes(pack(document))
+    for path in (run, run / "config.json"):
+        os.chown(path, 65521, 65500)
+    assert main(["evaluate", str(run), "--holdout"]) == 2
+    said = capsys.readouterr().err
+    assert "code of user 65521's own (env.kwargs.features" in said
+    assert "to open its holdout you would run it as you" in said
+    assert not (tmp_path / "holdouts").exists()
+
+
 def exported(policy: Path, folder: Path, **env: Any) -> Path:
     """What ``play`` reads of an exported folder, of an environment with these changes."""
     loaded = hpcpod.load_policy(policy)
