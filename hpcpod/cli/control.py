@@ -79,6 +79,11 @@ def resume(options: Namespace) -> int:
     require_resumable(run.folder)  # first: engines of a run that goes on are not forgotten
     if options.any_engine:
         run.folder.engines.forget()
+    return go_on(run)
+
+
+def go_on(run: Run) -> int:
+    """Have a run go on: here until it ends, on Slurm by submitting; return the exit code."""
     if run.local:
         run.undrain()
         return follow_here(run)

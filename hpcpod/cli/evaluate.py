@@ -132,7 +132,7 @@ def _side_by_side(found: Evaluation) -> Table:
 
 
 def _words(found: Evaluation) -> str:
-    """What was played, and what the numbers are about."""
+    """The sentence on the episodes that were played, and on what the numbers are of."""
     from hpcpod.run.evaluation.evaluate import FIRST_SEED
     from hpcpod.run.evaluation.table import seeds_said
     from hpcpod.run.text import many

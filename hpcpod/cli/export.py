@@ -51,7 +51,7 @@ def export(options: Namespace) -> int:
 
 
 def _lines(folder: Path, card: dict[str, Any]) -> list[str]:
-    """What was written, and how it was checked."""
+    """The lines on what was written and how it was checked."""
     files = ["policy.onnx", *(["policy.h5"] if card["files"]["policy.h5"] else [])]
     checks = card["checks"]
     count = sum(found["observations"] for found in checks["parity"].values())

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
-from hpcpod.cli.control import follow_here
+from hpcpod.cli.control import go_on
 from hpcpod.cli.output import say
 from hpcpod.run.extend import extend as publish
 from hpcpod.run.extend import limits_of
@@ -18,12 +18,7 @@ def extend(options: Namespace) -> int:
     run = open_run(options.run)
     extension = publish(run.folder, limits_of(options.overrides))
     say(f"{run.name}: {extension.words}; should this be interrupted: hpcpod resume {run.word}")
-    if run.local:
-        run.undrain()
-        return follow_here(run)
-    jobs = run.resume()
-    say(f"{run.name}: submitted {' and '.join(jobs) or 'nothing: its jobs are in the queue'}")
-    return 0
+    return go_on(run)
 
 
 EXTEND: tuple[
