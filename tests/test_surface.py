@@ -12,7 +12,8 @@ import hpcpod
 import hpcpod.envs
 from hpcpod import plugins
 from hpcpod.agents.base import Agent
-from hpcpod.envs.vec_env import VecEnv, check_env
+from hpcpod.envs.checking import check_env
+from hpcpod.envs.vec_env import VecEnv
 from hpcpod.launchers.base import Launcher
 from hpcpod.metrics.logger import Logger
 from hpcpod.pod.evaluator import Evaluator

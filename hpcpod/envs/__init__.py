@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hpcpod.envs.vec_env import check_env
+    from hpcpod.envs.checking import check_env
 
 __all__ = ["check_env"]
 
@@ -17,7 +17,7 @@ __all__ = ["check_env"]
 def __getattr__(name: str) -> Any:
     if name != "check_env":
         raise AttributeError(f"module 'hpcpod.envs' has no attribute '{name}'")
-    from hpcpod.envs.vec_env import check_env
+    from hpcpod.envs.checking import check_env
 
     return check_env
 

@@ -28,6 +28,7 @@ from hpcpod.plugins import resolve
 from hpcpod.pod.checkpoint import Checkpoints
 from hpcpod.pod.factory import make_agent
 from hpcpod.pod.learner import Learner
+from hpcpod.pod.numerics import set_deterministic
 from hpcpod.pod.worker import Worker
 from hpcpod.records.records import Checkpoint
 from hpcpod.storage.blobs import Blobs
@@ -67,7 +68,9 @@ class AgentContract:
     @pytest.fixture(autouse=True)
     def _environments(self) -> Iterator[None]:
         self._open: list[VecEnv] = []
+        set_deterministic(self.device != "cpu")  # as a run with ``pod.deterministic``
         yield
+        set_deterministic(False)
         for env in self._open:
             env.close()
 

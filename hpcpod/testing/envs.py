@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from hpcpod.envs.checking import check_env
 from hpcpod.envs.vec_env import (
     Box,
     EnvSpec,
     Step,
     VecEnv,
-    check_env,
     episode_seed,
     random_actions,
     random_seeds,

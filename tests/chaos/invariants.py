@@ -118,6 +118,8 @@ def of_the_end(world: World, board: Board) -> list[str]:
                           f" {board.failure}")  # fmt: skip
     if world.scene.ends == "target" and not any(s.passed for s in board.confirmed):
         violations.append("the target is reached, and no score on fresh seeds says so")
+    # written after the board that ends the run, by whoever merged that, or the next one
+    world.wait("its best policy", ORPHAN_SECONDS, lambda: not _lost_best(world, board))
     violations += _lost_best(world, board)
     violations += [
         f"snapshot {row.number} has no score: {row.failure or 'the run has ended without'}"

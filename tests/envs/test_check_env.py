@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from hpcpod.envs.checking import check_env
 from hpcpod.envs.gymnasium import PreprocessVecEnv
-from hpcpod.envs.vec_env import State, Step, check_env
+from hpcpod.envs.vec_env import State, Step
 from hpcpod.errors import UserError
 from tests.envs.small_envs import Counting
 
@@ -110,3 +111,25 @@ def test_a_sound_environment_passes() -> None:
 def test_a_broken_environment_is_named(broken: type[Sound], sentence: str) -> None:
     with pytest.raises(UserError, match=f"breaks the environment contract: .*{sentence}"):
         check_env(broken())
+
+
+class Trembling(Sound):
+    """The first step after ``restore()`` is 1e-5 off, as where a GPU adds in another order."""
+
+    off = 0.0
+
+    def restore(self, state: State) -> None:
+        super().restore(state)
+        self.off = 1e-5
+
+    def step(self, action: Tensor) -> Step:
+        step, off = super().step(action), self.off
+        self.off = 0.0
+        return step._replace(obs=step.obs + off, next_obs=step.next_obs + off)
+
+
+def test_a_restored_step_may_be_off_by_so_much_and_no_more() -> None:
+    check_env(Trembling(), restored=1e-4)
+    for restored in (0.0, 1e-6):
+        with pytest.raises(UserError, match=r"after restore\(\) the episode goes on differently"):
+            check_env(Trembling(), restored=restored)

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import torch
 
+from hpcpod.envs.checking import check_env
 from hpcpod.envs.envpool import EnvPoolVecEnv
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.make import make_env
-from hpcpod.envs.vec_env import VecEnv, check_env, random_actions, random_seeds
+from hpcpod.envs.vec_env import VecEnv, random_actions, random_seeds
 from hpcpod.errors import UnusableWrapper, UserError
 from hpcpod.testing import EnvContract
 

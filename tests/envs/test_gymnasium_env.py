@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from hpcpod.envs.checking import check_env
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.gymnasium_make import Wrapper
 from hpcpod.envs.make import check_known, make_env
@@ -20,7 +21,6 @@ from hpcpod.envs.vec_env import (
     Discrete,
     MultiDiscrete,
     Step,
-    check_env,
     episode_seed,
     random_seeds,
 )

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from hpcpod.config.schema import EnvConfig
+from hpcpod.envs.checking import check_env
 from hpcpod.envs.isaac_lab import IsaacLabVecEnv
 from hpcpod.envs.make import configured, make_env
-from hpcpod.envs.vec_env import Step, VecEnv, check_env
+from hpcpod.envs.vec_env import Step, VecEnv
 from hpcpod.errors import Diverged, UserError
 from hpcpod.testing import EnvContract
 from tests.envs.fake_isaac import FakeLabEnv

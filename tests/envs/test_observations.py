@@ -16,9 +16,10 @@ from gymnasium.vector import SyncVectorEnv
 
 import hpcpod
 from hpcpod.envs import observations
+from hpcpod.envs.checking import check_env
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.gymnasium_make import observation_space
-from hpcpod.envs.vec_env import Box, MultiDiscrete, VecEnv, check_env
+from hpcpod.envs.vec_env import Box, MultiDiscrete, VecEnv
 from hpcpod.envs.vector import GymnasiumVectorEnv
 from hpcpod.errors import UnsupportedSpace, UserError
 from tests.envs.small_envs import Structured, WithObservation

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from hpcpod.config.schema import EnvConfig
+from hpcpod.envs.checking import check_env
 from hpcpod.envs.make import configured
-from hpcpod.envs.vec_env import VecEnv, check_env, random_actions
+from hpcpod.envs.vec_env import VecEnv, random_actions
 from hpcpod.errors import UserError
 
 NEVER = {"end": 10**9, "cut": 10**9}

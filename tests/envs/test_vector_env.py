@@ -19,9 +19,10 @@ from torch import Tensor
 import hpcpod.api
 from hpcpod.config.loader import from_mapping
 from hpcpod.envs import observations
+from hpcpod.envs.checking import check_env
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.make import make_env
-from hpcpod.envs.vec_env import Discrete, Step, VecEnv, check_env, episode_seed, tensor_form
+from hpcpod.envs.vec_env import Discrete, Step, VecEnv, episode_seed, tensor_form
 from hpcpod.envs.vector import GymnasiumVectorEnv
 from hpcpod.errors import EnvFailed, UnusableWrapper, UserError
 from hpcpod.testing import EnvContract

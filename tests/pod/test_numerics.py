@@ -19,7 +19,7 @@ from tests.support.small_runs import mapping
 Casts = tuple[bool, torch.dtype]
 
 
-def state() -> tuple[int, int, str, bool, Casts, Casts, bool]:
+def state() -> tuple[int, int, str, bool, Casts, Casts, bool, bool]:
     smallest = torch.tensor([1e-40]) * torch.ones(1)
     return (
         torch.get_num_threads(),
@@ -29,6 +29,7 @@ def state() -> tuple[int, int, str, bool, Casts, Casts, bool]:
         (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
         (torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")),
         torch.is_autocast_cache_enabled(),
+        torch.are_deterministic_algorithms_enabled(),
     )
 
 
@@ -38,12 +39,15 @@ OFF_GPU: Casts = (False, torch.float16)
 
 def test_a_process_computes_as_configured_and_afterwards_as_before() -> None:
     config = from_mapping(
-        mapping(pod={"matmul": "medium", "torch_threads": 2}, resources={"cpus_per_pod": 3})
+        mapping(
+            pod={"matmul": "medium", "torch_threads": 2, "deterministic": True},
+            resources={"cpus_per_pod": 3},
+        )
     )
     before = state()
-    assert before == (1, 1, "highest", False, OFF, OFF_GPU, True)
+    assert before == (1, 1, "highest", False, OFF, OFF_GPU, True, False)
     with pytest.raises(RuntimeError, match="in the middle"), numerics(config):
-        assert state() == (2, 3, "medium", True, OFF, OFF_GPU, True)
+        assert state() == (2, 3, "medium", True, OFF, OFF_GPU, True, True)
         raise RuntimeError("in the middle")
     assert state() == before
 
@@ -53,11 +57,11 @@ def test_a_callers_own_autocast_is_put_aside_and_comes_back() -> None:
     with torch.autocast("cpu", torch.float16, cache_enabled=False):
         before = state()
         with numerics(config):
-            assert state()[4:] == ((False, torch.float16), OFF_GPU, True)
+            assert state()[4:] == ((False, torch.float16), OFF_GPU, True, False)
         assert state() == before
         casting = from_mapping(mapping(pod={"matmul": "bfloat16"}))
         with numerics(casting):
-            assert state()[4:] == ((True, torch.bfloat16), (True, torch.bfloat16), False)
+            assert state()[4:] == ((True, torch.bfloat16), (True, torch.bfloat16), False, False)
         assert state() == before
 
 

@@ -43,7 +43,7 @@ class WarpSimulations:
     took 30 to 50 times as long for a few worlds on the CPU. On a GPU it is a CUDA graph on torch's
     current stream; the solver's loop is a conditional node of it, or, with a driver before CUDA
     12.4, all its iterations. Where a GPU's driver has no memory pools, which RK4 needs to be
-    captured, the kernels are launched one by one. On the CPU it was run; none of it on a GPU.
+    captured, the kernels are launched one by one.
     """
 
     def __init__(

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from hpcpod.config.schema import RunConfig
+from hpcpod.envs.checking import check_env
 from hpcpod.envs.make import backend_of, processes_of
 from hpcpod.envs.spec_json import spec_to_plain
 from hpcpod.envs.threads import env_threads
 from hpcpod.envs.vec_env import (
     EnvSpec,
     VecEnv,
-    check_env,
     random_actions,
     random_seeds,
 )

@@ -20,10 +20,11 @@ import numpy as np
 import pytest
 import torch
 
+from hpcpod.envs.checking import check_env
 from hpcpod.envs.gymnasium import PreprocessVecEnv
 from hpcpod.envs.make import make_env
 from hpcpod.envs.threads import env_threads, given_threads, set_env_threads
-from hpcpod.envs.vec_env import Step, check_env, episode_seed, random_seeds, tensor_form
+from hpcpod.envs.vec_env import Step, episode_seed, random_seeds, tensor_form
 from hpcpod.errors import Diverged, UnusableWrapper, UserError
 
 pytest.importorskip("mujoco", reason="pip install 'hpcpod[mujoco]'")

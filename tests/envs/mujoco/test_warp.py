@@ -14,10 +14,10 @@ import gymnasium as gym
 import pytest
 import torch
 
+from hpcpod.envs.checking import check_env
 from hpcpod.envs.vec_env import (
     Step,
     VecEnv,
-    check_env,
     episode_seed,
     random_actions,
     random_seeds,
@@ -354,7 +354,7 @@ def test_a_cache_that_others_could_write_to_is_not_used(
 def test_on_a_gpu_it_is_the_same_task() -> None:
     """Captured, on torch's default stream and on another; a contact's place may vary there."""
     env = WarpVecEnv("Ant-v5", 64, "cuda", kwargs={"max_episode_steps": 20})
-    check_env(env, 60)
+    check_env(env, 60, restored=1e-3)  # 8.3e-6 on an H200, which adds contacts in any order
     steps = some_steps("Humanoid-v5", 200)
     streams: list[Any] = [torch.cuda.current_stream(), torch.cuda.Stream()]  # type: ignore[no-untyped-call]
     for stream in streams:

@@ -19,9 +19,10 @@ import torch
 
 from hpcpod.config.loader import from_mapping
 from hpcpod.config.schema import EnvConfig
+from hpcpod.envs.checking import check_env
 from hpcpod.envs.make import make_env
 from hpcpod.envs.processes.env import ProcessVecEnv
-from hpcpod.envs.vec_env import Box, Discrete, Step, VecEnv, check_env, tensor_form
+from hpcpod.envs.vec_env import Box, Discrete, Step, VecEnv, tensor_form
 from hpcpod.errors import ConfigError, Diverged, EnvFailed, UserError
 from hpcpod.pod.factory import EnvFactory
 from hpcpod.run.preflight import resolve_task

@@ -19,10 +19,11 @@ from remote_env import check_same
 
 from hpcpod.config.schema import EnvConfig
 from hpcpod.envs import seeding
+from hpcpod.envs.checking import check_env
 from hpcpod.envs.make import make_env
 from hpcpod.envs.processes import foreign
 from hpcpod.envs.processes.remote import RemoteVecEnv
-from hpcpod.envs.vec_env import Step, check_env, episode_seed, random_seeds
+from hpcpod.envs.vec_env import Step, episode_seed, random_seeds
 from hpcpod.envs.vector import GymnasiumVectorEnv
 from hpcpod.errors import Diverged, EnvFailed, UnsupportedSpace, UserError
 from tests.pod.rounds import first_birth, train
