@@ -135,6 +135,11 @@ def misfits(config: Any) -> Iterator[str]:
         yield "stop.ensembles: policies of programs can't be joined; take it out"
     if config.population.start_from is not None:
         yield "population.start_from: pods of a program begin afresh; take it out"
+    if config.cluster.container.runtime is not None and (config.resources.nodes_per_pod or 1) > 1:
+        yield (
+            "cluster.container: on several nodes a program's own srun starts its processes: put the"
+            " container into program.command, and take cluster.container out"
+        )
     if not program.scores:
         lacks = "needs scores on fresh seeds: set program.scores if the program has mode `score`"
         if config.stop.target is not None:

@@ -77,7 +77,7 @@ ORPHAN_SECONDS = 15.0
 
 
 class Executes(Protocol):
-    """What executes orders: a pod of ours, or a program of the user's; see ``Pod``."""
+    """Executor of orders: a pod of ours, or a program of the user's; see ``Pod``."""
 
     def execute(self, order: Order, slot: str, watch: Watch) -> Report:
         """Do all that an order asks for."""

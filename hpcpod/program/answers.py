@@ -24,7 +24,7 @@ class BadReport(ValueError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program says at the end of a task."""
+    """A program's answer to a task."""
 
     returns: tuple[float, ...] = ()
     """More is better; empty where it gives a score."""

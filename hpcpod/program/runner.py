@@ -45,10 +45,10 @@ class _Round:
     done: int = 0
     """Steps of it before this attempt."""
     seconds: float = 0.0
-    """Seconds of training of it before this attempt."""
+    """Seconds of its training before this attempt."""
     inherited: tuple[float, ...] = ()
     source: Checkpoint | None = None
-    """What it goes on from."""
+    """The checkpoint that it goes on from."""
 
     def about(self, seconds: float) -> dict[str, Any]:
         """What an attempt that goes on needs to know."""

@@ -40,7 +40,7 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f]+")
 
 @dataclass(frozen=True)
 class Task:
-    """What a program is to do next."""
+    """The next piece of work of a program."""
 
     mode: str
     """``train`` or ``score``."""

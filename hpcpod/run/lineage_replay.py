@@ -130,8 +130,17 @@ def asked(
 
 
 def hindrances(folder: RunFolder, ask: Asked) -> Iterator[str]:
-    """Reasons for which this replay won't have the run's bits, or can't show that it has."""
+    """Reasons for which this replay won't have the run's bits, or can't show that it has.
+
+    Raises:
+        UserError: the run's pods are a program's.
+    """
     config = folder.resolved.config
+    if config.program is not None:
+        raise UserError(
+            f"{config.name} trains a program, which hpcpod does not replay: `hpcpod lineage` has"
+            " the hyperparameters and seeds of each stretch"
+        )
     if (ranks := ranks_of(config)) > 1:
         yield (
             f"the run's pods had {ranks} ranks, whose weights were fused"

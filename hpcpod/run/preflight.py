@@ -213,6 +213,8 @@ def resolve_task(config: RunConfig, *, source: str = "the configuration") -> tup
         ConfigError: says every problem that was found.
     """
     algorithms, look, problems = _task(config, probe=True)
+    if config.program is not None:
+        problems.append("program: hpcpod trains one agent of its own so; launch a program's run")
     if problems:
         raise ConfigError(source, problems)
     assert look is not None

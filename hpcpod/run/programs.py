@@ -37,7 +37,7 @@ def unusable_program(config: RunConfig) -> Iterator[str]:
 
 
 def round_of_program(config: RunConfig) -> str:
-    """What a program trains in a round, in words; empty of a run without one."""
+    """A program's round in words; empty of a run without a program."""
     if config.program is None:
         return ""
     if config.program.seconds is not None:
@@ -46,7 +46,7 @@ def round_of_program(config: RunConfig) -> str:
 
 
 def remarks_on_program(config: RunConfig) -> Iterator[str]:
-    """What follows from a program that can't score."""
+    """Consequences of a program that can't score."""
     if config.program is not None and not config.program.scores:
         yield (
             "program.scores: the program does not say that it can score without training, so copies"

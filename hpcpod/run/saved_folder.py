@@ -1,4 +1,4 @@
-"""What a program's pod has saved, written as the folder that it was."""
+"""Saved folders of a program's pods, written as the folders that they were."""
 
 from __future__ import annotations
 

@@ -94,6 +94,8 @@ def source_of(wanted: StartFrom, config: RunConfig) -> Source:
     """
     folder = folder_of(wanted.run)
     theirs, board = folder.resolved, read_board(folder)
+    if theirs.config.program is not None:
+        raise UserError(f"{theirs.config.name} trains a program, and has no policy to start from")
     pod, round_number, checkpoint = _chosen(theirs.config.name, board, wanted.pod)
     found = _evaluation(pod, round_number)
     if found is not None:  # of an ensemble that is delivered, its first member

@@ -118,7 +118,7 @@ def put_folder(
 
 
 def about_of(blobs: Blobs, checkpoint: Checkpoint) -> dict[str, Any]:
-    """What was said of a saved folder when it was stored: its core's meta.
+    """Facts of a saved folder, as they were stored with it: its core's meta.
 
     Raises:
         Corrupt: the core is damaged or gone.

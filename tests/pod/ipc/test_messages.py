@@ -132,7 +132,9 @@ def test_a_process_that_says_something_else_has_crashed_and_its_slot_has_not(
 ) -> None:
     """The real pipe and a real process, which is another program."""
     talker = "import os, sys; os.write(1, b'hello\\n'); sys.stdin.read()"
-    monkeypatch.setattr("hpcpod.pod.ipc.commands._program", lambda *_: ["python3", "-c", talker])
+    monkeypatch.setattr(
+        "hpcpod.pod.ipc.commands._program", lambda *_, **__: ["python3", "-c", talker]
+    )
     folder = create(tmp_path)
     child = Child(folder.path, "s", folder.resolved.config)
     try:
