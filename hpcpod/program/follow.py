@@ -26,9 +26,6 @@ GRACE_ELSEWHERE = 60.0
 QUICK_SECONDS, PAUSE, LONG_PAUSE = 2.0, 0.003, 0.02
 """For so long after a task's begin, or its last sign of life, looks are ``PAUSE`` apart."""
 
-TELL_SECONDS = 0.3
-"""Interval of what the slot hears of progress."""
-
 SIGNAL_SECONDS = 3.0
 """Seconds in which a stop is awaited whose signal has reached the program first."""
 
@@ -54,8 +51,8 @@ class Follower:
         self._patience = min(self._program.stop_seconds, grace)
         self._lines = Lines(session.path("progress.jsonl"))
         self._begun = time.monotonic()
-        self._told = 0.0
-        self._row: dict[str, float] = {}
+        self.told_at: float | None = None
+        """Time of the last progress, by the monotonic clock; what comes after it evaluates."""
         self._asked_at: float | None = None
         self.steps = 0
         """Steps of this task, as told last."""
@@ -96,7 +93,7 @@ class Follower:
         for row in self._lines.new():
             self._session.heard = time.monotonic()
             self.steps = max(self.steps, int(row.get("steps", self.steps)))
-            self._row = row
+            self.told_at = self._session.heard
             self.on_progress(self.steps, row)
         for mark, steps in self._session.saves():
             self._session.heard = time.monotonic()

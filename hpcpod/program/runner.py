@@ -171,6 +171,7 @@ class Program:
         follower.on_save = self._saver(birth, stood, session, watch, curve, began)
         report = follower.until_report()
         seconds = time.monotonic() - began
+        evaluated = 0.0 if follower.told_at is None else time.monotonic() - follower.told_at
         if report is None:
             curve.write()
             raise Stopped
@@ -190,11 +191,12 @@ class Program:
             inherited_returns=stood.inherited,
             checkpoint=checkpoint,
             trained_steps=trained,
-            train_seconds=stood.seconds + seconds,
+            train_seconds=stood.seconds + seconds - evaluated,
             metrics=answer.metrics,
             begins=birth.begins,
             ends=birth.ends,
         )
+        self._evaluated += evaluated
         self._release(session)
         return done
 
@@ -300,13 +302,19 @@ class Program:
         """Give the program a task, in the process that is kept or in a new one."""
         if self._session is not None and not self._session.alive:
             self._drop_session()
-        if self._session is None:
-            self._session = Session(self._program, self._config.resources.cpus_per_pod)
-        session = self._session
-        session.next()
-        if source is not None:
-            write_folder(self.folder.blobs, source.core, session.path("load"))
-        session.begin(task)
+        try:
+            if self._session is None:
+                self._session = Session(self._program, self._config.resources.cpus_per_pod)
+            session = self._session
+            session.next()
+            if source is not None:
+                write_folder(self.folder.blobs, source.core, session.path("load"))
+            session.begin(task)
+        except OSError as error:  # of the node's own disk: it may be full
+            said = f"the session's folder can't be written: {error.strerror}: {error.filename}"
+            raise ProgramFailed(
+                f"{said}; make room there, or set cluster.scratch", "crash"
+            ) from error
         return session
 
     def _release(self, session: Session) -> None:

@@ -14,7 +14,10 @@ from hpcpod.run.preflight import check, read_config
 from tests.program.programs import ADDS, mapping
 
 
-def test_a_program_is_the_populations_one_algorithm_and_needs_no_env(tmp_path: Path) -> None:
+def test_a_program_is_the_populations_one_algorithm_and_needs_no_env(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("")
     (tmp_path / "run.yaml").write_text(
         """
@@ -32,6 +35,7 @@ stop: {rounds: 2}
     [(name, space)] = check(
         from_mapping(config, {"program": {"folder": str(tmp_path)}})
     ).resolved.algorithms.items()
+    assert check(config).resolved.own_code() == ["program.command: sh train.py"]
     assert name == "program" and space.structural == ("width",)
     assert space.values == {
         "learning_rate": LogUniform(1e-5, 1e-2), "width": Choice((64, 256)), "momentum": 0.9,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def test_a_round_is_trained_scored_on_the_panel_and_goes_on_from_what_was_saved(
     second = execute(folder, replace(birth, round=2, checkpoint=report.checkpoint))
     assert second.checkpoint is not None and second.checkpoint.env_steps == 8
     assert second.returns[0] > 2 * weight - 1e-9
+    assert 0 < report.evaluate_seconds < report.wall_seconds  # since its last progress
     [curve] = [each for each in folder.curves.of("p0001") if each.round == 1]
     assert curve.columns["env_steps"] == (1.0, 2.0, 3.0, 4.0)
     assert curve.columns["weight"][-1] == pytest.approx(4 * rate)
@@ -246,3 +248,40 @@ report(steps=4, returns=list(range(8)), metrics={"loss": 3.0, "bad": "x"}, costs
     report = execute(folder, birth_of(folder))
     assert report.returns == (0.0, -1.0, -2.0, -3.0, -4.0, -5.0, -6.0, -7.0)
     assert report.metrics == {"loss": 3.0, "cost": 2.0}
+
+
+def test_a_kept_process_that_died_is_started_again(tmp_path: Path) -> None:
+    folder = create(KEPT, tmp_path)
+    birth = birth_of(folder)
+    with running(folder) as program:
+        first = program.execute(birth, "here", Watch())
+        pid = int(saved(folder, first, tmp_path / "one")["pid"])
+        os.kill(pid, signal.SIGKILL)
+        assert gone(pid)
+        second = program.execute(replace(birth, round=2), "here", Watch())
+    assert int(saved(folder, second, tmp_path / "two")["pid"]) != pid
+
+
+def test_a_program_gets_the_slots_variables_but_for_its_number_among_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = (
+        READ
+        + """
+(save / "variables").write_text(json.dumps(dict(os.environ)))
+report(returns=[1.0] * 8)
+"""
+    )
+    for name in ("RANK", "SLURM_PROCID", "PMIX_RANK", "HPCPOD_P_OLD", "HPCPOD_SECONDS"):
+        monkeypatch.setenv(name, "3")
+    monkeypatch.setenv("MODULE", "cuda/12")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    folder = create(script, tmp_path, resources={"cpus_per_pod": 3})
+    found = json.loads(
+        saved(folder, execute(folder, birth_of(folder)), tmp_path / "o")["variables"]
+    )
+    assert found["MODULE"] == "cuda/12" and found["OMP_NUM_THREADS"] == "3"
+    assert found["HPCPOD_MODE"] == "train" and found["HPCPOD_STEPS"] == "4"
+    assert json.loads(found["HPCPOD_HYPERPARAMETERS"]) == birth_of(folder).hyperparameters
+    absent = ("RANK", "SLURM_PROCID", "PMIX_RANK", "HPCPOD_P_OLD", "HPCPOD_SECONDS")
+    assert not found.keys() & set(absent) and "HPCPOD_CHECKPOINT" not in found

@@ -315,3 +315,17 @@ def test_a_run_of_any_length_is_played_in_little_time() -> None:
     told = seconds(seen(StopConfig(rounds=10_002), *pods))
     assert told == pytest.approx(10 * 10_000, rel=0.01)
     assert not math.isinf(told)
+
+
+def test_finals_are_forecast_where_no_round_has_told_how_long_a_score_takes() -> None:
+    """A program that tells no progress: it ended the launcher by a division by zero."""
+    silent = pod("p0", 10.0, 2, panel=0.0)
+    member = Member("p0", 2, "ppo", {}, Checkpoint("c", 2))
+    order = Rescore("final", 1, "p0", 1, "ppo", {}, Checkpoint("c", 2), 2, episodes=4)
+    finals = Finals("select", finalists=(member,), batches=(0, 1), played={"p0": 1},
+                    returns={"p0": (1.0, 2.0)})  # fmt: skip
+    board = {"phase": "finals", "stop_reason": "rounds", "stopped": NOW - 4.0, "finals": finals,
+             "rescores": {"p0": order}}  # fmt: skip
+    run = seen(StopConfig(rounds=2), silent, slots={"a": training(silent)}, board=board)
+    told = forecast(run)
+    assert told is not None and math.isfinite(told.seconds)
