@@ -105,3 +105,39 @@ def test_a_tournament_of_programs_survives_cancelled_jobs(
     assert all(pod.fate in ("alive", "replaced") for pod in board.pods.values())
     assert board.env_steps == sum(pod.trained_steps for pod in board.pods.values())
     assert (run.path / "best" / "at").exists()
+
+
+RANKS = (
+    READ
+    + """
+import socket
+rank = int(os.environ["SLURM_PROCID"])
+if rank:
+    (Path.cwd() / f"rank-{rank}").write_text(os.environ["SLURMD_NODENAME"])
+    sys.exit(0)
+end = time.monotonic() + 60
+while not (Path.cwd() / "rank-1").exists() and time.monotonic() < end:
+    time.sleep(0.05)
+(save / "nodes").write_text(os.environ["SLURMD_NODENAME"] + " " + Path("rank-1").read_text())
+report(returns=[1.0] * 8)
+"""
+)
+"""Two ranks, of which the first speaks with hpcpod."""
+
+
+def test_a_programs_own_srun_has_all_nodes_of_its_pod(
+    slurm_cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    shell = Shell(slurm_cluster, tmp_path)
+    path = config(shell, "wide", pods=1, steps=10, rounds=1)
+    (shell.home / "train.py").write_text(RANKS)
+    words = json.dumps(["srun", "--nodes=2", "--ntasks=2", "--overlap", *PYTHON, "train.py"])
+    shell.hpcpod(
+        "launch", str(path), "--set", f"program.command={words}",
+        "--set", "resources={nodes_per_pod: 2, cpus_per_pod: 2}", "--set", "program.scores=false",
+    )  # fmt: skip
+    shell.finished("wide", 180)
+    run = shell.run("wide")
+    assert not run.board().pods["p0001"].failure
+    nodes = (run.path / "best" / "nodes").read_text().split()
+    assert len(nodes) == len(set(nodes)) == 2
