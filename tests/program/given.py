@@ -1,0 +1,54 @@
+"""Sessions as hpcpod gives them to a program: a folder with a task, and what it finds there."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def give(folder: Path, **changes: Any) -> dict[str, Any]:
+    """Write a task whole, as hpcpod does; the first of a round of 100 steps and four episodes."""
+    task = {
+        "format": 1, "number": 0, "mode": "train", "pod": "p0001", "round": 3, "attempt": 1,
+        "hyperparameters": {"learning_rate": 0.001}, "seed": 7, "checkpoint": None,
+        "save_to": str(folder / "save"), "steps": 100, "steps_done": 0, "seconds": None,
+        "panel_seeds": [11, 12, 13, 14],
+        "report_to": str(folder / f"report-{changes.get('number', 0)}.json"),
+        "stop_file": str(folder / "stop"), "progress_to": str(folder / "progress.jsonl"),
+    } | changes  # fmt: skip
+    folder.mkdir(exist_ok=True)
+    if task["save_to"]:
+        Path(task["save_to"]).mkdir(exist_ok=True)
+    part = folder / "task.json.part"
+    part.write_text(json.dumps(task), encoding="utf-8")
+    part.replace(folder / "task.json")
+    return task
+
+
+def variables(folder: Path, task: Mapping[str, Any]) -> dict[str, str]:
+    """The environment of a program: this process's, and those that name the task."""
+    names = task["hyperparameters"]
+    paths = {"HPCPOD_CHECKPOINT": task["checkpoint"], "HPCPOD_SAVE_TO": task["save_to"]}
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith("HPCPOD_")},
+        "HPCPOD_SESSION": str(folder), "HPCPOD_MODE": task["mode"],
+        "HPCPOD_SEED": str(task["seed"]),
+        "HPCPOD_STEPS": str(task["steps"] - task["steps_done"]),
+        "HPCPOD_HYPERPARAMETERS": json.dumps(names),
+        **{f"HPCPOD_P_{name.upper()}": str(value) for name, value in names.items()},
+        **{name: path for name, path in paths.items() if path},
+    }  # fmt: skip
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A file that the program has written."""
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of ``progress.jsonl``."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
