@@ -224,9 +224,9 @@ class Session:
 
         Args:
             returns: One for each of ``panel_seeds``, in their order, or by seed.
-            score: Where episodes can't have seeds: their mean,
-            error: its standard error, 0 or more,
-            episodes: and how many there were, if known.
+            score: Where episodes can't have seeds: their mean.
+            error: Its standard error, 0 or more; without it the run can rank, and test nothing.
+            episodes: How many there were, if known.
             steps: Steps trained since this session began; those of `progress` if left out.
             **metrics: Finite numbers by name; ``population.cost`` may name one.
 
@@ -258,17 +258,18 @@ class Session:
     ) -> dict[str, Any]:
         """The part of a report that is the score."""
         if (returns is None) == (score is None):
-            raise SessionError("report: give returns=, or score= and error=")
+            raise SessionError("report: give returns=, or score= and its error=")
         if returns is not None:
             return {"returns": _in_order(returns, self.panel_seeds)}
-        if error is None:
-            raise SessionError("report: score= needs error=, its standard error")
-        result = _metrics({"score": score, "error": error}, "report")
-        if result["error"] < 0:
+        numbers = {"score": score} if error is None else {"score": score, "error": error}
+        result: dict[str, Any] = _metrics(numbers, "report")
+        if error is not None and error < 0:
             raise SessionError(f"report: error={error} is negative")
-        if episodes is not None and int(episodes) < 1:
-            raise SessionError(f"report: episodes={episodes} is not 1 or more")
-        return result if episodes is None else {**result, "episodes": int(episodes)}
+        if episodes is not None:
+            if int(episodes) < 1:
+                raise SessionError(f"report: episodes={episodes} is not 1 or more")
+            result["episodes"] = int(episodes)
+        return result
 
     def _count(self, steps: int, where: str) -> None:
         """Take the steps that were trained so far."""
@@ -386,7 +387,8 @@ def _in_order(returns: Iterable[float] | Mapping[int, float], seeds: list[int]) 
 def _say(result: Mapping[str, Any], seeds: list[int]) -> None:
     """Print a report outside of a run."""
     if "score" in result:
-        words = f"{result['score']:.6g} ± {result['error']:.2g}"
+        error = f" ± {result['error']:.2g}" if "error" in result else ""
+        words = f"score {result['score']:.6g}{error}"
     else:
         words = f"mean return {sum(result['returns']) / len(seeds):.6g} of {len(seeds)} episodes"
     print(f"hpcpod: no run: {words} after {result['steps']} steps")  # noqa: T201

@@ -83,6 +83,11 @@ def test_returns_may_be_given_by_seed_and_scores_without_seeds(folder: Path) -> 
     hpcpod.session().report(score=-0.5, error=0.1, episodes=30, steps=100)
     told = {"format": 1, "steps": 100, "score": -0.5, "error": 0.1, "episodes": 30, "metrics": {}}
     assert read(folder / "report-1.json") == told
+    give(folder, number=2)
+    hpcpod.session().report(score=2, steps=100)
+    assert read(folder / "report-2.json") == {
+        "format": 1, "steps": 100, "score": 2.0, "metrics": {},
+    }  # fmt: skip
 
 
 def test_a_script_is_asked_to_stop_by_a_file_or_by_the_clock(folder: Path) -> None:
@@ -153,9 +158,8 @@ BAD: list[tuple[str, Callable[[Session], object]]] = [
     (r"return 2 \(seed 12\) is nan", lambda pod: pod.report(returns=[1, math.nan, 3, 4])),
     (r"of other seeds than panel_seeds",
      lambda pod: pod.report(returns={1: 1, 2: 2, 3: 3, 4: 4}, steps=1)),
-    (r"give returns=, or score= and error=", lambda pod: pod.report(steps=1)),
+    (r"give returns=, or score= and its error=", lambda pod: pod.report(steps=1)),
     (r"give returns=, or score=", lambda pod: pod.report(returns=[1] * 4, score=1, steps=1)),
-    (r"score= needs error=", lambda pod: pod.report(score=1, steps=1)),
     (r"error=-1 is negative", lambda pod: pod.report(score=1, error=-1, steps=1)),
     (r"score is inf", lambda pod: pod.report(score=math.inf, error=1, steps=1)),
     (r"episodes=0 is not 1 or more", lambda pod: pod.report(score=1, error=1, episodes=0)),
@@ -295,7 +299,7 @@ def test_outside_of_a_run_variables_say_what_a_run_would(
     assert (pod.mode, pod.seed, pod.steps, pod.checkpoint) == ("score", 3, 8, Path("here"))
     assert pod.hyperparameters == {"width": 32}
     pod.report(score=1, error=0.5)
-    assert capsys.readouterr().out == "hpcpod: no run: 1 ± 0.5 after 0 steps\n"
+    assert capsys.readouterr().out == "hpcpod: no run: score 1 ± 0.5 after 0 steps\n"
 
 
 def test_the_file_alone_serves_a_python_without_hpcpod(tmp_path: Path) -> None:
