@@ -1,0 +1,1 @@
+"""Programs: training scripts of any framework as pods."""
