@@ -89,9 +89,9 @@ class Rounds:
         if self.told <= self.behind:
             return
         self._in_round += 1
-        self._last = {"score": score, "error": error, **finite(metrics)}
-        told = {name: value for name, value in self._last.items() if name != "error"}
-        self.task.progress(steps=self._in_round, **told)
+        numbers = finite(metrics)
+        self._last: dict[str, Any] = {"score": score, "error": error, **numbers}
+        self.task.progress(steps=self._in_round, score=score, **numbers)
         if not self.task.train_steps_left or self.task.should_stop:
             self._end(self._in_round, self._last, done=False)
         elif saved:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from hpcpod.config.decoder import INVALID, describe, value_at
 from hpcpod.config.limits import hints
+from hpcpod.config.program import PROGRAM
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import AlgorithmSpace, Choice, Int, Range, Scalar, Value, extremes
 from hpcpod.config.synonyms import meant_elsewhere
@@ -32,6 +33,8 @@ def resolve_algorithms(
     Raises:
         ConfigError: says every problem of every algorithm.
     """
+    if config.program is not None:
+        return {PROGRAM: config.program.space}
     problems: list[str] = []
     spaces = {
         name: _space(name, config.agents.get(name, {}), problems)

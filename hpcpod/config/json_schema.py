@@ -44,6 +44,8 @@ def json_schema() -> Schema:
     share = algorithms["additionalProperties"]
     algorithms |= _named(dict.fromkeys(agents, share), share) | {"minProperties": 1}
     _with_auto(fields)
+    schema["required"].remove("env")
+    schema["anyOf"] = [{"required": ["env"]}, {"required": ["program"]}]
     fields["sweep"] = {"description": _text(SweepConfig.__doc__ or ""), **_section(SweepConfig)}
     fields["agents"] |= _named(agents, fields["agents"]["additionalProperties"])
     return {

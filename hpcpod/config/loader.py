@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcpod.config.decoder import build, encode, join, value_at
+from hpcpod.config.program import with_program
 from hpcpod.config.scalars import Plain
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.site import over_site
@@ -22,6 +23,7 @@ from hpcpod.errors import ConfigError
 Choose = Callable[[dict[str, Any]], dict[str, Any]]
 """Fills in what ``population: auto`` leaves open, in plain data."""
 NO_AUTO = "population: auto is for launch, render and validate; name the algorithms here"
+NO_AUTO_PROGRAM = "population: auto chooses for our agents; with a program name its fields"
 NO_SWEEP = "sweep: the file is a sweep's, which `hpcpod launch` and `hpcpod validate` take alone"
 
 _KEY = r'(?:"[^"]+"|[^."]+)'
@@ -122,7 +124,7 @@ def from_mapping(
         ConfigError: says every problem.
     """
     given = merged(encode(data), overrides) if overrides else encode(data)
-    config: RunConfig = from_plain(RunConfig, given, source)
+    config: RunConfig = from_plain(RunConfig, with_program(given), source)
     return config
 
 
@@ -169,8 +171,10 @@ def _built(
     if asks_auto(data):
         if problems or choose is None:
             raise ConfigError(source, problems or [NO_AUTO])
+        if data.get("program") is not None:
+            raise ConfigError(source, [NO_AUTO_PROGRAM])
         data = choose(data)
-    config, wrong = build(RunConfig, data)
+    config, wrong = build(RunConfig, with_program(data))
     if config is None or problems:
         raise ConfigError(source, problems + wrong)
     return config

@@ -43,7 +43,11 @@ def shape_of(config: RunConfig, nodes: int = 1) -> Shape:
     Raises:
         UserError: ranks or GPUs can't be shared out evenly.
     """
-    resources, ranks = config.resources, ranks_of(config)
+    resources = config.resources
+    if config.program is not None:  # it starts its own processes: a task for each node
+        share = max(1, resources.cpus_per_pod // nodes)
+        return Shape(nodes, nodes, share, resources.gpus_per_pod)
+    ranks = ranks_of(config)
     if ranks % nodes:
         raise UserError(
             f"resources.nodes_per_pod: {ranks} ranks can't be shared out evenly to {nodes} nodes;"

@@ -32,7 +32,11 @@ class Resolved:
         agents = {
             f"population.algorithms.{name}": space.agent for name, space in self.algorithms.items()
         }
-        return code_in({**sections, **agents})
+        command = [] if self.config.program is None else [" ".join(self.config.program.command)]
+        return [
+            *(f"program.command: {words}" for words in command),
+            *code_in({**sections, **agents}),
+        ]
 
     def own_rules(self) -> list[str]:
         """The part of ``own_code`` that merging runs: what judges reports, gives births

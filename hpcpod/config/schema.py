@@ -13,6 +13,8 @@ from typing import Annotated, Literal
 from hpcpod.config.cluster import ClusterConfig as ClusterConfig
 from hpcpod.config.cluster import ResourcesConfig as ResourcesConfig
 from hpcpod.config.limits import Count, Crowd, Limit, Limited, Natural, Panel, Positive
+from hpcpod.config.program import ProgramConfig as ProgramConfig
+from hpcpod.config.program import misfits
 from hpcpod.config.space import Value
 from hpcpod.config.start_from import StartFrom as StartFrom
 from hpcpod.config.stopping import EnsemblesConfig as EnsemblesConfig
@@ -306,7 +308,9 @@ class RunConfig:
     name: str
     """The run's name: its folder is ``runs/<name>``."""
     env: EnvConfig
-    """The task."""
+    """The task; left out where a ``program`` has its own."""
+    program: ProgramConfig | None = None
+    """A training program of the user's own, in place of agents and of ``env``."""
     seed: int = 0
     """The root of every random number of the run."""
     population: PopulationConfig = field(default_factory=PopulationConfig)
@@ -348,6 +352,8 @@ class RunConfig:
         size = len(self.name.encode())
         if size > LONGEST_NAME:
             raise ValueError(f"name must be at most {LONGEST_NAME} bytes long, got {size}")
+        if self.program is not None and (wrong := list(misfits(self))):
+            raise ValueError("; ".join(wrong))
         if self.metrics and not self.pod.curve_rows:
             raise ValueError("metrics gets the rows of curves, of which pod.curve_rows 0 has none")
         for algorithm in self.agents:

@@ -19,8 +19,9 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from hpcpod import plugins
 from hpcpod._process import REQUEUE, StopFlag, die_with_parent, end_group_with
@@ -49,14 +50,14 @@ from hpcpod.pod.ipc.messages import (
     Work,
     reply_line,
 )
-from hpcpod.pod.ranks.rank import Rank, rank_of
-from hpcpod.records.records import Rescore
+from hpcpod.pod.ranks.rank import Rank, RankLost, rank_of
+from hpcpod.pod.watch import ProgramFailed, Stopped, Watch
+from hpcpod.records.records import Birth, Checkpoint, Order, Report, Rescore
 from hpcpod.storage.layout import log_name
 from hpcpod.storage.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from hpcpod.pod.pod import Pod
-    from hpcpod.pod.round import Watch
 
 LONGEST_REASON = 400  # The remedy for another engine was cut off once.
 """Letters of a failure's reason on the board: two engines that differ, and what to do."""
@@ -75,8 +76,32 @@ ORPHAN_SECONDS = 15.0
 """Seconds that a rank may go on once its standard input is closed."""
 
 
-def main() -> int:
-    """Serve orders until there are no more, or a stop is asked for."""
+class Executes(Protocol):
+    """What executes orders: a pod of ours, or a program of the user's; see ``Pod``."""
+
+    def execute(self, order: Order, slot: str, watch: Watch) -> Report:
+        """Do all that an order asks for."""
+        ...
+
+    def train(self, birth: Birth, slot: str, watch: Watch) -> Report:
+        """Train the round of a birth, without its panel."""
+        ...
+
+    def score(self, birth: Birth, checkpoint: Checkpoint, slot: str, watch: Watch) -> Report:
+        """Score the panel of a birth's round."""
+        ...
+
+    def close_loggers(self) -> None:
+        """Have loggers write what they have got."""
+        ...
+
+
+def main(prepared: Callable[[RunFolder], Executes] | None = None) -> int:
+    """Serve orders until there are no more, or a stop is asked for.
+
+    Args:
+        prepared: makes what executes them; None: a pod, by ``prepare``.
+    """
     parser = argparse.ArgumentParser(prog="python -m hpcpod.pod", description=__doc__)
     parser.add_argument("run", type=Path, help="the run folder")
     parser.add_argument("--slot", required=True, help="the slot's name")
@@ -100,7 +125,9 @@ def main() -> int:
     folder = RunFolder.open(options.run)
     if options.meeting is None:
         writing = os.fdopen(replies, "w", buffering=1)
-        Server(folder, options.slot, stop, writing, scorer=options.scorer).serve()
+        server = Server(folder, options.slot, stop, writing, scorer=options.scorer)
+        server.prepared = prepared
+        server.serve()
         return REQUEUE if stop else 0
     return _serve_as_rank(folder, options, stop, replies)
 
@@ -165,7 +192,9 @@ class Server:
         self._replies, self._rank, self._meeting = replies, rank, meeting
         self._scorer = scorer
         self._inbox = Inbox()
-        self._prepared: Pod | Exception | None = None
+        self.prepared: Callable[[RunFolder], Executes] | None = None
+        """Makes what executes orders; None: a pod."""
+        self._prepared: Executes | Exception | None = None
         """The pod that executes orders, or the reason why there is none."""
 
     def serve(self) -> bool:
@@ -181,7 +210,8 @@ class Server:
             try:
                 self._reply(self._execute(self._ready(), work))
             except Exception as error:
-                if not isinstance(error, StorageError) or isinstance(error, Corrupt):
+                said = isinstance(error, (StorageError, ProgramFailed))
+                if not said or isinstance(error, Corrupt):
                     traceback.print_exc()
                 self._reply(FailureReply(_sentence(error), _kind(error)))
                 if self._rank is not None and not _goes_on(error):
@@ -198,11 +228,16 @@ class Server:
 
     def _prepare(self) -> None:
         try:
-            self._prepared = prepare(self._folder, self._rank, self._meeting, scorer=self._scorer)
+            if self.prepared is not None:
+                self._prepared = self.prepared(self._folder)
+            else:
+                self._prepared = prepare(
+                    self._folder, self._rank, self._meeting, scorer=self._scorer
+                )
         except Exception as error:  # the first order's reply says it
             self._prepared = error
 
-    def _ready(self) -> Pod:
+    def _ready(self) -> Executes:
         if self._prepared is None:
             self._prepare()
         prepared = self._prepared
@@ -215,10 +250,8 @@ class Server:
     def _reply(self, reply: Reply) -> None:
         self._replies.write(reply_line(reply))
 
-    def _execute(self, pod: Pod, work: Work) -> LastReply:
+    def _execute(self, pod: Executes, work: Work) -> LastReply:
         """Do some work; return the reply that ends it."""
-        from hpcpod.pod.evaluator import Stopped
-
         order, watch = work.order, self._watch(work)
         try:
             if isinstance(order, Rescore) or work.part == "all":
@@ -234,8 +267,6 @@ class Server:
 
     def _watch(self, work: Work) -> Watch:
         """The line by which the slot follows a piece of work."""
-        from hpcpod.pod.round import Watch
-
         inbox, beaten = self._inbox, time.monotonic()
 
         def should_stop() -> bool:
@@ -255,7 +286,7 @@ class Server:
             owner = None if work.claimed else self._folder.claims.owner(work.order.id)
             return work.claimed or (owner is not None and owner.slot == self._slot)
 
-        return Watch(should_stop, tell, may_save)
+        return Watch(should_stop, tell, may_save, lambda: inbox.discard)
 
 
 def prepare(
@@ -300,8 +331,8 @@ def _goes_on(error: Exception) -> bool:
 
 def _kind(error: Exception) -> FailureKind:
     """The kind of failure, by which the slot decides what follows."""
-    from hpcpod.pod.ranks.communicator import RankLost
-
+    if isinstance(error, ProgramFailed):
+        return error.kind
     kinds: dict[type[Exception], FailureKind] = {
         Corrupt: "corrupt", StorageError: "storage", Diverged: "diverged",
         EngineDiffers: "engine",

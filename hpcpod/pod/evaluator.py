@@ -13,18 +13,11 @@ from hpcpod.config.schema import EnvConfig
 from hpcpod.envs.vec_env import EnvSpec, VecEnv, random_seeds
 from hpcpod.errors import EndlessEpisode
 from hpcpod.pod.factory import EnvFactory
+from hpcpod.pod.watch import Stopped as Stopped
+from hpcpod.pod.watch import never as never
 
 _LOOK_STEPS = 16
 """Steps between two questions whether all episodes have ended, on a GPU."""
-
-
-class Stopped(Exception):
-    """An order was stopped on request; what it can resume from is in the run folder."""
-
-
-def never() -> bool:
-    """Never stop."""
-    return False
 
 
 class Evaluator(Protocol):

@@ -16,6 +16,7 @@ from hpcpod.errors import EngineDiffers, UserError
 from hpcpod.pod.ensemble import default_rule, ensemble_of
 from hpcpod.pod.evaluator import Evaluator
 from hpcpod.pod.factory import EnvFactory
+from hpcpod.pod.fresh_seeds import fresh_seeds as fresh_seeds
 from hpcpod.pod.policy import Policy
 from hpcpod.records.records import Rescore
 from hpcpod.storage.policy_blobs import Rule
@@ -74,14 +75,6 @@ def final_env(env: EnvConfig, device: str, spec: EnvSpec) -> tuple[EnvConfig, st
         log.warning("final scores are by %s itself: gymnasium's spaces differ", spec.engine)
         return None
     return own, found.engine
-
-
-def fresh_seeds(order: Rescore, config: RunConfig) -> tuple[tuple[int | str, ...], int]:
-    """The name of the set of seeds on which an order is scored, and its episodes."""
-    if order.purpose == "snapshot":  # common seeds: a curve of their differences has less noise
-        return (config.seed, order.purpose, 0), config.snapshots.episodes
-    number = order.number if order.purpose == "confirm" else order.set
-    return (config.seed, order.purpose, number), order.episodes or config.stop.confirm_episodes
 
 
 def joined(order: Rescore, members: Sequence[Policy]) -> Policy:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -21,26 +21,17 @@ from hpcpod.envs.vec_env import State, random_seeds
 from hpcpod.errors import StorageError
 from hpcpod.pod.budget_span import Span
 from hpcpod.pod.checkpoint import Checkpoints
-from hpcpod.pod.evaluator import Stopped, never
 from hpcpod.pod.ipc.messages import Progress
 from hpcpod.pod.ranks.communicator import RankLost
 from hpcpod.pod.ranks.consensus import agree, together
 from hpcpod.pod.recorder import Recorder
 from hpcpod.pod.replica import Replica
+from hpcpod.pod.watch import Stopped
+from hpcpod.pod.watch import Watch as Watch
 from hpcpod.records.records import Birth, Checkpoint, stable_hash
 from hpcpod.storage.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class Watch:
-    """A watch on a round: it is followed and stopped from outside."""
-
-    should_stop: Callable[[], bool] = never
-    on_progress: Callable[[Progress], None] = lambda progress: None
-    may_save: Callable[[], bool] = lambda: True
-    """True if what an unfinished round can go on from may be left in the run folder."""
 
 
 class Round:

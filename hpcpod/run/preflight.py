@@ -126,7 +126,10 @@ def from_anywhere(config: RunConfig) -> RunConfig:
     if (source := population.start_from) is not None:
         source = replace(source, run=str(absolute(source.run)))
         population = replace(population, start_from=source)
-    return replace(config, env=env, cluster=cluster, population=population)
+    program = config.program
+    if program is not None:
+        program = replace(program, folder=str(expanded(program.folder or ".").absolute()))
+    return replace(config, env=env, program=program, cluster=cluster, population=population)
 
 
 def site_for(site: str | Path | None, cluster: str | None) -> str | Path | None:
@@ -343,8 +346,8 @@ def _short_rounds(
 
 def unknown_env(config: RunConfig) -> list[str]:
     """The problem of an environment that is not known here, without making one."""
-    if config.env.python is not None:  # an interpreter that may know others
-        return []
+    if config.env.python is not None or config.program is not None:
+        return []  # an interpreter that may know others, or no environment of ours
     from hpcpod.envs.make import check_known  # loads torch
 
     return _refusal("env.id", check_known, config.env.id, config.env.backend)

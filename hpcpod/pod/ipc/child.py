@@ -58,7 +58,7 @@ class Child:
             words,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment(),
+            env=environment(config),
             start_new_session=True,  # a group of its own, which is killed as one
         )
         assert self._process.stdout is not None

@@ -44,6 +44,8 @@ def command(run: Path, slot: str, config: RunConfig, meeting: str) -> list[str]:
     Raises:
         LaunchError: what starts ranks is not installed.
     """
+    if config.program is not None:
+        return single(run, slot, module="hpcpod.program")
     shape = shape_of(config, _nodes(config))
     if shape.ranks == 1:
         return single(run, slot)
@@ -62,10 +64,10 @@ def command(run: Path, slot: str, config: RunConfig, meeting: str) -> list[str]:
     return [*spawn, *by, "--", *words]
 
 
-def single(run: Path, slot: str, scorer: bool = False) -> list[str]:
+def single(run: Path, slot: str, scorer: bool = False, module: str = "hpcpod.pod") -> list[str]:
     """The words that start one process, which ends with this one; see ``command``."""
     beside = ["--scorer"] if scorer else []
-    return [*_program(run, slot), "--parent", str(os.getpid()), *beside]
+    return [*_program(run, slot, module=module), "--parent", str(os.getpid()), *beside]
 
 
 def scorer(run: Path, slot: str, config: RunConfig) -> list[str]:
@@ -84,8 +86,10 @@ def scorer(run: Path, slot: str, config: RunConfig) -> list[str]:
     return [*_in_container(srun, run, slot, config), "--scorer"]
 
 
-def _program(run: Path, slot: str, python: Sequence[str] = PYTHON) -> list[str]:
-    return [*python, "-u", "-m", "hpcpod.pod", str(run), "--slot", slot]
+def _program(
+    run: Path, slot: str, python: Sequence[str] = PYTHON, module: str = "hpcpod.pod"
+) -> list[str]:
+    return [*python, "-u", "-m", module, str(run), "--slot", slot]
 
 
 def _in_container(srun: list[str], run: Path, slot: str, config: RunConfig) -> list[str]:
@@ -104,12 +108,14 @@ def _in_container(srun: list[str], run: Path, slot: str, config: RunConfig) -> l
     return [*srun, *runner.srun, *runner.prefix, *_program(run, slot, runner.python)]
 
 
-def environment() -> Mapping[str, str]:
-    """The environment of a rank.
+def environment(config: RunConfig) -> Mapping[str, str]:
+    """The environment of a rank; of what runs a user's program that of the slot.
 
     Its environments compute with one thread each, as they do in processes of their own: a sum's
     last bits depend on how many there are. Of torch's threads ``pod.torch_threads`` decides.
     """
+    if config.program is not None:
+        return os.environ
     # For root, as in many containers, Open MPI's mpirun refuses to start without these.
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     # A user's own settings of allocator and spinning win, those of thread counts do not.

@@ -6,9 +6,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-
-class RankLost(Exception):
-    """Another rank is gone, or did not answer in time: this exchange and all later ones fail."""
+from hpcpod.pod.ranks.rank import RankLost as RankLost
 
 
 class Communicator(Protocol):

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from hpcpod.errors import LaunchError
 
 
+class RankLost(Exception):
+    """Another rank is gone, or did not answer in time: this exchange and all later ones fail."""
+
+
 @dataclass(frozen=True)
 class Rank:
     """One rank among those of a pod."""

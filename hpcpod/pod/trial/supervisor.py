@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from typing import IO, Any
 
 from hpcpod._process import PYTHON, ending
+from hpcpod.config.algorithms import resolve_algorithms
 from hpcpod.config.auto.task import Task
 from hpcpod.config.decoder import encode
 from hpcpod.config.loader import from_plain, to_mapping
@@ -83,6 +84,8 @@ def probe_alike(
         The spaces of each configuration's algorithms, what was seen, and each one's problems.
     """
     config, *others = configs
+    if config.program is not None:  # it is tried by its first round
+        return [resolve_algorithms(each) for each in configs], None, [[] for _ in configs]
     # The rest is as the first has it: a hundred whole configurations took a second.
     parts = [{"agents": encode(other.agents)} for other in others]
     request = {"what": "probe", "config": to_mapping(config), "alike": parts}

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from hpcpod.config.schema import EnvConfig, RunConfig
 from hpcpod.pod.ipc.commands import KEPT, environment
 
 STEPS = """
@@ -29,7 +30,7 @@ print(faults() - before)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps memory when told")
 def test_what_a_step_leaves_is_there_for_the_next_one() -> None:
-    env = environment()
+    env = environment(RunConfig("x", EnvConfig("x")))
     assert KEPT.items() <= env.items() or KEPT.keys() & os.environ.keys()
     done = subprocess.run(
         [sys.executable, "-c", STEPS], env=env, check=True, capture_output=True, text=True

@@ -1,0 +1,162 @@
+"""Following a program through one task: its progress, its saves, its report, and its end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hpcpod._process import ending, killed
+from hpcpod.config.program import ProgramConfig
+from hpcpod.config.schema import RunConfig
+from hpcpod.pod.watch import ProgramFailed, Stopped, Watch
+from hpcpod.program.files import Lines, Unreadable
+from hpcpod.program.guard import KILL_SECONDS
+from hpcpod.program.session_folder import Session
+
+log = logging.getLogger(__name__)
+
+GRACE = {"local": 15.0}
+"""Seconds that a slot leaves its process to stop, by its launcher; see ``slot.Pace``."""
+GRACE_ELSEWHERE = 60.0
+
+QUICK_SECONDS, PAUSE, LONG_PAUSE = 2.0, 0.003, 0.02
+"""For so long after a task's begin, or its last sign of life, looks are ``PAUSE`` apart."""
+
+TELL_SECONDS = 0.3
+"""Interval of what the slot hears of progress."""
+
+SIGNAL_SECONDS = 3.0
+"""Seconds in which a stop is awaited whose signal has reached the program first."""
+
+_MEMORY = ("memoryerror", "out of memory", "can't allocate memory", "oom-kill")
+
+
+def _nothing(*given: Any) -> None:
+    """Do nothing."""
+
+
+class Follower:
+    """Follows one task of a program."""
+
+    def __init__(self, session: Session, config: RunConfig, watch: Watch) -> None:
+        self._session, self._watch = session, watch
+        assert config.program is not None
+        self._program: ProgramConfig = config.program
+        self._hang = config.pod.hang_seconds
+        grace = GRACE.get(config.cluster.launcher, GRACE_ELSEWHERE) - KILL_SECONDS - 2.0
+        self._patience = min(self._program.stop_seconds, grace)
+        self._lines = Lines(session.path("progress.jsonl"))
+        self._begun = time.monotonic()
+        self._told = 0.0
+        self._row: dict[str, float] = {}
+        self._asked_at: float | None = None
+        self.steps = 0
+        """Steps of this task, as told last."""
+        self.on_progress: Callable[[int, Mapping[str, float]], None] = _nothing
+        self.on_save: Callable[[int], None] = _nothing
+
+    @property
+    def asked(self) -> bool:
+        """True if the program was asked to stop."""
+        return self._asked_at is not None
+
+    def until_report(self) -> dict[str, Any] | None:
+        """Follow until the program reports.
+
+        Returns:
+            The report; None if it was asked to stop, and has ended without one.
+
+        Raises:
+            Stopped: the task counts for nothing any more.
+            ProgramFailed: it ended, hung, or wrote what can't be read.
+        """
+        while True:
+            ended = not self._session.alive  # asked before its last words are read
+            self._look()
+            report = self._report()
+            if report is not None:
+                return report
+            if ended:
+                return self._ended()
+            self._obey()
+            self._watch_silence()
+            recent = time.monotonic() - max(self._begun, self._session.heard)
+            self._session.listen(PAUSE if recent < QUICK_SECONDS else LONG_PAUSE)
+
+    def _look(self) -> None:
+        """Take what the program has said of its progress, and what it has saved."""
+        for row in self._lines.new():
+            self._session.heard = time.monotonic()
+            self.steps = max(self.steps, int(row.get("steps", self.steps)))
+            self._row = row
+            self.on_progress(self.steps, row)
+        for mark, steps in self._session.saves():
+            self._session.heard = time.monotonic()
+            self.steps = max(self.steps, steps)
+            self.on_save(steps)
+            mark.unlink(missing_ok=True)  # the program waits for this before it writes on
+            self._session.heard = time.monotonic()
+
+    def _report(self) -> dict[str, Any] | None:
+        try:
+            return self._session.report()
+        except Unreadable as error:
+            raise ProgramFailed(f"the program's report {error}", "raised") from error
+
+    def _obey(self) -> None:
+        """Ask the program to stop once this process has to; end it if it does not."""
+        if self._asked_at is None and self._watch.should_stop():
+            self._asked_at = time.monotonic()
+            self._session.stop()
+        if self._asked_at is None:
+            return
+        if self._watch.discarded():
+            raise Stopped
+        if time.monotonic() - self._asked_at > self._patience:
+            log.warning(
+                "the program went on for %g s after it was asked to stop: ended", self._patience
+            )
+            self._session.close(kindly=True)
+            raise Stopped
+
+    def _watch_silence(self) -> None:
+        if self._hang is not None and time.monotonic() - self._session.heard > self._hang:
+            said = f"the program gave no sign of life for {self._hang:g} s (pod.hang_seconds)"
+            raise ProgramFailed(self._with_log(f"{said}: killed"), "crash")
+
+    def _ended(self) -> None:
+        """The program has ended without a report: as it was asked to, or it has failed."""
+        assert self._session.process is not None
+        code = self._session.process.ending
+        words = " ".join(self._program.command)
+        if self.asked:
+            return
+        if isinstance(code, str):
+            raise ProgramFailed(
+                f"program.command: {words[:80]!r} can't be started: {code}", "raised"
+            )
+        assert code is not None
+        if code < 0 and not killed(code) and self._stop_follows():
+            return
+        if code == 0:
+            said = "the program ended with exit code 0, but without a report"
+            raise ProgramFailed(self._with_log(said), "raised")
+        lines = self._session.words()
+        memory = killed(code) or any(word in lines.lower() for word in _MEMORY)
+        kind = "memory" if memory else "crash" if code < 0 or code > 128 else "raised"
+        raise ProgramFailed(self._with_log(f"the program {ending(code)}"), kind)
+
+    def _stop_follows(self) -> bool:
+        """True if the signal that ended the program is one that stops this process, too."""
+        end = time.monotonic() + SIGNAL_SECONDS
+        while time.monotonic() < end:
+            if self._watch.should_stop():
+                return True
+            time.sleep(0.02)
+        return False
+
+    def _with_log(self, said: str) -> str:
+        lines = self._session.words()
+        return f"{said}; its last lines: {lines}" if lines else f"{said}, and printed nothing"

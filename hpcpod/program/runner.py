@@ -1,0 +1,360 @@
+"""A user's training program executes orders: trains a round, scores a checkpoint. No torch.
+
+A round is a task of the program's: hpcpod writes what it is to do, follows it, and takes what it has
+saved. A save in the middle of a round is where the round goes on after a preemption.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from hpcpod.config.program import PROGRAM, ProgramConfig
+from hpcpod.config.schema import RunConfig
+from hpcpod.errors import Corrupt, StorageError
+from hpcpod.metrics.mirrors import Mirrors
+from hpcpod.pod.fresh_seeds import fresh_seeds
+from hpcpod.pod.ipc.messages import Progress
+from hpcpod.pod.watch import ProgramFailed, Stopped, Watch
+from hpcpod.program.answers import Answer, BadReport, read_answer
+from hpcpod.program.curve import ProgressCurve
+from hpcpod.program.follow import Follower
+from hpcpod.program.session_folder import Session, Task
+from hpcpod.records.records import Birth, Checkpoint, Order, Report, Rescore, seed_of
+from hpcpod.storage.retry import with_retries
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.storage.saved_folders import Unsavable, about_of, put_folder, write_folder
+
+log = logging.getLogger(__name__)
+
+END_SECONDS = 3.0
+"""Seconds that a kept process has to end when there is no more to do: the slot kills after five."""
+
+
+@dataclass
+class _Round:
+    """Where a round stands."""
+
+    start: int
+    """Experience at its begin."""
+    done: int = 0
+    """Steps of it before this attempt."""
+    seconds: float = 0.0
+    """Seconds of training of it before this attempt."""
+    inherited: tuple[float, ...] = ()
+    source: Checkpoint | None = None
+    """What it goes on from."""
+
+    def about(self, seconds: float) -> dict[str, Any]:
+        """What an attempt that goes on needs to know."""
+        return {"round": {"inherited": list(self.inherited), "seconds": self.seconds + seconds,
+                          "start": self.start}}  # fmt: skip
+
+
+@dataclass
+class Program:
+    """The program of a run: it executes orders, one after another."""
+
+    folder: RunFolder
+    _session: Session | None = field(default=None, init=False)
+    _evaluated: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        resolved = self.folder.resolved
+        self.folder.owner.require_code(resolved.own_code(), "train")
+        self._config: RunConfig = resolved.config
+        assert self._config.program is not None, "the run has no program"
+        self._program: ProgramConfig = self._config.program
+        self._mirrors = Mirrors(self._config.metrics)
+
+    def execute(self, order: Order, slot: str, watch: Watch) -> Report:
+        """Train the round of a birth, or score the checkpoint of a rescore.
+
+        Raises:
+            Stopped: ``watch.should_stop`` became true; the round goes on from the last save.
+            ProgramFailed: the program did not do what was asked; says why in one sentence.
+            Diverged: it reported a number that is not finite.
+            Corrupt: a checkpoint can't be read.
+        """
+        began, self._evaluated = time.monotonic(), 0.0
+        try:
+            if isinstance(order, Rescore):
+                report = self._rescore(order, slot, watch)
+            else:
+                report = self._round(order, slot, watch)
+        except BaseException:
+            self._drop_session()
+            raise
+        return replace(
+            report, wall_seconds=time.monotonic() - began, evaluate_seconds=self._evaluated
+        )
+
+    def train(self, birth: Birth, slot: str, watch: Watch) -> Report:
+        """Never asked for: a program trains and scores in one, and no process scores beside it."""
+        raise AssertionError(f"{birth.id}: a program is not scored by another process")
+
+    def score(self, birth: Birth, checkpoint: Checkpoint, slot: str, watch: Watch) -> Report:
+        """Never asked for; see ``train``."""
+        raise AssertionError(f"{birth.id}: a program is not scored by another process")
+
+    def close_loggers(self) -> None:
+        """End a process that is kept, and have loggers write what they have got."""
+        if self._session is not None:
+            self._session.end(END_SECONDS)
+            self._session = None
+        self._mirrors.close()
+
+    def _bare(self, order: Order, slot: str) -> Report:
+        return Report(order.id, order.pod, order.round, order.attempt, slot, engine=PROGRAM)
+
+    # scoring
+
+    def _rescore(self, order: Rescore, slot: str, watch: Watch) -> Report:
+        if order.members:
+            raise ProgramFailed("policies of a program can't be joined", "raised")
+        names, episodes = fresh_seeds(order, self._config)
+        returns = self._scored(order, order.checkpoint, names, episodes, watch)
+        return replace(self._bare(order, slot), returns=returns)
+
+    def _scored(
+        self,
+        order: Order,
+        checkpoint: Checkpoint,
+        names: tuple[int | str, ...],
+        episodes: int,
+        watch: Watch,
+    ) -> tuple[float, ...]:
+        """The returns of a checkpoint on a set of seeds, without training."""
+        began = time.monotonic()
+        seeds = tuple(seed_of(*names, i) for i in range(episodes))
+        # The seed is the set's: what it decides is the same for a parent and its copy.
+        task = Task(
+            "score", order.pod, order.round, order.attempt, order.hyperparameters,
+            seed_of(*names), seeds,
+        )  # fmt: skip
+        session = self._begin(task, checkpoint)
+        follower = Follower(session, self._config, watch)
+        report = follower.until_report()
+        if report is None:
+            raise Stopped
+        answer = self._answer(report, seeds)
+        self._release(session)
+        self._evaluated += time.monotonic() - began
+        return answer.panel(episodes, *names, checkpoint.core)
+
+    # training
+
+    def _round(self, birth: Birth, slot: str, watch: Watch) -> Report:
+        stood = self._stood(birth)
+        if birth.inherited and self._program.scores and not stood.inherited and not stood.done:
+            assert birth.checkpoint is not None
+            seed, number = birth.parents_panel(self._config.seed)
+            panel = (seed, "panel", number)
+            stood.inherited = self._scored(
+                birth, birth.checkpoint, panel, self._config.round.episodes, watch
+            )
+        if birth.shrink:
+            log.info("%s: a program's weights are not shrunk and perturbed", birth.id)
+        began = time.monotonic()
+        task = self._task(birth, stood)
+        session = self._begin(task, stood.source)
+        follower = Follower(session, self._config, watch)
+        curve = ProgressCurve(
+            self.folder, birth, self._config.pod.curve_rows, self._mirrors, stood.start + stood.done
+        )
+        follower.on_progress = _teller(birth, stood, task, curve, watch, began)
+        follower.on_save = self._saver(birth, stood, session, watch, curve, began)
+        report = follower.until_report()
+        seconds = time.monotonic() - began
+        if report is None:
+            curve.write()
+            raise Stopped
+        answer = self._answer(report, task.panel_seeds)
+        steps = self._steps(answer, follower.steps, task)
+        if follower.asked and self._unfinished(task, steps, seconds):
+            self._save_unfinished(birth, stood, session, watch, steps, seconds)
+            curve.write()
+            raise Stopped
+        trained = stood.done + steps
+        checkpoint = self._final_save(birth, stood, session, answer, trained, seconds, watch)
+        curve.seal()
+        panel = self._config.seed, "panel", birth.round
+        done = replace(
+            self._bare(birth, slot),
+            returns=answer.panel(self._config.round.episodes, *panel, checkpoint.core),
+            inherited_returns=stood.inherited,
+            checkpoint=checkpoint,
+            trained_steps=trained,
+            train_seconds=stood.seconds + seconds,
+            metrics=answer.metrics,
+            begins=birth.begins,
+            ends=birth.ends,
+        )
+        self._release(session)
+        return done
+
+    def _stood(self, birth: Birth) -> _Round:
+        """Where a round goes on: at its last save if it has one, else at its start."""
+        start = 0 if birth.checkpoint is None else birth.checkpoint.env_steps
+        fresh = _Round(start, source=birth.checkpoint)
+        resume = self.folder.checkpoints.latest(birth.pod, birth.round)
+        if resume is None:
+            return fresh
+        try:
+            about = about_of(self.folder.blobs, resume).get("round", {})
+            inherited = tuple(float(value) for value in about["inherited"])
+            seconds = float(about["seconds"])
+        except (Corrupt, TypeError, ValueError, KeyError) as error:
+            log.warning("%s goes back to the round's start: %s", birth.id, error)
+            return fresh
+        log.info("%s goes on at %d steps", birth.id, resume.env_steps)
+        return _Round(start, resume.env_steps - start, seconds, inherited, resume)
+
+    def _task(self, birth: Birth, stood: _Round) -> Task:
+        config, budget = self._config, self._program.seconds
+        target = birth.round * config.round.env_steps - stood.start
+        seeds = tuple(
+            seed_of(config.seed, "panel", birth.round, i) for i in range(config.round.episodes)
+        )
+        return Task(
+            "train", birth.pod, birth.round, birth.attempt, birth.hyperparameters,
+            seed_of(birth.seed, "round", birth.round), seeds,
+            steps=max(0, target) if budget is None else None,
+            steps_done=stood.done,
+            seconds=None if budget is None else max(0.0, budget - stood.seconds),
+        )  # fmt: skip
+
+    def _steps(self, answer: Answer, told: int, task: Task) -> int:
+        """Steps of this task: as reported, else as told last, else as asked for."""
+        if answer.steps is not None:
+            return answer.steps
+        left = None if task.steps is None else max(0, task.steps - task.steps_done)
+        return told or left or 0
+
+    def _unfinished(self, task: Task, steps: int, seconds: float) -> bool:
+        """True if a program that was asked to stop has not trained all of its round."""
+        if task.steps is not None:
+            return task.steps_done + steps < task.steps
+        return seconds < (task.seconds or 0.0)
+
+    # saving
+
+    def _put(
+        self, birth: Birth, stood: _Round, saved: Path, steps: int, seconds: float
+    ) -> Checkpoint:
+        """The blobs of a saved folder. The disk of the run may refuse."""
+        about = {
+            "pod": birth.pod, "round_number": birth.round, "agent": PROGRAM,
+            "hyperparameters": dict(birth.hyperparameters), **stood.about(seconds),
+        }  # fmt: skip
+        most = self._program.max_save_bytes
+        return put_folder(self.folder.blobs, saved, stood.start + steps, about, most)
+
+    def _final_save(
+        self, birth: Birth, stood: _Round, session: Session, answer: Answer, steps: int,
+        seconds: float, watch: Watch,
+    ) -> Checkpoint:  # fmt: skip
+        if not answer.saved:
+            raise ProgramFailed("the program reported without a save", "raised")
+        saved = session.path("save")
+        try:
+            return with_retries(
+                lambda: self._put(birth, stood, saved, steps, seconds), watch.should_stop
+            )
+        except Unsavable as error:
+            raise ProgramFailed(f"the program's save can't be taken: {error}", "raised") from error
+
+    def _saver(
+        self, birth: Birth, stood: _Round, session: Session, watch: Watch, curve: ProgressCurve,
+        began: float,
+    ) -> Callable[[int], None]:  # fmt: skip
+        def save(steps: int) -> None:
+            self._save_unfinished(birth, stood, session, watch, steps, time.monotonic() - began)
+            curve.write()
+
+        return save
+
+    def _save_unfinished(
+        self, birth: Birth, stood: _Round, session: Session, watch: Watch, steps: int,
+        seconds: float,
+    ) -> None:  # fmt: skip
+        """Take a save inside the round; a disk that refuses costs this one, not the round."""
+        if not watch.may_save():
+            return
+        try:
+            made = self._put(birth, stood, session.path("save"), stood.done + steps, seconds)
+            self.folder.checkpoints.save(birth.pod, birth.round, birth.attempt, made)
+        except Unsavable as error:
+            raise ProgramFailed(f"the program's save can't be taken: {error}", "raised") from error
+        except StorageError as error:
+            log.warning("%s has no new save to go on from: %s", birth.id, error)
+
+    # sessions
+
+    def _begin(self, task: Task, source: Checkpoint | None) -> Session:
+        """Give the program a task, in the process that is kept or in a new one."""
+        if self._session is not None and not self._session.alive:
+            self._drop_session()
+        if self._session is None:
+            self._session = Session(self._program, self._config.resources.cpus_per_pod)
+        session = self._session
+        session.next()
+        if source is not None:
+            write_folder(self.folder.blobs, source.core, session.path("load"))
+        session.begin(task)
+        return session
+
+    def _release(self, session: Session) -> None:
+        """Let go of a task that is done: the process is kept, or ends by itself, or is ended."""
+        session.clear()
+        if session.alive and session.keeps:
+            return
+        if not session.wait(self._program.stop_seconds):
+            log.warning(
+                "the program went on for %g s after its report (program.stop_seconds): killed",
+                self._program.stop_seconds,
+            )
+        elif session.process is not None and session.process.ending not in (0, None):
+            log.warning("the program has reported, and then ended by %s", session.process.ending)
+        self._drop_session()
+
+    def _drop_session(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _answer(self, report: Mapping[str, Any], seeds: tuple[int, ...]) -> Answer:
+        try:
+            return read_answer(
+                report, seeds,
+                minimize=self._program.direction == "minimize",
+                needs_error=self._config.population.updater != "ranking",
+            )  # fmt: skip
+        except BadReport as error:
+            raise ProgramFailed(f"the program has failed: {error}", "raised") from error
+
+
+def _teller(
+    birth: Birth, stood: _Round, task: Task, curve: ProgressCurve, watch: Watch, began: float
+) -> Callable[[int, Mapping[str, float]], None]:
+    """Passes the program's progress on to the curve and to the slot."""
+    target = stood.start + (task.steps or 0)
+
+    def tell(steps: int, row: Mapping[str, float]) -> None:
+        now = time.monotonic()
+        at = stood.start + stood.done + steps
+        curve.add(at, stood.seconds + now - began, row)
+        mean = next((row[name] for name in ("mean_return", "return", "score") if name in row), None)
+        watch.on_progress(
+            Progress(
+                birth.pod, birth.round, at, max(target, at),
+                math.nan if mean is None else mean, steps / max(now - began, 1e-9),
+            )
+        )  # fmt: skip
+
+    return tell

@@ -1,0 +1,229 @@
+"""A session: a program's process, and the folder by which hpcpod and it speak."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import shutil
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcpod.config.program import ProgramConfig, variable
+from hpcpod.config.space import Scalar
+from hpcpod.program import files
+from hpcpod.program.guard import Guarded
+
+FORMAT = 1
+
+LAST_LINES = 3
+"""Of what a program has printed, in the reason of its failure."""
+_LINE = 160  # letters
+
+RANK_VARIABLES = (
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_LOCALID", "OMPI_COMM_WORLD_RANK",
+    "PMI_RANK", "PMIX_RANK",
+)  # fmt: skip
+"""Variables that number the slot's process among others; what the program starts numbers anew."""
+
+_SAVED = re.compile(r"saved-(\d{1,18})\.json")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]+")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a program is to do next."""
+
+    mode: str
+    """``train`` or ``score``."""
+    pod: str
+    round: int
+    attempt: int
+    hyperparameters: Mapping[str, Scalar]
+    seed: int
+    panel_seeds: tuple[int, ...]
+    steps: int | None = None
+    """The round's budget."""
+    steps_done: int = 0
+    """Steps of it that the checkpoint holds."""
+    seconds: float | None = None
+    """Seconds of it that are left."""
+
+
+class Session:
+    """One process of a program, from its start to its end."""
+
+    def __init__(self, program: ProgramConfig, cpus: int) -> None:
+        """Make the folder; the first task starts the process.
+
+        Args:
+            program: of the run.
+            cpus: cores of the pod, for ``OMP_NUM_THREADS`` if nobody has set it.
+        """
+        self._program, self._cpus = program, cpus
+        self.folder = Path(tempfile.mkdtemp(prefix="hpcpod-session-"))  # mode 0700
+        self.number = -1
+        self.process: Guarded | None = None
+        self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
+        self._line = b""
+        self.heard = time.monotonic()
+        """The last sign of life, by the monotonic clock."""
+
+    @property
+    def keeps(self) -> bool:
+        """True if the process is to be kept for another task: it asks for it, and may."""
+        if not self._program.keep:
+            return False
+        with contextlib.suppress(files.Unreadable):
+            hello = files.read(self.folder / "hello.json")
+            return hello is not None and hello.get("keep") is True
+        return False
+
+    @property
+    def alive(self) -> bool:
+        """True while the program's process goes on."""
+        return self.process is not None and not self.process.look()
+
+    def path(self, kind: str) -> Path:
+        """A place of the present task: ``load``, ``save`` or ``report.json``, by its number."""
+        stem, dot, suffix = kind.partition(".")
+        return self.folder / f"{stem}-{self.number}{dot}{suffix}"
+
+    def next(self) -> None:
+        """Count one task up: its places are free, and there is no stop from now on."""
+        self.number += 1
+        (self.folder / "stop").unlink(missing_ok=True)
+
+    def begin(self, task: Task) -> None:
+        """Give the program its task, after ``next``; what it goes on from lies in ``load``."""
+        trains, load = task.mode == "train", self.path("load")
+        if trains:
+            self.path("save").mkdir()
+        document = {
+            "format": FORMAT, "number": self.number, "mode": task.mode, "pod": task.pod,
+            "round": task.round, "attempt": task.attempt,
+            "hyperparameters": dict(task.hyperparameters), "seed": task.seed,
+            "checkpoint": str(load) if load.exists() else None,
+            "save_to": str(self.path("save")) if trains else None,
+            "steps": task.steps, "steps_done": task.steps_done, "seconds": task.seconds,
+            "panel_seeds": list(task.panel_seeds), "report_to": str(self.path("report.json")),
+            "stop_file": str(self.folder / "stop"),
+            "progress_to": str(self.path("progress.jsonl")),
+        }  # fmt: skip
+        files.write(self.folder / "task.json", document)
+        self.last_lines.clear()
+        self.heard = time.monotonic()
+        if self.process is None:
+            folder = Path(self._program.folder or ".")
+            self.process = Guarded(
+                self._program.command, self._variables(task, document), folder, self.folder
+            )
+
+    def _variables(self, task: Task, document: Mapping[str, Any]) -> dict[str, str]:
+        found = {k: v for k, v in os.environ.items() if k not in RANK_VARIABLES}
+        found = {k: v for k, v in found.items() if not k.startswith("HPCPOD_P_")}
+        found.setdefault("OMP_NUM_THREADS", str(self._cpus))
+        left = None if task.steps is None else max(0, task.steps - task.steps_done)
+        given = {
+            "SESSION": self.folder, "MODE": task.mode, "SEED": task.seed, "STEPS": left,
+            "SECONDS": task.seconds, "CHECKPOINT": document["checkpoint"],
+            "SAVE_TO": document["save_to"], "REPORT_TO": document["report_to"],
+            "STOP_FILE": document["stop_file"], "PROGRESS_TO": document["progress_to"],
+            "PANEL_SEEDS": " ".join(map(str, task.panel_seeds)),
+            "HYPERPARAMETERS": json.dumps(dict(task.hyperparameters)),
+        }  # fmt: skip
+        for name, value in given.items():
+            found.pop(f"HPCPOD_{name}", None)
+            if value is not None:
+                found[f"HPCPOD_{name}"] = str(value)
+        for name, value in task.hyperparameters.items():
+            found[variable(name)] = str(value).lower() if isinstance(value, bool) else str(value)
+        return found
+
+    def report(self) -> dict[str, Any] | None:
+        """The program's report on its task; None if there is none yet.
+
+        Raises:
+            Unreadable: it is no JSON mapping.
+        """
+        return files.read(self.path("report.json"))
+
+    def saves(self) -> Iterator[tuple[Path, int]]:
+        """The saves that the program has completed inside its round: their marks, and steps."""
+        for name in sorted(os.listdir(self.folder)):
+            if _SAVED.fullmatch(name):
+                with contextlib.suppress(files.Unreadable):
+                    said = files.read(self.folder / name)
+                    steps = None if said is None else said.get("steps")
+                    whole = isinstance(steps, int) and steps >= 0
+                    yield self.folder / name, int(steps) if whole and steps is not None else 0
+
+    def stop(self) -> None:
+        """Ask the program to save and to return."""
+        (self.folder / "stop").touch()
+
+    def listen(self, seconds: float) -> None:
+        """Wait for what the program prints, and pass it on to this process's log."""
+        if self.process is None:
+            return
+        output = self.process.output
+        if not select.select([output], [], [], seconds)[0]:
+            return
+        try:
+            chunk = os.read(output, 1 << 16)
+        except OSError:
+            return
+        if not chunk:  # it has closed its output, and goes on
+            time.sleep(seconds)
+            return
+        self.heard = time.monotonic()
+        sys.stderr.buffer.write(chunk)
+        sys.stderr.flush()
+        *lines, self._line = (self._line + chunk).split(b"\n")
+        self._line = self._line[-4096:]
+        for line in lines:
+            words = _CONTROLS.sub(" ", line.decode(errors="replace")).strip()
+            if words:
+                self.last_lines.append(words[-_LINE:])
+
+    def words(self) -> str:
+        """The last lines that the program has printed, for a sentence; empty if there is none."""
+        for _ in range(64):
+            self.listen(0.0)
+        return " | ".join(self.last_lines)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the process has ended; False if it has not."""
+        end = time.monotonic() + seconds
+        while self.alive and time.monotonic() < end:
+            self.listen(0.005)
+        return not self.alive
+
+    def clear(self) -> None:
+        """Remove the places of the present task."""
+        for kind in ("load", "save"):
+            shutil.rmtree(self.path(kind), ignore_errors=True)
+
+    def close(self, *, kindly: bool = False) -> None:
+        """End the process and all that it has started, and remove the folder."""
+        if self.process is not None:
+            self.process.close(kindly=kindly)
+            os.close(self.process.output)
+            self.process = None
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def end(self, seconds: float) -> None:
+        """Have a kept process end by itself, and end it if it does not."""
+        if self.alive:
+            files.write(self.folder / "task.json", {"format": FORMAT, "end": True})
+            self.stop()
+            self.wait(seconds)
+        self.close()

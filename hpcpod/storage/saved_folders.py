@@ -1,0 +1,244 @@
+"""Folders that a training program has saved, as blobs: a core that lists the files, and parts.
+
+Small files lie in the core itself. A large one lies in parts of equal size, each a blob of its own,
+so that what did not change since the last save is not written again. Nothing here is ever
+interpreted: a file of the program is bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from hpcpod.errors import Corrupt, UserError
+from hpcpod.records.codec import decode, encode
+from hpcpod.records.records import Checkpoint, Segment
+from hpcpod.storage.blobs import Blobs
+from hpcpod.storage.layout import blob_name
+
+PART_BYTES = 16 * 2**20
+"""Bytes of a part: what one process has in memory of a file."""
+
+SMALL_BYTES = 64 * 2**10
+"""Files up to this size lie in the core, together ``PART_BYTES`` at most."""
+
+MOST_FILES = 50_000
+"""Files of one folder: a list of more takes seconds to write, at every save."""
+
+KEY = "program"
+"""Of the core's meta: the list of the files."""
+
+_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class Unsavable(UserError):
+    """A folder that can't be saved as it is; says why in one sentence."""
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a saved folder."""
+
+    path: str
+    """Below the folder, with ``/``."""
+    size: int
+    executable: bool = False
+    parts: tuple[str, ...] = ()
+    """sha256 of each part, in order; none of a file in the core."""
+    start: int = 0
+    """Of a file in the core: its first byte there."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files of a saved folder."""
+
+    files: tuple[File, ...]
+    folders: tuple[str, ...] = ()
+    """Folders without files."""
+
+
+def put_folder(
+    blobs: Blobs, folder: Path, env_steps: int, about: Mapping[str, Any], most_bytes: int
+) -> Checkpoint:
+    """Store a folder's files; the checkpoint that names them.
+
+    Args:
+        blobs: of the run.
+        folder: nothing in it changes meanwhile.
+        env_steps: experience in it.
+        about: further meta of the core, such as the pod's name.
+        most_bytes: that the files may have together.
+
+    Raises:
+        Unsavable: it is empty or too large, or holds something other than files and folders.
+        StorageError: the filesystem of the run refused.
+    """
+    found = sorted(_files(folder))
+    if not any(not stat.S_ISDIR(each.st_mode) for _, each in found):
+        raise Unsavable(f"there is no file in {folder}")
+    total = sum(each.st_size for _, each in found if not stat.S_ISDIR(each.st_mode))
+    if total > most_bytes:
+        raise Unsavable(
+            f"{folder} has {total:,} bytes, more than program.max_save_bytes ({most_bytes:,})"
+        )
+    small, files, folders = bytearray(), list[File](), list[str]()
+    for path, status in found:
+        if stat.S_ISDIR(status.st_mode):
+            folders.append(path)
+            continue
+        executable = bool(status.st_mode & stat.S_IXUSR)
+        with _opened(folder / path, path) as file:
+            if status.st_size <= SMALL_BYTES and len(small) + status.st_size <= PART_BYTES:
+                data = file.read(SMALL_BYTES + 1)
+                files.append(File(path, len(data), executable, (), len(small)))
+                small += data
+                continue
+            parts, size = list[str](), 0
+            while data := file.read(PART_BYTES):
+                size += len(data)
+                array = np.frombuffer(data, np.uint8)
+                parts.append(blobs.put({"bytes": array}, {"kind": "part"}))
+            files.append(File(path, size, executable, tuple(parts)))
+    listing = Listing(tuple(files), tuple(folders))
+    meta = {**about, KEY: encode(listing), "env_steps": env_steps}
+    core = blobs.put({"bytes": np.frombuffer(bytes(small), np.uint8)}, meta)
+    every = dict.fromkeys(part for each in files for part in each.parts)
+    segments = tuple(Segment(i, i + 1, part) for i, part in enumerate(every))
+    return Checkpoint(core, env_steps, len(segments), segments)
+
+
+def about_of(blobs: Blobs, checkpoint: Checkpoint) -> dict[str, Any]:
+    """What was said of a saved folder when it was stored: its core's meta.
+
+    Raises:
+        Corrupt: the core is damaged or gone.
+    """
+    return _core(blobs, checkpoint.core)[1]
+
+
+def write_folder(blobs: Blobs, core: str, to: Path) -> None:
+    """Write the files of a saved folder into a new folder, which must not be there.
+
+    Args:
+        blobs: of the run.
+        core: sha256 of the core.
+        to: the folder to make; it is there whole, or not at all.
+
+    Raises:
+        Corrupt: a blob is damaged or gone, or is none of a saved folder, or names a path that
+            leads out of it.
+        OSError: ``to`` can't be written.
+    """
+    small, meta = _core(blobs, core)
+    listing = _listing(meta, core)
+    made = Path(tempfile.mkdtemp(prefix=f".{to.name}-", dir=to.parent))
+    try:
+        for name in listing.folders:
+            _below(made, name).mkdir(parents=True, exist_ok=True)
+        for file in listing.files:
+            path = _below(made, file.path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            mode = 0o777 if file.executable else 0o666
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(path, flags, mode), "wb") as written:
+                for data in _content(blobs, small, file):
+                    written.write(data)
+                if written.tell() != file.size:
+                    raise Corrupt(f"blob {core}: {file.path} has not the size that it says")
+        made.chmod(0o755)
+        made.rename(to)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+
+
+def is_saved_folder(meta: Mapping[str, Any]) -> bool:
+    """True for the meta of a saved folder's core, by what it says of itself."""
+    return isinstance(meta.get(KEY), Mapping)
+
+
+def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """The path below a folder of each file and each empty folder in it, with its status."""
+    waiting, count = [""], 0
+    while waiting:
+        below = waiting.pop()
+        entries = list(os.scandir(folder / below))
+        if not entries and below:
+            yield below, os.lstat(folder / below)
+        for entry in entries:
+            path = f"{below}/{entry.name}" if below else entry.name
+            status, count = entry.stat(follow_symlinks=False), count + 1
+            if count > MOST_FILES:
+                raise Unsavable(f"{folder} has more than {MOST_FILES:,} files: save fewer")
+            _refuse(path, status)
+            if stat.S_ISDIR(status.st_mode):
+                waiting.append(path)
+            else:
+                yield path, status
+
+
+def _refuse(path: str, status: os.stat_result) -> None:
+    """Refuse what is neither a file nor a folder, and what JSON can't name."""
+    if stat.S_ISLNK(status.st_mode):
+        raise Unsavable(f"{path!r} in the saved folder is a link: save the file itself")
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        raise Unsavable(f"{path!r} in the saved folder is a device, a pipe or a socket, not a file")
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise Unsavable(f"the name {path!r} in the saved folder is not UTF-8") from None
+
+
+def _opened(path: Path, name: str) -> Any:
+    try:
+        return open(os.open(path, _OPEN), "rb")
+    except OSError as error:
+        raise Unsavable(f"{name!r} in the saved folder can't be read: {error.strerror}") from error
+
+
+def _core(blobs: Blobs, core: str) -> tuple[bytes, dict[str, Any]]:
+    if not blobs.has(core):
+        raise Corrupt(f"blob {core} is missing: there is no {blobs.path(core)}")
+    arrays, meta = blobs.get(core)
+    return _bytes(arrays, core), meta
+
+
+def _bytes(arrays: Mapping[str, Any], name: str) -> bytes:
+    array = arrays.get("bytes")
+    if array is None or array.dtype != np.uint8 or array.ndim != 1:
+        raise Corrupt(f"blob {name} holds no bytes of a saved folder")
+    return bytes(array.tobytes())
+
+
+def _listing(meta: Mapping[str, Any], core: str) -> Listing:
+    try:
+        listing: Listing = decode(Listing, meta[KEY])
+    except (TypeError, ValueError, KeyError, RecursionError) as error:
+        raise Corrupt(f"blob {core} is no saved folder of a program") from error
+    return listing
+
+
+def _below(root: Path, name: str) -> Path:
+    """A path below a folder; another user may have written it."""
+    pure = PurePosixPath(name)
+    if pure.is_absolute() or not pure.parts or ".." in pure.parts or "\0" in name:
+        raise Corrupt(f"a saved folder names the path {name[:200]!r}, which leads out of it")
+    return root.joinpath(*pure.parts)
+
+
+def _content(blobs: Blobs, small: bytes, file: File) -> Iterator[bytes]:
+    if not file.parts:
+        yield small[file.start : file.start + file.size]
+    for part in file.parts:
+        if not blobs.has(blob_name(part)):
+            raise Corrupt(f"blob {part} is missing: there is no {blobs.path(part)}")
+        yield _bytes(blobs.get(part)[0], part)
