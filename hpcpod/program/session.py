@@ -60,10 +60,11 @@ def sessions(steps: int = 100_000, episodes: int = 16, **defaults: Any) -> Itera
         SessionError: As `session`; a task was left without a report.
     """
     folder = os.environ.get(FOLDER)
-    if folder is None or rank():
+    if folder is None:
         yield session(steps, episodes, **defaults)
         return
-    _write(Path(folder) / "hello.json", {"format": FORMAT, "keep": True})
+    if rank() == 0:
+        _write(Path(folder) / "hello.json", {"format": FORMAT, "keep": True})
     task: dict[str, Any] | None = _read(Path(folder) / "task.json")
     while task is not None:
         pod = Session(task, defaults)
