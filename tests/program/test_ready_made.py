@@ -40,3 +40,29 @@ def test_stable_baselines3_trains_is_copied_and_scores(tmp_path: Path) -> None:
     assert any("train/loss" in line for line in told)
     saved = {path.name for path in (tmp_path / "session" / "save-3").iterdir()}
     assert saved == {"model.zip", "normalizer.pkl", "replay.pkl"}
+
+
+@pytest.mark.long
+def test_the_single_file_trains_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    mine = {"learning_rate": 0.001, "num_envs": 2, "num_steps": 32}
+    first, scored = play(
+        command("cleanrl_ppo.py"), tmp_path / "session",
+        {"steps": 128, "hyperparameters": mine},
+        {"mode": "score", "steps": None, "save_to": None, "hyperparameters": mine, "checkpoint": 0},
+    )  # fmt: skip
+    assert scored["returns"] == first["returns"] and min(first["returns"]) >= 8
+    assert [first["steps"], scored["steps"]] == [128, 0]
+
+
+@pytest.mark.long
+def test_supervised_learning_goes_on_from_a_save(tmp_path: Path) -> None:
+    mine = {"learning_rate": 0.01, "weight_decay": 0.01, "width": 16}
+    first, more, scored = play(
+        command("supervised.py"), tmp_path / "session",
+        {"steps": 11, "hyperparameters": mine},
+        {"steps": 20, "steps_done": 15, "hyperparameters": mine, "checkpoint": 0},
+        {"mode": "score", "steps": None, "save_to": None, "hyperparameters": mine, "checkpoint": 1},
+    )  # fmt: skip
+    assert [first["steps"], more["steps"]] == [11, 5]
+    assert (scored["score"], scored["error"]) == (more["score"], more["error"])
+    assert first["score"] > 0.55 and first["episodes"] == 1000  # of two arms one is half
