@@ -21,7 +21,13 @@ def command(name: str) -> list[str]:
 @pytest.mark.long
 def test_stable_baselines3_trains_is_copied_and_scores(tmp_path: Path) -> None:
     rate = {"learning_rate": 0.001}
-    dqn = {"algorithm": "DQN", "env": "CartPole-v1", "num_envs": 2, "width": 16, "learning_starts": 8}
+    dqn = {
+        "algorithm": "DQN",
+        "env": "CartPole-v1",
+        "num_envs": 2,
+        "width": 16,
+        "learning_starts": 8,
+    }
     lstm = {**TASK, "algorithm": "RecurrentPPO"}
     first, copy, scored, replayed, more, recurrent = play(
         command("sb3.py"), tmp_path / "session",
