@@ -10,6 +10,7 @@ from typing import Any
 from hpcpod._process import ending, killed
 from hpcpod.config.program import ProgramConfig
 from hpcpod.config.schema import RunConfig
+from hpcpod.pod.ipc.messages import FailureKind
 from hpcpod.pod.watch import ProgramFailed, Stopped, Watch
 from hpcpod.program.files import Lines, Unreadable
 from hpcpod.program.guard import KILL_SECONDS
@@ -79,7 +80,8 @@ class Follower:
             if report is not None:
                 return report
             if ended:
-                return self._ended()
+                self._see_end()
+                return None
             self._obey()
             self._watch_silence()
             recent = time.monotonic() - max(self._begun, self._session.heard)
@@ -126,8 +128,8 @@ class Follower:
             said = f"the program gave no sign of life for {self._hang:g} s (pod.hang_seconds)"
             raise ProgramFailed(self._with_log(f"{said}: killed"), "crash")
 
-    def _ended(self) -> None:
-        """The program has ended without a report: as it was asked to, or it has failed."""
+    def _see_end(self) -> None:
+        """See that a program which has ended without a report was asked to stop."""
         assert self._session.process is not None
         code = self._session.process.ending
         words = " ".join(self._program.command)
@@ -145,7 +147,7 @@ class Follower:
             raise ProgramFailed(self._with_log(said), "raised")
         lines = self._session.words()
         memory = killed(code) or any(word in lines.lower() for word in _MEMORY)
-        kind = "memory" if memory else "crash" if code < 0 or code > 128 else "raised"
+        kind: FailureKind = "memory" if memory else "crash" if code < 0 or code > 128 else "raised"
         raise ProgramFailed(self._with_log(f"the program {ending(code)}"), kind)
 
     def _stop_follows(self) -> bool:
