@@ -10,10 +10,9 @@ from typing import Any
 
 from hpcpod.errors import Diverged
 from hpcpod.program.files import number
+from hpcpod.records.evaluations import SCORE_ERROR
 from hpcpod.records.records import stable_hash
 
-SCORE_ERROR = "score_error"
-"""Metric of a report that has a score with its error, in place of returns on seeds."""
 MOST_METRICS = 64
 LARGEST = 1e100
 """Returns beyond it are taken for infinite."""

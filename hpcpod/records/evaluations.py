@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 from hpcpod.records.checkpoints import Checkpoint
 
 
+SCORE_ERROR = "score_error"
+"""Metric of an evaluation whose returns stand for a score with this error, and not for seeds."""
+
+
 @dataclass(frozen=True)
 class Milestone:
     """An evaluation that is kept for comparisons alone: its checkpoint is not."""

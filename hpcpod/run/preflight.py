@@ -34,7 +34,7 @@ from hpcpod.pod.trial.fit import Footprint, Look
 from hpcpod.records.records import Intent
 from hpcpod.run import start_from
 from hpcpod.run.home import absolute
-from hpcpod.run.programs import round_of_program, unusable_program
+from hpcpod.run.programs import remarks_on_program, round_of_program, unusable_program
 from hpcpod.run.remarks import remarks, round_in_words
 from hpcpod.tournament.allocation import Allocator
 from hpcpod.tournament.cohorts import quotas
@@ -175,7 +175,7 @@ def check(config: RunConfig, *, source: str = "the configuration", probe: bool =
     if every is not None and minutes is not None and footprints:  # each may be another policy
         disk += int(60 * minutes // every) * max(f.core for f in footprints.values())
     inherit = start_from.heirs_words(config, algorithms, share)
-    said = (*inherit, *remarks(config, algorithms, look))
+    said = (*inherit, *remarks(config, algorithms, look), *remarks_on_program(config))
     sees = round_of_program(config) or round_in_words(config, look)
     return Checked(Resolved(config, algorithms), share, footprints, disk, sees, said)
 

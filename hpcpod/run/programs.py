@@ -45,6 +45,16 @@ def round_of_program(config: RunConfig) -> str:
     return f"{config.round.env_steps:,} steps of the program"
 
 
+def remarks_on_program(config: RunConfig) -> Iterator[str]:
+    """What follows from a program that can't score."""
+    if config.program is not None and not config.program.scores:
+        yield (
+            "program.scores: the program does not say that it can score without training, so copies"
+            " are not checked against their parents, and the best is chosen, and told, by the panel"
+            " of its last round, not by fresh seeds"
+        )
+
+
 def _found(word: str, folder: Path) -> bool:
     if "/" in word:
         return os.access(folder / word, os.X_OK)
