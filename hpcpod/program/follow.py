@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -30,6 +31,9 @@ TELL_SECONDS = 0.3
 
 SIGNAL_SECONDS = 3.0
 """Seconds in which a stop is awaited whose signal has reached the program first."""
+
+_POLITE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
+"""Signals that a scheduler sends to all of a job's processes at once, the program's too."""
 
 _MEMORY = ("memoryerror", "out of memory", "can't allocate memory", "oom-kill")
 
@@ -140,7 +144,7 @@ class Follower:
                 f"program.command: {words[:80]!r} can't be started: {code}", "raised"
             )
         assert code is not None
-        if code < 0 and not killed(code) and self._stop_follows():
+        if -code in _POLITE and self._stop_follows():
             return
         if code == 0:
             said = "the program ended with exit code 0, but without a report"

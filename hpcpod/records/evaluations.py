@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from hpcpod.records.checkpoints import Checkpoint
 
-
 SCORE_ERROR = "score_error"
 """Metric of an evaluation whose returns stand for a score with this error, and not for seeds."""
 
