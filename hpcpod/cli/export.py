@@ -10,13 +10,16 @@ from hpcpod.cli.output import say, say_json
 from hpcpod.errors import UserError
 from hpcpod.run.policy_folder import export_folder, export_policy
 from hpcpod.run.run import open_run
+from hpcpod.run.saved_folder import write_saved
 
 EXPORT_ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("run",), {"metavar": "RUN", "help":
      "a run's folder, or its name under runs/; with -o also a policy's .h5"}),
     (("to",), {"metavar": "FILE", "nargs": "?", "type": Path, "help": "default: RUN/best.h5"}),
     (("-o", "--output"), {"metavar": "FOLDER", "type": Path, "help":
-     "write a folder instead, which plays without hpcpod: ONNX, NumPy, a card"}),
+     "write a folder instead, which plays without hpcpod: ONNX, NumPy, a card; of a run whose pods"
+     " are a program's, what the best one has saved"}),
+    (("--pod",), {"metavar": "POD", "help": "with -o, of a program's run: this pod's checkpoint"}),
     (("--license",), {"metavar": "NAME", "default": "unknown", "help":
      "for the folder's card, as Hugging Face calls it: apache-2.0"}),
     (("--overwrite",), {"action": "store_true", "help": "write it even if it is there"}),
@@ -38,10 +41,18 @@ def export(options: Namespace) -> int:
             f"an export is one file ({options.to}) or one folder ({folder}): name one of them"
         )
     how = {"overwrite": options.overwrite, "licence": options.license}
-    if Path(options.run).is_file():
+    run = None if Path(options.run).is_file() else open_run(options.run)
+    if run is not None and run.folder.resolved.config.program is not None:
+        if options.json or options.license != "unknown":
+            raise UserError("--json and --license are of a policy of hpcpod's, not of a program's")
+        say(str(write_saved(run.folder, folder, options.pod, overwrite=options.overwrite)))
+        return 0
+    if options.pod is not None:
+        raise UserError("--pod is of a run whose pods are a program's: leave it out")
+    if run is None:
         card = export_policy(options.run, folder, **how)
     else:
-        card = export_folder(open_run(options.run).folder, folder, **how)
+        card = export_folder(run.folder, folder, **how)
     if options.json:
         say_json(card)
         return 0

@@ -10,10 +10,9 @@ from typing import Any
 
 from hpcpod.errors import Diverged
 from hpcpod.program.files import number
+from hpcpod.records.evaluations import SCORE_ERROR
 from hpcpod.records.records import stable_hash
 
-SCORE_ERROR = "score_error"
-"""Metric of a report that has a score with its error, in place of returns on seeds."""
 MOST_METRICS = 64
 LARGEST = 1e100
 """Returns beyond it are taken for infinite."""
@@ -78,10 +77,10 @@ def read_answer(
     steps = report.get("steps")
     if steps is not None and (not isinstance(steps, int) or isinstance(steps, bool) or steps < 0):
         raise BadReport(f"its report has steps {steps!r}, no whole number from 0 on")
-    common = {"steps": steps, "saved": report.get("saved", True) is not False}
+    saved = report.get("saved", True) is not False
     if report.get("returns") is not None:
         returns = tuple(sign * value for value in _returns(report, seeds))
-        return Answer(returns=returns, metrics=metrics, **common)
+        return Answer(returns, None, steps, saved, metrics)
     if report.get("score") is None:
         raise BadReport("its report has neither returns nor a score")
     score, error = report["score"], report.get("error")
@@ -96,7 +95,7 @@ def read_answer(
     if error < 0:
         raise BadReport(f"its report has the error {error!r}, which is below 0")
     metrics[SCORE_ERROR] = float(error)
-    return Answer(score=(sign * score, float(error)), metrics=metrics, **common)
+    return Answer((), (sign * score, float(error)), steps, saved, metrics)
 
 
 def _returns(report: Mapping[str, Any], seeds: Sequence[int]) -> list[float]:

@@ -40,7 +40,7 @@ def read(path: Path) -> dict[str, Any] | None:
         return None
     except OSError as error:
         raise Unreadable(f"can't be read: {error.strerror}") from error
-    with open(descriptor, "rb") as file:
+    with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise Unreadable("is no regular file")
@@ -76,9 +76,9 @@ class Lines:
     def new(self) -> Iterator[dict[str, float]]:
         """The numbers of each new line; a line that is no mapping is passed over."""
         try:
-            if os.stat(self._path).st_size <= self._at:
+            if self._path.stat().st_size <= self._at:
                 return
-            with open(os.open(self._path, _OPEN), "rb") as file:
+            with os.fdopen(os.open(self._path, _OPEN), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     return
                 file.seek(self._at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from hpcpod._process import ending, killed
 from hpcpod.config.program import ProgramConfig
 from hpcpod.config.schema import RunConfig
+from hpcpod.pod.ipc.messages import FailureKind
 from hpcpod.pod.watch import ProgramFailed, Stopped, Watch
 from hpcpod.program.files import Lines, Unreadable
 from hpcpod.program.guard import KILL_SECONDS
@@ -29,6 +31,9 @@ TELL_SECONDS = 0.3
 
 SIGNAL_SECONDS = 3.0
 """Seconds in which a stop is awaited whose signal has reached the program first."""
+
+_POLITE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
+"""Signals that a scheduler sends to all of a job's processes at once, the program's too."""
 
 _MEMORY = ("memoryerror", "out of memory", "can't allocate memory", "oom-kill")
 
@@ -79,7 +84,8 @@ class Follower:
             if report is not None:
                 return report
             if ended:
-                return self._ended()
+                self._see_end()
+                return None
             self._obey()
             self._watch_silence()
             recent = time.monotonic() - max(self._begun, self._session.heard)
@@ -126,8 +132,8 @@ class Follower:
             said = f"the program gave no sign of life for {self._hang:g} s (pod.hang_seconds)"
             raise ProgramFailed(self._with_log(f"{said}: killed"), "crash")
 
-    def _ended(self) -> None:
-        """The program has ended without a report: as it was asked to, or it has failed."""
+    def _see_end(self) -> None:
+        """See that a program which has ended without a report was asked to stop."""
         assert self._session.process is not None
         code = self._session.process.ending
         words = " ".join(self._program.command)
@@ -138,14 +144,14 @@ class Follower:
                 f"program.command: {words[:80]!r} can't be started: {code}", "raised"
             )
         assert code is not None
-        if code < 0 and not killed(code) and self._stop_follows():
+        if -code in _POLITE and self._stop_follows():
             return
         if code == 0:
             said = "the program ended with exit code 0, but without a report"
             raise ProgramFailed(self._with_log(said), "raised")
         lines = self._session.words()
         memory = killed(code) or any(word in lines.lower() for word in _MEMORY)
-        kind = "memory" if memory else "crash" if code < 0 or code > 128 else "raised"
+        kind: FailureKind = "memory" if memory else "crash" if code < 0 or code > 128 else "raised"
         raise ProgramFailed(self._with_log(f"the program {ending(code)}"), kind)
 
     def _stop_follows(self) -> bool:

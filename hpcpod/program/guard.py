@@ -210,17 +210,15 @@ def _parents() -> Iterator[tuple[int, int]]:
         if not entry.name.isdigit():
             continue
         try:
-            with open(f"/proc/{entry.name}/stat", "rb") as file:
-                # Behind the name, in which anything may stand: state, parent, ...
-                words = file.read().rpartition(b")")[2].split()
+            # Behind the name, in which anything may stand: state, parent, ...
+            words = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()
             yield int(entry.name), int(words[1])
         except (OSError, IndexError, ValueError):  # it has just ended
             continue
 
 
 def _close_all_but(kept: set[int]) -> None:
-    for entry in os.listdir("/proc/self/fd"):
-        number = int(entry)
+    for number in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
         if number > 2 and number not in kept:
             with contextlib.suppress(OSError):
                 os.close(number)

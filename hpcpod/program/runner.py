@@ -1,7 +1,7 @@
 """A user's training program executes orders: trains a round, scores a checkpoint. No torch.
 
-A round is a task of the program's: hpcpod writes what it is to do, follows it, and takes what it has
-saved. A save in the middle of a round is where the round goes on after a preemption.
+A round is a task of the program's: hpcpod writes what it is to do, follows it, and takes what it
+has saved. A save in the middle of a round is where the round goes on after a preemption.
 """
 
 from __future__ import annotations

@@ -158,13 +158,12 @@ class Session:
 
     def saves(self) -> Iterator[tuple[Path, int]]:
         """The saves that the program has completed inside its round: their marks, and steps."""
-        for name in sorted(os.listdir(self.folder)):
-            if _SAVED.fullmatch(name):
+        for entry in sorted(os.scandir(self.folder), key=lambda entry: entry.name):
+            if _SAVED.fullmatch(entry.name):
+                mark = Path(entry.path)
                 with contextlib.suppress(files.Unreadable):
-                    said = files.read(self.folder / name)
-                    steps = None if said is None else said.get("steps")
-                    whole = isinstance(steps, int) and steps >= 0
-                    yield self.folder / name, int(steps) if whole and steps is not None else 0
+                    steps = (files.read(mark) or {}).get("steps")
+                    yield mark, steps if isinstance(steps, int) and steps >= 0 else 0
 
     def stop(self) -> None:
         """Ask the program to save and to return."""

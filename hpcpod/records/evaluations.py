@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from hpcpod.records.checkpoints import Checkpoint
 
+SCORE_ERROR = "score_error"
+"""Metric of an evaluation whose returns stand for a score with this error, and not for seeds."""
+
 
 @dataclass(frozen=True)
 class Milestone:

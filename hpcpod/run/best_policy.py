@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,21 @@ class Kept:
 
 
 def kept(folder: RunFolder, pod: str | None = None, keep: Keep = "best") -> Kept:
+    """The policy of a run, or of one of its pods, for ``load_policy``: see ``chosen``.
+
+    Raises:
+        UserError: the pods are of a user's program, whose files hpcpod can't play; or see there.
+    """
+    if folder.resolved.config.program is not None:
+        raise UserError(
+            f"{folder.resolved.config.name} trains a program of its own, whose files hpcpod does"
+            f" not read: `hpcpod export {shlex.quote(str(folder.path))} -o FOLDER` writes what its"
+            " best pod has saved"
+        )
+    return chosen(folder, pod, keep)
+
+
+def chosen(folder: RunFolder, pod: str | None = None, keep: Keep = "best") -> Kept:
     """The policy of a run, or of one of its pods.
 
     Args:
@@ -70,12 +86,12 @@ def kept(folder: RunFolder, pod: str | None = None, keep: Keep = "best") -> Kept
     if not seen:
         raise UserError(f"{pod} of {name} has no policy yet: no round of it was reported")
     last = seen[-1]
-    chosen = state.best if keep == "best" and state.best is not None else last
-    found = score_of(board, pod, chosen.round)
+    one = state.best if keep == "best" and state.best is not None else last
+    found = score_of(board, pod, one.round)
     if keep == "last" and not found:
         low, high = interval(last.returns)
         found = {"mean": mean(last.returns), "low": low, "high": high}
-    return Kept(blob_path(folder.path / "blobs", chosen.checkpoint.core), {"score": found})
+    return Kept(blob_path(folder.path / "blobs", one.checkpoint.core), {"score": found})
 
 
 def _exported_score(folder: RunFolder) -> dict[str, Any]:

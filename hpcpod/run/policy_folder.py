@@ -14,6 +14,7 @@ from hpcpod.errors import StorageError, UserError
 from hpcpod.records.codec import encode
 from hpcpod.records.records import Board, PodState
 from hpcpod.run.best_policy import kept
+from hpcpod.run.saved_folder import write_saved
 from hpcpod.run.tables import changes
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import lineage
@@ -106,6 +107,8 @@ def exported(
     """
     if to is not None:
         raise UserError(f"an export is one file ({to}) or one folder ({folder}): name one of them")
+    if run.resolved.config.program is not None:
+        return write_saved(run, folder, overwrite=overwrite)
     export_folder(run, Path(folder), overwrite=overwrite, licence=licence)
     return Path(folder)
 

@@ -34,6 +34,7 @@ from hpcpod.pod.trial.fit import Footprint, Look
 from hpcpod.records.records import Intent
 from hpcpod.run import start_from
 from hpcpod.run.home import absolute
+from hpcpod.run.programs import remarks_on_program, round_of_program, unusable_program
 from hpcpod.run.remarks import remarks, round_in_words
 from hpcpod.tournament.allocation import Allocator
 from hpcpod.tournament.cohorts import quotas
@@ -174,8 +175,8 @@ def check(config: RunConfig, *, source: str = "the configuration", probe: bool =
     if every is not None and minutes is not None and footprints:  # each may be another policy
         disk += int(60 * minutes // every) * max(f.core for f in footprints.values())
     inherit = start_from.heirs_words(config, algorithms, share)
-    said = (*inherit, *remarks(config, algorithms, look))
-    sees = round_in_words(config, look)
+    said = (*inherit, *remarks(config, algorithms, look), *remarks_on_program(config))
+    sees = round_of_program(config) or round_in_words(config, look)
     return Checked(Resolved(config, algorithms), share, footprints, disk, sees, said)
 
 
@@ -192,6 +193,7 @@ def problems_of(
         look: at the task, if it was probed.
     """
     yield from _unusable_parts(config)
+    yield from unusable_program(config)
     yield from _unusable_ranks(config)
     yield from _contradictions(config)
     yield from _short_budget(config)

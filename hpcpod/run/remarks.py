@@ -53,6 +53,8 @@ def remarks(
             yield from _clones(name, space)
         elif copies and space.ranged and _own_rules(config) and max(spare.values()) > 0:
             yield _no_search(name, config)  # beside others that evolve it went unsaid
+        if config.program is not None:  # its hyperparameters mean what it likes
+            continue
         if ":" not in space.agent:  # of a user's agent no more is known than a few names
             yield from _no_learning(name, space)
         yield from _no_update(name, space, config)

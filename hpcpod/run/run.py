@@ -358,6 +358,10 @@ class Run(RunTables):
         if folder is not None:
             return exported(self.folder, to, folder, overwrite=overwrite, licence=licence)
         board = self.board()
+        if to is not None and self._resolved.config.program is not None:
+            raise UserError(
+                f"{self.name} trains a program: its checkpoints are folders, say folder="
+            )
         if to is None:
             self.folder.owner.require_mine("writes its best.h5: say where the policy is to go")
         else:

@@ -25,6 +25,7 @@ from hpcpod.storage.freshness import BELIEVED_SECONDS
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.confirmation import highest_target
+from hpcpod.tournament.delivery import BEST_FOLDER
 from hpcpod.tournament.finals import ensemble_words
 from hpcpod.tournament.provenance import SeedSet, seed_set
 from hpcpod.tournament.stopping import allowed, leader
@@ -49,7 +50,8 @@ class Best:
     """Scores among which this one was chosen as the best: evaluations of the run, or finalists; 1
     of a score that chose nothing."""
     checkpoint: Path
-    """A file that ``load_policy`` reads."""
+    """A file that ``load_policy`` reads; of a program the folder that it has saved, once the run
+    has finished."""
     hyperparameters: Mapping[str, Scalar]
     """Of the pod; an ensemble's first member is ``pod``."""
     seeds: SeedSet = "panel"
@@ -237,7 +239,8 @@ def best_of(folder: RunFolder, board: Board) -> Best | None:
     score = leader(board)
     if score is None:
         return None
-    exported = folder.path / "best.h5"
+    program = folder.resolved.config.program is not None
+    exported = folder.path / (BEST_FOLDER if program else "best.h5")
     low, high, candidates = allowed(board, score)
     blob = blob_path(folder.path / "blobs", score.checkpoint.core)
     return Best(

@@ -22,6 +22,7 @@ from hpcpod.errors import Corrupt, UserError
 from hpcpod.records.codec import decode, encode
 from hpcpod.records.records import Checkpoint, Segment
 from hpcpod.storage.blobs import Blobs
+from hpcpod.storage.disk import TEMPORARY
 from hpcpod.storage.layout import blob_name
 
 PART_BYTES = 16 * 2**20
@@ -140,7 +141,7 @@ def write_folder(blobs: Blobs, core: str, to: Path) -> None:
     """
     small, meta = _core(blobs, core)
     listing = _listing(meta, core)
-    made = Path(tempfile.mkdtemp(prefix=f".{to.name}-", dir=to.parent))
+    made = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=to.parent))
     try:
         for name in listing.folders:
             _below(made, name).mkdir(parents=True, exist_ok=True)
@@ -149,7 +150,7 @@ def write_folder(blobs: Blobs, core: str, to: Path) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             mode = 0o777 if file.executable else 0o666
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with open(os.open(path, flags, mode), "wb") as written:
+            with os.fdopen(os.open(path, flags, mode), "wb") as written:
                 for data in _content(blobs, small, file):
                     written.write(data)
                 if written.tell() != file.size:
@@ -200,7 +201,7 @@ def _refuse(path: str, status: os.stat_result) -> None:
 
 def _opened(path: Path, name: str) -> Any:
     try:
-        return open(os.open(path, _OPEN), "rb")
+        return os.fdopen(os.open(path, _OPEN), "rb")
     except OSError as error:
         raise Unsavable(f"{name!r} in the saved folder can't be read: {error.strerror}") from error
 

@@ -23,6 +23,7 @@ from statistics import median
 
 from hpcpod.config.schema import PopulationConfig, RunConfig
 from hpcpod.config.space import AlgorithmSpace
+from hpcpod.records.evaluations import SCORE_ERROR
 from hpcpod.records.records import Board, Entry, Evaluation, Milestone, PodState
 from hpcpod.tournament.budget import axis_of, experience
 from hpcpod.tournament.controls import ENDS, leading, privileged
@@ -71,8 +72,11 @@ class Cohort:
     """Pods of the algorithm that may be replaced by a copy at this round: ceil(n / 8) of its n."""
 
     def paired(self, one: str, other: str) -> bool:
-        """True if two pods stand in it with the same round, so with the same seeds."""
-        return self.standings[one].round == self.standings[other].round
+        """True if two pods stand in it with the same round, so with the same seeds. A program that
+        gives a score with its error has no seeds in common with any."""
+        both = self.standings[one], self.standings[other]
+        scored = any(SCORE_ERROR in s.metrics for s in both if isinstance(s, Evaluation))
+        return both[0].round == both[1].round and not scored
 
     def place(self, pod: str) -> int:
         """Place of a pod in it: the best has 1, one that is not in it 0."""

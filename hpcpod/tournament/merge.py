@@ -6,27 +6,23 @@ compare-and-swap, so a crash in the middle, or two mergers at once, lose and dou
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 from hpcpod.errors import Corrupt, RunNotFound, StorageError, Superseded
 from hpcpod.records.records import Board, Document, Phase, Report
 from hpcpod.storage.board import writer_id
 from hpcpod.storage.freshness import refresh_report
-from hpcpod.storage.layout import blob_path
 from hpcpod.storage.requests import Finals, Stop
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.barrier import opens
+from hpcpod.tournament.delivery import export_best as export_best
 from hpcpod.tournament.leaderboard import begin, fold, orders
-from hpcpod.tournament.provenance import provenance, strange_code
 from hpcpod.tournament.provenance import score_of as score_of
 from hpcpod.tournament.reopening import reopened
 from hpcpod.tournament.rules import Rules
-from hpcpod.tournament.stopping import leader
 
 log = logging.getLogger(__name__)
 
@@ -351,48 +347,3 @@ def _withdraw_untrue(folder: RunFolder, board: Board) -> None:
     for request in asked:
         # left there, it told the slots of a run that goes on to leave
         folder.requests.withdraw(type(request))
-
-
-def export_best(folder: RunFolder, board: Board, to: Path | None = None) -> dict[str, Any] | None:
-    """Write the best policy to a file; return its provenance.
-
-    By default it is ``best.h5`` in the run folder, with the provenance beside it in
-    ``best.json``.
-
-    A checkpoint that is damaged or gone, or names strange code, is passed over for the next best;
-    None if none is left.
-    """
-    best = leader(board)
-    # if what is delivered is damaged, the finalists are next
-    ranked = sorted(
-        (score for score in board.confirmed if score.purpose == "final" and score.episodes > 0),
-        key=lambda score: -score.mean,
-    )
-    for row in [*([best] if best is not None else []), *ranked, *board.entries]:
-        data = _sound_blob(folder, row.checkpoint.core)
-        if data is None:
-            continue
-        if named := strange_code(data, folder.resolved):
-            said = "names code that the run's configuration does not, and is passed over"
-            log.warning("blob %s %s: %s", row.checkpoint.core, said, ", ".join(named))
-            continue
-        about = provenance(board, row)
-        # Plain copies: a person may take them away, and pruning never looks here.
-        folder.disk.replace(to or folder.path / "best.h5", data)
-        if to is None:
-            folder.disk.replace(folder.path / "best.json", json.dumps(about, indent=2).encode())
-        return about
-    return None
-
-
-def _sound_blob(folder: RunFolder, sha256: str) -> bytes | None:
-    """A blob's bytes as they are."""
-    path = blob_path(folder.path / "blobs", sha256)
-    try:
-        data = folder.disk.read(path, None, sha256)
-    except Corrupt as error:
-        folder.quarantine.move(path, f"blob {error}")
-        return None
-    if data is None:
-        log.warning("blob %s is missing", path)
-    return data

@@ -219,7 +219,10 @@ def limit_met(board: Board, config: RunConfig, now: float) -> str | None:
 
 
 def _open_finals(board: Board, config: RunConfig, now: float) -> Board:
-    """Order the finalists to be scored on fresh seeds; with none, the run is over."""
+    """Order the finalists to be scored on fresh seeds; with none, the run is over. So it is where
+    a user's program can't score: the leaderboard's first row is what there is."""
+    if config.program is not None and not config.program.scores:
+        return _decide(board, None, now)
     board = opened(board, config)
     return board if board.rescores else _decide(board, None, now)
 

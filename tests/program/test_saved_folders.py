@@ -1,0 +1,78 @@
+"""Saved folders as blobs: parts, and lists of files that another user may have written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hpcpod.errors import Corrupt
+from hpcpod.storage import saved_folders
+from hpcpod.storage.blobs import Blobs
+from hpcpod.storage.saved_folders import put_folder, write_folder
+from tests.program.programs import ADDS, create
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> Blobs:
+    return create(ADDS, tmp_path).blobs
+
+
+def test_a_large_file_lies_in_parts_of_which_only_new_ones_are_written(
+    blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved_folders, "PART_BYTES", 100_000)
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    content = bytes(range(256)) * 1000  # 256,000 bytes: parts of 100,000, 100,000, 56,000
+    (folder / "replay").write_bytes(content)
+    first = put_folder(blobs, folder, 1, {}, 10**9)
+    (folder / "replay").write_bytes(content + b"more")
+    second = put_folder(blobs, folder, 2, {}, 10**9)
+    one, other = ([s.sha256 for s in made.segments] for made in (first, second))
+    assert len(one) == len(other) == 3 and one[:2] == other[:2] and one[2] != other[2]
+    write_folder(blobs, second.core, tmp_path / "out")
+    assert (tmp_path / "out" / "replay").read_bytes() == content + b"more"
+
+
+def test_a_part_that_is_gone_leaves_no_folder_behind(blobs: Blobs, tmp_path: Path) -> None:
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    (folder / "replay").write_bytes(b"r" * 100_000)
+    made = put_folder(blobs, folder, 1, {}, 10**9)
+    blobs.path(made.segments[0].sha256).unlink()
+    with pytest.raises(Corrupt, match="is missing"):
+        write_folder(blobs, made.core, tmp_path / "out")
+    assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".tmp-*"))
+
+
+def _listed(**file: Any) -> dict[str, Any]:
+    whole = {"path": "x", "size": 1, "executable": False, "parts": [], "start": 0, **file}
+    return {"files": [whole], "folders": []}
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        _listed(path="../x"), _listed(path="/etc/x"), _listed(path="a/../../x"), _listed(path=""),
+        _listed(path="a\0b"), _listed(size=7), _listed(size="1"), _listed(parts=["../../etc"]),
+        {"files": 3, "folders": []}, {"files": [], "folders": ["../y"]}, {},
+        {"files": [*_listed()["files"], *_listed()["files"]], "folders": ["x"]},
+    ],
+)  # fmt: skip
+def test_a_hostile_list_of_files_writes_nothing_outside(
+    listing: dict[str, Any], blobs: Blobs, tmp_path: Path
+) -> None:
+    core = blobs.put({"bytes": np.frombuffer(b"1", np.uint8)}, {"program": listing})
+    before = sorted(str(p) for p in tmp_path.rglob("*") if "blobs" not in str(p))
+    with pytest.raises((Corrupt, OSError)):
+        write_folder(blobs, core, tmp_path / "out")
+    assert sorted(str(p) for p in tmp_path.rglob("*") if "blobs" not in str(p)) == before
+
+
+def test_a_policys_blob_is_no_saved_folder(blobs: Blobs, tmp_path: Path) -> None:
+    core = blobs.put({"agent/weight": np.zeros(3, np.float32)}, {"format": 2})
+    with pytest.raises(Corrupt, match="holds no bytes of a saved folder"):
+        write_folder(blobs, core, tmp_path / "out")

@@ -1,0 +1,107 @@
+"""A user's program as pods on a real Slurm: preempted, cancelled, and finished all the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.program.programs import PYTHON, READ, gone
+from tests.slurm.runs import Shell
+from tests.support.slurm_cluster import Options, SlurmCluster
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+
+PACED = (
+    READ
+    + """
+at = int(Path(task["checkpoint"], "at").read_text()) if task["checkpoint"] else 0
+left = task["steps"] - task["steps_done"] if task["mode"] == "train" else 0
+print("from", at, "with", left, "to go; pid", os.getpid(), flush=True)
+done = 0
+while done < left and not stopping():
+    time.sleep(0.01)
+    done += 1
+    if done % 100 == 0:
+        (save / "at").write_text(str(at + done))
+        (session / "part").write_text(json.dumps({"format": 1, "steps": done}))
+        os.rename(session / "part", session / f"saved-{done}.json")
+        while (session / f"saved-{done}.json").exists():
+            time.sleep(0.002)
+        tell(steps=done)
+if save:
+    (save / "at").write_text(str(at + done))
+quality = task["hyperparameters"]["quality"]
+report(steps=done, returns=[quality * (at + done) + s / 2**40 for s in task["panel_seeds"]])
+"""
+)
+"""Trains 100 steps a second, and saves each second."""
+
+
+def config(shell: Shell, name: str, *, pods: int, steps: int, rounds: int) -> Path:
+    """A configuration file of a run of the paced program."""
+    (shell.home / "train.py").write_text(PACED)
+    path = shell.home / f"{name}.yaml"
+    path.write_text(
+        f"""\
+name: {name}
+program:
+  command: {json.dumps([*PYTHON, "train.py"])}
+  search: {{quality: {{uniform: [0.0, 1.0]}}}}
+  scores: true
+population: {{pods: {{min: 1, max: {pods}}}}}
+round: {{env_steps: {steps}, episodes: 8}}
+stop: {{rounds: {rounds}, minutes: 10, finalists: 1, confirm_episodes: 8}}
+cluster: {{launcher: slurm, partition: low, minutes: 30, tick_seconds: 1, slots: {pods}}}
+"""
+    )
+    return path
+
+
+@pytest.mark.parametrize("grace", [0, 5])
+def test_a_preempted_program_comes_back_and_goes_on_from_its_last_save(
+    start_slurm: Callable[[Options], SlurmCluster], tmp_path: Path, grace: int
+) -> None:
+    shell = Shell(start_slurm(Options(grace_seconds=grace)), tmp_path)
+    shell.hpcpod("launch", str(config(shell, "preempted", pods=1, steps=1500, rounds=1)))
+    run = shell.run("preempted")
+    shell.cluster.wait(
+        "a save inside the round",
+        lambda: run.folder.checkpoints.latest("p0001", 1) is not None, 120,
+    )  # fmt: skip
+    slot = next(iter(run.status().slots))
+    shell.cluster.run("sbatch", "-p", "high", "-N4", "--exclusive", "-o", "/dev/null",
+                      "--wrap", "sleep 1")  # fmt: skip
+    shell.finished("preempted", 300)
+    assert "Restarts=1" in shell.cluster.run("scontrol", "show", "job", slot)
+    log = shell.logs("preempted")
+    begun = [(int(a), int(b)) for a, b in re.findall(r"from (\d+) with (\d+) to go", log)]
+    assert begun[0] == (0, 1500)
+    assert begun[1][0] > 0 and sum(begun[1]) == 1500, log
+    board = run.board()
+    assert board.env_steps == board.pods["p0001"].trained_steps == 1500
+    assert not board.pods["p0001"].failure
+    best = run.best()
+    assert best is not None and best.fresh
+    assert (run.path / "best" / "at").read_text() == "1500"
+    assert all(gone(int(pid)) for pid in re.findall(r"pid (\d+)", log))
+
+
+def test_a_tournament_of_programs_survives_cancelled_jobs(
+    slurm_cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    shell = Shell(slurm_cluster, tmp_path)
+    path = config(shell, "programs", pods=3, steps=200, rounds=4)
+    shell.hpcpod("launch", str(path), "--set", "cluster.max_restarts=100")
+    run = shell.run("programs")
+    shell.cluster.wait("a report", lambda: run.board().reports > 0, 120)
+    shell.cluster.run("scancel", *list(run.status().slots)[:2], check=False)
+    status = shell.finished("programs", 300)
+    assert (status["state"], status["stop_reason"]) == ("finished", "rounds")
+    board = run.board()
+    assert all(pod.fate in ("alive", "replaced") for pod in board.pods.values())
+    assert board.env_steps == sum(pod.trained_steps for pod in board.pods.values())
+    assert (run.path / "best" / "at").exists()
