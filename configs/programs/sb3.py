@@ -99,6 +99,8 @@ def play(pod):
         if pod.train_steps_left:
             model.learn(pod.train_steps_left, callback=Report(pod), reset_num_timesteps=False)
         save(model, pod.save_to)
+        if pod.should_stop:  # the evaluation may take longer than is left
+            pod.saved(steps=model.num_timesteps - before)
         returns = evaluate(model, env, env_id, pod.panel_seeds)
         pod.report(returns=returns, steps=model.num_timesteps - before)
     else:

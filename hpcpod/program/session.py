@@ -1,8 +1,7 @@
 """Sessions: a training script's side of a round, over files, in any framework and any Python.
 
-This file needs Python 3.8 and its standard library, and nothing of hpcpod. Where hpcpod can't be
-installed, copy it beside the script and write ``import session as hpcpod``. The page
-docs/your-program.md has the contract, and the same without Python.
+This file needs Python 3.8 and nothing else. Where hpcpod can't be installed, copy it beside the
+script and write ``import session as hpcpod``. The contract is docs/your-program.md.
 """
 
 from __future__ import annotations
@@ -70,6 +69,8 @@ def sessions(steps: int = 100_000, episodes: int = 16, **defaults: Any) -> Itera
         pod = Session(task, defaults)
         yield pod
         if not pod.reported:
+            if pod._interrupted:  # its last save counts
+                return
             raise SessionError(f"round {pod.round} of {pod.pod} was left without a report")
         task = _next_task(Path(folder), task)
 
@@ -161,7 +162,11 @@ class Session:
     def should_stop(self) -> bool:
         """True once the program should save, report and return: it is being preempted, its time is
         up, or its node is drained. Costs microseconds: ask as often as the training can react."""
-        return self.seconds_left <= 0 or (self._in_run and Path(self._task["stop_file"]).exists())
+        return self.seconds_left <= 0 or self._interrupted
+
+    @property
+    def _interrupted(self) -> bool:
+        return self._in_run and Path(self._task["stop_file"]).exists()
 
     def progress(self, steps: int | None = None, **metrics: float) -> None:
         """Tell how far training is, and numbers for the curves.

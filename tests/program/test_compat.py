@@ -64,12 +64,14 @@ def train(config):
             tune.report({"x": x, "name": "x"}, checkpoint=tune.Checkpoint.from_directory(folder))
 
 space = {"rate": tune.loguniform(0.01, 1.0), "depth": tune.randint(1, 10), "cores": 2}
-scheduler = PopulationBasedTraining("training_iteration", metric="x", mode="max")
+scheduler = PopulationBasedTraining(
+    "training_iteration", metric="x", mode="max", hyperparam_mutations={"rate": space["rate"]}
+)
 tuner = tune.Tuner(
     train, param_space=space, tune_config=tune.TuneConfig(num_samples=4, scheduler=scheduler),
     run_config=tune.RunConfig(stop={"training_iteration": 4}),
 )
-print(tuner.fit().get_best_result().metrics["x"])
+print(tuner.fit().get_best_result("x", "max").metrics["x"])
 """
 HALF: dict[str, Any] = {"rate": 0.5, "depth": 2, "kind": "a"}
 

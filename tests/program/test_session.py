@@ -265,6 +265,13 @@ def test_a_kept_process_ends_when_it_is_to_stop_or_its_folder_is_gone(folder: Pa
         (folder / "stop").unlink(missing_ok=True)
 
 
+def test_an_interrupted_task_needs_no_report(folder: Path) -> None:
+    give(folder)
+    for _ in hpcpod.sessions():
+        (folder / "stop").touch()
+    assert not (folder / "report-0.json").exists()
+
+
 def test_a_task_that_is_left_without_a_report_is_an_error(folder: Path) -> None:
     give(folder)
     with pytest.raises(SessionError, match="round 3 of p0001 was left without a report"):
