@@ -145,7 +145,8 @@ class _Outlook:
             begun = [max(each - spent, LATE * spent) for each in begun]
             each = [*begun, *(slow * score for score in others)]
             return factor * together(each, [0.0] * slots)
-        pace = spent * min(slots, len(done) + len(begun)) / (sum(done) + 0.5 * sum(begun))
+        promised = sum(done) + 0.5 * sum(begun) or 1.0  # a program has told no seconds of a score
+        pace = spent * min(slots, len(done) + len(begun)) / promised
         each = [*(0.5 * pace * score for score in begun), *(pace * score for score in others)]
         return factor * together(each, [0.0] * slots)
 
