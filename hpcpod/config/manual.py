@@ -7,13 +7,14 @@ import dataclasses
 import inspect
 import re
 import textwrap
+import typing
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
 from hpcpod import plugins
 from hpcpod.config.decoder import describe, join
-from hpcpod.config.limits import hints
+from hpcpod.config.limits import hints, is_union
 from hpcpod.config.scalars import show
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import RANGES
@@ -72,8 +73,8 @@ def _meanings(cls: Any, path: str) -> Iterator[tuple[str, str]]:
     for name, text in field_docs(cls).items():
         yield join(path, name), _first_sentence(text)
         kind = hints(cls)[name]
-        if dataclasses.is_dataclass(kind):
-            yield from _meanings(kind, join(path, name))
+        if (record := _record(kind)) is not None:
+            yield from _meanings(record, join(path, name))
 
 
 def _first_sentence(text: str) -> str:
@@ -100,14 +101,20 @@ def _section(cls: Any, path: str) -> Iterator[str]:
     """The fields of a section, then the sections in it."""
     docs, kinds = field_docs(cls), hints(cls)
     fields = dataclasses.fields(cls)
-    for field in sorted(fields, key=lambda field: dataclasses.is_dataclass(kinds[field.name])):
+    for field in sorted(fields, key=lambda field: _record(kinds[field.name]) is not None):
         kind, where = kinds[field.name], join(path, field.name)
-        text = _indented(docs[field.name])
-        if dataclasses.is_dataclass(kind):
+        text, record = _indented(docs[field.name]), _record(kinds[field.name])
+        if record is not None:
             yield f"\n{where}\n{text}"
-            yield from _section(kind, where)
+            yield from _section(record, where)
         else:
             yield f"{where}: {describe(kind)}{_default(field)}\n{text}"
+
+
+def _record(kind: Any) -> Any:
+    """The dataclass of a section, that may be left out too; None of another type."""
+    members = typing.get_args(kind) if is_union(kind) else (kind,)
+    return next((each for each in members if dataclasses.is_dataclass(each)), None)
 
 
 def _indented(text: str) -> str:

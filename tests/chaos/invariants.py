@@ -19,7 +19,7 @@ TRACEBACK = re.compile(
     r"(?!\n\nThe above exception was the direct cause)",
     re.MULTILINE,
 )
-TOLERATED = ("hpcpod.errors.Corrupt", "hpcpod.pod.ranks.communicator.RankLost")
+TOLERATED = ("hpcpod.errors.Corrupt", "hpcpod.pod.ranks.rank.RankLost")
 """What a training process may say with a traceback: its slot says the sentence."""
 ORPHAN_SECONDS = 60.0
 """After a storm: until every process belongs to a job that runs."""

@@ -35,6 +35,7 @@ from tests.support.small_runs import create
 SHORT = (
     replace(SCENES[1], stop="{rounds: 12, finalists: 2, confirm_episodes: 8}"),
     replace(SCENES[2], stop="{rounds: 8, finalists: 1, confirm_episodes: 8}"),
+    replace(SCENES[3], stop="{rounds: 8, finalists: 2, confirm_episodes: 8}"),
 )
 
 
@@ -247,7 +248,7 @@ def test_gaps_changes_lost_blobs_and_tracebacks_are_found(world: World) -> None:
     head, logs = "Traceback (most recent call last):\n  File x\n    y\n", world.path / "logs"
     (logs / "slot-1.log").write_text(f"{head}KeyError: 'z'\nand on\n")
     chain = f"{head}OSError: away\n\nThe above exception was the direct cause of the following\n\n"
-    (logs / "slot-2.log").write_text(f"{chain}{head}hpcpod.pod.ranks.communicator.RankLost: x\n")
+    (logs / "slot-2.log").write_text(f"{chain}{head}hpcpod.pod.ranks.rank.RankLost: x\n")
     world.folder.blobs.path(blob).write_bytes(b"")
     board.path(1).write_bytes(pack({"generation": 1}))
     board.path(2).unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -33,11 +34,10 @@ LOGIN = "login"
 
 CONFIG = """\
 name: {name}
-env: {{id: CartPole-v1, num_envs: 4}}
+{task}
 seed: {seed}
 population: {{scheme: {scheme}, pods: {{min: 1, max: {pods}}}, algorithms: {algorithms}}}
 round: {{env_steps: {steps}, episodes: 8}}
-agents: {agents}
 pod: {{checkpoint_seconds: 1, ranks: {ranks}, fusion: {{seconds: 30}}}}
 resources: {{cpus_per_pod: {ranks}}}
 stop: {stop}
@@ -54,6 +54,15 @@ cluster:
     - export CHAOS_CLOCKS={clocks}
     - export PYTHONPATH={clock}:$PYTHONPATH
 """
+AGENTS = """\
+env: {{id: CartPole-v1, num_envs: 4}}
+agents: {agents}"""
+PROGRAM = f"""\
+program:
+  command: {json.dumps([sys.executable, "-I", "-S", str(Path(__file__).parent / "trainee.py")])}
+  search: {{{{quality: {{{{uniform: [0.0, 1.0]}}}}, width: {{{{choice: [1, 2]}}}}}}}}
+  structural: [width]
+  scores: true"""
 PPO = "{horizon: 64, minibatch_size: 64, epochs: 2, hidden: 32, learning_rate: 1.0e-3}"
 SLOW = "{horizon: 64, minibatch_size: 64, epochs: 1, hidden: 16, learning_rate: 2.0e-5}"
 DQN = "{horizon: 32, learning_starts: 128, buffer_size: 4000, hidden: 32, learning_rate: 1.0e-3}"
@@ -74,6 +83,13 @@ class Scene:
     ends: str = "rounds"
     """The reason for which it must end."""
     scheme: str = "tournament"
+    template: str = AGENTS
+    """What trains, in the configuration."""
+
+    @property
+    def task(self) -> str:
+        """The same, filled in."""
+        return self.template.format(agents=self.agents)
 
     @property
     def other(self) -> Scene:
@@ -92,6 +108,7 @@ SCENES = (
         "ranks", pods=2, slots=2, ranks=2, algorithms="{ppo: 1}", agents=f"{{ppo: {PPO}}}",
         stop="{rounds: 60, minutes: 60, finalists: 1, confirm_episodes: 8}",
     ),
+    Scene("programs", steps=300, algorithms="{program: 1}", template=PROGRAM),
 )  # fmt: skip
 
 
@@ -249,7 +266,8 @@ class World:
         would keep its own from being made read-only."""
         self.scene, self.path = scene, self.disk.home / "runs" / name
         text = CONFIG.format(
-            **{**vars(scene), "name": name}, seed=seed, clocks=self.clocks, clock=CLOCK
+            **{**vars(scene), "name": name, "task": scene.task},
+            seed=seed, clocks=self.clocks, clock=CLOCK,
         )  # fmt: skip
         config = self.home / f"{name}.yaml"
         config.write_text(text)
@@ -328,9 +346,13 @@ class World:
 
     def processes(self, role: Role) -> list[int]:
         """Process ids of the run's slots, training processes or coordinators, sorted."""
-        module = f"hpcpod.{role}"
+        modules = [f"hpcpod.{role}", *(["hpcpod.program"] if role == "pod" else [])]
         found = {pid: words(pid) for pid in self.cluster.processes()}
-        ours = {pid for pid, command in found.items() if _runs(command, module)}
+        ours = {
+            pid
+            for pid, command in found.items()
+            if any(_runs(command, module) for module in modules)
+        }
         # The watcher of a process is its child, and has its words.
         return sorted(pid for pid in ours if parent(pid) not in ours)
 
