@@ -13,7 +13,7 @@ from typing import Any
 
 def give(folder: Path, **changes: Any) -> dict[str, Any]:
     """Write a task whole, as hpcpod does; the first of a round of 100 steps and four episodes."""
-    task = {
+    task: dict[str, Any] = {
         "format": 1, "number": 0, "mode": "train", "pod": "p0001", "round": 3, "attempt": 1,
         "hyperparameters": {"learning_rate": 0.001}, "seed": 7, "checkpoint": None,
         "save_to": str(folder / "save"), "steps": 100, "steps_done": 0, "seconds": None,

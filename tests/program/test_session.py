@@ -35,6 +35,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "session"
 
 
+def told(pod: Session, *steps: int) -> None:
+    for each in steps:
+        pod.progress(steps=each)
+
+
+def asked_to_stop(pod: Session) -> bool:
+    return pod.should_stop
+
+
 def saved(pod: Session) -> Session:
     (pod.save_to / "model.txt").write_text("w", encoding="utf-8")
     return pod
@@ -93,9 +102,9 @@ def test_returns_may_be_given_by_seed_and_scores_without_seeds(folder: Path) -> 
 def test_a_script_is_asked_to_stop_by_a_file_or_by_the_clock(folder: Path) -> None:
     give(folder)
     pod = hpcpod.session()
-    assert not pod.should_stop
+    assert not asked_to_stop(pod)
     (folder / "stop").touch()
-    assert pod.should_stop and pod.train_steps_left == 100
+    assert asked_to_stop(pod) and pod.train_steps_left == 100
     (folder / "stop").unlink()
     give(folder, steps=None, seconds=1000.0)
     pod = hpcpod.session()
@@ -172,8 +181,8 @@ BAD: list[tuple[str, Callable[[Session], object]]] = [
     (r"loss='low' is no number",
      lambda pod: pod.progress(steps=1, loss="low")),  # type: ignore[arg-type]
     (r"steps=32 a second time; count from the session's begin",
-     lambda pod: (pod.progress(steps=32), pod.progress(steps=32))),
-    (r"steps fell from 32 to 31", lambda pod: (pod.progress(steps=32), pod.saved(steps=31))),
+     lambda pod: told(pod, 32, 32)),
+    (r"steps fell from 32 to 31", lambda pod: told(pod, 32, 31)),
 ]  # fmt: skip
 
 
@@ -183,8 +192,6 @@ def test_a_wrong_call_is_one_sentence_and_leaves_no_report(
 ) -> None:
     give(folder)
     pod = hpcpod.session()
-    if "fell" in words:
-        saved(pod)
     with pytest.raises(ValueError, match=words) as error:
         wrong(pod)
     assert "\n" not in str(error.value)
@@ -256,7 +263,11 @@ def test_a_kept_process_takes_one_task_after_another(folder: Path) -> None:
 
 
 def test_a_kept_process_ends_when_it_is_to_stop_or_its_folder_is_gone(folder: Path) -> None:
-    for end in (lambda: (folder / "stop").touch(), lambda: shutil.rmtree(folder)):
+    ways: tuple[Callable[[], object], ...] = (
+        (folder / "stop").touch,
+        lambda: shutil.rmtree(folder),
+    )
+    for end in ways:
         give(folder)
         (folder / "report-0.json").unlink(missing_ok=True)
         for pod in hpcpod.sessions():

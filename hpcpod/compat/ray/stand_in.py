@@ -199,8 +199,15 @@ grid_search = choice
 TuneConfig = RunConfig = CheckpointConfig = FailureConfig = Options
 
 
+def _scheduler(name: str) -> type[Options]:
+    """Whichever a script imports."""
+    if name.startswith("__"):  # inspect asks every module for its __file__
+        raise AttributeError(name)
+    return Options
+
+
 schedulers = ModuleType("schedulers")
-vars(schedulers)["__getattr__"] = lambda name: Options  # whichever a script imports
+vars(schedulers)["__getattr__"] = _scheduler
 
 
 def _is_nested(value: Any) -> bool:
