@@ -12,6 +12,7 @@ from hpcpod._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from hpcpod.api import ensemble, launch, load_policy, make_env, train
+    from hpcpod.program.session import session, sessions
     from hpcpod.report.write import write_report
     from hpcpod.run.compare import compare
     from hpcpod.run.evaluation.evaluate import evaluate
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Run", "compare", "ensemble", "evaluate", "export_policy", "launch", "load_policy", "make_env",
-    "open_run",
+    "open_run", "session", "sessions",
     "train", "write_report",
 ]  # fmt: skip
 
@@ -28,6 +29,7 @@ _HOMES = {
     "Run": "hpcpod.run.run", "open_run": "hpcpod.run.run", "compare": "hpcpod.run.compare",
     "evaluate": "hpcpod.run.evaluation.evaluate",
     "export_policy": "hpcpod.run.policy_folder", "write_report": "hpcpod.report.write",
+    "session": "hpcpod.program.session", "sessions": "hpcpod.program.session",
 }  # fmt: skip
 """Modules of names that load less than ``hpcpod.api``, which loads what a launch needs."""
 

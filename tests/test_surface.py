@@ -47,6 +47,8 @@ def test_all_names_what_resolves() -> None:
         "load_policy",
         "make_env",
         "open_run",
+        "session",
+        "sessions",
         "train",
         "write_report",
     ]
@@ -72,6 +74,7 @@ def test_environments_are_checked_by_a_public_name() -> None:
     [
         "import hpcpod, hpcpod.cli.parser; hpcpod.cli.parser.parser()",
         "import hpcpod; hpcpod.open_run; hpcpod.Run; hpcpod.compare",
+        "import hpcpod; hpcpod.session()",
         "import hpcpod.slot, hpcpod.orchestrator",
         "import hpcpod.launchers.slurm.launcher, hpcpod.launchers.local",
         "import hpcpod.envs",

@@ -72,7 +72,7 @@ def laid(part: Mapping[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_each_block_says_what_it_is_in_and_can_be_read(path: Path, tmp_path: Path) -> None:
     for language, name, text in fences(path):
-        assert language in ("", "yaml", "toml", "python", "bash", "sh", "text"), language
+        assert language in ("", "yaml", "toml", "python", "bash", "sh", "text", "diff")
         if language == "python":
             compile(text, f"{path.name}:{name}", "exec")
         elif language in ("bash", "sh"):
