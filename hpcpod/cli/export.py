@@ -31,10 +31,10 @@ def export(options: Namespace) -> int:
     """``hpcpod export``."""
     folder = options.output
     if folder is None:
-        run = open_run(options.run)
+        whole = open_run(options.run)
         if options.json or options.license != "unknown":
             raise UserError("--json and --license are of a folder: say -o FOLDER, too")
-        say(str(run.export(options.to, overwrite=options.overwrite)))
+        say(str(whole.export(options.to, overwrite=options.overwrite)))
         return 0
     if options.to is not None:
         raise UserError(

@@ -14,6 +14,8 @@ from hpcpod.records.evaluations import SCORE_ERROR
 from hpcpod.records.records import stable_hash
 
 MOST_METRICS = 64
+MOST_STEPS = 2**53
+"""Beyond it floats don't count."""
 LARGEST = 1e100
 """Returns beyond it are taken for infinite."""
 
@@ -75,7 +77,8 @@ def read_answer(
     sign = -1.0 if minimize else 1.0
     metrics = _metrics(report)
     steps = report.get("steps")
-    if steps is not None and (not isinstance(steps, int) or isinstance(steps, bool) or steps < 0):
+    whole = isinstance(steps, int) and not isinstance(steps, bool)
+    if steps is not None and not (whole and 0 <= steps < MOST_STEPS):
         raise BadReport(f"its report has steps {steps!r}, no whole number from 0 on")
     saved = report.get("saved", True) is not False
     if report.get("returns") is not None:

@@ -13,6 +13,7 @@ from hpcpod.config.program import ProgramConfig
 from hpcpod.config.schema import RunConfig
 from hpcpod.pod.ipc.messages import FailureKind
 from hpcpod.pod.watch import ProgramFailed, Stopped, Watch
+from hpcpod.program.answers import MOST_STEPS
 from hpcpod.program.files import Lines, Unreadable
 from hpcpod.program.guard import KILL_SECONDS
 from hpcpod.program.session_folder import Session
@@ -92,7 +93,8 @@ class Follower:
         """Take what the program has said of its progress, and what it has saved."""
         for row in self._lines.new():
             self._session.heard = time.monotonic()
-            self.steps = max(self.steps, int(row.get("steps", self.steps)))
+            told = row.get("steps", 0.0)
+            self.steps = max(self.steps, int(told) if told < MOST_STEPS else 0)
             self.told_at = self._session.heard
             self.on_progress(self.steps, row)
         for mark, steps in self._session.saves():

@@ -16,7 +16,7 @@ from typing import Any
 
 from hpcpod.config.program import PROGRAM, ProgramConfig
 from hpcpod.config.schema import RunConfig
-from hpcpod.errors import Corrupt, StorageError
+from hpcpod.errors import Corrupt, StorageError, in_words
 from hpcpod.metrics.mirrors import Mirrors
 from hpcpod.pod.fresh_seeds import fresh_seeds
 from hpcpod.pod.ipc.messages import Progress
@@ -255,7 +255,11 @@ class Program:
             "hyperparameters": dict(birth.hyperparameters), **stood.about(seconds),
         }  # fmt: skip
         most = self._program.max_save_bytes
-        return put_folder(self.folder.blobs, saved, stood.start + steps, about, most)
+        try:
+            return put_folder(self.folder.blobs, saved, stood.start + steps, about, most)
+        except (Unsavable, OSError) as error:
+            why = error if isinstance(error, Unsavable) else in_words(error)
+            raise ProgramFailed(f"the program's save can't be taken: {why}", "raised") from error
 
     def _final_save(
         self, birth: Birth, stood: _Round, session: Session, answer: Answer, steps: int,
@@ -264,12 +268,9 @@ class Program:
         if not answer.saved:
             raise ProgramFailed("the program reported without a save", "raised")
         saved = session.path("save")
-        try:
-            return with_retries(
-                lambda: self._put(birth, stood, saved, steps, seconds), watch.should_stop
-            )
-        except Unsavable as error:
-            raise ProgramFailed(f"the program's save can't be taken: {error}", "raised") from error
+        return with_retries(
+            lambda: self._put(birth, stood, saved, steps, seconds), watch.should_stop
+        )
 
     def _saver(
         self, birth: Birth, stood: _Round, session: Session, watch: Watch, curve: ProgressCurve,
@@ -291,8 +292,6 @@ class Program:
         try:
             made = self._put(birth, stood, session.path("save"), stood.done + steps, seconds)
             self.folder.checkpoints.save(birth.pod, birth.round, birth.attempt, made)
-        except Unsavable as error:
-            raise ProgramFailed(f"the program's save can't be taken: {error}", "raised") from error
         except StorageError as error:
             log.warning("%s has no new save to go on from: %s", birth.id, error)
 

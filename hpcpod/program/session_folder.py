@@ -20,6 +20,7 @@ from typing import Any
 from hpcpod.config.program import ProgramConfig, variable
 from hpcpod.config.space import Scalar
 from hpcpod.program import files
+from hpcpod.program.answers import MOST_STEPS as MOST
 from hpcpod.program.guard import Guarded
 
 FORMAT = 1
@@ -101,6 +102,8 @@ class Session:
         """Count one task up: its places are free, and there is no stop from now on."""
         self.number += 1
         (self.folder / "stop").unlink(missing_ok=True)
+        for mark, _ in self.saves():  # of the task before: it did not wait for them
+            mark.unlink(missing_ok=True)
 
     def begin(self, task: Task) -> None:
         """Give the program its task, after ``next``; what it goes on from lies in ``load``."""
@@ -163,7 +166,7 @@ class Session:
                 mark = Path(entry.path)
                 with contextlib.suppress(files.Unreadable):
                     steps = (files.read(mark) or {}).get("steps")
-                    yield mark, steps if isinstance(steps, int) and steps >= 0 else 0
+                    yield mark, steps if isinstance(steps, int) and 0 <= steps < MOST else 0
 
     def stop(self) -> None:
         """Ask the program to save and to return."""

@@ -38,6 +38,7 @@ from hpcpod.run.status import Best, Doubts, Status, best_of, status_of
 from hpcpod.run.tables import summary
 from hpcpod.storage.disk import check_writable
 from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.delivery import BEST_FOLDER
 from hpcpod.tournament.leaderboard import lineage
 from hpcpod.tournament.merge import after_merge, export_best, read_board
 
@@ -344,7 +345,8 @@ class Run(RunTables):
         self, to: str | Path | None = None, *, folder: str | Path | None = None,
         overwrite: bool = False, licence: str = "unknown",
     ) -> Path:  # fmt: skip
-        """Write the best policy so far to a file; by default ``best.h5`` in the run folder.
+        """Write the best policy so far to a file; by default ``best.h5`` in the run folder, and of
+        a program's run the folder ``best`` there.
 
         Args:
             to: the file.
@@ -371,7 +373,8 @@ class Run(RunTables):
             if board.entries:
                 raise UserError(f"{self.name} has no policy: all that led it are damaged or gone")
             raise UserError(f"{self.name} has no policy yet: no round was reported")
-        return Path(to) if to is not None else self.path / "best.h5"
+        best = "best.h5" if self._resolved.config.program is None else BEST_FOLDER
+        return Path(to) if to is not None else self.path / best
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"

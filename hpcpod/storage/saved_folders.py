@@ -83,6 +83,8 @@ def put_folder(
         Unsavable: it is empty or too large, or holds something other than files and folders.
         StorageError: the filesystem of the run refused.
     """
+    if not stat.S_ISDIR(os.lstat(folder).st_mode):
+        raise Unsavable(f"{folder} is a link or a file by now, not the folder that it was")
     found = sorted(_files(folder))
     if not any(not stat.S_ISDIR(each.st_mode) for _, each in found):
         raise Unsavable(f"there is no file in {folder}")
@@ -99,12 +101,13 @@ def put_folder(
         executable = bool(status.st_mode & stat.S_IXUSR)
         with _opened(folder / path, path) as file:
             if status.st_size <= SMALL_BYTES and len(small) + status.st_size <= PART_BYTES:
-                data = file.read(SMALL_BYTES + 1)
+                data = file.read(status.st_size)
                 files.append(File(path, len(data), executable, (), len(small)))
                 small += data
                 continue
             parts, size = list[str](), 0
-            while data := file.read(PART_BYTES):
+            # No more than it had: a process that is kept may still append to it.
+            while data := file.read(min(PART_BYTES, status.st_size - size)):
                 size += len(data)
                 array = np.frombuffer(data, np.uint8)
                 parts.append(blobs.put({"bytes": array}, {"kind": "part"}))

@@ -65,6 +65,16 @@ BAD: dict[str, tuple[str, str, str]] = {
     "a folder elsewhere": (
         SAVE + 'os.symlink("/etc", save / "etc")\n' + RETURNS, "raised", "'etc' .* is a link",
     ),
+    "a folder that became a link": (
+        'save.rmdir(); os.symlink("/etc", save)\n' + RETURNS, "raised", "is a link or a file by",
+    ),
+    "a folder that is gone": (
+        "save.rmdir()\n" + RETURNS, "raised", "can't be taken: FileNotFoundError",
+    ),
+    "endless steps": (SAVE + "report(steps=2**70, returns=[1.0] * 8)", "raised", "has steps 118"),
+    "endless progress": (
+        "tell(steps=2**70); tell(steps=1e200)\n" + RETURNS, "raised", "there is no file in",
+    ),
     "a pipe": (
         SAVE + '(save / "d").mkdir(); os.mkfifo(save / "d" / "p")\n' + RETURNS, "raised",
         "'d/p' in the saved folder is a device, a pipe or a socket",

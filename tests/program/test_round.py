@@ -71,7 +71,9 @@ def test_a_finalist_is_scored_on_fresh_seeds_without_training(tmp_path: Path) ->
         "report", 0, "p0001", 1, "program", birth.hyperparameters, trained.checkpoint, 1
     )
     scored = execute(folder, order)
-    weight = 4 * birth.hyperparameters["rate"]  # type: ignore[operator]
+    rate = birth.hyperparameters["rate"]
+    assert isinstance(rate, float)
+    weight = 4 * rate
     seeds = [seed_of(0, "report", 0, i) for i in range(4)]
     assert scored.returns == pytest.approx([weight + seed / 2**40 for seed in seeds], abs=1e-12)
     assert scored.checkpoint is None and scored.trained_steps == 0
