@@ -151,6 +151,10 @@ class TradingVecEnv(Backend):
         )
         return observed(self._batch.account, self._tables, at)
 
+    def blocks(self, seeds: Tensor) -> tuple[int, ...]:
+        """The window of each seed's first episode: those of equal windows are the same days."""
+        return tuple(self._start(seeds.to(self.spec.device, torch.int64)).tolist())
+
     def _start(self, seeds: Tensor) -> Tensor:
         """The first decision of the episodes with these seeds, int64 [N]."""
         count = len(self._starts)
