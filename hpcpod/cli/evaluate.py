@@ -233,8 +233,8 @@ EVALUATE_ARGUMENTS: tuple[Argument, ...] = (
     flag("--holdout", "of a trading run, or of a sweep over folds: open the holdout, beside"
          " baselines; see docs/trading.md"),
     arg("--beside", action="append", default=[], metavar="RUN",
-        help="with --holdout, this run's policy is a row, too, such as one trained on shuffled days;"
-        " may be given again"),
+        help="with --holdout, this run's policy is a row, too, such as one trained on shuffled"
+        " days; may be given again"),
     flag("--slurm", "play as an array of Slurm's jobs, and wait for them"),
     arg("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
         help="with --slurm, override a field of cluster (default: as the first run has it that"

@@ -8,8 +8,8 @@ import time
 from hpcpod.config.loader import to_mapping
 from hpcpod.report.axes import number
 from hpcpod.report.curves import curves
-from hpcpod.report.hyperparameters import mattered, over_time
 from hpcpod.report.holdout import has_holdout, holdout
+from hpcpod.report.hyperparameters import mattered, over_time
 from hpcpod.report.markup import Markup, joined, tag
 from hpcpod.report.page import contents, page, section
 from hpcpod.report.plot import numbers, table

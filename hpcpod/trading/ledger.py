@@ -19,7 +19,6 @@ from hpcpod.errors import StorageError, UserError
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.os_errors import explain
 
-
 LEDGERS = "holdouts"
 """Folder beside runs, in which every opening of a holdout of theirs is counted."""
 

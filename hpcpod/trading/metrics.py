@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcpod.errors import UserError
 from hpcpod.trading.panel import Floats
@@ -118,17 +117,15 @@ def overfitting(moves: Floats, blocks: int = 10) -> float:
     days, count = moves.shape
     if count < 2 or blocks % 2 or days < 2 * blocks:
         raise UserError("overfitting takes two strategies, and twice as many days as blocks")
-    parts = np.array_split(np.arange(days), blocks)
-    below = []
-    for chosen in combinations(range(blocks), blocks // 2):
-        inside = np.concatenate([parts[i] for i in chosen])
-        outside = np.concatenate([parts[i] for i in range(blocks) if i not in chosen])
-        best = int(_ratios(moves[inside]).argmax())
-        scores = _ratios(moves[outside])
-        rank = (scores < scores[best]).sum() + 0.5 * ((scores == scores[best]).sum() - 1)
-        place = rank / (count - 1)
-        below.append(1.0 if place < 0.5 else 0.5 if place == 0.5 else 0.0)
-    return float(np.mean(below))
+    parts = np.array_split(moves, blocks)
+    sums = np.stack([[len(part) + 0 * part[0], part.sum(0), (part**2).sum(0)] for part in parts])
+    halves = np.array([[i in chosen for i in range(blocks)]
+                       for chosen in combinations(range(blocks), blocks // 2)], float)  # fmt: skip
+    inside, outside = (_ratios(np.einsum("cb,bks->kcs", of, sums)) for of in (halves, 1 - halves))
+    own = np.take_along_axis(outside, inside.argmax(1)[:, None], axis=1)
+    rank = (outside < own).sum(1) + 0.5 * ((outside == own).sum(1) - 1)
+    place = rank / (count - 1)
+    return float(np.mean(np.where(place == 0.5, 0.5, place < 0.5)))
 
 
 def paired_bootstrap(
@@ -189,6 +186,9 @@ def _moments(moves: Floats) -> tuple[float, float, float]:
     return float(moves.mean() / moves.std(ddof=1)), float((z**3).mean()), float((z**4).mean())
 
 
-def _ratios(moves: Floats) -> npt.NDArray[np.float64]:
-    spread = moves.std(0, ddof=1)
-    return np.where(spread > 0, moves.mean(0) / np.where(spread > 0, spread, 1.0), 0.0)
+def _ratios(sums: Floats) -> Floats:
+    """Sharpe ratios of one period by counts, sums and sums of squares, [3, ...]; 0 of no spread."""
+    count, total, square = sums
+    spread = np.sqrt(np.maximum(square - total**2 / count, 0) / (count - 1))
+    flat = spread <= 1e-12
+    return np.where(flat, 0.0, total / count / np.where(flat, 1.0, spread))

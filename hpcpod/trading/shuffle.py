@@ -1,4 +1,4 @@
-"""Panels whose days stand in another order: what an agent learns from them is no use of the past."""
+"""Panels whose days stand in another order, so that one tells nothing of the next."""
 
 from __future__ import annotations
 

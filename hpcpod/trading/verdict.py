@@ -83,8 +83,8 @@ class Trials:
         if self.overfitting is None:
             return f"{said}. They are too few for a probability of backtest overfitting."
         return (
-            f"{said}. Probability of backtest overfitting among them: {self.overfitting:.2f} (0.5 is"
-            " that of policies of which none is better than another)."
+            f"{said}. Probability of backtest overfitting among them: {self.overfitting:.2f}; it is"
+            " 0.5 on average where none is better than another."
         )
 
 

@@ -1,4 +1,4 @@
-"""Walk-forward folds as one result: every fold's holdout, judged by a policy that ends before it."""
+"""Walk-forward folds as one result: the holdouts of all, each played by its own fold's policy."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Candidate:
     data: bytes
     """The content of its file."""
     env: EnvConfig
-    """The environment in which its run's evaluator scored it, mostly that in which it was trained."""
+    """The environment in which its run's evaluator scores: mostly that in which it was trained."""
 
 
 def candidates(

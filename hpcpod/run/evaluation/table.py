@@ -32,8 +32,8 @@ class EvaluationRow:
     env: str
     """The environment's id."""
     episodes: int
-    """Episodes, on the same seeds for every row; of recorded data the stretches of it that they were
-    played on, each of which counts once."""
+    """Episodes, on the same seeds for every row; of recorded data the stretches of it that they
+    were played on, each of which counts once."""
     mean: float
     """Mean undiscounted return, without exploring."""
     sd: float
