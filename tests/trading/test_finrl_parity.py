@@ -1,5 +1,5 @@
-"""The preset ``finrl_parity`` beside a sequential account of how FinRL's ``StockTradingEnv`` trades:
-all sells, the largest order first, then all buys, the largest first, each as far as the cash goes,
+"""The preset ``finrl_parity`` beside a sequential account of the trades of FinRL's environment: all
+sells, the largest order first, then all buys, the largest first, each as far as the cash goes,
 at the close that was just seen; written from its description, in NumPy."""
 
 from __future__ import annotations
