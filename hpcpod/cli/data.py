@@ -85,9 +85,7 @@ def _fetch(options: Namespace, given: dict[str, Any]) -> int:
     )
     write_table(table, options.source)
     told = f"{many(len(table), 'row')} of {many(len(tickers), 'stock')} from {vendor}"
-    say(
-        f"{options.source}: {told}; {many(outside, 'bar')} outside of the exchange's hours left out"
-    )
+    say(f"{options.source}: {told}; left out {many(outside, 'bar')} of outside exchange hours")
     return 0
 
 

@@ -67,7 +67,8 @@ def _files(runs: Sequence[Run], options: Namespace, pods: Sequence[str] | None =
         run.folder.owner.require_code(resolved.own_code(), "open its holdout")
         agents |= {space.agent for space in resolved.algorithms.values()}
         lead = f"{run.name} " if len(runs) > 1 else ""
-        for pod in pods or [None]:
+        named: Sequence[str | None] = pods or [None]
+        for pod in named:
             policies[f"{lead}{pod or 'best'}"] = kept(run.folder, pod).checkpoint
         tried |= {f"{lead}{name}": path for name, path in every_policy(run.folder).items()}
     tried = dict(list(tried.items())[:MOST])

@@ -105,7 +105,8 @@ def _one_by_one(
     """Fill orders in turns: sells, the largest first, then buys, the largest first, each of as many
     shares as the cash then pays for."""
     cash, shares, money = account.cash, account.shares.clone(), torch.zeros_like(account.cash)
-    order = change.argsort(dim=1, stable=True).split(1, dim=1)
+    ranked = change.argsort(dim=1, stable=True)
+    order = [ranked[:, turn : turn + 1] for turn in range(ranked.shape[1])]
     for at in order:
         price, held = fill.gather(1, at)[:, 0], shares.gather(1, at)[:, 0]
         sold = torch.minimum((-change.gather(1, at)[:, 0]).clamp_min(0.0), held)

@@ -57,7 +57,7 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     if not agents:
         raise UserError("a holdout is opened for a policy: none was given")
     last = replace(task, part="holdout")
-    rivals = {**baselines(), **(more or {}), **(beside or {})}
+    rivals: dict[str, Strategy | Agent] = {**baselines(), **(more or {}), **(beside or {})}
     own = replace(last, rules=_part_of(last.rules, len(agents)))
     mine = backtest(own, agents, frozenset(agents))
     theirs = backtest(last, rivals, frozenset(beside or {}))

@@ -129,8 +129,8 @@ def _message(error: HTTPError) -> str:
 
 
 class Wrds:
-    """CRSP's daily stock file at WRDS, adjusted for splits alone, with the names that a stock had at
-    each time: delisted stocks are in it.
+    """CRSP's daily stock file at WRDS, adjusted for splits alone, with a stock's name at each time:
+    delisted ones are in it.
 
     The user's name is ``WRDS_USERNAME`` of the environment, the password as ``~/.pgpass`` has it.
     """
@@ -159,8 +159,11 @@ class Wrds:
                 if None in (opened, high, low, close) or min(opened, high, low, close) <= 0:
                     continue
                 at = datetime.fromisoformat(str(day)[:10])
-                prices = (float(each) / float(price) for each in (opened, high, low, close))
-                yield Bar(at, str(ticker), *prices, float(volume or 0) * float(shares))
+                first, most, least, last = (
+                    float(each) / float(price) for each in (opened, high, low, close)
+                )
+                traded = float(volume or 0) * float(shares)
+                yield Bar(at, str(ticker), first, most, least, last, traded)
 
 
 def _wrds() -> Any:
