@@ -1,4 +1,4 @@
-"""The verb ``data``: market data, made, told, checked."""
+"""The verb ``data``: market data, made, fetched, checked."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from hpcpod.cli.output import say, say_json
 from hpcpod.errors import UserError
 from hpcpod.run.text import many
 
-TASKS = ("synth", "info", "check", "features")
+TASKS = ("synth", "fetch", "info", "check", "features")
 ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("task",), {"metavar": "TASK", "choices": TASKS,
-                 "help": "synth, info, check or features"}),
-    (("source",), {"metavar": "SOURCE", "help": "a file, or the name of a source; of synth, the"
-                   " file to write"}),
+                 "help": "synth, fetch, info, check or features"}),
+    (("source",), {"metavar": "SOURCE", "help": "a file, or the name of a source; of synth"
+                   " and fetch, the file to write"}),
     (("features",), {"metavar": "FEATURE", "nargs": "*",
                      "help": "of features: these alone; names, or paths such as mine:ratio"}),
     (("--set",), {"action": "append", "default": [], "metavar": "NAME=VALUE", "dest": "overrides",
                   "help": "an argument of the source, such as seed=3; may be given again"}),
-    (("--overwrite",), {"action": "store_true", "help": "of synth: write the file even if it is"
+    (("--overwrite",), {"action": "store_true", "help": "write the file even if it is"
                         " there"}),
     (("--json",), {"action": "store_true", "help": "print JSON, for scripts"}),
 )  # fmt: skip
@@ -30,9 +30,9 @@ def data(options: Namespace) -> int:
     given: dict[str, Any] = dict(_pair(each) for each in options.overrides)
     if options.features and options.task != "features":
         raise UserError(f"hpcpod data {options.task} takes no features")
-    return {"synth": _synth, "info": _info, "check": _check, "features": _features}[options.task](
-        options, given
-    )
+    return {
+        "synth": _synth, "fetch": _fetch, "info": _info, "check": _check, "features": _features
+    }[options.task](options, given)  # fmt: skip
 
 
 def _pair(text: str) -> tuple[str, Any]:
@@ -61,6 +61,31 @@ def _synth(options: Namespace, given: dict[str, Any]) -> int:
     write_bars(panel, options.source)
     bars, stocks = panel.shape
     say(f"{options.source}: {many(stocks, 'stock')}, {many(bars, 'bar')} of {panel.card.source}")
+    return 0
+
+
+def _fetch(options: Namespace, given: dict[str, Any]) -> int:
+    from pathlib import Path
+
+    from hpcpod.storage.disk import check_writable
+    from hpcpod.trading.files import write_table
+    from hpcpod.trading.vendors import fetched, vendor_of
+
+    for name in ("vendor", "tickers", "start", "end"):
+        if name not in given:
+            raise UserError(f"hpcpod data fetch takes --set {name}=...; see docs/trading.md")
+    unknown = sorted(set(given) - {"vendor", "tickers", "start", "end", "every", "calendar"})
+    if unknown:
+        raise UserError(f"hpcpod data fetch has no '{unknown[0]}'")
+    check_writable(Path(options.source), overwrite=options.overwrite)
+    vendor, tickers = str(given.pop("vendor")), given.pop("tickers")
+    tickers = [tickers] if isinstance(tickers, str) else [str(each) for each in tickers]
+    table, outside = fetched(
+        vendor_of(vendor), tickers, **{key: str(value) for key, value in given.items()}
+    )
+    write_table(table, options.source)
+    told = f"{many(len(table), 'row')} of {many(len(tickers), 'stock')} from {vendor}"
+    say(f"{options.source}: {told}; left out {many(outside, 'bar')} of outside exchange hours")
     return 0
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcpod.cli.arguments import Argument, arg, count, flag
 from hpcpod.cli.output import say, say_json, wrapped
+from hpcpod.errors import UserError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,6 +28,8 @@ def evaluate(options: Namespace) -> int:
         from hpcpod.cli.holdout import holdout
 
         return holdout(options)
+    if options.beside:
+        raise UserError("--beside is of --holdout")
     from hpcpod.run.evaluation.evaluate import evaluate
     from hpcpod.run.evaluation.slurm import slurm_config
     from hpcpod.run.preflight import site_for
@@ -139,10 +142,15 @@ def _words(found: Evaluation) -> str:
 
     row = found.rows[0]
     engines = " | ".join(dict.fromkeys(row.engine for row in found.rows))
-    said = [f"{row.episodes} episodes each, on the same seeds, {seeds_said(found.seeds)}"]
+    said = [f"{len(found.seeds)} episodes each, on the same seeds, {seeds_said(found.seeds)}"]
     if found.seeds[0] >= FIRST_SEED:
         said[0] += f": no run draws any of them, theirs are below {FIRST_SEED}"
     said.append(f"simulated by {engines}")
+    if row.episodes < len(found.seeds):
+        said.append(
+            f"they were played on {row.episodes} stretches of recorded data, of which each counts"
+            " once in the numbers"
+        )
     if not all(each.paired for each in found.rows):
         said.append("an environment's seeds do not decide its episodes, so policies are not paired")
     if found.earlier:
@@ -160,8 +168,6 @@ def _words(found: Evaluation) -> str:
 
 def _kwargs(given: Sequence[str]) -> dict[str, list[Any]]:
     """``gravity=9.0,12.0`` each, as values by name."""
-    from hpcpod.errors import UserError
-
     found: dict[str, list[Any]] = {}
     for word in given:
         name, equals, text = word.partition("=")
@@ -174,7 +180,6 @@ def _kwargs(given: Sequence[str]) -> dict[str, list[Any]]:
 def _yaml(text: str, said: str | None = None) -> Any:
     from hpcpod.config.scalars import Plain
     from hpcpod.config.yaml_file import NotYaml, parse
-    from hpcpod.errors import UserError
 
     try:
         data, problems = parse(text)
@@ -225,7 +230,11 @@ EVALUATE_ARGUMENTS: tuple[Argument, ...] = (
     arg("--folder", type=Path, metavar="DIR",
         help="keep the scores there, so that no episode is played twice (default: nowhere; with"
         " --slurm evaluations/)"),
-    flag("--holdout", "of a trading run: open the holdout, beside baselines; see docs/trading.md"),
+    flag("--holdout", "of a trading run, or of a sweep over folds: open the holdout, beside"
+         " baselines; see docs/trading.md"),
+    arg("--beside", action="append", default=[], metavar="RUN",
+        help="with --holdout, this run's policy is a row, too, such as one trained on shuffled"
+        " days; may be given again"),
     flag("--slurm", "play as an array of Slurm's jobs, and wait for them"),
     arg("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
         help="with --slurm, override a field of cluster (default: as the first run has it that"

@@ -1,59 +1,113 @@
-"""``hpcpod evaluate RUN --holdout``: the last word on a trading run."""
+"""``hpcpod evaluate RUN --holdout``: the last word on a trading run, or on a sweep over folds."""
 
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpcpod.cli.output import say, say_json, wrapped
 from hpcpod.errors import UserError
 from hpcpod.run.run import Run, open_run
+from hpcpod.run.sweeps.folder import Sweep, is_sweep, open_sweep
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from hpcpod.trading.holdout import Verdict
+    from hpcpod.trading.holdout import Files
+    from hpcpod.trading.verdict import Verdict
+    from hpcpod.trading.walk import Walk
 
-LEDGERS = "holdouts"
-"""Folder beside the runs, in which every opening of a holdout is counted."""
+FOLD = "env.kwargs.fold"
+MOST = 200
+"""Policies of a run that are played on its selection part."""
 
 
 def holdout(options: Namespace) -> int:
-    """Open the holdout for a run's policy, or for an ensemble of its pods, and print the verdict.
+    """Open the holdout for a run's policy, or for an ensemble of its pods, and print the verdict;
+    of a sweep over folds each fold's.
 
     Raises:
         UserError: it is no trading run, or several runs are named.
     """
-    from hpcpod.run.best_policy import kept
+    if len(options.policies) > 1:
+        raise UserError("a holdout is opened for one run: name one; others are --beside it")
+    word = options.policies[0]
+    if is_sweep(word):
+        return _of_sweep(open_sweep(word), options)
     from hpcpod.trading.holdout import judge_files
 
-    if len(options.policies) > 1:
-        raise UserError("a holdout is opened for one run: name one")
-    run = open_run(options.policies[0])
-    resolved = run.folder.resolved
-    # Its features may be code, too: whoever only looks must not run another user's.
-    run.folder.owner.require_code(resolved.own_code(), "open its holdout")
-    agents = {space.agent for space in resolved.algorithms.values()}
-    pods = options.pods or [None]
-    policies = {pod or "best": kept(run.folder, pod).checkpoint for pod in pods}
-    ledger = run.path.absolute().parent / LEDGERS
-    found = judge_files(resolved.config, policies, ledger, agents=agents, trust=options.trust)
+    run = open_run(word)
+    others = {each.name: _files([each], options) for each in map(open_run, options.beside)}
+    found = judge_files(_files([run], options, options.pods), _ledger(run), others)
     if options.json:
         say_json({**asdict(found), "words": found.words})
     else:
-        _show(found, run)
+        _show(found)
     return 0
 
 
-def _show(found: Verdict, run: Run) -> None:
+def _ledger(run: Run | Sweep) -> Path:
+    from hpcpod.trading.ledger import LEDGERS
+
+    return run.path.absolute().parent / LEDGERS
+
+
+def _files(runs: Sequence[Run], options: Namespace, pods: Sequence[str] | None = None) -> Files:
+    """The policies of a run, or of equal runs with several seeds."""
+    from hpcpod.run.best_policy import every_policy, kept
+    from hpcpod.trading.holdout import Files
+
+    policies, tried, agents = dict[str, Path](), dict[str, Path](), set[str]()
+    for run in runs:
+        resolved = run.folder.resolved
+        # Its features may be code, too: whoever only looks must not run another user's.
+        run.folder.owner.require_code(resolved.own_code(), "open its holdout")
+        agents |= {space.agent for space in resolved.algorithms.values()}
+        lead = f"{run.name} " if len(runs) > 1 else ""
+        named: Sequence[str | None] = pods or [None]
+        for pod in named:
+            policies[f"{lead}{pod or 'best'}"] = kept(run.folder, pod).checkpoint
+        tried |= {f"{lead}{name}": path for name, path in every_policy(run.folder).items()}
+    tried = dict(list(tried.items())[:MOST])
+    return Files(runs[0].folder.resolved.config, policies, tried, agents, options.trust)
+
+
+def _of_sweep(sweep: Sweep, options: Namespace) -> int:
+    """Open the holdout of every fold of a sweep; several seeds of a fold share the capital."""
+    from hpcpod.trading.holdout import judge_files
+    from hpcpod.trading.walk import walk
+
+    if [factor.path for factor in sweep.factors] != [FOLD]:
+        raise UserError(f"{sweep.name}: the holdouts of a sweep are opened if it is over {FOLD}")
+    if options.pods or options.beside:
+        raise UserError("--pods and --beside are of one run, not of a sweep")
+    waiting = [cell.name for cell, outcome in sweep.rows() if outcome.fate != "finished"]
+    if waiting:
+        raise UserError(f"{sweep.name}: its run {waiting[0]} has not finished, and a holdout is"
+                        " opened once: let all of them finish")  # fmt: skip
+    runs: dict[int, list[Run]] = {}
+    for cell in sweep.cells:
+        runs.setdefault(int(str(cell.levels[FOLD])), []).append(sweep.run(cell))
+    files = {fold: _files(each, options) for fold, each in sorted(runs.items())}
+    found = walk({fold: judge_files(each, _ledger(sweep)) for fold, each in files.items()})
+    if options.json:
+        say_json({**asdict(found), "edge": found.edge, "words": found.words})
+    else:
+        _show_walk(found)
+    return 0
+
+
+def _show(found: Verdict) -> None:
     from rich.console import Console
 
     Console(width=150, highlight=False).print(_table(found))
     say()
     told = [found.words[0].upper() + found.words[1:] + "."]
-    if found.overfitting is not None:
-        told.append(f"Probability of backtest overfitting among the rows: {found.overfitting:.2f}.")
+    if found.trials is not None:
+        told.append(found.trials.words)
     told.append(
         "± is a Sharpe ratio's standard error; intervals are of 95 %, by a bootstrap of the same"
         " days. What was not traded on here, a market that has changed, no number tells."
@@ -64,23 +118,38 @@ def _show(found: Verdict, run: Run) -> None:
 
 def _table(found: Verdict) -> Table:
     from hpcpod.run.tables import plain_table
+    from hpcpod.trading.verdict import HEADS, cells
 
     table = plain_table("the holdout, with equal fills and costs for all")
-    heads = ("return", "a year", "volatility", "deepest fall", "Sharpe", "turnover a day",
-             "in stocks", "policy ahead, bp a day")  # fmt: skip
     table.add_column("strategy")
-    for head in heads:
+    for head in HEADS[1:]:
         table.add_column(head, justify="right", no_wrap=True)
     for row in found.rows:
-        table.add_row(row.name, *_cells(row))
+        table.add_row(*cells(row))
     return table
 
 
-def _cells(row: Any) -> list[str]:
-    ahead = "" if row.ahead is None else f"{row.ahead:+.2f} [{row.low:+.2f}, {row.high:+.2f}]"
-    return [
-        f"{row.cumulative_return:+.1%}", f"{row.annual_return:+.1%}",
-        f"{row.annual_volatility:.1%}", f"{row.deepest:.1%}",
-        f"{row.sharpe:.2f} ± {row.sharpe_error:.2f}", f"{row.turnover:.1%}",
-        f"{row.exposure:.0%}", ahead,
-    ]  # fmt: skip
+def _show_walk(found: Walk) -> None:
+    from rich.console import Console
+
+    from hpcpod.run.tables import plain_table
+    from hpcpod.trading.verdict import cells
+
+    table = plain_table("the holdouts of all folds")
+    for head in ("fold", "days", "policy", "buy-and-hold", "Sharpe", "ahead, bp a day"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("overfitting", justify="right")
+    for fold, each in found.folds.items():
+        own, pbo = each.rows[0], each.trials and each.trials.overfitting
+        table.add_row(
+            str(fold), f"{each.first} to {each.last}", f"{own.cumulative_return:+.1%}",
+            f"{each.rival.cumulative_return:+.1%}", f"{own.sharpe:.2f} ± {own.sharpe_error:.2f}",
+            cells(each.rival)[-1], "-" if pbo is None else f"{pbo:.2f}",
+        )  # fmt: skip
+    Console(width=150, highlight=False).print(table)
+    say()
+    again = max(len(each.openings) for each in found.folds.values())
+    more = f" These holdouts were opened {again} times." if again > 1 else ""
+    words = f"{found.words[0].upper()}{found.words[1:]}.{more} Intervals are of 95 %."
+    for line in wrapped(words, "", 0):
+        say(line)

@@ -300,7 +300,7 @@ VERBS = {
               " (default: the run's metrics)")),
     ),
     "envs": Verb(envs.envs, "what environments can be had here, or a trial of one", (_JSON,)),
-    "data": Verb(data.data, "market data: made, told, checked, for trading", data.ARGUMENTS),
+    "data": Verb(data.data, "market data: made, fetched, checked, for trading", data.ARGUMENTS),
     "doctor": Verb(
         doctor.doctor, "what this cluster really does, by trying it",
         (_config("?", "a YAML file: its cluster section is used"),

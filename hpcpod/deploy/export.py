@@ -245,7 +245,7 @@ def _play(policy: Policy, exported: Exported, source: Source) -> Played | str:
     """Episodes of the exported policy in its environment, or why there are none."""
     if source.not_played:
         return source.not_played
-    env = policy.about.get("env")
+    env = policy.about.get("scored_in", policy.about.get("env"))
     if env is None:
         return "it is not known in which environment it was trained"
     try:

@@ -55,6 +55,8 @@ class Score:
     """The simulators, with versions."""
     seeded: bool
     """True if the seeds decide the episodes."""
+    blocks: tuple[int, ...] = ()
+    """Of each episode the stretch of data that it was played on; empty: each has its own."""
 
 
 @dataclass(frozen=True)

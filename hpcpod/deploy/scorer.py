@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -30,6 +31,15 @@ from hpcpod.records.codec import encode
 from hpcpod.storage.disk import Disk
 
 log = logging.getLogger("hpcpod.deploy.scorer")
+
+
+@runtime_checkable
+class Blocked(Protocol):
+    """An environment whose episodes are stretches of recorded data."""
+
+    def blocks(self, seeds: torch.Tensor) -> tuple[int, ...]:
+        """The stretch of each seed's first episode."""
+        ...
 
 
 class Player:
@@ -53,7 +63,9 @@ class Player:
         seeds = torch.tensor(chunk.seeds, dtype=torch.int64)
         longest = chunk.env.longest_episode
         returns = play(env, policy.agent, seeds, longest=longest, should_stop=lambda: bool(stop))
-        return Score(returns, env.spec.engine, env.spec.seeded)
+        # An environment of recorded data plays some of it again and again: that is no new sample.
+        blocks = env.blocks(seeds) if isinstance(env, Blocked) else ()
+        return Score(returns, env.spec.engine, env.spec.seeded, blocks)
 
     def _made(self, chunk: Chunk, spec: EnvSpec) -> VecEnv:
         wanted = json.dumps([encode(chunk.env), len(chunk.seeds)], sort_keys=True)

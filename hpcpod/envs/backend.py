@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
-from hpcpod.envs.vec_env import EnvSpec, State, check_action_shape, check_batch
+from hpcpod.envs.vec_env import (
+    EnvSpec,
+    State,
+    check_action_shape,
+    check_batch,
+    check_state_size,
+)
 from hpcpod.errors import UnusableWrapper
 
 if TYPE_CHECKING:
@@ -86,3 +92,23 @@ class Backend(ABC):
 
     def close(self) -> None:  # noqa: B027 (most hold nothing)
         """Nothing is held beyond this object's own memory."""
+
+
+class TensorBackend(Backend):
+    """A backend whose whole state is one ``NamedTuple`` of tensors, ``_batch``."""
+
+    _kind: ClassVar[Any]
+    _batch: Any = None
+
+    def state(self) -> State | None:
+        """All of the tensors; None before the first reset."""
+        if self._batch is None:
+            return None
+        return {name: tensor.clone() for name, tensor in self._batch._asdict().items()}
+
+    def restore(self, state: State) -> None:
+        """Go on from a ``state()`` of an environment made with the same arguments."""
+        check_state_size(state, self.spec)
+        device = self.spec.device
+        fields = self._kind._fields
+        self._batch = self._kind(*(state[name].to(device, copy=True) for name in fields))

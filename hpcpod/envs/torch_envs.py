@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from hpcpod.envs import seeding
-from hpcpod.envs.backend import Backend, Wanted
+from hpcpod.envs.backend import TensorBackend, Wanted
 from hpcpod.envs.classic_control import (
     Acrobot,
     CartPole,
@@ -30,9 +30,7 @@ from hpcpod.envs.toy import Counter, Image, Memory
 from hpcpod.envs.vec_env import (
     Discrete,
     EnvSpec,
-    State,
     Step,
-    check_state_size,
     episode_seeds,
     given_seeds,
 )
@@ -130,7 +128,7 @@ def _move(
     return move, elapsed, cut & ~move.terminated
 
 
-class TorchVecEnv(Backend):
+class TorchVecEnv(TensorBackend):
     """N environments that are tensors, resetting themselves in the step that ends an episode.
 
     The environment is one of ``DYNAMICS``; its arguments are ``max_episode_steps``, and the fields
@@ -146,12 +144,14 @@ class TorchVecEnv(Backend):
         " out env.wrappers, or use backend gymnasium"
     )
 
+    _kind = Batch
+    _batch: Batch | None = None
+
     def _make(self, wanted: Wanted) -> EnvSpec:
         check_known(wanted.env)
         kind, device = DYNAMICS[wanted.env], wanted.device
         self._dynamics, self._time_limit = _configured(wanted.env, kind, wanted.kwargs)
         self._on_cpu = torch.device(device).type == "cpu"
-        self._batch: Batch | None = None
         return EnvSpec(
             id=wanted.env,
             observation=self._dynamics.observation,
@@ -188,18 +188,6 @@ class TorchVecEnv(Backend):
         self._check_finite("observation", step.next_obs)
         self._check_finite("reward", step.reward)
         return step
-
-    def state(self) -> State | None:
-        """Physics, counters and seeds; None before the first reset."""
-        if self._batch is None:
-            return None
-        return {name: tensor.clone() for name, tensor in self._batch._asdict().items()}
-
-    def restore(self, state: State) -> None:
-        """Go on from a ``state()`` of an environment made with the same arguments."""
-        check_state_size(state, self.spec)
-        device = self.spec.device
-        self._batch = Batch(*(state[name].to(device, copy=True) for name in Batch._fields))
 
     def _check_action(self, action: Tensor) -> None:
         if isinstance(self.spec.action, Discrete):

@@ -8,8 +8,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from hpcpod import plugins
 from hpcpod.agents.base import Acting
-from hpcpod.config.schema import EnvConfig
+from hpcpod.config.schema import EnvConfig, RunConfig
 from hpcpod.envs.vec_env import EnvSpec, VecEnv, random_seeds
 from hpcpod.errors import EndlessEpisode
 from hpcpod.pod.factory import EnvFactory
@@ -41,6 +42,17 @@ class Evaluator(Protocol):
     def close(self) -> None:
         """Close its environments."""
         ...
+
+
+def scored_in(config: RunConfig) -> EnvConfig:
+    """The environment in which a run's evaluator scores: as its class method ``scored_in`` says,
+    and without one that in which pods train.
+
+    Raises:
+        UnknownPlugin: there is no such evaluator.
+    """
+    said = getattr(plugins.resolve("evaluators", config.pod.evaluator), "scored_in", None)
+    return config.env if said is None else said(config.env)
 
 
 class PanelEvaluator:

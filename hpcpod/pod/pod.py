@@ -168,7 +168,7 @@ class Pod:
 
     def _meta(self, order: Order | Member) -> dict[str, Any]:
         agent = self._algorithms[order.algorithm].agent
-        meta = policy_meta(self.spec, self._config.env, agent, order.hyperparameters)
+        meta = policy_meta(self.spec, self._config, agent, order.hyperparameters)
         return {**meta, "pod": order.pod, "round": order.round}
 
     def _rescore(self, order: Rescore, slot: str, watch: Watch) -> Report:

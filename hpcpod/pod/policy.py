@@ -15,13 +15,14 @@ from hpcpod import plugins
 from hpcpod._version import __version__
 from hpcpod.agents.base import Acting, Agent
 from hpcpod.config.arguments import door
-from hpcpod.config.schema import EnvConfig
+from hpcpod.config.schema import EnvConfig, RunConfig
 from hpcpod.config.space import Scalar
 from hpcpod.envs.arrays import box_map
 from hpcpod.envs.spec_json import spec_from_plain, spec_to_plain
 from hpcpod.envs.vec_env import Box, EnvSpec, State
 from hpcpod.errors import Corrupt, UserError
 from hpcpod.pod.ensemble_rules import Ensemble
+from hpcpod.pod.evaluator import scored_in
 from hpcpod.pod.policy_input import Reader
 from hpcpod.records.records import encode
 from hpcpod.storage.blobs import Arrays, read_blob_file, write_blob_file
@@ -235,10 +236,18 @@ def agent_state(arrays: Mapping[str, Any]) -> State:
 
 
 def policy_meta(
-    spec: EnvSpec, env: EnvConfig, agent: str, hyperparameters: Mapping[str, Scalar]
+    spec: EnvSpec, task: EnvConfig | RunConfig, agent: str, hyperparameters: Mapping[str, Scalar]
 ) -> dict[str, Any]:
-    """The metadata of a core blob, which make it a policy wherever it is copied to."""
+    """The metadata of a core blob, which make it a policy wherever it is copied to.
+
+    Of a run they have ``scored_in``, too, if its evaluator scores in another environment.
+    """
+    env, more = task, {}
+    if isinstance(task, RunConfig):
+        env, scored = task.env, scored_in(task)
+        more = {} if scored == env else {"scored_in": encode(scored)}
     return {
+        **more,
         "format": FORMAT,
         "hpcpod": __version__,
         "agent": agent,

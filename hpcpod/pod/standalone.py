@@ -223,7 +223,7 @@ def _train(
     kept, returns = scores.keep()
     for part in (workers, evaluator, env):
         part.close()
-    meta = policy_meta(env.spec, config.env, space.agent, hyperparameters)
+    meta = policy_meta(env.spec, config, space.agent, hyperparameters)
     about = {"env_steps": kept.env_steps, "mean_return": sum(returns) / len(returns)}
     policy = Policy(agent, env.spec, meta | about)
     return Training(policy, tuple(scores.curve), kept, returns, replica.metrics)

@@ -8,6 +8,7 @@ import time
 from hpcpod.config.loader import to_mapping
 from hpcpod.report.axes import number
 from hpcpod.report.curves import curves
+from hpcpod.report.holdout import has_holdout, holdout
 from hpcpod.report.hyperparameters import mattered, over_time
 from hpcpod.report.markup import Markup, joined, tag
 from hpcpod.report.page import contents, page, section
@@ -40,6 +41,8 @@ def report_of(story: Story) -> str:
         ("advice", "What to ask for the next time", _advice(story)),
         ("again", "To do it again", _again(story)),
     ]
+    if has_holdout(story):
+        parts.insert(1, ("holdout", "The holdout", holdout(story)))
     links = contents([(name, title) for name, title, _ in parts])
     sections = [section(name, title, body) for name, title, body in parts]
     return page(story.name, links, _finder(story), *sections, subtitle=_subtitle(story))

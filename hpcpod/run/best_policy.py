@@ -17,6 +17,7 @@ from hpcpod.run.status import best_of
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board
+from hpcpod.tournament.policy_snapshots import in_order
 from hpcpod.tournament.provenance import score, score_of
 from hpcpod.tournament.statistics import interval, mean
 from hpcpod.tournament.stopping import leader
@@ -92,6 +93,21 @@ def chosen(folder: RunFolder, pod: str | None = None, keep: Keep = "best") -> Ke
         low, high = interval(last.returns)
         found = {"mean": mean(last.returns), "low": low, "high": high}
     return Kept(blob_path(folder.path / "blobs", one.checkpoint.core), {"score": found})
+
+
+def every_policy(folder: RunFolder) -> dict[str, Path]:
+    """The best policy of every pod and the policy snapshots of a run, by name, as far as they are
+    still there: what the run's own was chosen from."""
+    board, found = read_board(folder), dict[str, Path]()
+    best = {pod: each.best for pod, each in board.pods.items() if each.best is not None}
+    for name, core in [
+        *((pod, each.checkpoint.core) for pod, each in best.items()),
+        *((f"snapshot {row.number}", row.checkpoint.core) for row in in_order(board)),
+    ]:
+        path = blob_path(folder.path / "blobs", core)
+        if path.is_file() and path not in found.values():
+            found[name] = path
+    return found
 
 
 def _exported_score(folder: RunFolder) -> dict[str, Any]:

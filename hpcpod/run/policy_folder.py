@@ -45,16 +45,19 @@ def export_folder(
     found = kept(folder)
     with plugins.needing_torch():
         from hpcpod.deploy.export import Source, check_folder, export_policy
+        from hpcpod.pod.evaluator import scored_in
         from hpcpod.pod.policy import load_policy_file
     check_folder(to.absolute(), overwrite=overwrite)
     agents = {space.agent for space in folder.resolved.algorithms.values()}
     # The blob says its environment too, but whoever shares the disk may have written that.
-    env, owner = encode(folder.resolved.config.env), folder.owner
-    policy = load_policy_file(found.checkpoint, agents=agents, about={**found.about, "env": env})
-    foreign = not owner.trusted and code_in({"env": env})
+    config, owner = folder.resolved.config, folder.owner
+    env = encode(config.env)
+    code = not owner.trusted and code_in({"env": env, "evaluator": config.pod.evaluator})
+    about = {**found.about, "env": env, "scored_in": env if code else encode(scored_in(config))}
+    policy = load_policy_file(found.checkpoint, agents=agents, about=about)
     source = Source(
         facts_of(folder, policy.about),
-        f"its environment is code that {owner.name} or others have named" if foreign else "",
+        f"its environment is code that {owner.name} or others have named" if code else "",
     )
     return export_policy(policy, to, source, licence=licence, overwrite=overwrite)
 

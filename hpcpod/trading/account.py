@@ -51,6 +51,8 @@ def wanted(action: Tensor, account: Account, mark: Tensor, off: Tensor, rules: R
         share = action.double().clamp(0.0, 1.0)
         share = share / share.sum(1, keepdim=True).clamp_min(1.0)
         change = share * value / mark - account.shares
+    elif rules.mode == "shares":
+        change = (action.clamp(-1.0, 1.0) * rules.max_shares).trunc().double()
     else:
         change = action.double().clamp(-1.0, 1.0) * rules.max_order * value / mark
     if rules.dead_band:
@@ -63,7 +65,7 @@ def wanted(action: Tensor, account: Account, mark: Tensor, off: Tensor, rules: R
 def traded(
     account: Account, change: Tensor, fill: Tensor, buyable: Tensor, sellable: Tensor, rules: Rules
 ) -> tuple[Account, Tensor]:
-    """Fill orders: sells first, then buys, all by the same share if cash doesn't pay for all.
+    """Fill orders: sells first, then buys, as ``Rules.buys`` says if cash doesn't pay for all.
 
     Args:
         account: before.
@@ -80,6 +82,8 @@ def traded(
     change = torch.minimum(torch.maximum(change, -sellable), buyable)
     if rules.lot:
         change = (change / rules.lot).trunc() * rules.lot if rules.lot > 1 else change.trunc()
+    if rules.buys == "largest":
+        return _one_by_one(account, change, fill, cost, max(1, rules.lot))
     sold = torch.minimum((-change).clamp_min(0.0), account.shares)
     bought = change.clamp_min(0.0)
     proceeds = (sold * fill).sum(1)
@@ -93,6 +97,30 @@ def traded(
     cash = cash - spent * (1 + cost)
     shares = account.shares + bought - sold
     return Account(cash, shares, account.value), proceeds + spent
+
+
+def _one_by_one(
+    account: Account, change: Tensor, fill: Tensor, cost: float, lot: int
+) -> tuple[Account, Tensor]:
+    """Fill orders in turns: sells, the largest first, then buys, the largest first, each of as many
+    shares as the cash then pays for."""
+    cash, shares, money = account.cash, account.shares.clone(), torch.zeros_like(account.cash)
+    ranked = change.argsort(dim=1, stable=True)
+    order = [ranked[:, turn : turn + 1] for turn in range(ranked.shape[1])]
+    for at in order:
+        price, held = fill.gather(1, at)[:, 0], shares.gather(1, at)[:, 0]
+        sold = torch.minimum((-change.gather(1, at)[:, 0]).clamp_min(0.0), held)
+        cash = cash + price * sold * (1 - cost)
+        shares.scatter_add_(1, at, -sold[:, None])
+        money = money + price * sold
+    for at in reversed(order):
+        price = fill.gather(1, at)[:, 0]
+        paid = torch.div(cash, price * (1 + cost), rounding_mode="floor")
+        bought = torch.minimum(change.gather(1, at)[:, 0].clamp_min(0.0), (paid // lot) * lot)
+        cash = cash - price * bought * (1 + cost)
+        shares.scatter_add_(1, at, bought[:, None])
+        money = money + price * bought
+    return Account(cash, shares, account.value), money
 
 
 def marked(account: Account, mark: Tensor) -> Account:

@@ -14,13 +14,11 @@ import torch
 from torch import Tensor
 
 from hpcpod.envs import seeding
-from hpcpod.envs.backend import Backend, Wanted
+from hpcpod.envs.backend import TensorBackend, Wanted
 from hpcpod.envs.vec_env import (
     Box,
     EnvSpec,
-    State,
     Step,
-    check_state_size,
     episode_seeds,
     given_seeds,
 )
@@ -52,10 +50,13 @@ class Batch(NamedTuple):
         return Account(self.cash, self.shares, self.value)
 
 
-class TradingVecEnv(Backend):
+class TradingVecEnv(TensorBackend):
     """Portfolios of one market or several; ``env.kwargs`` are the fields of ``task.Task``."""
 
     no_wrappers = "env.wrappers are put around gymnasium's environments; trading has its own rules"
+
+    _kind = Batch
+    _batch: Batch | None = None
 
     def _make(self, wanted: Wanted) -> EnvSpec:
         self._task: Task = task_of(wanted.env, wanted.kwargs)
@@ -66,7 +67,6 @@ class TradingVecEnv(Backend):
             )
         self._tables, self._starts, self._steps, _ = self._task.windows(wanted.device)
         self._on_cpu = torch.device(wanted.device).type == "cpu"
-        self._batch: Batch | None = None
         stocks, seen = self._tables.mark.shape[1], self._tables.features.shape[1]
         return EnvSpec(
             id=str(wanted.env),
@@ -151,20 +151,12 @@ class TradingVecEnv(Backend):
         )
         return observed(self._batch.account, self._tables, at)
 
+    def blocks(self, seeds: Tensor) -> tuple[int, ...]:
+        """The window of each seed's first episode: those of equal windows are the same days."""
+        return tuple(self._start(seeds.to(self.spec.device, torch.int64)).tolist())
+
     def _start(self, seeds: Tensor) -> Tensor:
         """The first decision of the episodes with these seeds, int64 [N]."""
         count = len(self._starts)
         place = (seeding.uniforms(seeds, 1)[0].double() * count).long().clamp_max(count - 1)
         return self._starts.index_select(0, place)
-
-    def state(self) -> State | None:
-        """Positions and seeds; None before the first reset."""
-        if self._batch is None:
-            return None
-        return {name: tensor.clone() for name, tensor in self._batch._asdict().items()}
-
-    def restore(self, state: State) -> None:
-        """Go on from a ``state()`` of an environment made with the same arguments."""
-        check_state_size(state, self.spec)
-        device = self.spec.device
-        self._batch = Batch(*(state[name].to(device, copy=True) for name in Batch._fields))

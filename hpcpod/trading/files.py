@@ -317,7 +317,15 @@ def write_bars(panel: MarketPanel, path: str | Path) -> None:
     table["time"] = panel.dates[panel.sessions].repeat(stocks) if daily else (
         table["time"].dt.tz_localize("UTC")
     )  # fmt: skip
-    table = table[table["close"].notna()]
+    write_table(table[table["close"].notna()], path)
+
+
+def write_table(table: Any, path: str | Path) -> None:
+    """Write rows of bars to a file that ``read_bars`` reads.
+
+    Raises:
+        UserError: it has another ending, or can't be written.
+    """
     file = Path(path)
     try:
         if file.suffix == ".parquet":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,84 +14,29 @@ from torch import Tensor
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import UserError
 from hpcpod.pod.policy import Policy, load_policy_file
-from hpcpod.trading.backtest import Agent, Backtest, Strategy, backtest, baselines
+from hpcpod.trading.backtest import Agent, Backtest, Strategy, backtest, baselines, hold
 from hpcpod.trading.ledger import Ledger, Opening
 from hpcpod.trading.metrics import (
     YEAR,
     deflated_sharpe,
+    gaps,
     overfitting,
-    paired_bootstrap,
     performance,
+    stationary_bootstrap,
 )
+from hpcpod.trading.panel import Floats
 from hpcpod.trading.rules import Rules
-from hpcpod.trading.task import Task, task_of
+from hpcpod.trading.task import Market, Task, task_of
+from hpcpod.trading.verdict import BACKENDS, RIVAL, Row, Trials, Verdict
 
-RIVAL = "hold"
-"""The baseline by which is judged whether a policy has an edge."""
+__all__ = ["AGENT", "RIVAL", "Files", "agent_of", "judge", "judge_files", "trials_of"]
 AGENT = "policy"
-BACKENDS = ("trading", "hpcpod.trading.env:TradingVecEnv")
 
 
-@dataclass(frozen=True)
-class Row:
-    """A strategy on the holdout, over all of its markets."""
-
-    name: str
-    cumulative_return: float
-    annual_return: float
-    annual_volatility: float
-    max_drawdown: float
-    sharpe: float
-    sharpe_error: float
-    turnover: float
-    exposure: float
-    deepest: float
-    """The deepest fall between two decisions."""
-    ahead: float | None = None
-    """Mean daily log return of the policy less this one's, in basis points; None: it is itself."""
-    low: float | None = None
-    """The 95 % interval of it, by a stationary bootstrap of the same days."""
-    high: float | None = None
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The outcome of a holdout."""
-
-    rows: tuple[Row, ...]
-    """The policy first, then the baselines."""
-    edge: bool
-    """The policy is ahead of ``RIVAL`` by the whole of its 95 % interval."""
-    deflated: float
-    """Probability that its true Sharpe ratio is above that of the best of all that were tried on
-    this holdout, had none of them skill."""
-    overfitting: float | None
-    """Probability of backtest overfitting among all strategies here; None: too few days."""
-    openings: tuple[Opening, ...]
-    """Of this holdout, this one last; without a ledger none."""
-
-    @property
-    def words(self) -> str:
-        """The verdict in a sentence or two."""
-        rival = next(row for row in self.rows if row.name == RIVAL)
-        interval = f"{rival.ahead:+.2f} [{rival.low:+.2f}, {rival.high:+.2f}] bp a day"
-        said = (
-            f"ahead of buy-and-hold by {interval}"
-            if self.edge
-            else f"no edge: against buy-and-hold {interval}"
-        )
-        times = len(self.openings)
-        if times > 1:
-            said += (
-                f". This holdout was opened {times} times: its numbers are no longer those of"
-                f" unseen data (deflated Sharpe {self.deflated:.2f})"
-            )
-        return said
-
-
-def judge(
+def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     task: Task, agents: Mapping[str, Agent], *, run: str = "", policy: str = "",
     ledger: Path | None = None, more: Mapping[str, Strategy] | None = None,
+    beside: Mapping[str, Agent] | None = None, tried: Mapping[str, Agent] | None = None,
 ) -> Verdict:  # fmt: skip
     """Play policies and the baselines through the holdout of a task.
 
@@ -103,6 +48,8 @@ def judge(
         policy: SHA-256 of what is judged.
         ledger: folder of ledgers; None: nothing is written, and nothing counts.
         more: further strategies beside the baselines.
+        beside: further policies, each with all of the capital.
+        tried: all policies of which the judged one was chosen, to be played on the selection part.
 
     Raises:
         UserError: no agent is given, or the task has no holdout.
@@ -110,31 +57,58 @@ def judge(
     if not agents:
         raise UserError("a holdout is opened for a policy: none was given")
     last = replace(task, part="holdout")
-    rivals = {**baselines(), **(more or {})}
+    rivals: dict[str, Strategy | Agent] = {**baselines(), **(more or {}), **(beside or {})}
     own = replace(last, rules=_part_of(last.rules, len(agents)))
     mine = backtest(own, agents, frozenset(agents))
-    theirs = backtest(last, rivals)
+    theirs = backtest(last, rivals, frozenset(beside or {}))
     ours = [_account_of(members) for members in mine]
     strategies = [ours, *([market[i] for market in theirs] for i in range(len(rivals)))]
+    if "index" in task.market:
+        strategies.append(_index(last))
     moves = [np.concatenate([each.moves for each in tests]) for tests in strategies]
-    daily, openings = _daily_sharpe(moves[0]), tuple[Opening, ...]()
+    if {len(each) for each in moves} != {len(moves[0])}:
+        raise UserError(f"the index {task.market['index']} has no bars on some of the days")
+    rows = [
+        _row(tests, each, None if i == 0 else moves[0])
+        for i, (tests, each) in enumerate(zip(strategies, moves, strict=True))
+    ]
+    rival = next(i for i, row in enumerate(rows) if row.name == RIVAL)
+    low, daily = rows[rival].low, rows[0].sharpe / YEAR**0.5
+    assert low is not None
+    line, openings = _opening(last, run, policy, daily), tuple[Opening, ...]()
     if ledger is not None:
-        line, book = _opening(last, run, policy, daily), Ledger(ledger)
-        book.write(line)
+        book = Ledger(ledger)
+        name = book.write(line)
         openings = tuple(each for each in book.openings() if each.overlaps(line))
-    rows = [_row(tests, each, None if i == 0 else moves[0]) for i, (tests, each) in enumerate(
-        zip(strategies, moves, strict=True)
-    )]  # fmt: skip
-    rival = next(row for row in rows if row.name == RIVAL)
-    assert rival.low is not None
-    risky = np.stack([each for each in moves if each.any()], axis=1)
-    return Verdict(
-        tuple(rows),
-        rival.low > 0,
+    verdict = Verdict(
+        tuple(rows), low > 0,
         deflated_sharpe(moves[0], [each.sharpe for each in openings] or [daily]),
-        overfitting(risky) if len(risky) >= 20 and risky.shape[1] > 1 else None,
-        openings,
-    )
+        trials_of(task, tried) if tried else None, openings, line.first, line.last,
+        tuple(gaps(moves[0], moves[rival]).tolist()),
+    )  # fmt: skip
+    if ledger is not None:
+        book.keep(name, verdict)
+    return verdict
+
+
+def trials_of(task: Task, agents: Mapping[str, Agent]) -> Trials:
+    """Play policies through the whole selection part of a task.
+
+    Several markets are draws of their own, so their days follow one another as one path.
+    """
+    played = backtest(
+        replace(task, part="selection"), {**agents, RIVAL: hold}, frozenset(agents)
+    )  # fmt: skip
+    count = len(agents)
+    moves = [np.concatenate([market[i].moves for market in played]) for i in range(count + 1)]
+    apart = [gaps(each, moves[-1]) for each in moves[:-1]]
+    best = int(np.argmax([each.mean() for each in apart]))
+    own = np.stack(moves[:-1], axis=1)
+    enough = count > 1 and len(own) >= 20
+    return Trials(
+        count, len(own), overfitting(own) if enough else None, list(agents)[best],
+        *stationary_bootstrap(apart[best]),
+    )  # fmt: skip
 
 
 def agent_of(policy: Policy) -> Agent:
@@ -144,6 +118,15 @@ def agent_of(policy: Policy) -> Agent:
         return torch.from_numpy(np.asarray(policy(obs.numpy()), np.float32))
 
     return agent
+
+
+def _index(task: Task) -> list[Backtest]:
+    """The index of the panel, held without costs."""
+    name = task.market["index"]
+    market = {k: v for k, v in task.market.items() if k not in ("index", "tickers", "universe")}
+    rules = Rules(fee_bps=0.0, lot=0, stride=task.rules.stride)
+    alone = replace(task, market={**market, "tickers": [name]}, features=("return_1",), rules=rules)
+    return [tests[0] for tests in backtest(alone, {f"index {name}": hold})]
 
 
 def _part_of(rules: Rules, count: int) -> Rules:
@@ -162,12 +145,12 @@ def _account_of(members: Sequence[Backtest]) -> Backtest:
     return Backtest(AGENT, performance(values), values, path, turnover, exposure)
 
 
-def _row(tests: Sequence[Backtest], moves: np.ndarray, ours: np.ndarray | None) -> Row:
+def _row(tests: Sequence[Backtest], moves: Floats, ours: Floats | None) -> Row:
     """A strategy over all markets, whose days follow one another."""
     whole = performance(np.cumprod([1.0, *(1 + moves)]))
     ahead = low = high = None
     if ours is not None:
-        ahead, low, high = paired_bootstrap(ours, moves)
+        ahead, low, high = stationary_bootstrap(gaps(ours, moves))
     return Row(
         tests[0].name, whole.cumulative_return, whole.annual_return, whole.annual_volatility,
         min(each.performance.max_drawdown for each in tests), whole.sharpe, whole.sharpe_error,
@@ -177,45 +160,63 @@ def _row(tests: Sequence[Backtest], moves: np.ndarray, ours: np.ndarray | None) 
     )  # fmt: skip
 
 
-def _daily_sharpe(moves: np.ndarray) -> float:
-    return float(performance(np.cumprod([1.0, *(1 + moves)])).sharpe / YEAR**0.5)
-
-
 def _opening(task: Task, run: str, policy: str, sharpe: float) -> Opening:
     """The line of a ledger that tells a look at the holdout of a task."""
-    seen = task.panels()
+    seen: tuple[Market, ...] = task.windows().markets
     return Opening(
-        run, policy, tuple(panel.card.source for panel, _ in seen),
-        tuple(sorted({name for panel, _ in seen for name in panel.tickers})),
-        str(min(panel.dates[start] for panel, start in seen)),
-        str(max(panel.dates[-1] for panel, _ in seen)), sharpe,
+        run, policy, tuple(each.source for each in seen),
+        tuple(sorted({name for each in seen for name in each.tickers})),
+        min(each.date for each in seen), max(each.end for each in seen), sharpe,
     )  # fmt: skip
 
 
-def judge_files(
-    config: RunConfig, policies: Mapping[str, Path], ledger: Path, *,
-    agents: Collection[str] | None = None, trust: bool = False,
-) -> Verdict:  # fmt: skip
+@dataclass(frozen=True)
+class Files:
+    """The files of a run's policies, which ``load_policy`` reads."""
+
+    config: RunConfig
+    """Of the run."""
+    policies: Mapping[str, Path]
+    """Those that are judged, by name; several share the capital."""
+    tried: Mapping[str, Path] = field(default_factory=dict)
+    """All that the run has, of which these were chosen."""
+    agents: Collection[str] | None = None
+    """Those that the policies may be of; None: any."""
+    trust: bool = False
+    """Load an agent that is not built in, though the policy is another user's."""
+
+    def loaded(self, of: Mapping[str, Path]) -> dict[str, Agent]:
+        """Policies as backtests call them."""
+        return {
+            name: agent_of(load_policy_file(path, agents=self.agents, trust=self.trust))
+            for name, path in of.items()
+        }
+
+
+def judge_files(run: Files, ledger: Path, beside: Mapping[str, Files] | None = None) -> Verdict:
     """Open the holdout of a run's task for its policy, or for several as one ensemble.
 
     Args:
-        config: of the run.
-        policies: files that ``load_policy`` reads, by name; several share the capital.
+        run: the run and its policies.
         ledger: folder in which openings are counted.
-        agents: those that the policies may be of; None: any.
-        trust: load an agent that is not built in, though the policy is another user's.
+        beside: other runs by name, whose policies are further rows.
 
     Raises:
         UserError: the run does not trade, or a policy can't be loaded.
     """
+    config = run.config
     if config.env.backend not in BACKENDS:
         raise UserError(
             f"{config.name} has no holdout: its env.backend is {config.env.backend}, not trading"
         )
     task = task_of(config.env.id, config.env.kwargs)
-    players = {
-        name: agent_of(load_policy_file(path, agents=agents, trust=trust))
-        for name, path in policies.items()
-    }
-    digests = [hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in policies.values()]
-    return judge(task, players, run=config.name, policy="+".join(digests), ledger=ledger)
+    rows = {}
+    for name, other in (beside or {}).items():
+        if task_of(other.config.env.id, other.config.env.kwargs).sees != task.sees:
+            raise UserError(f"{name} sees other features, or other stocks, than {config.name}")
+        [rows[name]] = other.loaded(other.policies).values()
+    digests = [hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in run.policies.values()]
+    return judge(
+        task, run.loaded(run.policies), run=config.name, policy="+".join(digests), ledger=ledger,
+        beside=rows, tried=run.loaded(run.tried),
+    )  # fmt: skip

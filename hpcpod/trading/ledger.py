@@ -13,10 +13,14 @@ import time
 import uuid
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from hpcpod.errors import StorageError, UserError
 from hpcpod.storage.disk import Disk
 from hpcpod.storage.os_errors import explain
+
+LEDGERS = "holdouts"
+"""Folder beside runs, in which every opening of a holdout of theirs is counted."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +77,33 @@ class Ledger:
                 raise StorageError(f"{path} is no line of a ledger: {error}") from error
         return sorted(found, key=lambda each: each.time)
 
-    def write(self, line: Opening) -> None:
-        """Add an opening: complete or not at all.
+    def write(self, line: Opening) -> str:
+        """Add an opening, complete or not at all; its name.
 
         Raises:
             UserError: the ledger can't be written.
         """
-        data = json.dumps(asdict(line), indent=1).encode()
+        name = uuid.uuid4().hex
+        self._put(f"{name}.json", line)
+        return name
+
+    def keep(self, name: str, verdict: Any) -> None:
+        """Keep the verdict of an opening beside it, for reports.
+
+        Args:
+            name: of the opening.
+            verdict: a dataclass.
+
+        Raises:
+            UserError: it can't be written.
+        """
+        self._put(f"{name}.verdict", verdict)
+
+    def _put(self, name: str, what: Any) -> None:
+        data = json.dumps(asdict(what), indent=1).encode()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            Disk().publish(self.path / f"{uuid.uuid4().hex}.json", data)
+            Disk().publish(self.path / name, data)
         except (OSError, StorageError) as error:
             reason = explain(error) if isinstance(error, OSError) else str(error)
             raise UserError(f"can't write the ledger {self.path}: {reason}") from error

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcpod.errors import UserError
 from hpcpod.trading.panel import Floats
@@ -103,7 +102,8 @@ def deflated_sharpe(moves: Floats, trials: Sequence[float]) -> float:
 
 def overfitting(moves: Floats, blocks: int = 10) -> float:
     """Probability of backtest overfitting, by combinatorially symmetric cross-validation: how often
-    the best of one half of the blocks is below the median in the other (Bailey et al. 2017).
+    the best of one half of the blocks is below the median in the other (Bailey et al. 2017). At the
+    median counts half, so that it is a half on average where no strategy is better than another.
 
     Args:
         moves: daily returns of each strategy, [days, strategies]: at least two.
@@ -117,47 +117,63 @@ def overfitting(moves: Floats, blocks: int = 10) -> float:
     days, count = moves.shape
     if count < 2 or blocks % 2 or days < 2 * blocks:
         raise UserError("overfitting takes two strategies, and twice as many days as blocks")
-    parts = np.array_split(np.arange(days), blocks)
-    below = []
-    for chosen in combinations(range(blocks), blocks // 2):
-        inside = np.concatenate([parts[i] for i in chosen])
-        outside = np.concatenate([parts[i] for i in range(blocks) if i not in chosen])
-        best = int(_ratios(moves[inside]).argmax())
-        scores = _ratios(moves[outside])
-        rank = (scores < scores[best]).sum() + 0.5 * ((scores == scores[best]).sum() - 1)
-        below.append(rank / (count - 1) < 0.5)
-    return float(np.mean(below))
+    parts = np.array_split(moves, blocks)
+    sums = np.stack([[len(part) + 0 * part[0], part.sum(0), (part**2).sum(0)] for part in parts])
+    halves = np.array([[i in chosen for i in range(blocks)]
+                       for chosen in combinations(range(blocks), blocks // 2)], float)  # fmt: skip
+    inside, outside = (_ratios(np.einsum("cb,bks->kcs", of, sums)) for of in (halves, 1 - halves))
+    own = np.take_along_axis(outside, inside.argmax(1)[:, None], axis=1)
+    rank = (outside < own).sum(1) + 0.5 * ((outside == own).sum(1) - 1)
+    place = rank / (count - 1)
+    return float(np.mean(np.where(place == 0.5, 0.5, place < 0.5)))
 
 
 def paired_bootstrap(
-    ours: Floats, theirs: Floats, *, samples: int = 2000, level: float = 0.95, seed: int = 0
+    ours: Floats, theirs: Floats, level: float = 0.95
 ) -> tuple[float, float, float]:
     """Mean difference of daily log returns in basis points, and its interval, by the stationary
-    bootstrap of days (Politis and Romano 1994), the same days for both.
-
-    The interval is of Student's form with the bootstrap's standard error.
+    bootstrap of days, the same days for both.
 
     Args:
         ours: daily returns, [days].
         theirs: of the same days.
-        samples: drawn.
         level: of the interval.
-        seed: of the draws.
+    """
+    return stationary_bootstrap(gaps(ours, theirs), level)
+
+
+def gaps(ours: Floats, theirs: Floats) -> Floats:
+    """Daily log returns less those of another strategy on the same days, in basis points."""
+    return np.asarray(1e4 * (np.log1p(ours) - np.log1p(theirs)))
+
+
+def stationary_bootstrap(gap: Floats, level: float = 0.95) -> tuple[float, float, float]:
+    """The mean of daily numbers and its interval, by the stationary bootstrap of days, which keeps
+    neighbouring days together.
+
+    The variance is the one that resampling converges to (Politis and Romano 1994, lemma 1), so
+    nothing is drawn. Of 45 independent days it is too small by a seventh, and known less well than
+    44 degrees of freedom say: by both the interval held the truth in 91 % instead of 95. So it is
+    divided by what it is on average for independent days, and Student's t has the degrees of
+    freedom of such a weighted sum of autocovariances, n over the sum of squared weights.
+
+    Args:
+        gap: a number of each day, in their order, at least two.
+        level: of the interval.
     """
     from hpcpod._student_t import t_quantile
 
-    gap = 1e4 * (np.log1p(ours) - np.log1p(theirs))
     n = len(gap)
-    draw = np.random.default_rng(seed)
-    mean_block = max(1.0, n ** (1 / 3))
-    fresh = draw.random((samples, n)) < 1 / mean_block
-    fresh[:, 0] = True
-    begins = draw.integers(0, n, (samples, n))
-    place = np.maximum.accumulate(np.where(fresh, np.arange(n), 0), axis=1)
-    rows = (np.take_along_axis(begins, place, axis=1) + np.arange(n) - place) % n
-    error = float(gap[rows].mean(1).std(ddof=1))
-    reach = t_quantile(1 - (1 - level) / 2, n - 1) * error
     middle = float(gap.mean())
+    lags = np.arange(1, n)
+    stays = 1 - 1 / max(1.0, n ** (1 / 3))  # the chance that a block goes on for a day more
+    weights = 2 * (1 - lags / n) * stays**lags
+    apart = gap - middle
+    along = np.array([apart @ np.roll(apart, -lag) for lag in lags]) / n
+    variance = max(float(apart @ apart / n + weights @ along), 0.0)
+    error = math.sqrt(variance / (1 - (1 + weights.sum()) / n) / n)
+    freedom = max(1, int(n / (1 + weights @ weights / 2)) - 1)
+    reach = t_quantile(1 - (1 - level) / 2, freedom) * error
     return middle, middle - reach, middle + reach
 
 
@@ -170,6 +186,9 @@ def _moments(moves: Floats) -> tuple[float, float, float]:
     return float(moves.mean() / moves.std(ddof=1)), float((z**3).mean()), float((z**4).mean())
 
 
-def _ratios(moves: Floats) -> npt.NDArray[np.float64]:
-    spread = moves.std(0, ddof=1)
-    return np.where(spread > 0, moves.mean(0) / np.where(spread > 0, spread, 1.0), 0.0)
+def _ratios(sums: Floats) -> Floats:
+    """Sharpe ratios of one period by counts, sums and sums of squares, [3, ...]; 0 of no spread."""
+    count, total, square = sums
+    spread = np.sqrt(np.maximum(square - total**2 / count, 0) / (count - 1))
+    flat = spread <= 1e-12
+    return np.where(flat, 0.0, total / count / np.where(flat, 1.0, spread))

@@ -10,8 +10,9 @@ from typing import Any, Literal, get_args
 from hpcpod.errors import UserError
 from hpcpod.plugins import suggest
 
-Mode = Literal["weights", "orders"]
-Fill = Literal["open", "close"]
+Mode = Literal["weights", "orders", "shares"]
+Fill = Literal["open", "close", "seen"]
+Buys = Literal["together", "largest"]
 
 
 def _number(name: str, value: object, least: float, most: float) -> None:
@@ -27,7 +28,7 @@ class Rules:
     mode: Mode = "weights"
     """``weights``: an action is the share of the account in each stock, negative ones are 0, and
     if they sum to more than 1 they are divided by their sum. ``orders``: an action buys or sells up
-    to ``max_order`` of the account."""
+    to ``max_order`` of the account. ``shares``: up to ``max_shares``, in whole ones."""
     fee_bps: float = 10.0
     """Commission on each side, in basis points of what is traded."""
     half_spread_bps: float = 0.0
@@ -35,13 +36,19 @@ class Rules:
     participation: float | None = None
     """The share of a bar's volume that an order may be; None: any."""
     fill: Fill = "open"
-    """The price of the next bar at which an order is filled."""
+    """The price of the next bar at which an order is filled; ``seen``: the close that was seen when
+    it was decided, which nobody gets."""
     stride: int = 1
     """Bars between two decisions, counted anew in each session."""
     lot: int = 1
     """Shares are traded in multiples of this; 0: in fractions, too."""
     max_order: float = 0.2
     """Of mode ``orders``: the largest order, as a share of the account."""
+    max_shares: int = 100
+    """Of mode ``shares``: the largest order."""
+    buys: Buys = "together"
+    """Where cash doesn't pay for all: ``together``: each buy is cut by the same share; ``largest``:
+    one after another, the largest first, as far as it goes."""
     dead_band: float = 0.0
     """Changes of weight below this are not traded."""
     risk_off: float | None = None
@@ -53,10 +60,10 @@ class Rules:
     def __post_init__(self) -> None:
         for name, least, most in (
             ("fee_bps", 0, 1000), ("half_spread_bps", 0, 1000), ("stride", 1, math.inf),
-            ("lot", 0, math.inf), ("dead_band", 0, 1),
+            ("lot", 0, math.inf), ("max_shares", 1, math.inf), ("dead_band", 0, 1),
         ):  # fmt: skip
             _number(name, getattr(self, name), least, most)
-        for name in ("stride", "lot"):
+        for name in ("stride", "lot", "max_shares"):
             if not isinstance(getattr(self, name), int):
                 raise UserError(f"trading: {name} is a whole number, got {getattr(self, name)!r}")
         if self.risk_off is not None:
@@ -65,7 +72,8 @@ class Rules:
         _number("max_order", self.max_order, 1e-6, 1.0)
         if self.participation is not None:
             _number("participation", self.participation, 1e-9, 1.0)
-        for name, known in (("mode", get_args(Mode)), ("fill", get_args(Fill))):
+        for name, known in (("mode", get_args(Mode)), ("fill", get_args(Fill)),
+                            ("buys", get_args(Buys))):  # fmt: skip
             if getattr(self, name) not in known:
                 raise UserError(f"{name} is one of {', '.join(known)}, got {getattr(self, name)!r}")
 
@@ -74,9 +82,11 @@ PRESETS: Mapping[str, Rules] = {
     "plain": Rules(),
     "paper": Rules(mode="orders", fee_bps=20.0, fill="close", risk_off=5.0),
     "strict": Rules(fee_bps=20.0, half_spread_bps=2.0, participation=0.01, risk_off=5.0),
+    "finrl_parity": Rules(mode="shares", fee_bps=10.0, fill="seen", buys="largest"),
 }
 """``paper``: the costs and the timing that the Podracer paper states, without its code's errors;
-``strict``: spread and a limit of volume besides."""
+``strict``: spread and a limit of volume besides. ``finrl_parity`` is for tests alone: the order of
+trades of FinRL's ``StockTradingEnv``, which fills at the price that was just seen."""
 
 
 def rules_of(preset: str, changed: Mapping[str, Any]) -> Rules:

@@ -25,7 +25,8 @@ def markets(given: Mapping[str, Any]) -> list[MarketPanel]:
 
     Args:
         given: ``source`` (default: ``synthetic``), and the arguments of that source; of every
-            source ``below``, a date ceiling, and ``tickers``.
+            source ``below``, a date ceiling, ``tickers``, and ``index``, the ticker of one that is
+            not traded: to hold it, without costs, is a baseline.
 
     Raises:
         UserError: there is no such source, or an argument does not fit.
@@ -33,6 +34,7 @@ def markets(given: Mapping[str, Any]) -> list[MarketPanel]:
     arguments = dict(given)
     source = str(arguments.pop("source", "synthetic"))
     below, tickers = arguments.pop("below", None), arguments.pop("tickers", None)
+    index = arguments.pop("index", None)
     if source.endswith(FILES):
         found = _file(source, arguments)
     elif source in SOURCES:
@@ -40,8 +42,16 @@ def markets(given: Mapping[str, Any]) -> list[MarketPanel]:
     else:
         known = suggest(source, list(SOURCES)) or f" (there are {', '.join(SOURCES)}, and files)"
         raise UserError(f"there is no market {source!r}{known}")
+    if index is not None:
+        found = [_without(each, str(index)) for each in found]
     found = found if tickers is None else [each.of(tickers) for each in found]
     return found if below is None else [each.below(below) for each in found]
+
+
+def _without(panel: MarketPanel, index: str) -> MarketPanel:
+    if index not in panel.tickers:
+        raise UserError(f"{panel.card.source} has no {index}, which is named as its index")
+    return panel.of([name for name in panel.tickers if name != index])
 
 
 def _synthetic(arguments: dict[str, Any]) -> list[MarketPanel]:

@@ -92,7 +92,7 @@ def _limits(
     panel: MarketPanel, rows: npt.NDArray[np.int64], rules: Rules
 ) -> tuple[Floats, Floats, Floats]:
     """Shares that can be bought and sold in the bars after ``rows``, and at which prices."""
-    after = rows + 1
+    after = rows if rules.fill == "seen" else rows + 1
     price = panel.open if rules.fill == "open" else panel.close
     open_for_trade = panel.traded[after]
     most = np.where(open_for_trade, np.inf, 0.0)

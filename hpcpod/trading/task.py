@@ -16,7 +16,9 @@ from hpcpod.plugins import suggest
 from hpcpod.trading.features import truncated
 from hpcpod.trading.panel import MarketPanel, day_of
 from hpcpod.trading.rules import Rules, rules_of
+from hpcpod.trading.shuffle import shuffled
 from hpcpod.trading.sources import markets
+from hpcpod.trading.splits import split
 from hpcpod.trading.tables import Tables, joined, tables
 
 Part = Literal["fit", "selection", "holdout"]
@@ -33,6 +35,13 @@ class Market(NamedTuple):
     """The first of the part."""
     past: int
     """The last of the part, after which the account is marked."""
+    source: str
+    """Of its bars."""
+    tickers: tuple[str, ...]
+    date: str
+    """The first session of the part."""
+    end: str
+    """The last one."""
 
 
 class Windows(NamedTuple):
@@ -61,6 +70,20 @@ class Task:
     embargo: int = 5
     """Sessions left out at the beginning of selection and of holdout: no episode of one part
     reaches into another."""
+    purge: int = 0
+    """Sessions left out at the end of fit and of selection."""
+    folds: int = 1
+    """Walk-forward folds: the sessions from ``holdout`` on are as many test windows."""
+    fold: int = 1
+    """This task's fold, from 1. In each the parts are moved ahead by a test window, which is then
+    the holdout; see ``splits.split``."""
+    anchored: bool = True
+    """Fit begins with the panel in every fold; false: it moves ahead, and keeps its length."""
+    shuffle: int | None = None
+    """Permute the days of fit, and those of selection, by this seed; the holdout stays as it is. A
+    baseline: what is learned so can't come from the past."""
+    apart: bool = False
+    """Episodes begin an episode apart, so that no two share a day; false: at every decision."""
     features: tuple[str, ...] = FEATURES
     """Names of features and of the panel's extra numbers, or paths of functions."""
     sessions: int = 5
@@ -74,6 +97,12 @@ class Task:
             UserError: the parts overlap, or no episode fits in this one.
         """
         return _windows(_Key(self), device)
+
+    @property
+    def sees(self) -> tuple[Any, ...]:
+        """What decides the numbers that a policy observes: two with the same can change places."""
+        market = {k: v for k, v in self.market.items() if k not in ("seed", "markets", "index")}
+        return market, self.features, self.rules.stride
 
     def panels(self) -> list[tuple[MarketPanel, int]]:
         """Each market as it is seen in this part, and the first session that belongs to it."""
@@ -92,19 +121,25 @@ class Task:
                 f" holdout on {second}, and the panel goes from {whole.dates[0]} to"
                 f" {whole.dates[-1]}"
             )
-        marks = [*(int(np.searchsorted(whole.dates, each)) for each in (first, second))]
-        lengths = np.diff([*marks, len(whole.dates)]) - self.embargo
-        for part, left in zip(PARTS[1:], lengths, strict=True):
-            if left < 2:  # else a run would train, and have no holdout
+        marks = [int(np.searchsorted(whole.dates, each)) for each in (first, second)]
+        parts = split(
+            len(whole.dates), *marks, fold=self.fold, folds=self.folds, purge=self.purge,
+            embargo=self.embargo, anchored=self.anchored,
+        )  # fmt: skip
+        for part, left in zip(PARTS, parts, strict=True):
+            if len(left) < 2:  # else a run would train, and have no holdout
+                of_fold = f" of fold {self.fold} of {self.folds}" if self.folds > 1 else ""
                 raise UserError(
-                    f"part {part} has {max(0, left)} sessions after an embargo of {self.embargo}:"
-                    " take a longer panel, other dates, or a shorter embargo"
+                    f"part {part}{of_fold} has {len(left)} sessions after an embargo of"
+                    f" {self.embargo} and a purge of {self.purge}: take a longer panel, other"
+                    " dates, fewer folds, or less of both"
                 )
-        begins = {"fit": whole.dates[0], "selection": first, "holdout": second}[self.part]
-        ends = {"fit": first, "selection": second}.get(self.part)
-        panel = whole if ends is None else whole.below(ends)
-        skipped = 0 if self.part == "fit" else self.embargo
-        return panel, int(np.searchsorted(panel.dates, begins)) + skipped
+        own = parts[PARTS.index(self.part)]
+        panel = whole if own.stop == len(whole.dates) else whole.below(whole.dates[own.stop])
+        if self.shuffle is not None and self.part != "holdout":
+            blocks = [each for each in (parts.selection.start,) if each < own.stop]
+            panel = shuffled(panel, blocks, self.shuffle)
+        return panel, own.start
 
 
 class _Key:
@@ -122,10 +157,12 @@ class _Key:
 
 @lru_cache(maxsize=4)
 def _windows(key: _Key, device: str) -> Windows:
-    task, made, begins = key.task, [], []
+    task, made, begins, seen = key.task, [], [], list[tuple[Any, ...]]()
     for panel, session in task.panels():
         table = tables(panel, task.features, task.rules, device)
         made.append(table)
+        dates = str(panel.dates[session]), str(panel.dates[-1])
+        seen.append((panel.card.source, panel.tickers, *dates))
         begins.append(max(table.first, int(np.searchsorted(table.sessions, session))))
         for name in task.features:
             if ":" in name:
@@ -136,17 +173,23 @@ def _windows(key: _Key, device: str) -> Windows:
         len(table.mark) - 1 - begin for table, begin in zip(made, begins, strict=True)
     )
     starts, parts, offset = [], list[Market](), 0
-    for table, begin in zip(made, begins, strict=True):
+    for table, begin, told in zip(made, begins, seen, strict=True):
         past = len(table.mark) - 1
         if past - steps < begin:
             raise UserError(
                 f"part {task.part} has {max(0, past - begin)} decisions, an episode of"
                 f" {task.sessions} sessions takes {steps}: take a longer panel, or fewer sessions"
             )
-        starts.append(torch.arange(begin, past - steps + 1) + offset)
-        parts.append(Market(offset, offset + begin, offset + past))
+        starts.append(_starts(begin, past - steps, steps if task.apart else 1) + offset)
+        parts.append(Market(offset, offset + begin, offset + past, *told))
         offset += len(table.mark)
     return Windows(joined(made), torch.cat(starts).to(device), steps, tuple(parts))
+
+
+def _starts(first: int, last: int, apart: int) -> Tensor:
+    """The decisions at which an episode begins, from the first to the last that can, int64."""
+    count = (last - first) // apart + 1
+    return first + torch.arange(count) * (last - first) // max(1, count - 1)
 
 
 def task_of(name: object, kwargs: Mapping[str, object]) -> Task:
@@ -181,11 +224,23 @@ def task_of(name: object, kwargs: Mapping[str, object]) -> Task:
     task = Task(rules=rules_of(str(kwargs.get("preset", "plain")), changed), **given)
     if task.part not in PARTS:
         raise UserError(f"trading: part is one of {', '.join(PARTS)}, got {task.part!r}")
-    for key in ("embargo", "sessions"):
-        value = getattr(task, key)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise UserError(f"trading: {key} is a whole number from 0, got {value!r}")
+    _check_numbers(task)
     return task
+
+
+def _check_numbers(task: Task) -> None:
+    for key, least in (("embargo", 0), ("purge", 0), ("sessions", 0), ("folds", 1), ("fold", 1),
+                       ("shuffle", 0)):  # fmt: skip
+        value = getattr(task, key)
+        if value is None and key == "shuffle":
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise UserError(f"trading: {key} is a whole number from {least}, got {value!r}")
+    if task.fold > task.folds:
+        raise UserError(f"trading: fold {task.fold} is none of {task.folds} (env.kwargs.folds)")
+    for key in ("anchored", "apart"):
+        if not isinstance(getattr(task, key), bool):
+            raise UserError(f"trading: {key} is true or false, got {getattr(task, key)!r}")
 
 
 def _date(panel: MarketPanel, given: str | float) -> np.datetime64:

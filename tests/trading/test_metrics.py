@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hpcpod._student_t import t_quantile
 from hpcpod.errors import UserError
 from hpcpod.trading.metrics import (
     deflated_sharpe,
@@ -17,6 +18,7 @@ from hpcpod.trading.metrics import (
     paired_bootstrap,
     performance,
     sharpe_error,
+    stationary_bootstrap,
 )
 
 INDEX = Path(__file__).parents[3] / "shared" / "data" / "benchmarks_daily.parquet"
@@ -66,17 +68,39 @@ def test_the_error_of_a_sharpe_ratio_is_its_spread_over_samples() -> None:
     assert np.std(ratios) == pytest.approx(told, rel=0.12)
 
 
-def test_the_interval_of_a_difference_covers_0_where_there_is_none() -> None:
-    """400 pairs: 95 % within three binomial errors."""
-    inside = 0
-    for seed in range(400):
-        common = returns(seed, 120)
-        low, high = paired_bootstrap(
-            common + returns(seed + 10_000, 120) / 3, common + returns(seed + 20_000, 120) / 3,
-            samples=300,
-        )[1:]  # fmt: skip
+@pytest.mark.parametrize("days", [27, 45, 120])
+@pytest.mark.parametrize("lasts", [0.0, 0.2])
+def test_the_interval_of_a_difference_covers_0_where_there_is_none(days: int, lasts: float) -> None:
+    """400 pairs of fat tails, independent days and such that last: 95 % within three binomial
+    errors, or more."""
+    draw, inside = np.random.default_rng(days), 0
+    for _ in range(400):
+        common, gap = draw.normal(0, 0.01, days), draw.standard_t(5, days) * 0.005
+        for day in range(1, days):
+            gap[day] += lasts * gap[day - 1]
+        low, high = paired_bootstrap(common + gap, common)[1:]
         inside += low <= 0 <= high
-    assert abs(inside / 400 - 0.95) < 3 * math.sqrt(0.95 * 0.05 / 400)
+    assert inside / 400 > 0.95 - 3 * math.sqrt(0.95 * 0.05 / 400)
+    assert inside / 400 < 0.99
+
+
+def test_the_variance_is_that_of_drawn_blocks() -> None:
+    """Beside 4,000 stationary resamples of 60 days that last."""
+    draw, days = np.random.default_rng(3), 60
+    gap = np.convolve(draw.normal(0, 10, days + 2), [1, 0.7, 0.4], "valid")
+    fresh = draw.random((4000, days)) < days ** (-1 / 3)
+    fresh[:, 0] = True
+    begins = draw.integers(0, days, (4000, days))
+    place = np.maximum.accumulate(np.where(fresh, np.arange(days), 0), axis=1)
+    rows = (np.take_along_axis(begins, place, axis=1) + np.arange(days) - place) % days
+    drawn = gap[rows].mean(1).std(ddof=1)
+    stays = 1 - days ** (-1 / 3)
+    lags = np.arange(1, days)
+    weights = 2 * (1 - lags / days) * stays**lags
+    mean, low, _ = stationary_bootstrap(gap)
+    freedom = int(days / (1 + weights @ weights / 2)) - 1
+    told = (mean - low) / t_quantile(0.975, freedom) * math.sqrt(1 - (1 + weights.sum()) / days)
+    assert told == pytest.approx(drawn, rel=0.03)
 
 
 def test_a_difference_of_the_same_days_is_seen() -> None:
@@ -101,8 +125,12 @@ def test_the_best_of_many_without_skill_is_deflated() -> None:
 
 
 def test_overfitting_is_a_half_of_noise_and_rare_of_skill() -> None:
+    draw = np.random.default_rng(5)
+    for count in (2, 3, 12):
+        told = [overfitting(draw.normal(0, 0.01, (60, count))) for _ in range(80)]
+        error = np.std(told) / math.sqrt(len(told))
+        assert abs(np.mean(told) - 0.5) < 3 * error < 0.15
     noise = np.stack([returns(i, 400) for i in range(20)], axis=1)
-    assert 0.2 < overfitting(noise) < 0.9
     skilled = noise.copy()
     skilled[:, 7] += 0.004
     assert overfitting(skilled) < 0.01

@@ -25,6 +25,7 @@ from hpcpod.run.evaluation.slurm import ELEMENTS, SlurmPool, slurm_config
 from hpcpod.run.evaluation.table import Evaluation, EvaluationRow, Played, rows_of, seeds_said
 from hpcpod.run.progress_line import progress_text
 from hpcpod.run.run import Run
+from hpcpod.tournament.statistics import mean
 
 EPISODES = 64
 """Episodes of a policy in a condition, if nobody says how many."""
@@ -198,6 +199,22 @@ def _collected(
             return results
 
 
+def _returns(results: Mapping[str, Score], chunks: Sequence[Chunk]) -> tuple[float, ...]:
+    """A policy's returns in the order of the seeds; of episodes on one stretch of recorded data
+    their mean, in the order of the stretches: an interval over episodes would be too narrow."""
+    scores = [results[chunk.name] for chunk in chunks]
+    returns = [each for score in scores for each in score.returns]
+    blocks = [each for score in scores for each in score.blocks]
+    if not blocks:
+        return tuple(returns)
+    stretches: dict[int, list[float]] = {}
+    for block, each in zip(blocks, returns, strict=True):
+        stretches.setdefault(block, []).append(each)
+    if len(stretches) < 2:
+        raise UserError("all episodes are of one stretch of data: an interval takes two")
+    return tuple(mean(stretches[block]) for block in sorted(stretches))
+
+
 def _rows(
     plan: Sequence[tuple[Condition, Candidate, list[Chunk]]], results: Mapping[str, Score]
 ) -> Iterator[EvaluationRow]:
@@ -212,11 +229,7 @@ def _rows(
             )
         paired = all(score.seeded for score in scores)
         played = [
-            Played(
-                policy, chunks[0].env.id,
-                tuple(each for chunk in chunks for each in results[chunk.name].returns),
-                engines[0], paired,
-            )
+            Played(policy, chunks[0].env.id, _returns(results, chunks), engines[0], paired)
             for policy, chunks in found
-        ]  # fmt: skip
+        ]
         yield from rows_of(condition.name, played)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hpcpod import plugins
 from hpcpod._version import __version__
 from hpcpod.config.resolved import code_in
 from hpcpod.config.schema import EnvConfig
@@ -41,7 +42,7 @@ class Candidate:
     data: bytes
     """The content of its file."""
     env: EnvConfig
-    """The environment in which it was trained."""
+    """The environment in which its run's evaluator scores: mostly that in which it was trained."""
 
 
 def candidates(
@@ -125,10 +126,11 @@ def _read(path: Path, label: str, source: str, run: RunFolder | None, *, trust: 
         raise UserError(f"{path} is damaged, or is no policy: give a run or its .h5") from error
     members = meta.get("members", [meta])  # an ensemble's say each what a single policy says
     try:
-        env = _env(path, members[0]["env"]) if run is None else run.resolved.config.env
+        played = [each["scored_in" if "scored_in" in each else "env"] for each in members]
+        env = _env(path, played[0]) if run is None else _scored_in(run)
         named = [
-            {"agent": each["agent"], "env": each["env"] if run is None else encode(env)}
-            for each in members
+            {"agent": each["agent"], "env": own if run is None else encode(env)}
+            for each, own in zip(members, played, strict=True)
         ]
         agents = {str(each["agent"]) for each in named}
     except (LookupError, TypeError) as error:
@@ -150,6 +152,16 @@ def _read(path: Path, label: str, source: str, run: RunFolder | None, *, trust: 
         label, source, str(meta.get("pod", "")), number if isinstance(number, int) else None,
         agent, data, env,
     )  # fmt: skip
+
+
+def _scored_in(run: RunFolder) -> EnvConfig:
+    """The environment in which a run's evaluator scores; without importing another user's."""
+    config, named = run.resolved.config, run.resolved.config.pod.evaluator
+    if named == "panel" or (":" in named and not run.owner.trusted):
+        return config.env
+    with plugins.needing_torch():
+        from hpcpod.pod.evaluator import scored_in
+    return scored_in(config)
 
 
 def _env(path: Path, plain: dict[str, Any]) -> EnvConfig:

@@ -32,7 +32,8 @@ class EvaluationRow:
     env: str
     """The environment's id."""
     episodes: int
-    """Episodes, on the same seeds for every row."""
+    """Episodes, on the same seeds for every row; of recorded data the stretches of it that they
+    were played on, each of which counts once."""
     mean: float
     """Mean undiscounted return, without exploring."""
     sd: float
@@ -62,7 +63,7 @@ class EvaluationRow:
     engine: str
     """The simulators, with versions."""
     returns: tuple[float, ...]
-    """The returns, in the order of the seeds."""
+    """The returns, in the order of the seeds; of recorded data the mean of each stretch."""
 
 
 @dataclass(frozen=True)

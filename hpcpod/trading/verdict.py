@@ -1,0 +1,151 @@
+"""Outcomes of a holdout as data, which a report reads where there is no torch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcpod.records.codec import decode
+from hpcpod.trading.ledger import Opening
+
+BACKENDS = ("trading", "hpcpod.trading.env:TradingVecEnv")
+"""Backends of runs that have a holdout."""
+RIVAL = "hold"
+"""The baseline by which is judged whether a policy has an edge."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A strategy on the holdout, over all of its markets."""
+
+    name: str
+    cumulative_return: float
+    annual_return: float
+    annual_volatility: float
+    max_drawdown: float
+    sharpe: float
+    sharpe_error: float
+    turnover: float
+    exposure: float
+    deepest: float
+    """The deepest fall between two decisions."""
+    ahead: float | None = None
+    """Mean daily log return of the policy less this one's, in basis points; None: it is itself."""
+    low: float | None = None
+    """The 95 % interval of it, by a stationary bootstrap of the same days."""
+    high: float | None = None
+
+
+HEADS = ("strategy", "return", "a year", "volatility", "deepest fall", "Sharpe", "turnover a day",
+         "in stocks", "policy ahead, bp a day")  # fmt: skip
+"""Of a table of rows."""
+
+
+def cells(row: Row) -> list[str]:
+    """A row as text, below ``HEADS``."""
+    ahead = "" if row.ahead is None else f"{row.ahead:+.2f} [{row.low:+.2f}, {row.high:+.2f}]"
+    return [
+        row.name, f"{row.cumulative_return:+.1%}", f"{row.annual_return:+.1%}",
+        f"{row.annual_volatility:.1%}", f"{row.deepest:.1%}",
+        f"{row.sharpe:.2f} ± {row.sharpe_error:.2f}", f"{row.turnover:.1%}",
+        f"{row.exposure:.0%}", ahead,
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Trials:
+    """All policies of a run on the whole selection part, by which one of them was chosen."""
+
+    policies: int
+    days: int
+    overfitting: float | None
+    """Probability of backtest overfitting (``metrics.overfitting``): how often the policy that is
+    best on one half of the days is below the median of all on the other. About a half where no
+    policy is better than another; None: too few policies or days."""
+    best: str
+    """The policy of the highest mean growth."""
+    ahead: float
+    """Its mean daily log return less that of ``RIVAL``, in basis points. The days chose it, so this
+    flatters it."""
+    low: float
+    """The 95 % interval of it, by a stationary bootstrap of the same days."""
+    high: float
+
+    @property
+    def words(self) -> str:
+        """What they tell, in a sentence or two."""
+        said = (
+            f"On the {self.days} days of the selection part the best of {self.policies} policies,"
+            f" {self.best}, is ahead of buy-and-hold by {self.ahead:+.2f} [{self.low:+.2f},"
+            f" {self.high:+.2f}] bp a day; these days chose it"
+        )
+        if self.overfitting is None:
+            return f"{said}. They are too few for a probability of backtest overfitting."
+        return (
+            f"{said}. Probability of backtest overfitting among them: {self.overfitting:.2f}; it is"
+            " 0.5 on average where none is better than another."
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of a holdout."""
+
+    rows: tuple[Row, ...]
+    """The policy first, then the baselines."""
+    edge: bool
+    """The policy is ahead of ``RIVAL`` by the whole of its 95 % interval."""
+    deflated: float
+    """Probability that its true Sharpe ratio is above that of the best of all that were tried on
+    this holdout, had none of them skill."""
+    trials: Trials | None
+    """The run's policies on the selection part; None: they were not played."""
+    openings: tuple[Opening, ...]
+    """Of this holdout, this one last; without a ledger none."""
+    first: str
+    """The first and the last date that were judged."""
+    last: str
+    gaps: tuple[float, ...] = ()
+    """Daily log returns of the policy less those of ``RIVAL``, in basis points."""
+
+    @property
+    def rival(self) -> Row:
+        """The row that is judged by."""
+        return next(row for row in self.rows if row.name == RIVAL)
+
+    @property
+    def words(self) -> str:
+        """The verdict in a sentence or two."""
+        rival = self.rival
+        interval = f"{rival.ahead:+.2f} [{rival.low:+.2f}, {rival.high:+.2f}] bp a day"
+        said = (
+            f"ahead of buy-and-hold by {interval}"
+            if self.edge
+            else f"no edge: against buy-and-hold {interval}"
+        )
+        times = len(self.openings)
+        if times > 1:
+            said += (
+                f". This holdout was opened {times} times: its numbers are no longer those of"
+                f" unseen data (deflated Sharpe {self.deflated:.2f})"
+            )
+        return said
+
+
+def verdicts(ledger: Path, run: str) -> list[Verdict]:
+    """The verdicts on a run that can be read, the last one last.
+
+    Args:
+        ledger: folder in which openings are counted.
+        run: the run's name.
+    """
+    found = []
+    for path in ledger.glob("*.verdict"):
+        try:
+            each = decode(Verdict, json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, RecursionError):
+            continue  # the line of the opening counts, whatever has become of this
+        if each.openings and each.openings[-1].run == run:
+            found.append(each)
+    return sorted(found, key=lambda each: each.openings[-1].time)

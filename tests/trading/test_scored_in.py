@@ -1,0 +1,77 @@
+"""The part on which a trading policy is scored: by its run, and by whoever scores it again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcpod._process import StopFlag
+from hpcpod.config.loader import from_mapping, from_plain
+from hpcpod.config.schema import EnvConfig, RunConfig
+from hpcpod.deploy.score_folder import Chunk, ScoreFolder
+from hpcpod.deploy.scorer import Player
+from hpcpod.errors import UserError
+from hpcpod.pod.evaluator import scored_in
+from hpcpod.pod.policy import Policy, load_policy_file, policy_meta
+from hpcpod.records.codec import encode
+from hpcpod.run.evaluation.evaluate import _returns
+from hpcpod.run.evaluation.policies import candidates
+from tests.support.untrained import untrained
+
+KWARGS: dict[str, Any] = {
+    "market": {"stocks": 2, "days": 60, "minutes": 7}, "features": ["signal"], "stride": 3,
+    "sessions": 2, "embargo": 1,
+}  # fmt: skip
+
+
+def config(evaluator: str = "trading") -> RunConfig:
+    env = {"id": "trading", "backend": "trading", "kwargs": KWARGS}
+    return from_mapping({"name": "t", "env": env, "pod": {"evaluator": evaluator}})
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    """As a pod of a trading run saves it."""
+    path = untrained(tmp_path / "trained.h5", config().env)
+    loaded = load_policy_file(path)
+    meta = policy_meta(loaded.spec, config(), "ppo", loaded.about["hyperparameters"])
+    Policy(loaded.agent, loaded.spec, meta).save(path, overwrite=True)
+    return path
+
+
+def test_an_evaluator_says_where_it_scores() -> None:
+    assert scored_in(config()).kwargs == {**KWARGS, "part": "selection", "apart": True}
+    assert scored_in(config("panel")) == config().env
+
+
+def test_a_policy_is_scored_again_where_its_run_has_scored_it(policy: Path) -> None:
+    about = load_policy_file(policy).about
+    assert from_plain(EnvConfig, about["env"], "it").kwargs == KWARGS
+    [found] = candidates([policy])
+    assert found.env == scored_in(config())
+    assert encode(found.env) == about["scored_in"]
+    old = untrained(policy.with_name("old.h5"), config().env)
+    [found] = candidates([old])
+    assert found.env.kwargs == KWARGS
+
+
+def test_episodes_on_equal_days_count_once(policy: Path, tmp_path: Path) -> None:
+    """12 sessions, of which one is left out: 5 windows of two sessions."""
+    folder = ScoreFolder(tmp_path / "scores")
+    folder.create()
+    [found] = candidates([policy])
+    chunk = Chunk(folder.add_policy(found.data), found.env, tuple(range(40)))
+    player = Player(folder)
+    score = player.play(chunk, StopFlag(()))
+    by_window = {block: each for block, each in zip(score.blocks, score.returns, strict=True)}
+    assert len(score.returns) == 40
+    assert len(by_window) == 5
+    assert list(score.returns) == [by_window[block] for block in score.blocks]
+    told = _returns({chunk.name: score}, [chunk])
+    assert list(told) == pytest.approx([by_window[block] for block in sorted(by_window)])
+    one = Chunk(chunk.policy, chunk.env, (chunk.seeds[0], chunk.seeds[0]))
+    with pytest.raises(UserError, match="all episodes are of one stretch of data"):
+        _returns({one.name: player.play(one, StopFlag(()))}, [one])
+    player.close()
