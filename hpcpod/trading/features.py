@@ -120,7 +120,7 @@ def turbulence_of(panel: MarketPanel, sessions: int = 60) -> Floats:
     return distance[panel.sessions]
 
 
-FEATURES: Mapping[str, Feature] = {
+BY_STOCK: Mapping[str, Feature] = {
     **{f"return_{n}": partial(returns, bars=n) for n in (1, 5, 30, 390)},
     **{f"sma_{n}": partial(sma_ratio, bars=n) for n in (30, 60)},
     "percent_b": percent_b,
@@ -129,6 +129,10 @@ FEATURES: Mapping[str, Feature] = {
     "dx_30": dx,
     "macd": macd,
     "volume_z": volume_z,
+}
+"""Features of each stock that no other stock changes."""
+FEATURES: Mapping[str, Feature] = {
+    **BY_STOCK,
     "minute_sin": minute_sin,
     "minute_cos": minute_cos,
     "turbulence": turbulence,
@@ -151,9 +155,16 @@ def compute(
     """
     if not names:
         raise UserError("trading needs at least one feature")
-    out = np.empty((len(panel.times[rows]), len(panel.tickers), len(names)), np.float32)
-    for place, name in enumerate(names):  # one at a time in float64: 0.4 GB of minutes each
-        out[..., place] = _one(panel, name)[rows]
+    out = np.empty((len(panel.times[rows]), panel.shape[1], len(names)), np.float32)
+    own = {
+        place: name for place, name in enumerate(names) if name in set(BY_STOCK) - set(panel.extra)
+    }
+    for place in set(range(len(names))) - set(own):
+        out[..., place] = _one(panel, names[place])[rows]
+    for stock, ticker in enumerate(panel.tickers if own else ()):  # all at once took 2 GB more
+        alone = panel.of([ticker])
+        for place, name in own.items():
+            out[:, stock, place] = _one(alone, name)[rows, 0]
     return out
 
 
@@ -225,10 +236,7 @@ def _talib() -> Any:
 
 
 def _each(panel: MarketPanel, function: Callable[..., Floats], *fields: str) -> Floats:
-    """A function of each stock's closes, or of other fields of its bars, [T]: [T, S].
-
-    One stock after another: temporaries of all at once were several times the panel.
-    """
+    """A function of each stock's closes, or of other fields of its bars, [T]: [T, S]."""
     out = np.empty(panel.shape)
     for stock in range(panel.shape[1]):
         inputs = [_filled(panel, name, stock) for name in fields or ("close",)]
@@ -237,7 +245,7 @@ def _each(panel: MarketPanel, function: Callable[..., Floats], *fields: str) -> 
 
 
 def _filled(panel: MarketPanel, name: str, stock: int) -> Floats:
-    """A field of a stock's bars, [T]; where a bar is missing the last known close, and no volume."""
+    """A field of a stock's bars, [T]; of a missing bar the last known close, and no volume."""
     if name == "close":
         return np.ascontiguousarray(panel.marks[:, stock])
     values: Floats = getattr(panel, name)[:, stock]
