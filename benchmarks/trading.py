@@ -35,7 +35,9 @@ from hpcpod.trading.task import Task, task_of
 EIGHT = ["return_1", "return_5", "return_30", "sma_30", "percent_b", "rsi_30", "cci_30", "macd"]
 MARKET = {"stocks": 4, "days": 250, "minutes": 39, "leak": 10}
 TASK: dict[str, Any] = {"stride": 10, "sessions": 10, "fee_bps": 10.0}
-PPO: dict[str, Any] = {"gamma": 0.9, "horizon": 64, "learning_rate": 1e-3, "minibatch_size": 2048}
+ENVS, MARKETS = 256, 8
+"""Portfolios, and markets, of a training."""
+PPO: dict[str, Any] = {"gamma": 0.9, "horizon": 16, "learning_rate": 1e-3, "minibatch_size": 2048}
 PROOFS: Mapping[str, tuple[float, list[str]]] = {
     "planted": (1.0, ["signal", "return_1", "return_5"]),
     "null": (0.0, ["signal", "return_1", "return_5"]),
@@ -124,7 +126,7 @@ def minutes(stocks: int, days: int, gaps: bool) -> MarketPanel:
 
 def proof(name: str, env_steps: int, seed: int, markets: int) -> None:
     alpha, seen = PROOFS[name]
-    kwargs = {**TASK, "features": seen, "market": market_of(alpha, 8, 100 * seed)}
+    kwargs = {**TASK, "features": seen, "market": market_of(alpha, MARKETS, 100 * seed)}
     began, spent = time.perf_counter(), time.process_time()
     agent = trained(kwargs, env_steps, seed)
     wall, spent = time.perf_counter() - began, time.process_time() - spent
@@ -143,7 +145,7 @@ def trained(kwargs: Mapping[str, Any], env_steps: int, seed: int) -> Agent:
     config = from_mapping(
         {
             "name": "alone",
-            "env": {"id": "trading", "backend": "trading", "num_envs": 64, "kwargs": kwargs},
+            "env": {"id": "trading", "backend": "trading", "num_envs": ENVS, "kwargs": kwargs},
             "pod": {"evaluator": "trading"},
             "population": {"algorithms": {"ppo": 1}},
             "round": {"env_steps": env_steps // 8, "episodes": 64},

@@ -15,6 +15,7 @@ import os
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -22,15 +23,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from trading import EIGHT, FRESH, MARKET, PLANTED, PPO, TASK, told
+from trading import ENVS, MARKETS, PPO, PROOFS, TASK, market_of, portfolios, told, trained
 
-from hpcpod.envs.vec_env import random_seeds
 from hpcpod.trading.env import TradingVecEnv
 from hpcpod.trading.task import task_of
 
 DAYS = 500
-Steps = Callable[[int], int]
-"""Makes so many calls of ``step``; returns the portfolios that one call steps."""
 
 
 def rate(step: Callable[[], object], portfolios: int) -> float:
@@ -130,12 +128,8 @@ def elegantrl(peers: Path, stocks: int, portfolios: int) -> Callable[[], object]
     return step
 
 
-def ours(stocks: int, portfolios: int) -> Callable[[], object]:
-    kwargs = {"market": {"stocks": stocks, "days": 40}, "embargo": 1, "features": EIGHT,
-              "sessions": 1}  # fmt: skip
-    env = TradingVecEnv("trading", portfolios, kwargs=kwargs)
-    env.reset(random_seeds("speed", count=portfolios))
-    actions = [torch.rand(portfolios, stocks) * 2 - 1 for _ in range(8)]
+def ours(stocks: int, count: int) -> Callable[[], object]:
+    env, actions = portfolios(stocks, count)
     calls = 0
 
     def step() -> None:
@@ -155,9 +149,9 @@ def speed(peers: Path) -> None:
             ("FinRL, numpy", 1, lambda: finrl_numpy(peers, stocks)),  # noqa: B023
             ("FinRL, pandas", 1, lambda: finrl_pandas(peers, stocks)),  # noqa: B023
         ]
-        for name, portfolios, make in rows:
-            found = rate(make(), portfolios)
-            print(f"{stocks:3} stocks, {portfolios:5,} at once: {name:18} {found:12,.0f} steps/s")
+        for name, count, make in rows:
+            found = rate(make(), count)
+            print(f"{stocks:3} stocks, {count:5,} at once: {name:18} {found:12,.0f} steps/s")
 
 
 def sb3_policy(kwargs: dict[str, Any], env_steps: int, seed: int) -> Callable[..., Any]:
@@ -167,7 +161,7 @@ def sb3_policy(kwargs: dict[str, Any], env_steps: int, seed: int) -> Callable[..
     from trading_sb3 import Adapter
 
     env = VecNormalize(
-        Adapter(TradingVecEnv("trading", 64, kwargs=kwargs), seed), gamma=PPO["gamma"]
+        Adapter(TradingVecEnv("trading", ENVS, kwargs=kwargs), seed), gamma=PPO["gamma"]
     )
     model = sb3.PPO(
         "MlpPolicy", env, seed=seed, device="cpu", learning_rate=PPO["learning_rate"],
@@ -184,12 +178,11 @@ def sb3_policy(kwargs: dict[str, Any], env_steps: int, seed: int) -> Callable[..
     return agent
 
 
-def learn(env_steps: int, seeds: int) -> None:
-    from trading import trained
-
+def learn(env_steps: int, seeds: int, markets: int) -> None:
+    alpha, seen = PROOFS["planted"]
     for seed in range(1, seeds + 1):
-        kwargs = {**TASK, **PLANTED, "market": {**MARKET, "markets": 8, "seed": 100 * seed}}
-        fresh = {**MARKET, "markets": FRESH, "seed": 100_000 + 1000 * seed}
+        kwargs = {**TASK, "features": seen, "market": market_of(alpha, MARKETS, 100 * seed)}
+        fresh = market_of(alpha, markets, 100_000 + 1000 * seed)
         task = task_of("trading", {**kwargs, "market": fresh})
         for name, train in (("hpcpod's PPO", trained), ("SB3's PPO", sb3_policy)):
             began = time.process_time()
@@ -205,14 +198,16 @@ def main() -> None:
     parser.add_argument("--learn", action="store_true", help="the learners alone")
     parser.add_argument("--steps", type=int, default=400_000, help="of a training (400,000)")
     parser.add_argument("--seeds", type=int, default=3, help="1 to this number (default: 3)")
+    parser.add_argument("--markets", type=int, default=24, help="fresh ones (default: 24)")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore", FutureWarning)  # of ElegantRL's, about functorch
     peers = options.peers.resolve()
     sys.path.append(str(peers))
     if options.speed or not options.learn:
         speed(peers)
     if options.learn or not options.speed:
-        learn(options.steps, options.seeds)
+        learn(options.steps, options.seeds, options.markets)
 
 
 if __name__ == "__main__":
