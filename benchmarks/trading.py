@@ -1,99 +1,191 @@
-"""Trading: speed, and three proofs: ``python benchmarks/trading.py``, in about ten minutes.
+"""Trading: speed, memory, and three proofs: ``python benchmarks/trading.py``.
 
-``--speed``: environment steps a second of one thread, by processor time, 8 features a stock.
-``--proofs``: PPO alone, trained on several markets and judged on fresh ones beside buy-and-hold: a
-market with a planted signal (it must be ahead by its interval), one without (it must not), and one
-without whose next return is leaked as a feature (it must be ahead by far, within minutes).
+``--speed``: environment steps a second of one thread, by processor time, 8 features a stock, and
+what a process holds with one portfolio and with many. ``--features``: seconds and memory of the
+features of 100 stocks over five years of minutes. ``--proofs``: PPO alone, trained on several
+markets and judged on fresh ones beside buy-and-hold: a market with a planted signal (it must be
+ahead by its interval), one without (it must not), and one without whose next return is leaked as a
+feature (it must be ahead by far, within minutes).
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from hpcpod.api import train_config
 from hpcpod.config.loader import from_mapping
 from hpcpod.envs.vec_env import random_seeds
+from hpcpod.trading.backtest import Agent
 from hpcpod.trading.env import TradingVecEnv
+from hpcpod.trading.features import compute
 from hpcpod.trading.holdout import RIVAL, agent_of, judge
-from hpcpod.trading.task import task_of
+from hpcpod.trading.panel import MarketPanel, SourceCard
+from hpcpod.trading.synthetic import weekdays
+from hpcpod.trading.task import Task, task_of
 
 EIGHT = ["return_1", "return_5", "return_30", "sma_30", "percent_b", "rsi_30", "cci_30", "macd"]
 MARKET = {"stocks": 4, "days": 250, "minutes": 39, "leak": 10}
 TASK: dict[str, Any] = {"stride": 10, "sessions": 10, "fee_bps": 10.0}
+ENVS, MARKETS = 256, 8
+"""Portfolios, and markets, of a training."""
+PPO: dict[str, Any] = {"gamma": 0.9, "horizon": 16, "learning_rate": 1e-3, "minibatch_size": 2048}
 PROOFS: Mapping[str, tuple[float, list[str]]] = {
     "planted": (1.0, ["signal", "return_1", "return_5"]),
     "null": (0.0, ["signal", "return_1", "return_5"]),
     "oracle": (0.0, ["tomorrow", "return_1", "return_5"]),
 }
 """Alpha of the market, and what the policy sees."""
+GIB = 2**30
 
 
 def speed() -> None:
     for stocks in (30, 100):
-        market = {"stocks": stocks, "days": 40}
-        kwargs = {"market": market, "embargo": 1, "features": EIGHT, "sessions": 1}
-        env = TradingVecEnv("trading", 1024, kwargs=kwargs)
-        env.reset(random_seeds("speed", count=1024))
-        actions = [torch.rand(1024, stocks) * 2 - 1 for _ in range(8)]
+        env, actions = portfolios(stocks, 1024)
         best, steps = 0.0, 24_000 // stocks
         for _ in range(3):
             began = time.process_time()
             for i in range(steps):
                 env.step(actions[i % 8])
             best = max(best, 1024 * steps / (time.process_time() - began))
-        print(f"{stocks} stocks, 1,024 environments: {best:,.0f} steps/s, the best of three")
+        print(f"{stocks} stocks, 1,024 portfolios: {best:,.0f} steps/s, the best of three")
+    for count in (1, 64, 1024, 8192):
+        code = f"import trading; trading.memory({count})"
+        subprocess.run([sys.executable, "-c", code], cwd=sys.path[0], check=True)
+
+
+def memory(count: int) -> None:
+    """In a process of its own: its peak, with so many portfolios of 100 stocks."""
+    env, actions = portfolios(100, 64)
+    env.step(actions[0])
+    market = peak()
+    env, actions = portfolios(100, count)
+    for action in actions:
+        env.step(action)
+    print(f"100 stocks, {count:,} portfolios: {peak() - market:.2f} GiB beside {market:.2f}")
+
+
+def portfolios(stocks: int, count: int) -> tuple[TradingVecEnv, list[torch.Tensor]]:
+    """An environment that has begun, and actions for it."""
+    market = {"stocks": stocks, "days": 40}
+    kwargs = {"market": market, "embargo": 1, "features": EIGHT, "sessions": 1}
+    env = TradingVecEnv("trading", count, kwargs=kwargs)
+    env.reset(random_seeds("speed", count=count))
+    return env, [torch.rand(count, stocks) * 2 - 1 for _ in range(8)]
+
+
+def peak() -> float:
+    """The most memory that this process has held, in GiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB
+
+
+def features(gaps: bool) -> None:
+    """In a process of its own: seconds and memory of ``EIGHT``."""
+    panel = minutes(100, 5 * 252, gaps)
+    held, began, spent = peak(), time.perf_counter(), time.process_time()
+    found = compute(panel, EIGHT)
+    wall, spent = time.perf_counter() - began, time.process_time() - spent
+    print(
+        f"features {list(found.shape)}, {'a bar in 100 missing' if gaps else 'no bar missing'}:"
+        f" {spent:.0f} core s ({wall:.0f} s), {peak():.2f} GiB at most, of which the panel has"
+        f" {held:.2f} and the result {found.nbytes / GIB:.2f}"
+    )
+
+
+def minutes(stocks: int, days: int, gaps: bool) -> MarketPanel:
+    """A random walk in minute bars, made in little more memory than it takes."""
+    draw = np.random.default_rng(0)
+    shape = (390 * days, stocks)
+    close = draw.standard_normal(shape)
+    close *= 5e-4
+    np.exp(np.cumsum(close, axis=0, out=close), out=close)
+    close *= 50
+    if gaps:
+        for stock in range(stocks):
+            close[draw.random(len(close)) < 0.01, stock] = np.nan
+    opened, high, low = close.copy(), close * 1.0005, close * 0.9995
+    opened[1:] = close[:-1]
+    sessions = np.repeat(np.arange(days), 390)
+    dates = weekdays(np.datetime64("2015-01-05"), days)
+    times = dates[sessions].astype("datetime64[s]") + np.arange(len(sessions)) % 390 * 60
+    volume = draw.random(shape)
+    volume *= 1e6
+    return MarketPanel(
+        tuple(f"S{i:03d}" for i in range(stocks)), times, sessions, dates, opened, high, low, close,
+        volume, np.ones(shape, bool), SourceCard("a random walk", "none", "none"),
+    )  # fmt: skip
 
 
 def proof(name: str, env_steps: int, seed: int, markets: int) -> None:
-    alpha, features = PROOFS[name]
-    market = {**MARKET, "alpha": alpha, "markets": 8, "seed": 100 * seed}
-    given = {**TASK, "features": features}
+    alpha, seen = PROOFS[name]
+    kwargs = {**TASK, "features": seen, "market": market_of(alpha, MARKETS, 100 * seed)}
+    began, spent = time.perf_counter(), time.process_time()
+    agent = trained(kwargs, env_steps, seed)
+    wall, spent = time.perf_counter() - began, time.process_time() - spent
+    fresh = market_of(alpha, markets, 100_000 + 1000 * seed)
+    said = told(task_of("trading", {**kwargs, "market": fresh}), agent)
+    print(f"{name:8} seed {seed}: {said}; trained in {spent:.0f} core s ({wall:.0f} s)", flush=True)
+
+
+def market_of(alpha: float, markets: int, seed: int) -> dict[str, Any]:
+    """Synthetic markets; those of other seeds are others."""
+    return {**MARKET, "alpha": alpha, "markets": markets, "seed": seed}
+
+
+def trained(kwargs: Mapping[str, Any], env_steps: int, seed: int) -> Agent:
+    """One PPO, trained on the fit part."""
     config = from_mapping(
         {
-            "name": name,
-            "env": {"id": "trading", "backend": "trading", "num_envs": 64,
-                    "kwargs": {**given, "market": market}},
+            "name": "alone",
+            "env": {"id": "trading", "backend": "trading", "num_envs": ENVS, "kwargs": kwargs},
             "pod": {"evaluator": "trading"},
             "population": {"algorithms": {"ppo": 1}},
             "round": {"env_steps": env_steps // 8, "episodes": 64},
-            "agents": {"ppo": {"gamma": 0.9, "horizon": 64, "learning_rate": 1e-3}},
+            "agents": {"ppo": PPO},
             "seed": seed,
         }
-    )  # fmt: skip
-    began = time.perf_counter()
-    policy = train_config(config, env_steps=env_steps).policy
-    spent = time.perf_counter() - began
-    fresh = {**MARKET, "alpha": alpha, "markets": markets, "seed": 100_000 + 1000 * seed}
-    told = judge(task_of("trading", {**given, "market": fresh}), {"ppo": agent_of(policy)})
-    rival = next(row for row in told.rows if row.name == RIVAL)
-    print(
-        f"{name:8} seed {seed}: {rival.ahead:+7.2f} [{rival.low:+.2f}, {rival.high:+.2f}] bp a day"
-        f" against buy-and-hold, Sharpe {told.rows[0].sharpe:.2f} ± {told.rows[0].sharpe_error:.2f}"
-        f" and {rival.sharpe:.2f}, {'edge' if told.edge else 'no edge'}; trained in {spent:.0f} s",
-        flush=True,
+    )
+    return agent_of(train_config(config, env_steps=env_steps).policy)
+
+
+def told(task: Task, *agents: Agent) -> str:
+    """The verdict on agents, as one ensemble, on the holdouts of a task."""
+    found = judge(task, {str(i): agent for i, agent in enumerate(agents)})
+    own, rival = found.rows[0], next(row for row in found.rows if row.name == RIVAL)
+    return (
+        f"{rival.ahead:+7.2f} [{rival.low:+.2f}, {rival.high:+.2f}] bp a day against buy-and-hold,"
+        f" Sharpe {own.sharpe:.2f} ± {own.sharpe_error:.2f} and {rival.sharpe:.2f}, turnover"
+        f" {own.turnover:.1f} a day: {'edge' if found.edge else 'no edge'}"
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--speed", action="store_true", help="the speed alone")
+    parser.add_argument("--features", action="store_true", help="the features alone")
     parser.add_argument("--proofs", action="store_true", help="the proofs alone")
     parser.add_argument("--steps", type=int, default=400_000, help="of a training (400,000)")
     parser.add_argument("--seeds", type=int, default=3, help="1 to this number (default: 3)")
-    parser.add_argument("--markets", type=int, default=12, help="fresh ones (default: 12)")
+    parser.add_argument("--markets", type=int, default=24, help="fresh ones (default: 24)")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    if options.speed or not options.proofs:
+    every = not (options.speed or options.features or options.proofs)
+    if options.speed or every:
         speed()
-    if options.proofs or not options.speed:
-        for name in PROOFS:
-            for seed in range(1, options.seeds + 1):
-                proof(name, options.steps, seed, options.markets)
+    for gaps in (False, True) if options.features or every else ():
+        code = f"import trading; trading.features({gaps})"
+        subprocess.run([sys.executable, "-c", code], cwd=sys.path[0], check=True)
+    for name in PROOFS if options.proofs or every else ():
+        for seed in range(1, options.seeds + 1):
+            proof(name, options.steps, seed, options.markets)
 
 
 if __name__ == "__main__":

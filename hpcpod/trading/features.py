@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hpcpod import plugins
 from hpcpod.errors import UserError
@@ -22,49 +24,62 @@ TOLERANCE = 1e-9
 
 def returns(panel: MarketPanel, bars: int) -> Floats:
     """Log return of the last ``bars`` bars."""
-    return _since(np.log(panel.marks), bars)
+    return _each(panel, lambda close: _since(np.log(close), bars))
 
 
 def sma_ratio(panel: MarketPanel, bars: int) -> Floats:
     """Close over its simple moving average, less 1."""
-    return panel.marks / _each(panel, "SMA", timeperiod=bars) - 1
+    average = _talib().SMA
+    return _each(panel, lambda close: close / average(close, timeperiod=bars) - 1)
 
 
 def percent_b(panel: MarketPanel, bars: int = 20) -> Floats:
     """The close between the Bollinger bands (2 deviations): 0 at the lower, 1 at the upper."""
-    upper, _, lower = _all(panel, "BBANDS", timeperiod=bars, nbdevup=2.0, nbdevdn=2.0)
-    width = upper - lower
-    return np.where(width > 0, (panel.marks - lower) / np.where(width > 0, width, 1.0), 0.5) + (
-        0 * width
-    )
+    bands = _talib().BBANDS
+
+    def place(close: Floats) -> Floats:
+        upper, _, lower = bands(close, timeperiod=bars, nbdevup=2.0, nbdevdn=2.0)
+        width = upper - lower
+        found = np.where(width > 0, (close - lower) / np.where(width > 0, width, 1.0), 0.5)
+        return found + 0 * width
+
+    return _each(panel, place)
 
 
 def rsi(panel: MarketPanel, bars: int = 30) -> Floats:
     """Relative strength index (Wilder), from -1 to 1."""
-    return _each(panel, "RSI", timeperiod=bars) / 50 - 1
+    index = _talib().RSI
+    return _each(panel, lambda close: index(close, timeperiod=bars) / 50 - 1)
 
 
 def cci(panel: MarketPanel, bars: int = 30) -> Floats:
     """Commodity channel index, over 100."""
-    return _each(panel, "CCI", "high", "low", "close", timeperiod=bars) / 100
+    index = partial(_talib().CCI, timeperiod=bars)
+    return _each(panel, lambda *prices: index(*prices) / 100, "high", "low", "close")
 
 
 def dx(panel: MarketPanel, bars: int = 30) -> Floats:
     """Directional movement index (Wilder), from 0 to 1."""
-    return _each(panel, "DX", "high", "low", "close", timeperiod=bars) / 100
+    index = partial(_talib().DX, timeperiod=bars)
+    return _each(panel, lambda *prices: index(*prices) / 100, "high", "low", "close")
 
 
 def macd(panel: MarketPanel) -> Floats:
     """Moving average convergence (12, 26), over the close."""
-    return _all(panel, "MACD", fastperiod=12, slowperiod=26, signalperiod=9)[0] / panel.marks
+    lines = partial(_talib().MACD, fastperiod=12, slowperiod=26, signalperiod=9)
+    return _each(panel, lambda close: lines(close)[0] / close)
 
 
 def volume_z(panel: MarketPanel, bars: int = 390) -> Floats:
     """Logarithm of the volume, standardised by its last ``bars`` bars."""
-    logs = np.log1p(np.nan_to_num(panel.volume))
-    mean, square = _mean(logs, bars), _mean(logs**2, bars)
-    spread = np.sqrt(np.maximum(square - mean**2, 1e-12))
-    return np.clip((logs - mean) / spread, -5, 5)
+
+    def standardised(volume: Floats) -> Floats:
+        logs = np.log1p(volume)
+        mean, square = _mean(logs, bars), _mean(logs**2, bars)
+        spread = np.sqrt(np.maximum(square - mean**2, 1e-12))
+        return np.clip((logs - mean) / spread, -5, 5)
+
+    return _each(panel, standardised, "volume")
 
 
 def minute_sin(panel: MarketPanel) -> Floats:
@@ -84,7 +99,7 @@ def turbulence(panel: MarketPanel, sessions: int = 60) -> Floats:
     least three for each stock, over the number of stocks (Kritzman and Li 2010): 1 is usual. It is
     known when the session has ended, so bars show the one before theirs.
     """
-    return np.log1p(turbulence_of(panel, sessions))[:, None] + np.zeros(panel.shape)
+    return np.broadcast_to(np.log1p(turbulence_of(panel, sessions))[:, None], panel.shape)
 
 
 def turbulence_of(panel: MarketPanel, sessions: int = 60) -> Floats:
@@ -105,7 +120,7 @@ def turbulence_of(panel: MarketPanel, sessions: int = 60) -> Floats:
     return distance[panel.sessions]
 
 
-FEATURES: Mapping[str, Feature] = {
+BY_STOCK: Mapping[str, Feature] = {
     **{f"return_{n}": partial(returns, bars=n) for n in (1, 5, 30, 390)},
     **{f"sma_{n}": partial(sma_ratio, bars=n) for n in (30, 60)},
     "percent_b": percent_b,
@@ -114,6 +129,10 @@ FEATURES: Mapping[str, Feature] = {
     "dx_30": dx,
     "macd": macd,
     "volume_z": volume_z,
+}
+"""Features of each stock that no other stock changes."""
+FEATURES: Mapping[str, Feature] = {
+    **BY_STOCK,
     "minute_sin": minute_sin,
     "minute_cos": minute_cos,
     "turbulence": turbulence,
@@ -121,19 +140,32 @@ FEATURES: Mapping[str, Feature] = {
 """Features by name; a panel's ``extra`` numbers are features, too, by theirs."""
 
 
-def compute(panel: MarketPanel, names: Sequence[str]) -> Floats:
-    """Features of a panel, [T, S, K], NaN where they are not known yet.
+def compute(
+    panel: MarketPanel, names: Sequence[str], rows: npt.NDArray[np.int64] | slice = slice(None)
+) -> npt.NDArray[np.float32]:
+    """Features of a panel, float32 [rows, S, K], NaN where they are not known yet.
 
     Args:
         panel: the bars.
         names: of ``FEATURES``, of the panel's ``extra``, or paths ``"pkg.mod:function"``.
+        rows: the bars whose features are wanted; they are made of all bars before.
 
     Raises:
         UserError: there is no such feature, or it gives another shape.
     """
     if not names:
         raise UserError("trading needs at least one feature")
-    return np.stack([_one(panel, name) for name in names], axis=2)
+    out = np.empty((len(panel.times[rows]), panel.shape[1], len(names)), np.float32)
+    own = {
+        place: name for place, name in enumerate(names) if name in set(BY_STOCK) - set(panel.extra)
+    }
+    for place in set(range(len(names))) - set(own):
+        out[..., place] = _one(panel, names[place])[rows]
+    for stock, ticker in enumerate(panel.tickers if own else ()):  # all at once took 2 GB more
+        alone = panel.of([ticker])
+        for place, name in own.items():
+            out[:, stock, place] = _one(alone, name)[rows, 0]
+    return out
 
 
 def truncated(panel: MarketPanel, name: str, cuts: int = 4) -> None:
@@ -183,8 +215,8 @@ def _since(values: Floats, bars: int) -> Floats:
 
 
 def _mean(values: Floats, bars: int) -> Floats:
-    """Mean of the last ``bars`` rows; NaN before there are as many."""
-    sums = np.cumsum(np.vstack([np.zeros((1, values.shape[1])), values]), axis=0)
+    """Mean of the last ``bars`` numbers; NaN before there are as many."""
+    sums = np.cumsum(np.concatenate([[0.0], values]))
     out = np.full_like(values, np.nan)
     out[bars - 1 :] = (sums[bars:] - sums[:-bars]) / bars
     return out
@@ -192,28 +224,31 @@ def _mean(values: Floats, bars: int) -> Floats:
 
 def _clock(panel: MarketPanel, turn: Callable[[Floats], Floats]) -> Floats:
     seconds = (panel.times - panel.times.astype("datetime64[D]")).astype(np.float64)
-    return turn(2 * np.pi * seconds / 86_400)[:, None] + np.zeros(panel.shape)
+    return np.broadcast_to(turn(2 * np.pi * seconds / 86_400)[:, None], panel.shape)
 
 
-def _each(panel: MarketPanel, function: str, *fields: str, **arguments: float) -> Floats:
-    return _all(panel, function, *fields, **arguments)[0]
-
-
-def _all(panel: MarketPanel, function: str, *fields: str, **arguments: float) -> tuple[Floats, ...]:
-    """TA-Lib's function of every stock: its outputs, [T, S] each."""
+def _talib() -> Any:
     try:
         import talib
     except ImportError as error:
         raise UserError("features need TA-Lib: pip install 'hpcpod[trading]'") from error
-    call = getattr(talib, function)
-    inputs = [_filled(panel, name) for name in fields or ("close",)]
-    columns = [call(*(each[:, i] for each in inputs), **arguments) for i in range(panel.shape[1])]
-    if not isinstance(columns[0], tuple):
-        return (np.stack(columns, axis=1),)
-    return tuple(np.stack(each, axis=1) for each in zip(*columns, strict=True))
+    return talib
 
 
-def _filled(panel: MarketPanel, name: str) -> Floats:
-    """A price; the last known close where a bar is missing."""
-    values: Floats = panel.marks if name == "close" else getattr(panel, name)
-    return np.ascontiguousarray(np.where(np.isfinite(values), values, panel.marks))
+def _each(panel: MarketPanel, function: Callable[..., Floats], *fields: str) -> Floats:
+    """A function of each stock's closes, or of other fields of its bars, [T]: [T, S]."""
+    out = np.empty(panel.shape)
+    for stock in range(panel.shape[1]):
+        inputs = [_filled(panel, name, stock) for name in fields or ("close",)]
+        out[:, stock] = function(*inputs)
+    return out
+
+
+def _filled(panel: MarketPanel, name: str, stock: int) -> Floats:
+    """A field of a stock's bars, [T]; of a missing bar the last known close, and no volume."""
+    if name == "close":
+        return np.ascontiguousarray(panel.marks[:, stock])
+    values: Floats = getattr(panel, name)[:, stock]
+    if name == "volume":
+        return np.nan_to_num(values)
+    return np.where(np.isfinite(values), values, panel.marks[:, stock])

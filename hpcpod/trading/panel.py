@@ -88,10 +88,15 @@ class MarketPanel:
     @cached_property
     def marks(self) -> Floats:
         """The last close that is known at each bar, [T, S]; NaN before a stock's first."""
-        rows = np.where(np.isfinite(self.close), np.arange(len(self.times))[:, None], -1)
-        last = np.maximum.accumulate(rows, axis=0)
-        found = np.take_along_axis(self.close, np.maximum(last, 0), axis=0)
-        return np.where(last < 0, np.nan, found)
+        finite = np.isfinite(self.close)
+        if finite.all():
+            return self.close
+        marks, bars = np.empty_like(self.close), np.arange(len(self.times))
+        for stock in range(self.shape[1]):
+            last = np.maximum.accumulate(np.where(finite[:, stock], bars, -1))
+            found = self.close[np.maximum(last, 0), stock]
+            marks[:, stock] = np.where(last < 0, np.nan, found)
+        return marks
 
     @cached_property
     def is_last(self) -> Flags:

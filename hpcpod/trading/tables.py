@@ -54,7 +54,7 @@ def tables(panel: MarketPanel, names: Sequence[str], rules: Rules, device: str) 
         UserError: too few bars are left after the features' warm-up.
     """
     rows = decisions(panel, rules.stride)
-    values = compute(panel, names)[rows]
+    values = compute(panel, names, rows)
     known = np.asarray(np.isfinite(values).all(2))
     early = np.isfinite(panel.marks[rows[:1]]).any(0) & panel.tradable.any(0)
     # A stock that is listed later waits for its own warm-up, and nobody else does.

@@ -18,6 +18,25 @@ from tests.support.command_line import GOOD
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "analysis").glob("*.ipynb"))
 BY_NAME = {path.stem: path for path in NOTEBOOKS}
+TRADES = """
+name: trades
+env:
+  id: trading
+  backend: trading
+  num_envs: 8
+  kwargs:
+    market: {source: synthetic, stocks: 3, days: 60, minutes: 13}
+    features: [signal, return_1]
+    stride: 4
+    sessions: 2
+    embargo: 2
+population: {pods: {min: 1, max: 1}, algorithms: {ppo: 1}}
+pod: {evaluator: trading}
+round: {env_steps: 256, episodes: 4}
+agents: {ppo: {horizon: 16}}
+stop: {rounds: 1, confirm_episodes: 4}
+cluster: {slots: 1}
+"""
 
 
 class Executed:
@@ -101,6 +120,19 @@ def test_curves_are_drawn_against_controls_or_another_run(
     line = " > ".join(pod.id for pod in open_run(finished_run).lineage())
     called = "1 pods of small" if baseline else "2 controls of looked-at"
     assert done.said[0] == f"looked-at: {line}; baseline: {called}\n"
+
+
+def test_a_trading_run_is_shown_on_selection_with_its_holdout_closed(tmp_path: Path) -> None:
+    (tmp_path / "trades.yaml").write_text(TRADES, encoding="utf-8")
+    assert main(["launch", str(tmp_path / "trades.yaml"), "--runs", str(tmp_path / "runs")]) == 0
+    done = Executed("a_trading_run", tmp_path)
+    assert done.said[0].startswith("trades: finished (rounds) | ")
+    assert done.pictures == [False, True, True, True, False]
+    for name in ("policy", "cash", "hold", "equal weight", "momentum", "random"):
+        assert f"<th>{name}</th>" in done.tables[2]
+    assert done.said[4] == "holdouts opened for trades in this folder of runs: 0\n"
+    assert "<th>ppo</th>" in done.tables[4]
+    assert not (tmp_path / "runs" / "holdouts").exists()
 
 
 def test_it_says_in_a_sentence_that_there_is_no_run(

@@ -1,0 +1,115 @@
+"""Trading by tournaments: ``python benchmarks/trading_tournaments.py FOLDER --minutes 6``.
+
+``--arms``: ``configs/trading.yaml``'s three families, the same with PPO alone, and vanilla PPO,
+which is one pod, so that nothing is copied: on one slot, for as long as the others' two slots have
+together. Each arm's policy, and of the first also the best pod of each family as three accounts, is
+judged on the holdouts of fresh markets. ``--slots``: the return of the best so far against time,
+with one slot and with two. Not with more than there are cores: slots would share them, and the
+lines would tell how the machine divides its time. Runs stay in FOLDER.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+import yaml
+from trading import market_of, told
+
+from hpcpod.pod.policy import load_policy_file
+from hpcpod.run.best_policy import kept
+from hpcpod.run.run import Run, open_run
+from hpcpod.trading.backtest import Agent
+from hpcpod.trading.holdout import agent_of
+from hpcpod.trading.task import Task, task_of
+
+CONFIG = Path(__file__).parents[1] / "configs" / "trading.yaml"
+ARMS = {
+    "ppo-sac-td3": [],
+    "ppo": ["population.algorithms={ppo: 1}"],
+    "vanilla": ["population.algorithms={ppo: 1}", "population.pods.min=1", "population.pods.max=1"],
+}
+
+
+def launched(folder: Path, name: str, minutes: float, seed: int, slots: int, *more: str) -> Run:
+    """A tournament of so many slots, to its end."""
+    asked = [f"name={name}", f"stop.minutes={minutes}", f"seed={seed}", f"cluster.slots={slots}"]
+    words = [word for each in (*asked, *more) for word in ("--set", each)]
+    command = [sys.executable, "-m", "hpcpod", "launch", str(CONFIG), *words]
+    subprocess.run(
+        [*command, "--runs", str(folder)], check=True, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    return open_run(folder / name)
+
+
+def agent(run: Run, pod: str | None = None) -> Agent:
+    return agent_of(load_policy_file(kept(run.folder, pod).checkpoint))
+
+
+def families(run: Run) -> list[Agent]:
+    """The best pod of each family, by what pods themselves have scored: none saw a holdout."""
+    pods = run.pods().dropna(subset=["estimate"]).sort_values("estimate")
+    return [agent(run, pod) for pod in pods.groupby("algorithm")["pod"].last()]
+
+
+def fresh(seed: int, markets: int) -> Task:
+    """The configuration's task on markets that no arm has seen."""
+    kwargs = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["env"]["kwargs"]
+    market = market_of(1.0, markets, 100_000 + 1000 * seed)
+    return task_of("trading", {**kwargs, "market": market})
+
+
+def cost(run: Run) -> str:
+    """Steps and time of slots, as the run has them."""
+    use, rounds = run.usage(), run.rounds()
+    steps = rounds["total_steps"].max() / 1e6
+    return f"{steps:.2f} M steps, {60 * use['slot_seconds'].sum() / 3600:.1f} slot minutes"
+
+
+def arms(folder: Path, minutes: float, seeds: int, markets: int) -> None:
+    for seed in range(1, seeds + 1):
+        task = fresh(seed, markets)
+        for name, changes in ARMS.items():
+            slots = 1 if name == "vanilla" else 2
+            run = launched(folder, f"{name}-{seed}", 2 * minutes / slots, seed, slots, *changes)
+            print(f"{run.name}: {told(task, agent(run))}; {cost(run)}", flush=True)
+            members = families(run)
+            if len(members) > 1:
+                print(f"  {len(members)} accounts: {told(task, *members)}", flush=True)
+
+
+def slots(folder: Path, minutes: float, seeds: int) -> None:
+    marks = [minutes * part / 4 for part in (1, 2, 3, 4)]
+    print("the best selection score so far, %, after " + ", ".join(f"{m:g} min" for m in marks))
+    for seed in range(1, seeds + 1):
+        for count in (1, 2):
+            run = launched(folder, f"slots{count}-{seed}", minutes, seed, count)
+            rounds = run.rounds()
+            rounds = rounds[(rounds["purpose"] == "round") & rounds["counted"]]
+            best = [rounds.loc[rounds["seconds"] <= 60 * mark, "mean"].max() for mark in marks]
+            line = "  ".join(f"{each:6.2f}" for each in best)
+            print(f"{count} slots, seed {seed}: {line}; {cost(run)}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", type=Path, help="where the runs are kept; without them as yet")
+    parser.add_argument("--arms", action="store_true", help="the arms alone")
+    parser.add_argument("--slots", action="store_true", help="one slot beside two alone")
+    parser.add_argument("--minutes", type=float, default=6, help="of two slots (default: 6)")
+    parser.add_argument("--seeds", type=int, default=1, help="1 to this number (default: 1)")
+    parser.add_argument("--markets", type=int, default=24, help="fresh ones (default: 24)")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.arms or not options.slots:
+        arms(options.folder, options.minutes, options.seeds, options.markets)
+    if options.slots or not options.arms:
+        slots(options.folder, options.minutes, options.seeds)
+
+
+if __name__ == "__main__":
+    main()
