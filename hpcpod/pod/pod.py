@@ -174,8 +174,10 @@ class Pod:
     def _rescore(self, order: Rescore, slot: str, watch: Watch) -> Report:
         if self._group.rank > 0:
             return self._bare(order, slot)
-        finals, engine = self.finals
-        agree_on_engine(self._folder, self._config, "final", engine)
+        # a look goes on with the panel's test, where panels are played
+        looks = order.purpose == "look"
+        finals, engine = (self._evaluator, self.spec.engine) if looks else self.finals
+        agree_on_engine(self._folder, self._config, "panel" if looks else "final", engine)
         bare = replace(self._bare(order, slot), engine=engine)
         singles = [
             Policy(self._loaded(each, each.checkpoint), self.spec, self._meta(each))
