@@ -174,9 +174,8 @@ class Pod:
     def _rescore(self, order: Rescore, slot: str, watch: Watch) -> Report:
         if self._group.rank > 0:
             return self._bare(order, slot)
-        # a look goes on with the panel's test, where panels are played
-        looks = order.purpose == "look"
-        finals, engine = (self._evaluator, self.spec.engine) if looks else self.finals
+        looks = order.purpose == "look"  # it goes on with what panels have begun
+        by, engine = (self._evaluator, self.spec.engine) if looks else self.finals
         agree_on_engine(self._folder, self._config, "panel" if looks else "final", engine)
         bare = replace(self._bare(order, slot), engine=engine)
         singles = [
@@ -190,9 +189,8 @@ class Pod:
         if order.members:
             made = Checkpoint(self._folder.blobs.put(*policy.stored()), order.checkpoint.env_steps)
             bare = replace(bare, rule=policy.about["rule"], checkpoint=made)
-        panel, episodes = fresh_seeds(order, self._config)
-        returns = self._score(finals, policy.agent, watch, *panel, episodes=episodes)
-        return replace(bare, returns=returns)
+        seed, episodes = fresh_seeds(order, self._config)
+        return replace(bare, returns=self._score(by, policy.agent, watch, *seed, episodes=episodes))
 
     def _loaded(self, order: Order | Member, checkpoint: Checkpoint) -> Agent:
         """An agent as it was saved, without its buffer: enough to be scored."""

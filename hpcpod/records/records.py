@@ -33,11 +33,11 @@ from hpcpod.records.finals import Member as Member
 from hpcpod.records.finals import Trial as Trial
 from hpcpod.records.jobs import Intent as Intent
 from hpcpod.records.jobs import Owner as Owner
+from hpcpod.records.looks import Look as Look
 from hpcpod.records.orders import Birth as Birth
 from hpcpod.records.orders import FreshPurpose as FreshPurpose
 from hpcpod.records.orders import Hyperparameters as Hyperparameters
 from hpcpod.records.orders import Order as Order
-from hpcpod.records.looks import Look as Look
 from hpcpod.records.orders import Rescore as Rescore
 from hpcpod.records.orders import order_name as order_name
 from hpcpod.records.origins import Origin as Origin

@@ -79,7 +79,9 @@ def evaluation(pod: PodState, round_number: int) -> Evaluation | None:
     return next((each for each in pod.history if each.round == round_number), None)
 
 
-def played(looks: Mapping[str, Look], order: Rescore, returns: tuple[float, ...]) -> dict[str, Look]:
+def played(
+    looks: Mapping[str, Look], order: Rescore, returns: tuple[float, ...]
+) -> dict[str, Look]:
     """The looks with a pod's further returns; without those that it can't play for."""
     found = {}
     for pod, look in looks.items():

@@ -208,7 +208,12 @@ def _run_on(board: Board, config: RunConfig, now: float, *, finals: bool) -> Boa
     reason = "user" if finals else limit_met(board, config, now)
     if reason is None:
         return board
-    board = replace(_without_births(second_looks.without(board)), phase="finals", stop_reason=reason, stopped=now)
+    board = replace(
+        _without_births(second_looks.without(board)),
+        phase="finals",
+        stop_reason=reason,
+        stopped=now,
+    )
     return board if board.rescores and not finals else _open_finals(board, config, now)
 
 
@@ -234,7 +239,8 @@ def _scored(
     order: Rescore, returns: tuple[float, ...], worst: float | None, engine: str, config: RunConfig
 ) -> Confirmed:
     """A rescore's result; without returns, the record that it could not be scored."""
-    assert order.purpose not in ("snapshot", "look")
+    assert order.purpose != "snapshot"
+    assert order.purpose != "look"
     centre = low = high = 0.0
     passed = False
     if returns:
