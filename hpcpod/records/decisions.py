@@ -76,6 +76,7 @@ class Decision:
     numbers: Mapping[str, float] = field(default_factory=dict)
     """Numbers by name: ``place`` and ``among`` of a comparison, ``spent`` (share of the budget),
     ``score`` and ``rounds`` (the pod's own) of an allocation, ``there``, ``missing`` and
-    ``seconds`` (since the one before) of a barrier."""
+    ``seconds`` (since the one before) of a barrier; ``mean`` and ``low`` of the test that a look
+    is at, as in ``PairTest``."""
     tests: tuple[PairTest, ...] = ()
     """Tests of a comparison."""

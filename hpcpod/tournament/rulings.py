@@ -127,7 +127,8 @@ class Rulings:
             self._note("look", made.pod, "updater",
                 f"it came close to being beaten by {test.rival} at round {made.round}: both play"
                 f" {further} further episodes",
-                round=made.round, others=(test.rival,), tests=(test,),
+                round=made.round, others=(test.rival,),
+                numbers={"mean": test.mean, "low": test.low},
             )  # fmt: skip
         return board
 
