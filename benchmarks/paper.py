@@ -128,8 +128,8 @@ def render(runs: Sequence[Run]) -> str:
 
 def _table(task: str, runs: Sequence[Run]) -> str:
     ways = [way for way in WAYS if any(run.way == way for run in runs)]
-    most = max(len(run.snapshots) for run in runs)
-    ends = [60 * runs[0].minutes * (i + 1) / most for i in range(most)]
+    ends = [each[0] for each in max((run.snapshots for run in runs), key=len)]
+    most = len(ends)
     head = (task, *(f"{end:.0f} s" for end in ends), "env steps", "seeds")
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for way in ways:

@@ -70,7 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measured(options: argparse.Namespace, generator: str | None = None) -> list[Row]:
     """Every scenario that was asked for, by the hpcpod that this Python imports."""
     print(f"rules of {Path(hpcpod.__file__).parent}", file=sys.stderr)
-    settings = Settings(options.replicates, options.updater, options.seed, generator)
+    settings = Settings(
+        options.replicates, options.updater, options.seed, generator, options.second_looks
+    )
     rows = []
     for name in options.scenario:
         begun = time.monotonic()
@@ -125,6 +127,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="NAME",
         help="names or paths, each a line of its own; budget is then played by fair alone",
     )
+    add("--second-looks", type=float, default=0.0, metavar="SHARE", help="as in population")
     add("--seed", type=int, default=0)
     add("--json", type=Path, help="write the rows there, after every scenario")
     add(

@@ -71,7 +71,7 @@ def random_search(draw: Draw, seeds: int = 3) -> Outcome:
 
 def replayed(draw: Draw, allocator: str, pods: int, replicate: int) -> Outcome:
     """The configuration that a run with this allocator delivers."""
-    rules = _rules(allocator, min(pods, len(draw.curves)), draw.curves.shape[2], replicate)
+    rules = _rules(allocator, min(pods, len(draw.curves)), draw, replicate)
     board = first_board(rules, 0.0)
     board = replace(board, pods={n: _with(p, i) for i, (n, p) in enumerate(board.pods.items())})
     trained: dict[int, int] = {}
@@ -115,7 +115,8 @@ def _delivered(last: Board, board: Board, rules: Rules, draw: Draw, now: float) 
     return Outcome(float(draw.truth[which]), best.estimate, cost, float(best.trained))
 
 
-def _rules(allocator: str, pods: int, rounds: int, seed: int) -> Rules:
+def _rules(allocator: str, pods: int, draw: Draw, seed: int) -> Rules:
+    configurations, _seeds, rounds = draw.curves.shape
     config = RunConfig(
         name="arlbench",
         env=EnvConfig("Table-v0"),
@@ -127,7 +128,9 @@ def _rules(allocator: str, pods: int, rounds: int, seed: int) -> Rules:
         round=RoundConfig(env_steps=ENV_STEPS, episodes=2),
         stop=StopConfig(env_steps=TRAININGS * rounds * ENV_STEPS, rounds=rounds),
     )  # fmt: skip
-    space = AlgorithmSpace("toy", {"configuration": Int(0, 10_000)}, {"configuration": 0})
+    # founders have the first ones; an allocator's fresh draws are any of the table's
+    drawn = {"configuration": Int(0, configurations - 1)}
+    space = AlgorithmSpace("toy", drawn, {"configuration": 0})
     rules = Rules.of(config, {"toy": space})
     return replace(rules, updater=Nobody(rules.updater))
 

@@ -57,6 +57,8 @@ class Settings:
     seed: int = 0
     generator: str | None = None
     """Null: the configuration's default."""
+    second_looks: float = 0.0
+    """``population.second_looks``."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ class Game:
             population = replace(population, updater=settings.updater)
         if settings.generator is not None:
             population = replace(population, generator=settings.generator)
+        if settings.second_looks:
+            population = replace(population, second_looks=settings.second_looks)
         if hasattr(population, "allocator"):  # another checkout's has none
             population = replace(population, allocator=self.allocator)
         stop = self.stop

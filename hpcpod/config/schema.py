@@ -146,6 +146,12 @@ class PopulationConfig(Limited):
     many tests. ``welch_gate``: the same without pairs, for environments whose seeds do not decide
     their episodes. ``pareto``: a leader must be better in return or in ``cost``, and in neither
     worse. ``ranking``: the worst give way without a test, to compare with."""
+    second_looks: Annotated[float, Limit(least=0, most=1)] = 0.0
+    """Panels that grow where a test came close: the episodes that this may take, as a share of
+    those of all panels so far. The pod and the leader that came closest play on with the
+    checkpoints that were compared, two panels more each on common seeds, and the pod is tested
+    again when it reports next. Each of its two tests then has half of the error level. 0: none.
+    ``docs/evolution.md`` says when it pays."""
     cost: str = "seconds"
     """The second aim of the updater ``pareto``, of which less is better: ``seconds`` of a slot for
     a round, or the name of a metric that the agent's updates give."""

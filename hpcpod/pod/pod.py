@@ -174,8 +174,9 @@ class Pod:
     def _rescore(self, order: Rescore, slot: str, watch: Watch) -> Report:
         if self._group.rank > 0:
             return self._bare(order, slot)
-        finals, engine = self.finals
-        agree_on_engine(self._folder, self._config, "final", engine)
+        looks = order.purpose == "look"  # it goes on with what panels have begun
+        by, engine = (self._evaluator, self.spec.engine) if looks else self.finals
+        agree_on_engine(self._folder, self._config, "panel" if looks else "final", engine)
         bare = replace(self._bare(order, slot), engine=engine)
         singles = [
             Policy(self._loaded(each, each.checkpoint), self.spec, self._meta(each))
@@ -188,9 +189,8 @@ class Pod:
         if order.members:
             made = Checkpoint(self._folder.blobs.put(*policy.stored()), order.checkpoint.env_steps)
             bare = replace(bare, rule=policy.about["rule"], checkpoint=made)
-        panel, episodes = fresh_seeds(order, self._config)
-        returns = self._score(finals, policy.agent, watch, *panel, episodes=episodes)
-        return replace(bare, returns=returns)
+        seed, episodes = fresh_seeds(order, self._config)
+        return replace(bare, returns=self._score(by, policy.agent, watch, *seed, episodes=episodes))
 
     def _loaded(self, order: Order | Member, checkpoint: Checkpoint) -> Agent:
         """An agent as it was saved, without its buffer: enough to be scored."""

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-DecisionKind = Literal["comparison", "birth", "rest", "train", "give up", "refusal", "barrier"]
+DecisionKind = Literal[
+    "comparison", "look", "birth", "rest", "train", "give up", "refusal", "barrier"
+]
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ class Decision:
     """One decision: about whom, by which rule, with which numbers, and its outcome in words."""
 
     kind: DecisionKind
-    """``comparison``: an updater judged a round. ``birth``: a generator made a pod. ``rest``,
+    """``comparison``: an updater judged a round. ``look``: it came close, and further episodes will
+    tell. ``birth``: a generator made a pod. ``rest``,
     ``train`` and ``give up``: an allocator let a pod rest, train again, or end. ``refusal``: what
     a rule decided can't be done, and the built-in rule's decision took its place. ``barrier``: one
     has opened."""
@@ -73,6 +76,7 @@ class Decision:
     numbers: Mapping[str, float] = field(default_factory=dict)
     """Numbers by name: ``place`` and ``among`` of a comparison, ``spent`` (share of the budget),
     ``score`` and ``rounds`` (the pod's own) of an allocation, ``there``, ``missing`` and
-    ``seconds`` (since the one before) of a barrier."""
+    ``seconds`` (since the one before) of a barrier; ``mean`` and ``low`` of the test that a look
+    is at, as in ``PairTest``."""
     tests: tuple[PairTest, ...] = ()
     """Tests of a comparison."""

@@ -64,11 +64,11 @@ class Birth:
 class Rescore:
     """An order to score a checkpoint on seeds of which no evaluation before it knew."""
 
-    purpose: Literal["confirm", "final", "candidate", "report", "snapshot"]
+    purpose: Literal["confirm", "final", "candidate", "report", "snapshot", "look"]
     number: int
     """Confirm: of the set of fresh seeds, the k-th of the target's. Final: the batch's, from 0.
     Candidate: its place among them, after those of earlier finals. Snapshot: its own. Report: as
-    ``set``."""
+    ``set``. Look: the round."""
     pod: str
     attempt: int
     algorithm: str

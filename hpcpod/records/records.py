@@ -33,6 +33,7 @@ from hpcpod.records.finals import Member as Member
 from hpcpod.records.finals import Trial as Trial
 from hpcpod.records.jobs import Intent as Intent
 from hpcpod.records.jobs import Owner as Owner
+from hpcpod.records.looks import Look as Look
 from hpcpod.records.orders import Birth as Birth
 from hpcpod.records.orders import FreshPurpose as FreshPurpose
 from hpcpod.records.orders import Hyperparameters as Hyperparameters
@@ -290,8 +291,13 @@ class Board:
     entries: tuple[Entry, ...] = ()
     """The leaderboard, best first."""
     rescores: Mapping[str, Rescore] = field(default_factory=dict)
-    """Open orders to score on fresh seeds, by ``pod``; of candidates and snapshots by pod and
-    number."""
+    """Open orders to score on fresh seeds, by ``pod``; of candidates, snapshots and looks by pod
+    and number."""
+    looks: Mapping[str, Look] = field(default_factory=dict)
+    """Second looks that are not judged yet, by the pod that was tested; see
+    ``tournament.second_looks``."""
+    looked: int = 0
+    """Second looks that were begun."""
     confirmed: tuple[Confirmed, ...] = ()
     """Scores on fresh seeds, in the order in which they came."""
     decisions: Mapping[str, Decision] = field(default_factory=dict)

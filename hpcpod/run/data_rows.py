@@ -124,7 +124,7 @@ class EpisodeRow:
     round: int
     """The pod's round whose policy played."""
     purpose: str
-    """``round``, ``final``, ``confirm`` or ``snapshot``."""
+    """``round``, ``final``, ``confirm``, ``snapshot`` or ``look``."""
     episode: int
     """Place among the episodes of the order, from 0. In one round the same place is the same seed
     for every pod."""

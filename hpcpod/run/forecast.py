@@ -161,7 +161,7 @@ class _Outlook:
         hands = [self._hand(name, tasks) for name in self._seen.slots]
         hands += [Hand(seconds) for seconds in self._coming()]
         held = self._seen.held
-        scores = [self._score(o.pod) for o in board.rescores.values() if o.id not in held]
+        scores = [self._ordered(o) for o in board.rescores.values() if o.id not in held]
         rounds = math.inf
         if stop.env_steps is not None:
             left = max(0, stop.env_steps - board.env_steps)

@@ -14,10 +14,10 @@ from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.settle import failure
 from hpcpod.tournament.statistics import interval, mean, sd
 
-Purpose = Literal["round", "final", "candidate", "report", "confirm", "snapshot"]
+Purpose = Literal["round", "final", "candidate", "report", "confirm", "snapshot", "look"]
 
 _ORDER = re.compile(
-    r"(?:(?P<round>\d+)|(?P<purpose>final|candidate|report|confirm|snapshot)(?P<number>\d+))-(\d+)"
+    r"(?:(?P<round>\d+)|(?P<purpose>final|candidate|report|confirm|snapshot|look)(?P<number>\d+))-(\d+)"
 )
 """The name of an order behind its pod's name and a hyphen."""
 
@@ -39,7 +39,7 @@ class Result:
     purpose: Purpose
     """``round``; or what a score on fresh seeds was for: ``confirm`` (an attempt at the target),
     ``snapshot``, or of the final evaluation ``final`` (a batch of the select set), ``candidate``
-    (the confirm set) or ``report`` (the report set)."""
+    (the confirm set) or ``report`` (the report set); or of a close test of two pods: ``look``."""
     slot: str
     """The slot that reported it."""
     ended: float
@@ -192,5 +192,7 @@ def _counted_scores(board: Board, scores: list[Result]) -> Iterator[str]:
     open_now = {order.id.rpartition("-")[0]: order.attempt for order in board.rescores.values()}
     for name, row in named:
         again = max(last[name], open_now.get(name, 0)) > row.attempt
-        if (again and row.failure_kind) or (not again and name in settled):
+        if (again and row.failure_kind) or (
+            not again and (name in settled or row.purpose == "look")
+        ):
             yield row.order

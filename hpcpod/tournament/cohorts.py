@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, inf
 from statistics import median
@@ -30,7 +30,7 @@ from hpcpod.tournament.controls import ENDS, leading, privileged
 from hpcpod.tournament.places import odds, places
 from hpcpod.tournament.priorities import sidelined
 from hpcpod.tournament.settle import HISTORY, entry_of, rank, ranked
-from hpcpod.tournament.statistics import halves, mean
+from hpcpod.tournament.statistics import GATE, Returns, halves, mean
 
 HOPELESS = 3
 """An algorithm is given up after this many deaths per place, if none of its pods has ever finished
@@ -70,6 +70,10 @@ class Cohort:
     """The worst eighth of those that may be replaced at all."""
     places: int
     """Pods of the algorithm that may be replaced by a copy at this round: ceil(n / 8) of its n."""
+    level: float = GATE
+    """Error level of one test of a pod, over all leaders that it is tried with."""
+    further: Mapping[str, Returns] = field(default_factory=dict)
+    """Returns by pod that count in a test beside the standings'; see ``second_looks``."""
 
     def paired(self, one: str, other: str) -> bool:
         """True if two pods stand in it with the same round, so with the same seeds. A program that
@@ -317,6 +321,7 @@ class Cohorts:
             best=order[: max(1, len(ranked) * 3 // 10)],
             worst=frozenset(spare[-eighth:]),
             places=ceil((len(kin) + self.copies[algorithm, round_number]) / 8),
+            level=GATE / 2 if self.config.population.second_looks > 0 else GATE,
         )
 
     def _rank(self, standing: Standing) -> float:

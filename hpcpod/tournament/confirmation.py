@@ -35,7 +35,7 @@ def attempt_target(board: Board, config: RunConfig) -> Board:
     with fresh episodes like its panel's the target must be shown within ``MOST_EPISODES``.
     """
     stop = config.stop
-    if stop.target is None or board.rescores:
+    if stop.target is None or _open(board):
         return board
     level = spent(stop.alpha, board.attempts + 1)
     tried = {score.checkpoint for score in board.confirmed if score.purpose == "confirm"}
@@ -59,7 +59,7 @@ def attempt_target(board: Board, config: RunConfig) -> Board:
         board,
         attempts=board.attempts + 1,
         confirmations=number,
-        rescores={pod.id: rescore},
+        rescores={**board.rescores, pod.id: rescore},
     )
 
 
@@ -78,7 +78,7 @@ def highest_target(board: Board, stop: StopConfig) -> float | None:
     Returns:
         None while an attempt is open or possible, or where nothing reaches the target.
     """
-    if stop.target is None or board.rescores:
+    if stop.target is None or _open(board):
         return None
     level = spent(stop.alpha, board.attempts + 1)
 
@@ -131,6 +131,11 @@ def _bet(
     seen = min(returns) if worst is None else worst
     level = order.level or spent(stop.alpha, order.number)
     return worst_case(seen, stop.target, returns), level, order.stake or 0.5
+
+
+def _open(board: Board) -> bool:
+    """True while an attempt, or a final evaluation, is open."""
+    return any(order.purpose != "look" for order in board.rescores.values())
 
 
 def _seen(board: Board, evaluation: Evaluation) -> float:

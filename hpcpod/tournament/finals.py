@@ -131,6 +131,7 @@ def fresh_row(
     rivals = len(board.finals.candidates) if order.purpose == "candidate" else 1
     centre, low, high = _interval(returns, rivals, worst)
     assert order.purpose != "snapshot"
+    assert order.purpose != "look"
     made = report.checkpoint if order.members and order.purpose == "candidate" else None
     return Confirmed(
         order.pod, order.round, order.purpose, order.number, centre, low, high, len(returns),

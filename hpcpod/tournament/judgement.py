@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from hpcpod.records.records import PairTest, PodState, Report, Verdict
@@ -44,9 +44,12 @@ def judged(cohorts: Cohorts, report: Report, test: Test) -> Verdict:
     """
     pod = cohorts.living[report.pod]
     admit = pod.best is not None and pod.best in pod.history[-2:]
+    again = _second(cohorts, pod, test)
+    if again is not None and again.beaten_by:
+        return replace(again, admit=admit)
     compared = cohorts.due(pod)
     if compared is None:
-        return Verdict(admit)
+        return Verdict(admit) if again is None else replace(again, admit=admit)
     cohort = cohorts.cohort(pod.algorithm, compared)
     found = {}
     if pod.id in cohort.worst:
@@ -55,7 +58,25 @@ def judged(cohorts: Cohorts, report: Report, test: Test) -> Verdict:
     evidence = {rival: each.evidence for rival, each in found.items() if each.evidence}
     tests = tuple(each.test for each in found.values() if each.test is not None)
     place, among = cohort.place(pod.id), len(cohort.standings)
+    tests = (*(() if again is None else again.tests), *tests)
     return Verdict(admit, compared, tuple(evidence), evidence, place, among, tests)
+
+
+def _second(cohorts: Cohorts, pod: PodState, test: Test) -> Verdict | None:
+    """The verdict of a pod's second look; None unless it has one whose episodes are played."""
+    look = cohorts.board.looks.get(pod.id)
+    if look is None or not look.done:
+        return None
+    cohort = cohorts.cohort(pod.algorithm, look.round)
+    both = [cohort.standings.get(each) for each in (pod.id, look.rival)]
+    if any(each is None or each.round != look.round for each in both):
+        return None
+    larger = replace(cohort, further={pod.id: look.returns, look.rival: look.rivals})
+    found = test(larger, cohorts.board.pods[look.rival], pod)
+    evidence = {look.rival: found.evidence} if found.evidence else {}
+    tests = () if found.test is None else (found.test,)
+    place, among = cohort.place(pod.id), len(cohort.standings)
+    return Verdict(False, look.round, tuple(evidence), evidence, place, among, tests)
 
 
 def rivals(cohorts: Cohorts, cohort: Cohort, pod: PodState) -> Iterator[str]:

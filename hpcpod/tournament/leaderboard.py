@@ -116,12 +116,14 @@ def fold(
     rulings = Rulings(rules, merged, now)
     if births:
         merged = _evolve(_without_broken(merged), board, births, rules, rulings, now)
+        merged = rulings.looked(merged, births.values())
         merged = rulings.allocated(merged)
     merged = checked(merged, rules.config, now)
     while opens(merged, rules.config, now):
         rulings.opening(merged)
         merged, waited = opened(merged, now)
         merged = _evolve(merged, merged, waited, rules, rulings, now)
+        merged = rulings.looked(merged, waited.values())
         merged = checked(rulings.allocated(merged), rules.config, now)
     merged = rulings.on(merged)
     # Who has trained goes on, in fewer places, though no pod is born any more.

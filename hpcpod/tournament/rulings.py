@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from hpcpod.records.records import (
     Verdict,
     stable_hash,
 )
+from hpcpod.tournament import second_looks
 from hpcpod.tournament.allocation import Allocation, Prospects, carried_out, prospects, refusal
 from hpcpod.tournament.barrier import at_barrier, awaited, since
 from hpcpod.tournament.cohorts import Cohorts
@@ -106,6 +107,30 @@ class Rulings:
         )
         self._note_allocation(seen, allocation)
         return carried_out(self._succeeded(board, allocation), allocation, seen.axis)
+
+    def looked(self, board: Board, reports: Iterable[Report]) -> Board:
+        """The board with a second look at each comparison of this merge that came close, and
+        without those that its reports have ended."""
+        config = self._rules.config
+        came = (report.pod for report in reports)
+        board = second_looks.kept(
+            board, {pod for pod in came if not at_barrier(board, board.pods[pod])}
+        )
+        further = second_looks.PANELS * config.round.episodes
+        for made in [each for each in self.made if each.kind == "comparison"]:
+            if not second_looks.room(board, config):
+                break
+            test = second_looks.closest(made.tests, further)
+            if test is None or not second_looks.possible(board, made.pod, test, made.round):
+                continue
+            board = second_looks.begun(board, made.pod, test, made.round, config)
+            self._note("look", made.pod, "updater",
+                f"it came close to being beaten by {test.rival} at round {made.round}: both play"
+                f" {further} further episodes",
+                round=made.round, others=(test.rival,),
+                numbers={"mean": test.mean, "low": test.low},
+            )  # fmt: skip
+        return board
 
     def opening(self, board: Board) -> None:
         """Record that a board's barrier opens."""

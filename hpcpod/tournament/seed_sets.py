@@ -14,6 +14,7 @@ from itertools import chain
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.records.records import Board, seed_of
+from hpcpod.tournament.second_looks import PANELS
 
 
 def unused_set(board: Board, config: RunConfig, purpose: str, episodes: int) -> int:
@@ -76,3 +77,5 @@ def _panels(board: Board, config: RunConfig) -> Iterator[tuple[int, str, int, in
     )
     for number in range(last + 1):
         yield config.seed, "panel", number, config.round.episodes
+        if config.population.second_looks > 0:
+            yield config.seed, "look", number, PANELS * config.round.episodes

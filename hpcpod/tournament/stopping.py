@@ -33,6 +33,7 @@ from hpcpod.records.records import (
     Report,
     Rescore,
 )
+from hpcpod.tournament import second_looks
 from hpcpod.tournament.confirmation import attempt_target, goes_on, shown
 from hpcpod.tournament.finals import (
     closed,
@@ -59,7 +60,7 @@ def settle_rescores(
     trying again can't help.
     """
     rescores, snapshots = dict(board.rescores), board.snapshots
-    confirmed, finals = list(board.confirmed), board.finals
+    confirmed, finals, looks = list(board.confirmed), board.finals, board.looks
     unreadable: set[Checkpoint] = set()
     counted, sets, worst = 0, board.confirmations, board.worst
     for name, order in sorted(board.rescores.items()):
@@ -81,6 +82,9 @@ def settle_rescores(
             continue
         returns = () if kind else (*order.earlier, *report.returns)
         worst = lowest(worst, returns)
+        if order.purpose == "look":
+            looks = second_looks.played(looks, order, returns)
+            continue
         if finals.stage and order.purpose != "confirm":
             finals = received(replace(board, finals=finals), order, report, returns, why)
             if order.purpose != "final":
@@ -97,6 +101,7 @@ def settle_rescores(
         strike(board, unreadable),
         rescores=rescores,
         snapshots=snapshots,
+        looks=looks,
         confirmed=tuple(confirmed),
         confirmations=sets,
         worst=worst,
@@ -154,6 +159,7 @@ def finish(board: Board, reason: str | None, now: float, failure: str = "") -> B
         stopped=board.stopped if board.stopped is not None else now,
         winner=board.winner or (None if champion is None else champion.pod),
         rescores={},
+        looks={},
     )
 
 
@@ -202,7 +208,12 @@ def _run_on(board: Board, config: RunConfig, now: float, *, finals: bool) -> Boa
     reason = "user" if finals else limit_met(board, config, now)
     if reason is None:
         return board
-    board = replace(_without_births(board), phase="finals", stop_reason=reason, stopped=now)
+    board = replace(
+        _without_births(second_looks.without(board)),
+        phase="finals",
+        stop_reason=reason,
+        stopped=now,
+    )
     return board if board.rescores and not finals else _open_finals(board, config, now)
 
 
@@ -232,6 +243,7 @@ def _scored(
 ) -> Confirmed:
     """A rescore's result; without returns, the record that it could not be scored."""
     assert order.purpose != "snapshot"
+    assert order.purpose != "look"
     centre = low = high = 0.0
     passed = False
     if returns:

@@ -90,6 +90,14 @@ def test_the_budget_is_spent_and_no_seed_that_scores_is_trained() -> None:
     assert found == replayed(draw, "replicates", 48, 0)
 
 
+def test_where_the_best_stand_still_fresh_draws_are_configurations_of_the_table() -> None:
+    table = made_up()
+    table.returns[:] = table.returns[:, :, -1:]  # no training gains anything
+    draw = Draw(table, 0)
+    draw.curves[:48] = 0.0  # the founders are 24 of these
+    assert replayed(draw, "halving", 24, 0).shown > 10  # a place out of the table was an error
+
+
 @pytest.mark.long
 def test_promise_of_replicates_they_deliver_more_than_random_search_and_claim_less() -> None:
     draws = [Draw(made_up(), replicate) for replicate in range(12)]

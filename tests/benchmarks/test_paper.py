@@ -56,9 +56,14 @@ def test_the_table_by_hand() -> None:
         ]
     )
     assert table.splitlines() == [
-        "| Ant-v5 | 60 s | 120 s | env steps | seeds |",
+        "| Ant-v5 | 61 s | 121 s | env steps | seeds |",
         "|---|---|---|---|---|",
         "| vanilla ppo |  | 7 | 5,000 | 1 |",
         "| rllib |  |  |  | 0 |",
         "| sb3 | 12 ± 2 | 30 ± 10 | 2,100 ± 100 | 2 |",
     ]
+
+
+def test_where_nobody_had_a_policy_at_first_the_table_begins_at_the_first_one() -> None:
+    late = Run("Ant-v5", "sb3", 1, 2.0, [(80.0, 10, 1.0, 1.0), (120.0, 20, 2.0, 1.0)])  # of three
+    assert render([late]).startswith("| Ant-v5 | 80 s | 120 s |")

@@ -7,13 +7,20 @@ import math
 from hpcpod.records.records import PairTest, PodState
 from hpcpod.tournament.cohorts import Cohort
 from hpcpod.tournament.judgement import Finding
-from hpcpod.tournament.statistics import GATE, Difference, difference, halves, mean, t_quantile
+from hpcpod.tournament.statistics import (
+    Difference,
+    Returns,
+    difference,
+    halves,
+    mean,
+    t_quantile,
+)
 
 
 def level_of(cohort: Cohort, share: float = 1.0) -> float:
-    """The level of one of a pod's tests: all leaders that it is tried with share 5 %, or a share of
-    them (Bonferroni)."""
-    return share * GATE / len(cohort.best)
+    """The level of one of a pod's tests: all leaders that it is tried with share the cohort's
+    level, 5 % unless there are second looks, or a share of it (Bonferroni)."""
+    return share * cohort.level / len(cohort.best)
 
 
 def outscored(
@@ -21,7 +28,8 @@ def outscored(
 ) -> Finding:
     """The test whether a rival returns more than a pod.
 
-    With D_e = r_rival,e - r_pod,e of the n odd episodes of both panels it does if
+    With D_e = r_rival,e - r_pod,e of the n odd episodes of both panels, and of further ones if
+    there are any, it does if
 
         mean(D) - t s_D / sqrt(n) > 0
 
@@ -40,9 +48,14 @@ def outscored(
 def _difference(
     cohort: Cohort, one: PodState, other: PodState, level: float, paired: bool
 ) -> Difference | None:
-    mine, its = (halves(cohort.standings[pod.id].returns)[1] for pod in (one, other))
+    mine, its = (tested(cohort, pod.id) for pod in (one, other))
     common = paired and cohort.paired(one.id, other.id) and len(mine) == len(its)
     return difference(mine, its, paired=common, level=level)
+
+
+def tested(cohort: Cohort, pod: str) -> Returns:
+    """The returns by which a pod is tested: none of them has ranked it."""
+    return (*halves(cohort.standings[pod].returns)[1], *cohort.further.get(pod, ()))
 
 
 def _doubt(cohort: Cohort, pod: PodState, level: float) -> float:
@@ -65,7 +78,7 @@ def _in_words(
 ) -> str:
     """The numbers of a test, such as ``p2 9.5 over p1 3.25 at round 4 on 16 common seeds``."""
     one, other = (cohort.standings[pod] for pod in (challenger, incumbent))
-    scores = [mean(halves(standing.returns)[1]) for standing in (one, other)]
+    scores = [mean(tested(cohort, pod)) for pod in (challenger, incumbent)]
     seeds = f"{test.episodes} {'common seeds' if test.paired else 'seeds each'}"
     if one.round == other.round:
         said = f"{challenger} {scores[0]:.6g} over {incumbent} {scores[1]:.6g} at round {one.round}"
