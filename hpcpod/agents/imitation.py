@@ -1,20 +1,22 @@
 """Learning from a teacher's rollouts: the first steps of an agent of another family.
 
-Weights can't be handed from one algorithm to another, or into another network. What the teacher does
-can: it acts in the student's environments, and the student learns from what it sees there. So the
-student's buffer, its statistics of observations and its critics begin with the teacher's experience.
+Weights fit no other algorithm and no other network. So a teacher acts in the student's
+environments, and the student learns from what it sees there. Its buffer, its statistics of
+observations and its critics begin with the teacher's experience.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from hpcpod.agents.base import Acting, Agent, Buffer, Imitating, Metrics
-from hpcpod.agents.distributions import Gaussian
+from hpcpod.agents.distributions import Categorical, Gaussian, MultiCategorical
 
 MARGIN = 0.8
-"""By how much the value of a teacher's choice is to be above that of all others, as in the paper."""
+"""Distance by which the value of a teacher's choice shall be above all others', as in the paper."""
 
 
 class Taught:
@@ -40,6 +42,10 @@ class Taught:
         """Have the student learn from the teacher's rows."""
         return self._student.imitate(buffer, self._teacher)
 
+    def __getattr__(self, name: str) -> Any:
+        """All else is the student's: a learner of a user's own may ask for it."""
+        return getattr(self._student, name)
+
 
 def squared_distance(action: Tensor, taught: Tensor) -> Tensor:
     """½ Σ (a - a_T)², its mean over the batch: -log p of a normal of width 1, without its constant.
@@ -54,7 +60,9 @@ def squared_distance(action: Tensor, taught: Tensor) -> Tensor:
     return 0.5 * (action - taught).square().sum(dim=-1).mean()
 
 
-def surprise(head: nn.Module, outputs: Tensor, taught: Tensor) -> Tensor:
+def surprise(
+    head: Categorical | MultiCategorical | Gaussian, outputs: Tensor, taught: Tensor
+) -> Tensor:
     """Loss of a distribution's head: -log π(a_T), its mean over the batch; a scalar.
 
     A Gaussian counts as one of width 1: by maximum likelihood a deterministic teacher's student
@@ -67,8 +75,7 @@ def surprise(head: nn.Module, outputs: Tensor, taught: Tensor) -> Tensor:
     """
     if isinstance(head, Gaussian):
         return squared_distance(outputs, taught.view(outputs.shape))
-    log_p: Tensor = head.evaluate(outputs, taught)[0]
-    return -log_p.mean()
+    return -head.evaluate(outputs, taught)[0].mean()
 
 
 def margin_slope(values: Tensor, taught: Tensor) -> Tensor:

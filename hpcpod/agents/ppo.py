@@ -111,7 +111,8 @@ class PPO(GradientAgent):
         common = prefixed("runs", self._runs(rollout) or {}) if self._config.h_term else {}
         if self._config.anneal_clip:  # a tensor: what was captured reads it anew
             common["clip"] = torch.full((), self.clip, device=raw_obs.device)
-        names, descend = _METRICS, self._captured_descend
+        names: tuple[str, ...] = _METRICS
+        descend = self._captured_descend
         if teacher is not None:
             names, descend, common = _OF_A_TEACHER, self._captured_approach, {}
             if isinstance(self._spec.action, Box):

@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import re
 import textwrap
+import typing
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -108,6 +109,9 @@ def _section(cls: Any, path: str) -> Iterator[str]:
             yield from _section(kind, where)
         else:
             yield f"{where}: {describe(kind)}{_default(field)}\n{text}"
+            for part in typing.get_args(kind):  # a section, or null
+                if isinstance(part, type) and dataclasses.is_dataclass(part):
+                    yield from _section(part, where)
 
 
 def _indented(text: str) -> str:

@@ -194,8 +194,8 @@ def check_line(line: list[PodState], last: int, run: str) -> None:
         )
     if first.origin is not None:
         raise UserError(
-            f"the lineage of {pod} in {run} can't be trained again from scratch: {first.id} goes on"
-            f" from {first.origin.words}; replay a pod of {first.origin.run} instead"
+            f"the lineage of {pod} in {run} can't be trained again from scratch: {first.id}"
+            f" {first.origin.begun}; replay a pod of {first.origin.run} instead"
         )
     if len({state.family for state in line}) > 1:
         raise UserError(
