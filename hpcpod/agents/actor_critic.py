@@ -183,7 +183,9 @@ class ActorCritic(offpolicy.OffPolicyAgent, Generic[C]):
     ) -> tuple[Iterator[State], Iterator[State | None]]:
         """Batches for ``count`` updates, and runs for the Hamiltonian term."""
         config, seen, draw = self._config, self._observations, self._generator
-        batches = offpolicy.batches(ring, seen, count, config.batch_size, config.gamma, draw)
+        batches = offpolicy.batches(
+            ring, seen, count, config.batch_size, config.gamma, draw, self._teacher
+        )
         return batches, offpolicy.runs(ring, seen, config.batch_size, config.h_steps, draw)
 
     def state(self) -> State:

@@ -228,6 +228,27 @@ class Described(Protocol):
 
 
 @runtime_checkable
+class Imitating(Protocol):
+    """An agent that can learn from another's rollouts before it acts itself.
+
+    Other agents need no such method: their pods begin from scratch.
+    """
+
+    def imitate(self, buffer: Buffer, teacher: Acting) -> Metrics:
+        """Learn from the buffer, to which the teacher has added ``horizon`` rows as it explores.
+
+        In place of ``update``: it counts as one, and empties the buffer where that does.
+
+        Args:
+            buffer: of ``make_buffer``.
+            teacher: asked for its best actions, for observations of the buffer.
+
+        Raises:
+            Diverged: a loss is not finite.
+        """
+
+
+@runtime_checkable
 class Measured(Protocol):
     """An agent with metrics that would cost too much at every update.
 

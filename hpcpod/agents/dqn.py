@@ -20,6 +20,7 @@ from hpcpod.agents import checks, networks, offpolicy
 from hpcpod.agents.base import Buffer, Metrics
 from hpcpod.agents.cuda_graphs import Captured, Outputs
 from hpcpod.agents.gradient_agent import space_of
+from hpcpod.agents.imitation import margin_slope
 from hpcpod.agents.operations import Program, Value
 from hpcpod.agents.optimizer import Adam
 from hpcpod.agents.replay import ReplayBuffer
@@ -249,6 +250,8 @@ class DQN(offpolicy.OffPolicyAgent):
         config, size = self._config, self._config.batch_size
         many = buffer.sample(count * size, self._generator, config.gamma, config.n_steps)
         index, probability = many.pop("index"), many.pop("probability")
+        if self._teacher is not None:
+            many["taught"] = self._teacher.act(many["obs"], explore=False)
         many["inputs"] = self._observations(many.pop("obs"))
         many["next_inputs"] = self._observations(many.pop("next_obs"))
         with torch.no_grad():
@@ -277,7 +280,10 @@ class DQN(offpolicy.OffPolicyAgent):
             if "weight" in batch:
                 loss, slope = batch["weight"] * loss, batch["weight"] * slope
             slope = slope.div_(-len(slope)).unsqueeze(-1)
-            slopes = slopes_by(torch.zeros_like(values).scatter_(-1, action, slope))
+            by_values = torch.zeros_like(values).scatter_(-1, action, slope)
+            if "taught" in batch:
+                by_values += margin_slope(values, batch["taught"])
+            slopes = slopes_by(by_values)
             record = torch.stack([loss.mean(), q.mean()])
         self._optimizer.backward(*slopes)
         if config.max_grad_norm:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hpcpod.agents import h_term, networks
-from hpcpod.agents.base import Buffer, Metrics, check_finite
+from hpcpod.agents.base import Acting, Buffer, Metrics, check_finite
 from hpcpod.agents.gradient_agent import GradientAgent
 from hpcpod.agents.observations import Observations
 from hpcpod.agents.optimizer import Adam, flatten
@@ -32,6 +32,16 @@ class OffPolicyAgent(GradientAgent):
         """Keep the arguments; make no weights."""
         super().__init__(spec, config, seed, device)
         self._owed = 0.0
+        self._teacher: Acting | None = None
+
+    def imitate(self, buffer: Buffer, teacher: Acting) -> Metrics:
+        """Learn from a replay of the teacher's rows; see ``Imitating``. Critics learn as ever."""
+        self._env_steps += self._config.horizon * self._spec.num_envs  # which ``act`` counts else
+        self._teacher = teacher
+        try:
+            return self.update(buffer)
+        finally:
+            self._teacher = None
 
     def update(self, buffer: Buffer) -> Metrics:
         """Sample and descend, once there is enough to sample.
@@ -106,12 +116,14 @@ def batches(
     size: int,
     gamma: float,
     generator: torch.Generator,
+    teacher: Acting | None = None,
 ) -> Iterator[State]:
     """``count`` batches of ``size`` transitions B, gathered many at a time.
 
     Yields:
         ``inputs`` and ``next_inputs`` as ``Observations`` prepares them, ``action`` float32
-        [B, A], ``reward`` and ``discount`` float32 [B] as ``ReplayBuffer.sample`` gives them.
+        [B, A], ``reward`` and ``discount`` float32 [B] as ``ReplayBuffer.sample`` gives them; of a
+        ``teacher`` also ``taught``, its best actions, float32 [B, A].
     """
     while count > 0:
         now = min(count, batches_at_once(size, observations))
@@ -123,6 +135,8 @@ def batches(
             "reward": many["reward"],
             "discount": many["discount"],
         }
+        if teacher is not None:
+            ready["taught"] = teacher.act(many["obs"], explore=False).view(now * size, -1)
         for parts in zip(*[tensor.tensor_split(now) for tensor in ready.values()], strict=True):
             yield dict(zip(ready, parts, strict=True))
         count -= now

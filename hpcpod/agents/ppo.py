@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from hpcpod.agents import h_term
-from hpcpod.agents.base import Buffer, Metrics, check_finite
+from hpcpod.agents.base import Acting, Buffer, Metrics, check_finite
 from hpcpod.agents.cuda_graphs import Captured, Outputs
 from hpcpod.agents.distributions import Gaussian
 from hpcpod.agents.gradient_agent import GradientAgent
+from hpcpod.agents.imitation import surprise
 from hpcpod.agents.noise import Noise
 from hpcpod.agents.normalizer import PopArt, RewardScale
 from hpcpod.agents.operations import Program, Value
@@ -63,6 +64,7 @@ class PPO(GradientAgent):
         inputs = self._network.head.inputs
         self._noise = Noise(spec.num_envs, inputs, memory, self._generator)
         self._captured_descend = Captured(self._descend, self._recorder)
+        self._captured_approach = Captured(self._approach, self._recorder)
 
     @property
     def clip(self) -> float:
@@ -89,6 +91,16 @@ class PPO(GradientAgent):
         Raises:
             Diverged: a loss is not finite.
         """
+        return self._learn(buffer, None)
+
+    def imitate(self, buffer: Buffer, teacher: Acting) -> Metrics:
+        """Learn to act as the teacher, and what it is worth; see ``Imitating``.
+
+        Choices by the likelihood of those that it took, numbers by the distance from its best.
+        """
+        return self._learn(buffer, teacher)
+
+    def _learn(self, buffer: Buffer, teacher: Acting | None) -> Metrics:
         if not isinstance(buffer, RolloutBuffer):
             raise TypeError(f"{self.name} learns from a RolloutBuffer, got {type(buffer).__name__}")
         rollout = buffer.rollout()
@@ -99,6 +111,12 @@ class PPO(GradientAgent):
         common = prefixed("runs", self._runs(rollout) or {}) if self._config.h_term else {}
         if self._config.anneal_clip:  # a tensor: what was captured reads it anew
             common["clip"] = torch.full((), self.clip, device=raw_obs.device)
+        names: tuple[str, ...] = _METRICS
+        descend = self._captured_descend
+        if teacher is not None:
+            names, descend, common = _OF_A_TEACHER, self._captured_approach, {}
+            if isinstance(self._spec.action, Box):
+                batch["action"] = teacher.act(raw_obs, explore=False)
         self._optimizer.learning_rate = self.learning_rate
         records: list[Tensor] = []
         stopped = False
@@ -106,14 +124,14 @@ class PPO(GradientAgent):
             begin = len(records)
             for index in self._minibatches(len(raw_obs)):
                 part = {name: tensor.index_select(0, index) for name, tensor in batch.items()}
-                records += self._captured_descend(part | common)
-            if self._config.target_kl:
+                records += descend(part | common)
+            if self._config.target_kl and teacher is None:
                 kl = torch.stack(records[begin:])[:, _METRICS.index("approx_kl")].mean()
                 stopped = float(kl) > self._config.target_kl
             if stopped:
                 break
         means = torch.stack(records).mean(0).tolist()
-        metrics = dict(zip(_METRICS, means, strict=True))
+        metrics = dict(zip(names, means, strict=True))
         check_finite(self.name, self._updates, metrics)
         # The policy jumps by it: on MuJoCo by a KL of 0.006 to 0.027 once, then below 0.001.
         self._observations.learn(raw_obs)
@@ -261,5 +279,16 @@ class PPO(GradientAgent):
         measured = [policy.loss, value_loss, entropy.mean(), policy.approx_kl]
         return (torch.stack([*measured, policy.clip_fraction, norm]),)
 
+    def _approach(self, batch: State) -> Outputs:
+        """One step of Adam towards a teacher; returns what ``_OF_A_TEACHER`` names, [3]."""
+        outputs, value = self._network(self._network.encoder(batch["inputs"]))
+        policy_loss = surprise(self._network.head, outputs, batch["action"])
+        value_loss = (value - batch["target"]).square().mean()
+        self._optimizer.backward((policy_loss + self._config.value_coef * value_loss, None))
+        norm = self._optimizer.clip(self._config.max_grad_norm)
+        self._optimizer.step()
+        return (torch.stack([policy_loss.detach(), value_loss.detach(), norm]),)
+
 
 _METRICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
+_OF_A_TEACHER = ("policy_loss", "value_loss", "grad_norm")

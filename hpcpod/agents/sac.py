@@ -14,6 +14,7 @@ from hpcpod.agents.actor_critic import ActorCritic, ActorCriticConfig
 from hpcpod.agents.base import Metrics
 from hpcpod.agents.cuda_graphs import Captured, Outputs
 from hpcpod.agents.distributions import SquashedGaussian
+from hpcpod.agents.imitation import squared_distance
 from hpcpod.agents.operations import Program, Value
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import prefixed, under
@@ -98,7 +99,7 @@ class SAC(ActorCritic[SACConfig]):
         )
         self._descend("critics", critic_loss)
 
-        policy_loss, log_p = self._policy_loss(batch["inputs"], alpha, noise[1])
+        policy_loss, log_p = self._policy_loss(batch, alpha, noise[1])
         energy = torch.zeros_like(policy_loss)
         if "runs/worth" in batch:
             energy = self._energy(under("runs", batch))
@@ -131,10 +132,14 @@ class SAC(ActorCritic[SACConfig]):
             values: Tensor = self._target_critics(features, action)
             return offpolicy.critic_target(batch, values.amin(dim=0) - alpha * log_p)
 
-    def _policy_loss(self, inputs: Tensor, alpha: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """mean(α log π - min Q), equation 9, and log π [B]."""
-        features = self._critics.features(inputs)
-        action, log_p = self._head.reparameterised(self._actor(features), noise)
+    def _policy_loss(self, batch: State, alpha: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """mean(α log π - min Q), equation 9, or its distance from a teacher; and log π [B]."""
+        features = self._critics.features(batch["inputs"])
+        outputs = self._actor(features)
+        action, log_p = self._head.reparameterised(outputs, noise)
+        if "taught" in batch:
+            best = torch.tanh(outputs[:, : self._head.size])
+            return squared_distance(best, batch["taught"]), log_p
         values: Tensor = self._critics(features, action)
         return (alpha * log_p - values.amin(dim=0)).mean(), log_p
 

@@ -18,6 +18,7 @@ from hpcpod.agents.actor_critic import ActorCritic, ActorCriticConfig
 from hpcpod.agents.base import Metrics
 from hpcpod.agents.cuda_graphs import Captured, Outputs
 from hpcpod.agents.distributions import shaped
+from hpcpod.agents.imitation import squared_distance
 from hpcpod.agents.operations import Program, Value
 from hpcpod.agents.replay import ReplayBuffer
 from hpcpod.agents.state import prefixed, under
@@ -100,7 +101,8 @@ class TD3(ActorCritic[TD3Config]):
             done += len(group)
             if len(group) == to_turn:
                 chosen = next(runs) if config.h_term else None
-                part = {"inputs": group[-1]["inputs"]} | prefixed("runs", chosen or {})
+                part = {name: group[-1][name] for name in _OF_POLICY if name in group[-1]}
+                part |= prefixed("runs", chosen or {})
                 policy_records += self._captured_policy(part)
         names, means = ["critic_loss", "q_mean"], [torch.stack(critic_records).mean(0)]
         if policy_records:
@@ -144,10 +146,14 @@ class TD3(ActorCritic[TD3Config]):
         return (torch.stack([loss.detach(), mean]),)
 
     def _update_policy(self, batch: State) -> Outputs:
-        """One step of Adam on -mean Q_1(s, π(s)), then of the targets; the loss, a scalar."""
+        """One step of Adam on -mean Q_1(s, π(s)), or on the distance from a teacher, then of the
+        targets; the loss, a scalar."""
         features = self._critics.features(batch["inputs"])
         action = torch.tanh(self._actor(features))
-        loss = -self._critics.first(features, action).mean()
+        if "taught" in batch:
+            loss = squared_distance(action, batch["taught"])
+        else:
+            loss = -self._critics.first(features, action).mean()
         if "runs/worth" in batch:
             loss = loss + self._config.h_term * self._energy(under("runs", batch))
         self._descend("actor", loss)
@@ -163,6 +169,7 @@ class TD3(ActorCritic[TD3Config]):
 
 
 _OF_TARGETS = ("next_inputs", "reward", "discount")
+_OF_POLICY = ("inputs", "taught")
 
 
 class DDPG(TD3):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcpod.cli import sweep
+from hpcpod.cli.arguments import arg, count
 from hpcpod.cli.control import follow_here
 from hpcpod.cli.output import say, say_json, say_remarks
 from hpcpod.config.cluster import ClusterConfig
@@ -29,6 +30,15 @@ from hpcpod.run.text import many, size
 if TYPE_CHECKING:
     from hpcpod.run.auto import Auto
     from hpcpod.run.sweeps.cells import Plan
+
+FROM = (
+    arg("--from", dest="start_from", metavar="RUN[:POD]",
+        help="start from another run's best policy, or a pod's: population.start_from"),
+    arg("--distill", type=count, metavar="N",
+        help="with --from, have it act in the first N environment steps of pods of other"
+        " algorithms and networks, which learn from that: population.start_from.distill"),
+)  # fmt: skip
+"""Arguments of a run that starts from another."""
 
 
 def launch(options: Namespace) -> int:
@@ -295,7 +305,7 @@ def _read(options: Namespace, asked: _Asked, cluster: str | None) -> RunConfig:
             " configuration with its algorithms instead, or let --no-measure keep it short"
         )
     site = preflight.site_for(options.site, cluster)
-    started = asked_for(options.start_from)
+    started = asked_for(options.start_from, distill=options.distill)
     return preflight.read_config(
         asked.config, cluster, started, asked.overrides, site=site, choose=asked.auto
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hpcpod.pod.ipc.messages import Progress
     from hpcpod.records.records import Board
     from hpcpod.run.lineage_replay import Asked, CurvePoint, Replayed
+    from hpcpod.run.lineage_schedule import Schedule
     from hpcpod.run.run import Run
 
 
@@ -41,6 +42,8 @@ REPLAY = (
         help="environment steps to train, in whole rounds (default: the schedule's)"),
     arg("--out", type=Path, metavar="DIR",
         help="where policy, curve and score go (default: RUN-POD-seedN)"),
+    flag("--members", "of a run that delivers an ensemble, every member's, in DIR/POD, and join"
+         " their policies in DIR/ensemble.h5 (DIR: RUN-ensemble-seedN)"),
 )  # fmt: skip
 """Arguments of ``replay``, beside RUN."""
 
@@ -98,14 +101,45 @@ def _say_schedule(run: Run, pod: str) -> None:
 
 def replay(options: Namespace) -> int:
     """``hpcpod replay``: train a pod's schedule from scratch, and score it on fresh seeds."""
+    run, pod = run_and((options.run, options.pod), is_pod)
+    board = run.board()
+    if options.members:
+        return _replay_members(run, board, pod, options)
+    _train_again(run, board, run.schedule(pod), options, options.out)
+    return 0
+
+
+def _replay_members(run: Run, board: Board, pod: str | None, options: Namespace) -> int:
+    """Train every member of the delivered ensemble again, and join what they have become."""
+    from hpcpod.run.lineage_schedule import delivered
+
+    members, place = delivered(board), board.finals.delivered
+    if pod is not None or not members or place is None:
+        said = "leave POD out" if members else f"{run.name} delivers no ensemble"
+        raise UserError(f"--members is of all members of an ensemble: {said}")
+    number = run.folder.resolved.config.seed if options.seed is None else options.seed
+    home = options.out or Path(f"{run.name}-ensemble-seed{number}")
+    joined = home / "ensemble.h5"
+    if joined.exists():
+        raise UserError(f"{home} has an ensemble.h5 already: give another folder by --out")
+    for member in members:
+        _train_again(run, board, run.schedule(member.pod), options, home / member.pod)
+    from hpcpod.api import ensemble  # torch: not before the last of them is asked for
+
+    rule = board.finals.candidates[place].rule
+    ensemble([home / each.pod / "policy.h5" for each in members], rule=rule).save(joined)
+    say(f"their ensemble ({rule}): {joined}; score it on fresh seeds: hpcpod evaluate {joined}")
+    return 0
+
+
+def _train_again(
+    run: Run, board: Board, schedule: Schedule, options: Namespace, out: Path | None
+) -> None:
     from hpcpod.cli.live import lasting_output
     from hpcpod.run.lineage_replay import asked
     from hpcpod.run.lineage_replay import replay as train_again
 
-    run, pod = run_and((options.run, options.pod), is_pod)
-    board = run.board()
-    schedule = run.schedule(pod)
-    ask = asked(schedule, options.out, options.seed, options.env_steps)
+    ask = asked(schedule, out, options.seed, options.env_steps)
     pods = " and ".join(stretch.pod for stretch in schedule.stretches)
     which = "the run's own seed" if ask.again else "another seed than the run's"
     say(
@@ -113,7 +147,8 @@ def replay(options: Namespace) -> int:
         f" {schedule.round_steps:,} env steps by {pods}, with {which}, {ask.seed}"
     )
     if schedule.ensemble:
-        say(f"the run delivers {schedule.ensemble}: this trains its best member alone")
+        said = f"the run delivers {schedule.ensemble}: this trains its best member alone"
+        say(f"{said}, --members all of them")
     if ask.rounds != schedule.rounds:
         where = "stops before its end" if ask.rounds < schedule.rounds else (
             "goes on behind its end with the last hyperparameters")  # fmt: skip
@@ -124,7 +159,6 @@ def replay(options: Namespace) -> int:
             remark=lambda sentence: say_remarks([sentence]),
         )  # fmt: skip
         _say_end(done, ask, board)
-    return 0
 
 
 def _progress() -> Callable[[Progress], None]:

@@ -108,8 +108,7 @@ _PLACED = (
     _flag("--no-probe", "do not make the environment here first: a login node may be unable to"),
     _SITE,
     _RUNS,
-    _arg("--from", dest="start_from", metavar="RUN[:POD]",
-         help="start from another run's best policy, or a pod's: population.start_from"),
+    *launch.FROM,
 )  # fmt: skip
 _BUDGET = (
     _arg("--minutes", type=init.minutes_of, metavar="M", help="wall time: overrides stop.minutes"),

@@ -96,18 +96,13 @@ def _policy(source: str, pod: str | None) -> tuple[Callable[[Any], Any], EnvConf
 
 def _exported(folder: Path, pod: str | None) -> tuple[Callable[[Any], Any], EnvConfig]:
     """The policy of a folder that ``hpcpod export`` has made, by its NumPy reader; ours, for the
-    one that lies there may be another user's."""
-    from hpcpod.deploy.numpy_policy import Policy
-
+    one that lies there may be another user's. By ONNX Runtime where it has no such file."""
     if pod is not None:
         raise UserError(f"{folder} is one policy: --pod is of a run")
     try:
         with (folder / "card.json").open("rb") as file:
             uid, card = os.fstat(file.fileno()).st_uid, json.load(file)
-        if card["files"]["policy.h5"] is None:
-            said = f"{folder} has a policy.onnx alone, which hpcpod does not play"
-            raise UserError(f"{said}: give the run, or its .h5")
-        policy = Policy(folder / "policy.h5")
+        policy = _read(folder, card)
         task = _task_of(folder, uid, {"env": card["environment"]["config"]})
     except _UNREADABLE as error:
         raise UserError(f"{folder} is no exported policy that can be read: {error}") from error
@@ -122,6 +117,16 @@ def _exported(folder: Path, pod: str | None) -> tuple[Callable[[Any], Any], EnvC
             raise UserError(f"{said} task: export it again") from error
 
     return act, task
+
+
+def _read(folder: Path, card: Mapping[str, Any]) -> Callable[[Any], Any]:
+    if card["files"]["policy.h5"] is None:
+        from hpcpod.deploy.onnx_player import OnnxPlayer
+
+        return OnnxPlayer(folder / "policy.onnx", card["inputs"])
+    from hpcpod.deploy.numpy_policy import Policy
+
+    return Policy(folder / "policy.h5")
 
 
 def _task_of(source: Path, uid: int, about: Mapping[str, Any]) -> EnvConfig:

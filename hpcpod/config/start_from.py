@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from hpcpod.config.limits import Limit, Limited
+from hpcpod.config.limits import Limit, Limited, Natural
 
 
 @dataclass(frozen=True)
@@ -21,5 +21,9 @@ class StartFrom(Limited):
     """Share of the first pods of each algorithm that inherit, rounded up: weights, optimizer,
     normaliser and replay. The first of them keeps the parent's hyperparameters, the others' are
     mutated. The rest begin afresh and challenge them: what was best on another budget, or in
-    another environment, may be a dead end here. Algorithms of another family, or another network,
-    begin afresh throughout."""
+    another environment, may be a dead end here. Of algorithms of another family, or with another
+    network, as many are taught, see ``distill``, or all begin afresh."""
+    distill: Natural = 0
+    """Environment steps in which the other run's policy acts for pods that can't inherit its
+    weights, while they learn to act as it does (``agents/imitation.py``). They count as the pod's,
+    and its replay begins with them. 0: such pods begin afresh."""

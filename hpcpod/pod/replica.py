@@ -91,7 +91,12 @@ class Replica:
         }
 
     def iterate(
-        self, *, left: int, should_stop: Callable[[], bool], due: Callable[[], bool]
+        self,
+        *,
+        left: int,
+        should_stop: Callable[[], bool],
+        due: Callable[[], bool],
+        lesson: tuple[Agent, Learner] | None = None,
     ) -> Agreed:
         """Collect a horizon's rows and update, on all ranks at once; then ``fuse_if_due``.
 
@@ -99,6 +104,7 @@ class Replica:
             left: environment steps, over all ranks, until the round ends.
             should_stop: whether this rank was asked to stop.
             due: whether it is time for a checkpoint here.
+            lesson: who acts and learns instead; see ``Lesson.at``.
 
         Raises:
             RankLost: another rank is gone.
@@ -111,7 +117,8 @@ class Replica:
             own = -(-left // self.group.size)
             if self._span is not None and isinstance(self.agent, Scheduled):
                 self.agent.proceed(self._span.at(own))
-            counted, metrics = self.worker.iterate(self.agent, self.buffer, self._learner, left=own)
+            agent, learner = lesson or (self.agent, self._learner)
+            counted, metrics = self.worker.iterate(agent, self.buffer, learner, left=own)
             self.metrics = dict(metrics)
             if self._fusion is not None:
                 self._fusion.learned()

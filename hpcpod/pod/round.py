@@ -22,6 +22,7 @@ from hpcpod.errors import StorageError
 from hpcpod.pod.budget_span import Span
 from hpcpod.pod.checkpoint import Checkpoints
 from hpcpod.pod.ipc.messages import Progress
+from hpcpod.pod.lesson import Lesson, lesson_of
 from hpcpod.pod.ranks.communicator import RankLost
 from hpcpod.pod.ranks.consensus import agree, together
 from hpcpod.pod.recorder import Recorder
@@ -62,6 +63,7 @@ class Round:
         """Returns of the parent's panel; of a copied child alone."""
         self.train_seconds = 0.0
         self._episodes: State | None = None
+        self._lesson: Lesson | None = None
         self._follow()
 
     def start(self) -> State | None:
@@ -103,6 +105,15 @@ class Round:
         cap = self._config.pod.inherit_transitions  # a row is a transition of each environment
         most = None if cap is None or not self.birth.inherited else cap // len(seeds)
         self.checkpoints.fill(self.replica.buffer, most_rows=most, cut=not whole, kept=kept)
+        self._begin_lesson()
+
+    def _begin_lesson(self) -> None:
+        """Load the pod's teacher, if it has one."""
+        replica, learner = self.replica, self._config.pod.learner
+        self._lesson = lesson_of(
+            self.birth, self._folder.blobs, replica.agent, replica.worker.spec, learner,
+            self._group.rank,
+        )  # fmt: skip
 
     def _walk(self) -> None:
         """Go on into the middle of episodes that the round before could not hand on."""
@@ -134,6 +145,7 @@ class Round:
             replica.worker.reset(self._reseed("round", "train", "anew", rank))
             whole = False
         self.checkpoints.fill(replica.buffer, cut=not whole)
+        self._begin_lesson()
         return parts.get("fusion")
 
     def _is_parents(self, checkpoint: Checkpoint) -> bool:
@@ -187,8 +199,9 @@ class Round:
 
         while self.env_steps < target:
             agreed = replica.iterate(
-                left=target - self.env_steps, should_stop=watch.should_stop, due=due
-            )
+                left=target - self.env_steps, should_stop=watch.should_stop, due=due,
+                lesson=None if self._lesson is None else self._lesson.at(self.env_steps),
+            )  # fmt: skip
             self.env_steps += agreed.steps
             self.trained += agreed.steps
             replica.fuse_if_due(ends=self.env_steps >= target)

@@ -9,7 +9,7 @@ from typing import Literal
 from hpcpod.config.space import Scalar
 from hpcpod.records.checkpoints import Checkpoint
 from hpcpod.records.finals import Member
-from hpcpod.records.origins import Origin
+from hpcpod.records.origins import Origin, Teacher
 
 Hyperparameters = Mapping[str, Scalar]
 FreshPurpose = Literal["confirm", "final", "candidate", "report"]
@@ -40,6 +40,8 @@ class Birth:
     """The checkpoint is the parent's: this is a copied child's first round."""
     origin: Origin | None = None
     """The parent, if it is of another run."""
+    teacher: Teacher | None = None
+    """The policy of another run that acts in its first steps, and that it learns from, if any."""
     shrink: bool = False
     """Shrink and perturb the weights before the first step; see ``agents.shrink_perturb``."""
     # Steps of a lineage were counted: a rate annealed to 0 froze a pod and all its children.

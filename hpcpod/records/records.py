@@ -41,12 +41,13 @@ from hpcpod.records.orders import Order as Order
 from hpcpod.records.orders import Rescore as Rescore
 from hpcpod.records.orders import order_name as order_name
 from hpcpod.records.origins import Origin as Origin
+from hpcpod.records.origins import Teacher as Teacher
 from hpcpod.records.policy_snapshots import PolicySnapshot
 
 Document = dict[str, dict[str, Json]]
 """Sections by name, rows by name: ``{"pods": {"p0001": {...}}, "run": {"phase": "running"}}``."""
 
-Cause = Literal["fresh", "copy", "inherited"]
+Cause = Literal["fresh", "copy", "inherited", "taught"]
 Fate = Literal["alive", "replaced", "failed", "given up"]
 Phase = Literal["running", "finals", "finished"]
 _SECTIONS = ("pods", "rescores", "decisions", "snapshots")
@@ -116,7 +117,7 @@ class PodState:
     restarts: int = 0
     """Restarts of the population that its place has seen: see ``generators.restarts``."""
     origin: Origin | None = None
-    """The policy of another run that it started from."""
+    """The policy of another run that it started from, or that it has imitated."""
     parent: str | None = None
     parent_round: int = 0
     """The parent's round whose checkpoint was copied."""

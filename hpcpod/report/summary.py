@@ -226,7 +226,7 @@ def why_it_won(story: Story) -> list[str]:
     founder, *copies = story.lineage
     kind = "a control, with default hyperparameters" if founder.control else "a fresh draw"
     if founder.origin is not None:
-        kind = f"which goes on from {short(founder.origin.words)}"
+        kind = f"which {short(founder.origin.begun)}"
     if founder.repeats is not None:
         kind = f"a replicate of {short(founder.repeats)}, its hyperparameters with another seed"
     rows = story.rounds.get(founder.id, [])

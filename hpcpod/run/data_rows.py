@@ -27,7 +27,7 @@ class PodRow:
     """Its algorithm and network shape: weights fit within a family."""
     cause: str
     """``fresh``, from scratch; ``copy`` of another pod's checkpoint; ``inherited`` from another
-    run's policy."""
+    run's policy; ``taught`` by one, whose rollouts it has imitated."""
     control: bool
     """True if it has the agent's default hyperparameters, as a measure of what evolution gains."""
     parent: str | None
@@ -94,7 +94,7 @@ class BirthRow:
     rounds: int
     """Rounds that the population had finished then."""
     cause: str
-    """``fresh``, ``copy`` or ``inherited``, as of a pod."""
+    """``fresh``, ``copy``, ``inherited`` or ``taught``, as of a pod."""
     parent: str | None
     """The pod whose checkpoint it began with."""
     parent_round: int

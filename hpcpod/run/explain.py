@@ -254,7 +254,7 @@ def why_pod(seen: Snapshot, name: str, claims: Mapping[str, Claim]) -> list[str]
 def _origin(pod: PodState) -> str:
     if pod.parent is None:
         if pod.origin is not None:
-            return f"{pod.id} {pod.algorithm} goes on from {pod.origin.words}, of another run"
+            return f"{pod.id} {pod.algorithm} {pod.origin.begun}, of another run"
         kind = "a control: its hyperparameters never change" if pod.control else "a fresh draw"
         if pod.repeats is not None:
             kind = f"{pod.repeats}'s training again with another seed: {pod.evidence}"

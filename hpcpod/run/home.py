@@ -46,6 +46,11 @@ def folder_of(path: str | Path) -> RunFolder:
             return RunFolder.open(folder)
         if may_exist(folder / "sweep.json"):
             raise RunNotFound(f"{folder} is a sweep, of the runs in its cells/: hpcpod sweep -h")
+        if may_exist(folder / "card.json"):
+            raise RunNotFound(
+                f"{folder} is an exported policy: `hpcpod play` plays it; for all else say the run,"
+                " or the .h5 that `hpcpod export RUN FILE.h5` writes"
+            )
     raise RunNotFound(
         f"there is no run at {direct}, and none named so in {runs_home().absolute()}"
         f"{_nearest(direct)}"
@@ -57,6 +62,8 @@ def _nearest(path: Path) -> str:
     home = path.parent if len(path.parts) > 1 else runs_home()
     try:
         names = [run.name for run in runs_here(home)]
+        if not names:  # a folder without any: those are meant that are found by name
+            path, names = Path(path.name), [run.name for run in runs_here()]
     except OSError:
         return ""
     close = difflib.get_close_matches(path.name, names, n=3, cutoff=0.5)

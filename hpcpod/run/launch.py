@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -26,7 +27,7 @@ from hpcpod.orchestrator.tick import Orchestrator
 from hpcpod.records.records import Intent
 from hpcpod.run.start_from import source_of
 from hpcpod.storage.run_folder import RunFolder
-from hpcpod.tournament.leaderboard import first_board
+from hpcpod.tournament.leaderboard import first_board, needed_checkpoints
 from hpcpod.tournament.merge import read_board
 from hpcpod.tournament.rules import Rules
 
@@ -86,7 +87,8 @@ def create_at(path: Path, resolved: Resolved, more: Mapping[str, Any]) -> RunFol
     parent = None if source is None else source.parent
     board = first_board(Rules.of(resolved.config, resolved.algorithms), time.time(), parent)
     document = {**resolved.document(more.get("versions")), **more}
-    fill = None if source is None else source.copy
+    needed = needed_checkpoints(board)
+    fill = None if source is None else partial(source.copy, needed=needed)
     return RunFolder.create(path, document, board=board.document(), fill=fill)
 
 

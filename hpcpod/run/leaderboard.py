@@ -36,7 +36,8 @@ class Row:
     last: float | None
     """Mean return of the pod's last evaluation; None if it has none of its own any more."""
     origin: str
-    """The pod's descent: ``control``, ``fresh``, ``copy of`` another, ``from`` another run's."""
+    """The pod's descent: ``control``, ``fresh``, ``copy of`` another, ``from`` another run's or
+    ``taught by`` it."""
     fate: str
     """``winner``, or what has become of the pod."""
     checkpoint: Checkpoint
@@ -66,7 +67,8 @@ def rows(board: Board, most: int | None = None) -> tuple[Row, ...]:
 def origin(pod: PodState) -> str:
     """The descent of a pod: ``control``, ``fresh``, ``copy of`` another, ``from`` another run's."""
     if pod.origin is not None:
-        return f"from {pod.origin.pod} of {pod.origin.run}"
+        by = "taught by" if pod.origin.taught_steps else "from"
+        return f"{by} {pod.origin.pod} of {pod.origin.run}"
     if pod.parent is not None:
         return f"copy of {pod.parent}"
     return "control" if pod.control else "fresh"

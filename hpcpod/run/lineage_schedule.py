@@ -12,7 +12,15 @@ from dataclasses import dataclass, replace
 
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import UserError
-from hpcpod.records.records import Birth, Board, Hyperparameters, PodState, Report, stable_hash
+from hpcpod.records.records import (
+    Birth,
+    Board,
+    Hyperparameters,
+    Member,
+    PodState,
+    Report,
+    stable_hash,
+)
 from hpcpod.run.pod_history import require_pod
 from hpcpod.run.status import best_of
 from hpcpod.run.text import listed, many
@@ -150,6 +158,7 @@ def schedule_of(folder: RunFolder, board: Board, pod: str | None = None) -> Sche
     chosen = None if state.best is None else state.best.round
     if best is not None and best.pod == pod:
         chosen = best.round
+    chosen = next((member.round for member in delivered(board) if member.pod == pod), chosen)
     if chosen is None:
         raise UserError(f"{pod} of {config.name} has no schedule yet: no round of it was reported")
     line = lineage(board, pod)
@@ -179,6 +188,13 @@ def schedule_of(folder: RunFolder, board: Board, pod: str | None = None) -> Sche
     )  # fmt: skip
 
 
+def delivered(board: Board) -> tuple[Member, ...]:
+    """The members of the ensemble that a run delivers, best first; empty of a single policy."""
+    place = board.finals.delivered
+    candidate = None if place is None else board.finals.candidates[place]
+    return candidate.members if candidate is not None and candidate.rule else ()
+
+
 def check_line(line: list[PodState], last: int, run: str) -> None:
     """See that a lineage can be trained again: from scratch, with one network.
 
@@ -194,8 +210,8 @@ def check_line(line: list[PodState], last: int, run: str) -> None:
         )
     if first.origin is not None:
         raise UserError(
-            f"the lineage of {pod} in {run} can't be trained again from scratch: {first.id} goes on"
-            f" from {first.origin.words}; replay a pod of {first.origin.run} instead"
+            f"the lineage of {pod} in {run} can't be trained again from scratch: {first.id}"
+            f" {first.origin.begun}; replay a pod of {first.origin.run} instead"
         )
     if len({state.family for state in line}) > 1:
         raise UserError(

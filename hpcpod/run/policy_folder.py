@@ -161,5 +161,5 @@ def _born(pod: PodState) -> str:
     if pod.parent:
         return f"copy of {pod.parent} at round {pod.parent_round}"
     if pod.origin is not None:
-        return f"goes on from {pod.origin.words}"
+        return pod.origin.begun
     return "control" if pod.control else "fresh draw"

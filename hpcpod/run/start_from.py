@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcpod import plugins
 from hpcpod.config.decoder import encode
-from hpcpod.config.resolved import versions
+from hpcpod.config.resolved import code_in, versions
 from hpcpod.config.schema import EnvConfig, RunConfig
 from hpcpod.config.space import AlgorithmSpace
 from hpcpod.config.start_from import StartFrom
@@ -43,13 +45,18 @@ class Source:
     spec: Mapping[str, Any]
     """Of the environment that it was trained in, as plain data."""
 
-    def copy(self, disk: Disk, to: Path) -> None:
-        """Copy all blobs of its checkpoint into another run's folder, each verified by its hash.
+    def copy(self, disk: Disk, to: Path, needed: AbstractSet[str]) -> None:
+        """Copy blobs of its checkpoint into another run's folder, each verified by its hash.
+
+        Args:
+            disk: of the other run.
+            to: its folder.
+            needed: the sha256 of those that it needs; a teacher's replay it does not.
 
         Raises:
             UserError: a blob is gone or damaged.
         """
-        for sha256 in self.parent.checkpoint.blobs():
+        for sha256 in needed & {*self.parent.checkpoint.blobs()}:
             disk.replace(blob_path(to / "blobs", sha256), self._blob(sha256))
 
     def _blob(self, sha256: str) -> bytes:
@@ -63,21 +70,35 @@ class Source:
         return data
 
 
-def asked_for(word: object, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def asked_for(
+    word: object, overrides: Mapping[str, Any] | None = None, distill: int | None = None
+) -> dict[str, Any]:
     """Overrides of a configuration that have it start from a run.
 
     Args:
         word: ``RUN`` or ``RUN:POD``, by the run's name or folder; None changes nothing.
         overrides: sections and keys beside it.
+        distill: the field of this name, if it is asked for, too.
+
+    Raises:
+        UserError: it is, of no run.
     """
     changes = dict(overrides or {})
     if word is None:
+        if distill is not None:
+            raise UserError("--distill needs --from: the run whose policy is to be imitated")
         return changes
     named = _RUN_AND_POD.fullmatch(str(word))
-    wanted = {"run": named["run"], "pod": named["pod"]} if named else {"run": str(word)}
+    wanted: dict[str, Any] = (
+        {"run": named["run"], "pod": named["pod"]} if named else {"run": str(word)}
+    )
+    if distill is not None:
+        wanted["distill"] = distill
     population = changes.get("population", {})
     own = {"auto": True} if population == "auto" else dict(population)
-    return {**changes, "population": {**own, "start_from": wanted}}
+    start = own.get("start_from")
+    given = dict(start) if isinstance(start, Mapping) else {}
+    return {**changes, "population": {**own, "start_from": {**given, **wanted}}}
 
 
 def source_of(wanted: StartFrom, config: RunConfig) -> Source:
@@ -129,12 +150,16 @@ def unusable(
         yield f"population.start_from: {error}"
         return
     parent = source.parent
-    if algorithms and not any(inherits(space, parent) for space in algorithms.values()):
+    students = {n: space for n, space in algorithms.items() if not inherits(space, parent)}
+    if wanted.distill:
+        yield from _unteachable(config, parent, students)
+    elif students and len(students) == len(algorithms):
         shape = ", ".join(_shape(parent, algorithms))
         yield (
             f"population.start_from: {_named(parent.origin)} is of agent {parent.agent}"
             f"{f' with {shape}' if shape else ''}, and no algorithm of this configuration is; train"
-            " one that is, so that a pod can inherit"
+            " one that is, so that a pod can inherit, or set population.start_from.distill, so that"
+            " others learn from what it does"
         )
     try:
         differs = difference(source.spec, look.spec) if look is not None and look.spec else ""
@@ -148,6 +173,31 @@ def unusable(
         )
 
 
+def _unteachable(
+    config: RunConfig, parent: Parent, students: Mapping[str, AlgorithmSpace]
+) -> Iterator[str]:
+    """Reasons why algorithms can't learn from the parent's rollouts."""
+    where, steps = "population.start_from.distill", config.population.start_from
+    assert steps is not None
+    own = config.population.algorithms
+    if students and parent.agent not in own and (code := code_in({"agent": parent.agent})):
+        yield (
+            f"{where}: {_named(parent.origin)} would act by {listed(code)}, which this"
+            " configuration does not name: train that agent here, too, if you trust it"
+        )
+    if students and config.pod.pipeline:
+        yield f"{where}: a teacher can't act in a pipeline: set pod.pipeline to false"
+    for name, space in students.items():
+        if not hasattr(plugins.resolve("agents", space.agent), "imitate"):
+            yield f"{where}: agent {space.agent} has no method imitate, by which it would be taught"
+        starts = space.values.get("learning_starts")
+        if isinstance(starts, int) and starts >= steps.distill:
+            yield (
+                f"{where}: {steps.distill} steps teach {name} nothing: it begins to learn at"
+                f" agents.{name}.learning_starts, {starts}"
+            )
+
+
 def heirs_words(
     config: RunConfig, algorithms: Mapping[str, AlgorithmSpace], places: Mapping[str, int]
 ) -> Iterator[str]:
@@ -156,12 +206,19 @@ def heirs_words(
     if wanted is None:
         return
     parent = source_of(wanted, config).parent
-    count = {name: heirs(algorithms[name], parent, places[name], wanted.share) for name in places}
-    going = [f"{n} of {many(places[name], 'pod')} of {name}" for name, n in count.items() if n]
-    fresh = [name for name, n in count.items() if not n]
-    begin = "begins" if len(fresh) == 1 else "begin"
-    others = f"; {listed(fresh)} can't inherit, and {begin} afresh" if fresh else ""
-    yield f"population.start_from: {listed(going)} go on from {parent.origin.words}{others}"
+    count = {name: heirs(algorithms[name], parent, places[name], wanted) for name in places}
+    said = {n: f"{k} of {many(places[n], 'pod')} of {n}" for n, k in count.items() if k}
+    going = [words for name, words in said.items() if inherits(algorithms[name], parent)]
+    taught = [words for words in said.values() if words not in going]
+    fresh = [name for name in places if name not in said]
+    parts = [f"{listed(going)} go on from {parent.origin.words}"] if going else []
+    if taught:
+        of = "it" if going else parent.origin.words
+        parts.append(f"{listed(taught)} learn from {of} for {wanted.distill:,} environment steps")
+    if fresh:
+        begin = "begins" if len(fresh) == 1 else "begin"
+        parts.append(f"{listed(fresh)} can't inherit, and {begin} afresh")
+    yield f"population.start_from: {'; '.join(parts)}"
 
 
 def folder_has(folder: RunFolder, sha256: str) -> bool:

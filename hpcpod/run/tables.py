@@ -337,7 +337,7 @@ def founded(pod: PodState, searched: Mapping[str, Collection[str]]) -> str:
     kind = "control" if pod.control else "fresh draw"
     if pod.origin is not None:
         moved = _MOVED.get(pod.transfer_exact)
-        kind = f"goes on from {pod.origin.words}" + (f" ({moved})" if moved else "")
+        kind = pod.origin.begun + (f" ({moved})" if moved else "")
     values = ", ".join(
         f"{name}={_value(value)}"
         for name, value in sorted(pod.hyperparameters.items())

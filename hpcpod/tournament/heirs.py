@@ -1,4 +1,4 @@
-"""Heirs: pods of the first generation that start from another run's policy."""
+"""Heirs: pods of the first generation that start from another run's policy, or are taught by it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from hpcpod.config.space import AlgorithmSpace, Choice, Range, Scalar, Value
-from hpcpod.records.records import Birth, Checkpoint, Hyperparameters, Origin, PodState, stable_hash
+from hpcpod.config.start_from import StartFrom
+from hpcpod.records.records import (
+    Birth,
+    Checkpoint,
+    Hyperparameters,
+    Origin,
+    PodState,
+    Teacher,
+    stable_hash,
+)
 from hpcpod.tournament.mutation import mutate
 from hpcpod.tournament.rules import Rules
 
@@ -26,9 +35,31 @@ class Parent:
     """On the panel of its round; empty where an heir's score on it would not be comparable."""
 
 
-def heirs(space: AlgorithmSpace, parent: Parent, places: int, share: float) -> int:
-    """The number of an algorithm's first pods that inherit."""
-    return math.ceil(share * places) if inherits(space, parent) else 0
+def heirs(space: AlgorithmSpace, parent: Parent, places: int, wanted: StartFrom) -> int:
+    """The number of an algorithm's first pods that inherit, or are taught if they can't."""
+    begins = inherits(space, parent) or wanted.distill > 0
+    return math.ceil(wanted.share * places) if begins else 0
+
+
+def taught(pod: PodState, parent: Parent, rules: Rules) -> PodState:
+    """A founder that learns from the parent's rollouts first.
+
+    Args:
+        pod: as it would begin from scratch.
+        parent: its teacher.
+        rules: of the run.
+    """
+    wanted = rules.config.population.start_from
+    assert pod.birth is not None and wanted is not None
+    env_steps = wanted.distill
+    core = Checkpoint(parent.checkpoint.core, parent.checkpoint.env_steps)
+    teacher = Teacher(parent.agent, parent.hyperparameters, core, env_steps)
+    origin = replace(parent.origin, taught_steps=env_steps)
+    return replace(
+        pod, cause="taught", control=False, origin=origin,
+        evidence=f"the run was launched from {parent.origin.words}, whose weights it can't have",
+        birth=replace(pod.birth, teacher=teacher),
+    )  # fmt: skip
 
 
 def inherits(space: AlgorithmSpace, parent: Parent) -> bool:

@@ -14,7 +14,7 @@ from hpcpod.records.records import Birth, Board, Entry, Order, PodState, Report,
 from hpcpod.tournament.barrier import at_barrier, checked, first_barrier, opened, opens
 from hpcpod.tournament.budget import dated
 from hpcpod.tournament.cohorts import Cohorts, broken, quotas
-from hpcpod.tournament.heirs import Parent, heir, heirs
+from hpcpod.tournament.heirs import Parent, heir, heirs, inherits, taught
 from hpcpod.tournament.offspring import Offspring, founder, pod_name
 from hpcpod.tournament.policy_snapshots import taken
 from hpcpod.tournament.proposals import Fresh
@@ -26,8 +26,8 @@ from hpcpod.tournament.stopping import advance, finish, settle_rescores
 
 
 def first_board(rules: Rules, now: float, parent: Parent | None = None) -> Board:
-    """The first generation: heirs of another run's policy if there is one, then controls, then
-    founders drawn from every range.
+    """The first generation: heirs of another run's policy if there is one, and pods that it
+    teaches, then controls, then founders drawn from every range.
 
     Raises:
         UnusablePlugin: the generator gives hyperparameters that no pod can have, or none.
@@ -40,30 +40,32 @@ def first_board(rules: Rules, now: float, parent: Parent | None = None) -> Board
     pods: dict[str, PodState] = {}
     inheriting = _heirs(rules, quota, parent)
     for number, (turn, algorithm) in enumerate(turns, start=1):
-        first = inheriting[algorithm]
-        if parent is not None and turn < first:
-            name = pod_name(number)
-            pods[name] = heir(name, algorithm, parent, rules, mutated=turn > 0)
+        name, first = pod_name(number), inheriting[algorithm]
+        begins = parent if turn < first else None
+        if begins is not None and inherits(rules.algorithms[algorithm], begins):
+            pods[name] = heir(name, algorithm, begins, rules, mutated=turn > 0)
             continue
         control = turn < first + rules.config.population.controls
-        key = stable_hash(rules.config.seed, pod_name(number), "founder")
+        if begins is not None:  # the first that is taught has the defaults, as a control has
+            control = turn == 0
+        key = stable_hash(rules.config.seed, name, "founder")
         drawn = drawn_founder(rules, algorithm, control, key)
         # with a target the limit is a bound, and most of it is never spent
         share = None if rules.config.stop.target is None else 0.0
-        pod = founder(pod_name(number), Fresh(algorithm, drawn, control, share=share), rules)
-        pods[pod.id] = pod
+        pod = founder(name, Fresh(algorithm, drawn, control, share=share), rules)
+        pods[name] = pod if begins is None else taught(pod, begins, rules)
     barrier = first_barrier(rules.config)
     board = Board(started=now, next_pod=len(turns) + 1, pods=pods, barrier=barrier)
     return dated(board, None, rules.config, now)
 
 
 def _heirs(rules: Rules, quota: Mapping[str, int], parent: Parent | None) -> dict[str, int]:
-    """The number of each algorithm's first pods that inherit."""
+    """The number of each algorithm's first pods that inherit, or are taught."""
     wanted = rules.config.population.start_from
     if parent is None or wanted is None:
         return dict.fromkeys(quota, 0)
     return {
-        name: heirs(rules.algorithms[name], parent, places, wanted.share)
+        name: heirs(rules.algorithms[name], parent, places, wanted)
         for name, places in quota.items()
     }
 
@@ -207,8 +209,10 @@ def needed_checkpoints(board: Board) -> set[str]:
         kept += [evaluation.checkpoint for evaluation in pod.history]
         if pod.best is not None:
             kept.append(pod.best.checkpoint)
-        orders = (pod.birth, pod.withdrawn)  # these an extension gives out again
-        kept += [each.checkpoint for each in orders if each is not None and each.checkpoint]
+        # those withdrawn an extension gives out again
+        orders = [order for order in (pod.birth, pod.withdrawn) if order is not None]
+        kept += [order.checkpoint for order in orders if order.checkpoint is not None]
+        kept += [order.teacher.checkpoint for order in orders if order.teacher is not None]
     return {blob for checkpoint in kept for blob in checkpoint.blobs()}
 
 

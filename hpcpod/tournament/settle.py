@@ -200,9 +200,13 @@ def onward(birth: Birth, trained: int, checkpoint: Checkpoint, config: RunConfig
     """
     if config.stop.rounds is not None and trained >= config.stop.rounds:
         return None
+    teacher = birth.teacher
+    if teacher is not None and trained * config.round.env_steps >= teacher.env_steps:
+        teacher = None
     return replace(
-        birth, round=trained + 1, checkpoint=checkpoint, inherited=False, origin=None, shrink=False
-    )
+        birth, round=trained + 1, checkpoint=checkpoint, inherited=False, origin=None,
+        teacher=teacher, shrink=False,
+    )  # fmt: skip
 
 
 def as_dead(pod: PodState, reason: str, fate: Fate) -> PodState:

@@ -155,7 +155,9 @@ def test_the_policys_loss_by_hand() -> None:
     state = {n: torch.zeros_like(t) for n, t in instance.state().items() if t.is_floating_point()}
     state["network/critics/bias"] = torch.tensor([7.0, 3.0]).view(2, 1)
     instance.load({**instance.state(), **state})
-    loss, log_p = instance._policy_loss(torch.ones(4, 3), instance.alpha, torch.zeros(4, 2))
+    loss, log_p = instance._policy_loss(
+        {"inputs": torch.ones(4, 3)}, instance.alpha, torch.zeros(4, 2)
+    )
     assert log_p.tolist() == pytest.approx([-1.837877] * 4)
     assert loss.tolist() == pytest.approx(0.5 * -1.837877 - 3)
 
@@ -220,7 +222,7 @@ def test_critics_in_one_product_are_their_networks_one_by_one() -> None:
 def test_the_actors_pass_leaves_no_gradient_in_the_critics() -> None:
     instance = agent()
     before = [p.detach().clone() for p in instance._critics.parameters()]
-    loss, _ = instance._policy_loss(batch()["inputs"], instance.alpha, torch.zeros(8, 2))
+    loss, _ = instance._policy_loss(batch(), instance.alpha, torch.zeros(8, 2))
     weights = dict(instance._actor.named_parameters())
     expected = torch.autograd.grad(loss, list(weights.values()), retain_graph=True)
     instance._descend("actor", loss)

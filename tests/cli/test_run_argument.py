@@ -44,5 +44,11 @@ def test_a_run_that_is_not_there_is_refused_with_the_folder_and_the_nearest_name
     assert said.endswith(f"none named so in {runs}; there are ant, cartpole, cartpole-2\n")
     said = refusal(capsys, "status", f"{runs}/atn")
     assert said.endswith(f"; did you mean {runs}/ant?\n")
+    (home / "policy").mkdir()
+    said = refusal(capsys, "status", f"{home}/policy/cartpol")  # no run there, but under runs/
+    assert said.endswith("; did you mean cartpole or cartpole-2?\n")
+    (home / "policy" / "card.json").write_text("{}")
+    said = refusal(capsys, "evaluate", f"{home}/policy")
+    assert f"{home}/policy is an exported policy: `hpcpod play` plays it; for all else" in said
     monkeypatch.setenv("HPCPOD_RUNS", "elsewhere")
     assert f"none named so in {home / 'elsewhere'}; nor is" in refusal(capsys, "logs", "ant")

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import yaml
@@ -136,8 +137,11 @@ def test_an_export_that_acts_in_another_way_leaves_nothing_behind(tmp_path: Path
     assert names(tmp_path) == []
 
 
-def test_an_agent_that_writes_no_operations_is_exported_as_onnx_alone(tmp_path: Path) -> None:
-    card = export_policy(own_policy(Unwritten), tmp_path / "policy")
+def test_an_agent_that_writes_no_operations_is_exported_as_onnx_alone_and_plays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = own_policy(Unwritten)
+    card = export_policy(policy, tmp_path / "policy")
     assert card["files"]["policy.h5"] is None
     assert card["not for numpy"] == "a module of its own"
     without = [name for name in FILES if name not in ("policy.h5", "policy.py")]
@@ -146,6 +150,14 @@ def test_an_agent_that_writes_no_operations_is_exported_as_onnx_alone(tmp_path: 
         "the NumPy reader has not (a module of its own)"
         in (tmp_path / "policy" / "README.md").read_text()
     )
+    assert main(["play", str(tmp_path / "policy"), "--episodes", "1", "--seed", "4"]) == 0
+    with gym.make("CartPole-v1") as env:
+        obs, _ = env.reset(seed=4)
+        steps, over = 0, False
+        while not over:
+            obs, _, terminated, truncated, _ = env.step(policy(obs))
+            steps, over = steps + 1, terminated or truncated
+    assert f"seed 4: return {steps:.1f}, {steps} steps, " in capsys.readouterr().out
     with pytest.raises(UserError, match="Branching can't be exported: it has no write_operations"):
         export_policy(own_policy(Branching), tmp_path / "other")
     assert names(tmp_path) == ["policy"]

@@ -112,7 +112,10 @@ def test_an_exported_folder_plays_by_its_numpy_reader_and_a_damaged_one_is_refus
         played.append(json.loads(capsys.readouterr().out)["episodes"])
     assert played[0] == played[1] and len(played[0]) == 2
     for wrong, sentence in (
-        ({**card, "files": {"policy.h5": None}}, "has a policy.onnx alone"),
+        (
+            {**card, "files": {"policy.h5": None}},
+            "policy that can be read: 'inputs'",
+        ),
         ({"files": []}, "is no exported policy that can be read"),
         ({**card, "environment": {"config": None}}, "does not say its environment"),
     ):

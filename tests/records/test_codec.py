@@ -40,7 +40,10 @@ def test_numbers_stay_as_they_are_written() -> None:
         ({"seed": 7.0}, "seed: expected int, got 7.0"),
         ({"seed": True}, "seed: expected int, got true"),
         ({"cost": 2**64}, "cost: expected float, got 18446744073709551616"),
-        ({"cause": "born"}, "cause: expected one of 'fresh', 'copy', 'inherited', got 'born'"),
+        (
+            {"cause": "born"},
+            "cause: expected one of 'fresh', 'copy', 'inherited', 'taught', got 'born'",
+        ),
         ({"history": {}}, "history: expected a list, got a mapping"),
         ({"hyperparameters": {"lr": None}}, "hyperparameters.lr: expected bool or int or float"),
         ({"birth": []}, "birth: expected a mapping, got a list"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace as changed
 from itertools import chain
@@ -17,7 +18,7 @@ from hpcpod.deploy import replay as deploying
 from hpcpod.errors import UserError
 from hpcpod.pod.finals import fresh_seeds
 from hpcpod.pod.ipc.messages import Progress
-from hpcpod.records.records import Order, Report, decode, seed_of
+from hpcpod.records.records import Candidate, Member, Order, Report, decode, seed_of
 from hpcpod.run.lineage import schedule_data
 from hpcpod.run.lineage_replay import asked, hindrances, replay
 from hpcpod.run.lineage_schedule import Schedule, schedule_of
@@ -109,6 +110,36 @@ def test_another_seed_is_another_training_by_the_same_schedule(
     assert done.same_bits is None and len(done.returns) == 4
     assert [point.same_bits for point in done.curve] == [None, None]
     assert done.curve[0].run_mean != done.curve[0].mean
+
+
+def test_every_member_of_a_delivered_ensemble_is_trained_again_and_they_are_joined(
+    family: RunFolder, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", str(family.path), "--members"]) == 2
+    assert "family delivers no ensemble" in capsys.readouterr().err
+    folder = RunFolder.open(shutil.copytree(family.path, home / "family"))
+    board = read_board(folder)
+    rows = {pod: board.pods[pod].best or board.pods[pod].history[-1] for pod in ("p0003", "p0004")}
+    members = tuple(
+        Member(pod, row.round, "dqn", board.pods[pod].hyperparameters, row.checkpoint)
+        for pod, row in rows.items()
+    )
+    after = changed(board, finals=changed(
+        board.finals, candidates=(Candidate(members, "vote"),), delivered=0
+    ))  # fmt: skip
+    found = folder.board.read()
+    assert found is not None and folder.board.publish(*found, after.document(), "a test")
+    assert main(["replay", str(folder.path), "p0003", "--members"]) == 2
+    assert main(["replay", str(folder.path), "--members", "--env-steps", "512"]) == 0
+    said = capsys.readouterr().out
+    out = home / "family-ensemble-seed3"
+    assert f"their ensemble (vote): {out.name}/ensemble.h5" in said
+    joined = hpcpod.load_policy(out / "ensemble.h5")
+    assert [each["pod"] for each in joined.about["members"]] == ["p0001", "p0001"]
+    for pod in rows:
+        assert (out / pod / "curve.csv").read_text().count("\n") == 2
+    assert main(["replay", str(folder.path), "--members"]) == 2
+    assert "has an ensemble.h5 already" in capsys.readouterr().err
 
 
 def test_a_replay_s_score_is_on_seeds_that_no_run_of_its_seed_has_opened(
