@@ -25,7 +25,7 @@ def markets(given: Mapping[str, Any]) -> list[MarketPanel]:
 
     Args:
         given: ``source`` (default: ``synthetic``), and the arguments of that source; of every
-            source ``below``, a date ceiling, and ``tickers``.
+            source ``below``, a date ceiling, ``since``, the first date, and ``tickers``.
 
     Raises:
         UserError: there is no such source, or an argument does not fit.
@@ -33,6 +33,7 @@ def markets(given: Mapping[str, Any]) -> list[MarketPanel]:
     arguments = dict(given)
     source = str(arguments.pop("source", "synthetic"))
     below, tickers = arguments.pop("below", None), arguments.pop("tickers", None)
+    since = arguments.pop("since", None)
     if source.endswith(FILES):
         found = _file(source, arguments)
     elif source in SOURCES:
@@ -41,6 +42,8 @@ def markets(given: Mapping[str, Any]) -> list[MarketPanel]:
         known = suggest(source, list(SOURCES)) or f" (there are {', '.join(SOURCES)}, and files)"
         raise UserError(f"there is no market {source!r}{known}")
     found = found if tickers is None else [each.of(tickers) for each in found]
+    if since is not None:
+        found = [each.between(since, each.dates[-1] + 1) for each in found]
     return found if below is None else [each.below(below) for each in found]
 
 
