@@ -7,13 +7,14 @@ import dataclasses
 import inspect
 import re
 import textwrap
+import typing
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
 from hpcpod import plugins
 from hpcpod.config.decoder import describe, join
-from hpcpod.config.limits import hints
+from hpcpod.config.limits import hints, is_union
 from hpcpod.config.scalars import show
 from hpcpod.config.schema import RunConfig
 from hpcpod.config.space import RANGES
@@ -108,6 +109,9 @@ def _section(cls: Any, path: str) -> Iterator[str]:
             yield from _section(kind, where)
         else:
             yield f"{where}: {describe(kind)}{_default(field)}\n{text}"
+            for member in typing.get_args(kind) if is_union(kind) else ():
+                if dataclasses.is_dataclass(member):  # null, or a section
+                    yield from _section(member, where)
 
 
 def _indented(text: str) -> str:
