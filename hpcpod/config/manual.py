@@ -109,9 +109,6 @@ def _section(cls: Any, path: str) -> Iterator[str]:
             yield from _section(record, where)
         else:
             yield f"{where}: {describe(kind)}{_default(field)}\n{text}"
-            for part in typing.get_args(kind):  # a section, or null
-                if isinstance(part, type) and dataclasses.is_dataclass(part):
-                    yield from _section(part, where)
 
 
 def _record(kind: Any) -> Any:
