@@ -97,11 +97,11 @@ def played(
     player: Any = Player(exported, spec)
     returns: tuple[float, ...] = ()
     try:
-        with closing(EnvFactory(env, "cpu")(episodes)) as made:
-            engine, found = made.spec.engine, made.spec
-        if not equal_spaces(found, spec):
-            return f"{env.id} has other spaces here"
         with closing(PanelEvaluator(EnvFactory(env, "cpu"))) as evaluator:
+            found = evaluator.env(episodes).spec
+            engine = found.engine
+            if not equal_spaces(found, spec):
+                return f"{env.id} has other spaces here"
             for panel in range(_MOST_PANELS):  # one is enough but for episodes of a few steps
                 done = evaluator.evaluate(
                     player, SEEDS, panel, episodes=episodes,

@@ -46,6 +46,8 @@ class JobView:
     """Unix time at which a pending one is expected to start; None if unknown."""
     restarts: int = 0
     """Requeues so far."""
+    completing: bool = False
+    """It has ended, but for the node's cleaning up; it may come back, if it is requeued."""
 
     @property
     def requeued(self) -> bool:

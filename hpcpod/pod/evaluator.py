@@ -76,11 +76,16 @@ class PanelEvaluator:
         should_stop: Callable[[], bool] = never,
     ) -> tuple[float, ...]:
         """Score ``episodes`` episodes whose seeds are a hash of ``panel``."""
+        seeds = random_seeds(*panel, count=episodes)
+        return play(
+            self.env(episodes), agent, seeds, longest=self._longest, should_stop=should_stop
+        )
+
+    def env(self, episodes: int) -> VecEnv:
+        """The environments of a panel, made when they are first asked for."""
         if episodes not in self._envs:
             self._envs[episodes] = self._make(episodes)
-        env = self._envs[episodes]
-        seeds = random_seeds(*panel, count=episodes)
-        return play(env, agent, seeds, longest=self._longest, should_stop=should_stop)
+        return self._envs[episodes]
 
     def close(self) -> None:
         """See ``Evaluator``."""

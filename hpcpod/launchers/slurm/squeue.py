@@ -161,6 +161,7 @@ def _views(fields: list[str], run: str) -> list[JobView]:
             left=duration(left),
             starts=_moment(start) if pending else None,
             restarts=_count(restarts),
+            completing=word.upper() == "COMPLETING",
         )
         for name in elements(identifier)
     ]

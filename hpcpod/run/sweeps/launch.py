@@ -162,7 +162,10 @@ def submit(sweep: Sweep) -> list[str]:
     sweep.owner.require_code((), "submit")
     launcher = make_launcher(sweep.path, sweep.element)
     jobs, leaving = launcher.observe(patience=60.0).jobs, sweep.leaving  # s
-    here = sum(job.kind == "slots" and job.submission not in leaving for job in jobs)
+    # One that completes may be requeued: then there is one more, which finds no free cell.
+    here = sum(
+        job.kind == "slots" and job.submission not in leaving and not job.completing for job in jobs
+    )
     left = len(sweep.cells) - len(sweep.kept())
     missing = min(sweep.element.cluster.slots or 1, left) - here
     if missing < 1:

@@ -77,3 +77,17 @@ def test_a_resume_ends_what_a_stop_without_a_scheduler_could_not(
     assert main(["sweep", "resume", str(sweep.path)]) == 0
     assert "swept: submitted 8" in capsys.readouterr().out
     assert (home / "cancelled").read_text() == "--quiet 7_0 7_1\n"
+
+
+def test_elements_that_a_person_has_cancelled_by_hand_are_replaced_while_they_complete(
+    home: Path, queue: Queue, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "queue").touch()
+    sweep = made(home, SLURM)
+    one, other = queue(sweep, 7).splitlines(keepends=True)
+    (home / "queue").write_text(one.replace("RUNNING", "COMPLETING") + other)
+    assert main(["sweep", "resume", str(sweep.path)]) == 0
+    assert capsys.readouterr().out.startswith("swept: submitted 8\n")
+    (home / "queue").write_text(one + other)
+    assert main(["sweep", "resume", str(sweep.path)]) == 0
+    assert "nothing to submit" in capsys.readouterr().out
