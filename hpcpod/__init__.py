@@ -18,16 +18,19 @@ if TYPE_CHECKING:
     from hpcpod.run.evaluation.evaluate import evaluate
     from hpcpod.run.policy_folder import export_policy
     from hpcpod.run.run import Run, open_run
+    from hpcpod.run.sweeps.folder import open_sweep
+    from hpcpod.run.sweeps.python import sweep
 
 __all__ = [
     "Run", "compare", "ensemble", "evaluate", "export_policy", "launch", "load_policy", "make_env",
-    "open_run", "session", "sessions",
+    "open_run", "open_sweep", "session", "sessions", "sweep",
     "train", "write_report",
 ]  # fmt: skip
 
 _HOMES = {
     "Run": "hpcpod.run.run", "open_run": "hpcpod.run.run", "compare": "hpcpod.run.compare",
     "evaluate": "hpcpod.run.evaluation.evaluate",
+    "open_sweep": "hpcpod.run.sweeps.folder", "sweep": "hpcpod.run.sweeps.python",
     "export_policy": "hpcpod.run.policy_folder", "write_report": "hpcpod.report.write",
     "session": "hpcpod.program.session", "sessions": "hpcpod.program.session",
 }  # fmt: skip

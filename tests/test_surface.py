@@ -47,8 +47,10 @@ def test_all_names_what_resolves() -> None:
         "load_policy",
         "make_env",
         "open_run",
+        "open_sweep",
         "session",
         "sessions",
+        "sweep",
         "train",
         "write_report",
     ]

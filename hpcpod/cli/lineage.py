@@ -6,7 +6,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from hpcpod.cli.arguments import arg, flag, seed
 from hpcpod.cli.arguments import count as count_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hpcpod.run.lineage_replay import Asked, CurvePoint, Replayed
     from hpcpod.run.lineage_schedule import Schedule
     from hpcpod.run.run import Run
+    from hpcpod.storage.policy_blobs import Rule
 
 
 LINEAGE = (
@@ -126,7 +127,7 @@ def _replay_members(run: Run, board: Board, pod: str | None, options: Namespace)
         _train_again(run, board, run.schedule(member.pod), options, home / member.pod)
     from hpcpod.api import ensemble  # torch: not before the last of them is asked for
 
-    rule = board.finals.candidates[place].rule
+    rule = cast("Rule", board.finals.candidates[place].rule)
     ensemble([home / each.pod / "policy.h5" for each in members], rule=rule).save(joined)
     say(f"their ensemble ({rule}): {joined}; score it on fresh seeds: hpcpod evaluate {joined}")
     return 0

@@ -100,19 +100,15 @@ def follow(sweep: Sweep) -> int:
 
     Ctrl-C has the runs at work checkpoint and leave.
     """
-    from hpcpod.run.sweeps.driver import Driver, cells_at_once
+    from hpcpod.run.sweeps.python import follow_here
 
-    stop = StopFlag((signal.SIGINT, signal.SIGTERM))
-    ended, every = len(sweep.kept()), len(sweep.cells)
+    stop, every = StopFlag((signal.SIGINT, signal.SIGTERM)), len(sweep.cells)
 
-    def tell(cell: Cell, outcome: Outcome) -> None:
-        nonlocal ended
-        ended += 1
+    def tell(cell: Cell, outcome: Outcome, ended: int) -> None:
         say(f"{cell.name} ({_levels(cell)}): {_scored(outcome)}, {outcome.fate}"
             f" ({outcome.reason}); {ended} of {every}")  # fmt: skip
 
-    at_once = cells_at_once(sweep.element, 1, every)  # an element has the cores of a cell
-    code = Driver(sweep, at_once, lambda: bool(stop), tell).run()
+    code = follow_here(sweep, lambda: bool(stop), tell)
     left = every - len(sweep.kept())
     if left:
         say(f"{many(left, 'run')} to go; go on with: hpcpod sweep resume {_word(sweep)}")
@@ -205,17 +201,15 @@ def _jobs(sweep: Sweep) -> dict[str, int] | str | None:
 
 def _results(sweep: Sweep, options: Namespace) -> int:
     from hpcpod.run.data_files import as_csv
-    from hpcpod.run.sweeps.effects import analyse
-    from hpcpod.run.sweeps.outcome import tidy
 
-    rows = sweep.rows()
-    heads, cells = tidy(sweep.factors, rows)
     if options.csv:
-        say(as_csv({h: [row[i] for row in cells] for i, h in enumerate(heads)}).rstrip("\n"))
+        say(as_csv(sweep.table()).rstrip("\n"))
     elif options.json:
+        table = sweep.table()
+        rows = zip(*table.values(), strict=True)
         say_json({
-            "rows": [dict(zip(heads, row, strict=True)) for row in cells],
-            "analyses": [asdict(each) for each in analyse(sweep.factors, rows)],
+            "rows": [dict(zip(table, row, strict=True)) for row in rows],
+            "analyses": [asdict(each) for each in sweep.analyses()],
         })  # fmt: skip
     else:
         _say_results(sweep)

@@ -20,7 +20,7 @@ from hpcpod.run.sweeps.cells import read_plan
 from hpcpod.run.sweeps.driver import Driver
 from hpcpod.run.sweeps.folder import Sweep
 from hpcpod.run.sweeps.launch import check, make
-from tests.docs.pages import page
+from tests.docs.pages import fences, page
 from tests.docs.test_blocks import lines
 
 PAGE = page("sweep.md")
@@ -105,6 +105,13 @@ def test_the_page_s_commands_tell_of_it(
     assert re.search(r"^002-1 +0\.003 .* finished *$", table, re.MULTILINE)
     assert re.search(r"^  agents\.ppo\.learning_rate=0\.003: [-+]", table, re.MULTILINE)
     assert "ablation-001-1: finished (env_steps)" in said["status ablation/cells/001-1"]
+    for code in (text for language, _, text in fences(PAGE) if language == "python"):
+        exec(code, {})
+    printed = capsys.readouterr().out
+    assert printed.startswith(
+        f"{dict(zip(['001-1', '002-1', '001-2', '002-2'], scores, strict=True))}\n"
+    )
+    assert "(('agents.ppo.learning_rate',), ('0.0003',), " in printed
     text = (home / "ablation.html").read_text()
     assert "<h1>ablation</h1>" in text and "Written by hpcpod report" in text
     assert "4 runs of 1 factor, a design factorial, 2 seeds each, with equal budgets" in text

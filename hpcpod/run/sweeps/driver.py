@@ -64,9 +64,10 @@ class Driver:
         at_once: int,
         stop: Callable[[], bool],
         on_end: Callable[[Cell, Outcome], object] = lambda cell, outcome: None,
+        on_look: Callable[[Sequence[Cell]], object] = lambda cells: None,
     ) -> None:
         """``at_once`` cells are run at a time, until ``stop`` is true; ``on_end`` is called with
-        each that has ended.
+        each that has ended, ``on_look`` twice a second with those at work.
 
         Raises:
             LaunchError: a cell needs more GPUs than there are.
@@ -74,7 +75,7 @@ class Driver:
         self._sweep = sweep
         self._at_once = at_once
         self._stop = stop
-        self._on_end = on_end
+        self._on_end, self._on_look = on_end, on_look
         self._work: list[_Work] = []
         self._failures: dict[str, int] = {}
         self._refused: dict[str, float] = {}
@@ -99,6 +100,7 @@ class Driver:
                 left = self._fill()
                 if not self._work and not left:
                     return 1 if self._given_up() else 0
+                self._on_look([work.cell for work in self._work])
                 select.select([work.gone for work in self._work], [], [], GLANCE_SECONDS)
         finally:
             self._leave()

@@ -35,7 +35,7 @@ from hpcpod.records.records import decode
 from hpcpod.run.launch import create_at, source_state
 from hpcpod.run.run import Run, open_run, runs_home
 from hpcpod.run.sweeps.design import Cell, Factor
-from hpcpod.run.sweeps.outcome import Outcome, outcome_of
+from hpcpod.run.sweeps.outcome import Outcome, outcome_of, tidy
 from hpcpod.storage.checksummed import pack, unpack
 from hpcpod.storage.disk import Disk, explain, explained
 from hpcpod.storage.layout import plain
@@ -44,7 +44,9 @@ from hpcpod.storage.os_errors import may_exist
 from hpcpod.storage.ownership import Ownership, read_config
 
 if TYPE_CHECKING:
+    from hpcpod.run.data import Columns
     from hpcpod.run.sweeps.cells import Plan
+    from hpcpod.run.sweeps.effects import Analysis
 
 PLAN = "sweep.json"
 FORMAT = 1
@@ -96,6 +98,18 @@ class Sweep:
     def rows(self) -> list[tuple[Cell, Outcome]]:
         """Every cell with its outcome so far."""
         return [(cell, self.outcome(cell)) for cell in self.cells]
+
+    def table(self) -> Columns:
+        """A row for each run: its cell, its levels, its seed's number, its outcome so far;
+        ``pandas.DataFrame`` takes it."""
+        heads, rows = tidy(self.factors, self.rows())
+        return {head: [row[place] for row in rows] for place, head in enumerate(heads)}
+
+    def analyses(self) -> list[Analysis]:
+        """The effects on the score, with their intervals; of several environments one each."""
+        from hpcpod.run.sweeps.effects import analyse
+
+        return list(analyse(self.factors, self.rows()))
 
     def keep(self, cell: Cell, outcome: Outcome) -> None:
         """Keep the outcome of a cell that has ended: the first one stands."""

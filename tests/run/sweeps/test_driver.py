@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import hpcpod
 from hpcpod.cli.parser import main
-from hpcpod.errors import RunNotFound, StorageError
+from hpcpod.errors import RunNotFound, StorageError, UserError
 from hpcpod.run.run import open_run
 from hpcpod.run.sweeps import driver
 from hpcpod.run.sweeps.cells import read_plan
@@ -20,6 +21,7 @@ from hpcpod.run.sweeps.design import Cell
 from hpcpod.run.sweeps.driver import Driver
 from hpcpod.run.sweeps.folder import Sweep, open_sweep
 from hpcpod.run.sweeps.launch import check, make
+from hpcpod.run.sweeps.python import progress_words
 from hpcpod.storage.ownership import Ownership, read_config
 from hpcpod.storage.requests import Drain
 
@@ -199,3 +201,28 @@ def test_a_launch_where_something_is_says_what_it_is(
     (sweep.path / "sweep.json").unlink()
     assert main(["launch", "swept.yaml", "--no-probe"]) == 2
     assert "is a sweep whose launch was cut off: remove it" in capsys.readouterr().err
+
+
+def test_a_sweep_s_standing_is_a_line() -> None:
+    cells = [Cell(f"{number:03}-1", number, 1, {}) for number in range(1, 9)]
+    assert progress_words("swept", cells[:2], 3, 12, 80.0, 2) == (
+        "swept: 3 of 12 runs ended, 2 at work (001-1 and 002-1); some 6 min to go"
+    )
+    said = progress_words("swept", cells, 0, 12, 60.0, 0)
+    assert said.endswith("8 at work (001-1, 002-1, 003-1, 004-1, 005-1, 006-1 and 2 more)")
+
+
+@pytest.mark.long
+def test_python_runs_a_sweep_and_reads_what_came_of_it(home: Path) -> None:
+    (home / "swept.yaml").write_text(SWEPT.replace("seeds: 2", "seeds: 1"))
+    (home / "run.yaml").write_text(SWEPT.partition("sweep:")[0])
+    with pytest.raises(UserError, match=r"run.yaml has no sweep: section; hpcpod\.launch"):
+        hpcpod.sweep("run.yaml")
+    done = hpcpod.sweep("swept.yaml", overrides=["stop.env_steps=256"], progress=False)
+    table = hpcpod.open_sweep("swept").table()
+    assert table["run"] == ["001", "002"] and table["fate"] == ["finished"] * 2
+    assert table["agents.ppo.learning_rate"] == [1e-4, 1e-2]
+    assert table["env_steps"] == [256, 256]
+    [analysis] = done.analyses()
+    assert analysis.mean == pytest.approx(sum(table["score"]) / 2)
+    assert not analysis.effects and analysis.remarks  # one run of each level tells no chance
