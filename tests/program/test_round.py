@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpcpod.pod.watch import Stopped, Watch
-from hpcpod.records.records import Rescore, seed_of
+from hpcpod.records.records import Checkpoint, Rescore, seed_of
 from tests.program.programs import (
     ADDS,
     READ,
@@ -305,7 +305,7 @@ def test_a_kept_process_loads_each_pods_own_save(tmp_path: Path) -> None:
     one = birth_of(folder)
     pids = set()
     with running(folder) as program:
-        made = {}
+        made: dict[str, Checkpoint | None] = {}
         for number, pod in [(1, "p0001"), (1, "p0002"), (2, "p0001"), (3, "p0001"), (2, "p0002")]:
             birth = replace(one, pod=pod, round=number, checkpoint=made.get(pod))
             report = program.execute(birth, "here", Watch())
