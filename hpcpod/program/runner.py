@@ -197,7 +197,7 @@ class Program:
             ends=birth.ends,
         )
         self._evaluated += evaluated
-        self._release(session)
+        self._release(session, checkpoint.core)
         return done
 
     def _stood(self, birth: Birth) -> _Round:
@@ -306,7 +306,7 @@ class Program:
                 self._session = Session(self._program, self._config.resources.cpus_per_pod)
             session = self._session
             session.next()
-            if source is not None:
+            if source is not None and not session.hand_on(source.core):
                 write_folder(self.folder.blobs, source.core, session.path("load"))
             session.begin(task)
         except OSError as error:  # of the node's own disk: it may be full
@@ -316,11 +316,17 @@ class Program:
             ) from error
         return session
 
-    def _release(self, session: Session) -> None:
-        """Let go of a task that is done: the process is kept, or ends by itself, or is ended."""
-        session.clear()
+    def _release(self, session: Session, core: str | None = None) -> None:
+        """Let go of a task that is done: the process is kept, or ends by itself, or is ended.
+
+        Args:
+            session: of the task.
+            core: sha256 of the core of what it has saved.
+        """
         if session.alive and session.keeps:
+            session.clear(core)
             return
+        session.clear()
         if not session.wait(self._program.stop_seconds):
             log.warning(
                 "the program went on for %g s after its report (program.stop_seconds): killed",

@@ -73,6 +73,7 @@ class Session:
         self.folder = Path(tempfile.mkdtemp(prefix="hpcpod-session-"))  # mode 0700
         self.number = -1
         self.process: Guarded | None = None
+        self._handed: str | None = None
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self._line = b""
         self.heard = time.monotonic()
@@ -209,10 +210,32 @@ class Session:
             self.listen(0.005)
         return not self.alive
 
-    def clear(self) -> None:
-        """Remove the places of the present task."""
-        for kind in ("load", "save"):
-            shutil.rmtree(self.path(kind), ignore_errors=True)
+    def clear(self, core: str | None = None) -> None:
+        """Remove the places of the present task.
+
+        Args:
+            core: sha256 of the core that holds what was saved: that stays, to be loaded by the
+                next task if it goes on from there. It is not read again.
+        """
+        shutil.rmtree(self.path("load"), ignore_errors=True)
+        shutil.rmtree(self._kept, ignore_errors=True)
+        self._handed = core
+        if core is not None:
+            self.path("save").rename(self._kept)
+        shutil.rmtree(self.path("save"), ignore_errors=True)
+
+    def hand_on(self, core: str) -> bool:
+        """Give the present task what the last one has saved, to load; False if that is another
+        checkpoint than this one."""
+        if self._handed != core:
+            return False
+        self._kept.rename(self.path("load"))
+        self._handed = None
+        return True
+
+    @property
+    def _kept(self) -> Path:
+        return self.folder / "kept"
 
     def close(self, *, kindly: bool = False) -> None:
         """End the process and all that it has started, and remove the folder."""

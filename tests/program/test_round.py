@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpcpod.pod.watch import Stopped, Watch
-from hpcpod.records.records import Rescore, seed_of
+from hpcpod.records.records import Checkpoint, Rescore, seed_of
 from tests.program.programs import (
     ADDS,
     READ,
@@ -146,6 +146,8 @@ KEPT = (
 os.rename(session / "hello.part", session / "hello.json")
 while True:
     save = Path(task["save_to"])
+    if task["number"]:
+        assert Path(task["checkpoint"], "pid").read_text() == str(os.getpid())
     (save / "pid").write_text(str(os.getpid()))
     report(steps=4, returns=[float(task["round"])] * 8)
     number = task["number"]
@@ -287,3 +289,26 @@ report(returns=[1.0] * 8)
     assert json.loads(found["HPCPOD_HYPERPARAMETERS"]) == birth_of(folder).hyperparameters
     absent = ("RANK", "SLURM_PROCID", "PMIX_RANK", "HPCPOD_P_OLD", "HPCPOD_SECONDS")
     assert not found.keys() & set(absent) and "HPCPOD_CHECKPOINT" not in found
+
+
+def test_a_kept_process_loads_each_pods_own_save(tmp_path: Path) -> None:
+    script = KEPT.replace(
+        'if task["number"]:\n        assert Path(task["checkpoint"], "pid").read_text()'
+        " == str(os.getpid())",
+        'if task["checkpoint"]:\n        assert Path(task["checkpoint"], "pod").read_text()'
+        ' == task["pod"]',
+    ).replace(
+        '    (save / "pid")', '    (save / "pod").write_text(task["pod"])\n    (save / "pid")'
+    )
+    assert script.count('"pod"') == 4
+    folder = create(script, tmp_path)
+    one = birth_of(folder)
+    pids = set()
+    with running(folder) as program:
+        made: dict[str, Checkpoint | None] = {}
+        for number, pod in [(1, "p0001"), (1, "p0002"), (2, "p0001"), (3, "p0001"), (2, "p0002")]:
+            birth = replace(one, pod=pod, round=number, checkpoint=made.get(pod))
+            report = program.execute(birth, "here", Watch())
+            made[pod] = report.checkpoint
+            pids.add(saved(folder, report, tmp_path / f"{pod}-{number}")["pid"])
+    assert len(pids) == 1
