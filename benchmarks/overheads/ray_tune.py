@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import sys
@@ -15,6 +14,7 @@ import ray
 from ray import tune
 from ray.tune.schedulers import PopulationBasedTraining
 
+from overheads.gaps import gaps_of
 from overheads.population import PODS
 
 NUMBERS = 500_000
@@ -81,11 +81,7 @@ def main() -> None:
         tuner.fit()
     finally:
         ray.shutdown()
-    steps = sorted(json.loads(each) for each in log.read_text().splitlines())
-    gaps: dict[str, list[float]] = {"on": [], "copied": []}
-    for (_, ended, _), (began, _, copied) in itertools.pairwise(steps):
-        gaps["copied" if copied else "on"].append(began - ended)
-    print(json.dumps({"first": steps[0][0], **gaps}))
+    print(json.dumps(gaps_of(log)))
 
 
 if __name__ == "__main__":

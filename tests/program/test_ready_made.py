@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,92 @@ def test_supervised_learning_goes_on_from_a_save(tmp_path: Path) -> None:
     assert [first["steps"], more["steps"]] == [11, 5]
     assert (scored["score"], scored["error"]) == (more["score"], more["error"])
     assert first["score"] > 0.55 and first["episodes"] == 1000  # of two arms one is half
+
+
+FAKES = {
+    "rsl_rl/runners.py": """
+        import torch
+
+        class OnPolicyRunner:
+            def __init__(self, env, train_cfg, log_dir, device):
+                self.weight = torch.nn.Parameter(torch.zeros(()))
+                rate = train_cfg["algorithm"]["learning_rate"]
+                self.alg = type("PPO", (), {})()
+                self.alg.optimizer = torch.optim.SGD([self.weight], lr=rate)
+
+            def learn(self, num_learning_iterations):
+                for _ in range(num_learning_iterations):
+                    self.alg.optimizer.zero_grad()
+                    (-self.weight).backward()
+                    self.alg.optimizer.step()
+
+            def save(self, path):
+                torch.save([self.weight.data, self.alg.optimizer.state_dict()], path)
+
+            def load(self, path):
+                self.weight.data, state = torch.load(path)
+                self.alg.optimizer.load_state_dict(state)
+
+            def get_inference_policy(self, device):
+                return lambda obs: obs * 0 + self.weight
+    """,
+    "isaaclab/app.py": "def AppLauncher(headless): assert headless",
+    "isaaclab_rl/rsl_rl.py": """
+        import torch
+
+        class RslRlVecEnvWrapper:
+            device = "cpu"
+
+            def __init__(self, env):
+                self.num_envs = env
+
+            def reset(self):
+                self.left = torch.arange(1, self.num_envs + 1)
+
+            def get_observations(self):
+                return torch.zeros(self.num_envs), {}
+
+            def step(self, action):  # episode n has n steps, each worth the action
+                self.left -= 1
+                return self.get_observations()[0], action.clone(), (self.left == 0).long(), {}
+    """,
+    "isaaclab_tasks/utils.py": """
+        def parse_env_cfg(task, device, num_envs):
+            return num_envs
+
+        class Config:
+            def to_dict(self):
+                return {"algorithm": {"gamma": 0.99, "learning_rate": 9.0, "entropy_coef": 9.0}}
+
+        def load_cfg_from_registry(task, entry_point):
+            assert entry_point == "rsl_rl_cfg_entry_point"
+            return Config()
+    """,
+    "gymnasium.py": "def make(task, cfg): return cfg",
+}
+"""As much of rsl_rl and Isaac Lab as the program uses; a policy is one number, which grows by its
+learning rate each iteration."""
+
+
+@pytest.mark.long
+def test_rsl_rl_trains_is_copied_and_scores_over_fakes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in FAKES.items():
+        path = tmp_path / "fakes" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+        if path.parent.name != "fakes":
+            (path.parent / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'fakes'}{os.pathsep}{ROOT}")
+    mine = {"learning_rate": 0.5, "entropy_coef": 0.01}
+    first, copy, scored = play(
+        [*command("isaac_lab.py"), "Isaac-Cartpole-v0", "3", "cpu"], tmp_path / "session",
+        {"steps": 2, "hyperparameters": mine},
+        {"steps": 1, "hyperparameters": {**mine, "learning_rate": 0.25}, "checkpoint": 0},
+        {"mode": "score", "steps": None, "save_to": None, "hyperparameters": mine, "checkpoint": 1},
+    )  # fmt: skip
+    # Episodes of 1, 2 and 3 steps: their mean return is twice the number.
+    assert [each["score"] for each in (first, copy, scored)] == [2.0, 2.5, 2.5]
+    assert first["error"] == pytest.approx(1 / 3**0.5) and first["episodes"] == 3
+    assert [each["steps"] for each in (first, copy, scored)] == [2, 1, 0]

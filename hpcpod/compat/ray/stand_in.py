@@ -41,7 +41,7 @@ class Checkpoint:
 
 
 class Context:
-    """``tune.get_context()``: who a trial is."""
+    """``tune.get_context()``: names of a trial."""
 
     def __init__(self, played: Rounds) -> None:
         self._played = played
@@ -156,7 +156,7 @@ def get_checkpoint() -> Checkpoint | None:
 
 
 def get_context() -> Context:
-    """Who the trial is."""
+    """Names of the trial."""
     return Context(_playing()[0])
 
 
