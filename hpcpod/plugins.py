@@ -3,7 +3,7 @@
 Built-in parts stand in the same entry points that a user's package would use:
 ``hpcpod.agents``, ``hpcpod.envs``, ``hpcpod.generators``, ``hpcpod.updaters``,
 ``hpcpod.allocators``, ``hpcpod.evaluators``, ``hpcpod.workers``, ``hpcpod.learners``,
-``hpcpod.fusions``, ``hpcpod.loggers`` and ``hpcpod.launchers``.
+``hpcpod.fusions``, ``hpcpod.loggers``, ``hpcpod.streams`` and ``hpcpod.launchers``.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from hpcpod.config.cluster import ClusterConfig as ClusterConfig
 from hpcpod.config.cluster import ResourcesConfig as ResourcesConfig
+from hpcpod.config.continuous import CtConfig as CtConfig
 from hpcpod.config.limits import Count, Crowd, Limit, Limited, Natural, Panel, Positive
 from hpcpod.config.program import ProgramConfig as ProgramConfig
 from hpcpod.config.program import misfits
@@ -345,6 +346,8 @@ class RunConfig:
     """The needs of a pod."""
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     """The place where slots run."""
+    ct: CtConfig | None = None
+    """Continuous training, for ``hpcpod ct``; null: none."""
     on_finish: str | None = None
     """A line of shell that is run once, in the run folder, when the run has finished: by the
     process that finishes it, which waits up to 60 s. ``$HPCPOD_NAME``, ``$HPCPOD_STATE``

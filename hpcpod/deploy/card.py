@@ -7,7 +7,7 @@ import math
 import platform
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -21,7 +21,8 @@ from hpcpod.pod.policy import Policy
 from hpcpod.records.codec import encode
 from hpcpod.tournament.statistics import mean, sd
 
-_PACKAGES = ("torch", "numpy", "gymnasium", "onnx", "onnxruntime")
+_PACKAGES = ("torch", "numpy", "gymnasium")
+_EXPORTERS = ("onnx", "onnxruntime")
 _LONGEST = 200
 """Characters of one value in a table."""
 
@@ -34,12 +35,32 @@ def card(
     licence: str,
 ) -> dict[str, Any]:
     """All that is known of an exported policy: JSON-able."""
-    about, spec, score = dict(policy.about), policy.spec, score_of(policy)
+    known = facts(policy, run, licence)
     inputs = [
         {"name": part.name, "path": list(part.path), "dtype": part.dtype,
          "shape": ["batch", *part.shape]}
         for part in done.parts
     ]  # fmt: skip
+    return {
+        **known,
+        "mean_reward": _mean_reward(known["score"], checks),
+        "inputs": inputs,
+        "output": {"name": ACTION, "dtype": done.dtype, "shape": ["batch", *done.shape],
+                   "bounds": encode(policy.spec.action_bounds)},
+        "files": {
+            "policy.onnx": {"opset": OPSET, "ir_version": IR},
+            "policy.h5": None if done.obstacle else {"format": 1, "reader": "policy.py"},
+        },
+        "not for numpy": done.obstacle,
+        "checks": dict(checks),
+        "versions": {**known["versions"],
+                     **{name: importlib.metadata.version(name) for name in _EXPORTERS}},
+    }  # fmt: skip
+
+
+def facts(policy: Policy, run: Mapping[str, Any], licence: str) -> dict[str, Any]:
+    """All that is known of a policy as it is, exported or not: JSON-able."""
+    about, spec, score = dict(policy.about), policy.spec, score_of(policy)
     return {
         "format": 1,
         "library_name": "hpcpod",
@@ -48,16 +69,7 @@ def card(
         "policy": {k: v for k, v in about.items() if k not in ("env", "score")},
         "run": dict(run),
         "score": score,
-        "mean_reward": _mean_reward(score, checks),
-        "inputs": inputs,
-        "output": {"name": ACTION, "dtype": done.dtype, "shape": ["batch", *done.shape],
-                   "bounds": encode(spec.action_bounds)},
-        "files": {
-            "policy.onnx": {"opset": OPSET, "ir_version": IR},
-            "policy.h5": None if done.obstacle else {"format": 1, "reader": "policy.py"},
-        },
-        "not for numpy": done.obstacle,
-        "checks": dict(checks),
+        "mean_reward": _mean_reward(score, {}),
         "versions": {"hpcpod": __version__, "python": platform.python_version(),
                      **{name: importlib.metadata.version(name) for name in _PACKAGES}},
     }  # fmt: skip
@@ -78,8 +90,14 @@ def _mean_reward(score: Mapping[str, Any], checks: Mapping[str, Any]) -> dict[st
 
 def readme(made: Mapping[str, Any]) -> str:
     """The README of a card, with the metadata that Hugging Face reads in front."""
-    front = yaml.safe_dump(_metadata(made), sort_keys=False, allow_unicode=True)
-    return f"---\n{front}---\n\n" + "\n".join(_lines(made)) + "\n"
+    return front(made, ["onnx"]) + "\n".join(_lines(made)) + "\n"
+
+
+def front(made: Mapping[str, Any], tags: Sequence[str] = ()) -> str:
+    """The metadata that Hugging Face reads, as a README begins with them."""
+    found = _metadata(made)
+    found["tags"][3:3] = tags
+    return f"---\n{yaml.safe_dump(found, sort_keys=False, allow_unicode=True)}---\n\n"
 
 
 def _metadata(made: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,13 +105,13 @@ def _metadata(made: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "library_name": "hpcpod",
         "license": made["licence"],
-        "tags": [env, "reinforcement-learning", "deep-reinforcement-learning", "onnx", "hpcpod"],
+        "tags": [env, "reinforcement-learning", "deep-reinforcement-learning", "hpcpod"],
     }
     if reward is not None:
         metric = {"type": "mean_reward", "name": "mean_reward", "verified": False,
                   "value": f"{reward['mean']:.2f} +/- {reward['std']:.2f}"}  # fmt: skip
         found["model-index"] = [{
-            "name": _name(made),
+            "name": name_of(made),
             "results": [{
                 "task": {"type": "reinforcement-learning", "name": "reinforcement-learning"},
                 "dataset": {"name": env, "type": env},
@@ -103,7 +121,8 @@ def _metadata(made: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _name(made: Mapping[str, Any]) -> str:
+def name_of(made: Mapping[str, Any]) -> str:
+    """The policy's name: its agent, or the ensemble that it is."""
     policy = made["policy"]
     if "members" in policy:
         return f"ensemble of {len(policy['members'])} ({visible(str(policy.get('rule')))})"
@@ -112,7 +131,7 @@ def _name(made: Mapping[str, Any]) -> str:
 
 def _lines(made: Mapping[str, Any]) -> Iterator[str]:
     env, reward, score = made["environment"], made["mean_reward"], made["score"]
-    yield f"# {escaped(_name(made))} on {escaped(env['id'])}\n"
+    yield f"# {escaped(name_of(made))} on {escaped(env['id'])}\n"
     yield "A policy that hpcpod has trained, for use without it.\n"
     if reward is not None:
         yield (
@@ -144,10 +163,10 @@ def _lines(made: Mapping[str, Any]) -> Iterator[str]:
         if values:
             yield f"## {title}\n"
             yield from table(("name", "value"), values.items())
-    yield from _lineages(made["run"])
+    yield from lineages(made["run"])
 
 
-def _lineages(run: Mapping[str, Any]) -> Iterator[str]:
+def lineages(run: Mapping[str, Any]) -> Iterator[str]:
     """The lineage of a policy; of an ensemble those of its members."""
     lines = {"Lineage": run.get("lineage", ())}
     lines |= {f"Lineage of {escaped(pod)}": line for pod, line in run.get("lineages", {}).items()}

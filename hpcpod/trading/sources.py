@@ -25,8 +25,8 @@ def markets(given: Mapping[str, Any]) -> list[MarketPanel]:
 
     Args:
         given: ``source`` (default: ``synthetic``), and the arguments of that source; of every
-            source ``below``, a date ceiling, ``tickers``, and ``index``, the ticker of one that is
-            not traded: to hold it, without costs, is a baseline.
+            source ``below``, a date ceiling, ``since``, the first date, ``tickers``, and ``index``,
+            the ticker of one that is not traded: to hold it, without costs, is a baseline.
 
     Raises:
         UserError: there is no such source, or an argument does not fit.
@@ -35,6 +35,7 @@ def markets(given: Mapping[str, Any]) -> list[MarketPanel]:
     source = str(arguments.pop("source", "synthetic"))
     below, tickers = arguments.pop("below", None), arguments.pop("tickers", None)
     index = arguments.pop("index", None)
+    since = arguments.pop("since", None)
     if source.endswith(FILES):
         found = _file(source, arguments)
     elif source in SOURCES:
@@ -45,6 +46,8 @@ def markets(given: Mapping[str, Any]) -> list[MarketPanel]:
     if index is not None:
         found = [_without(each, str(index)) for each in found]
     found = found if tickers is None else [each.of(tickers) for each in found]
+    if since is not None:
+        found = [each.between(since, each.dates[-1] + 1) for each in found]
     return found if below is None else [each.below(below) for each in found]
 
 

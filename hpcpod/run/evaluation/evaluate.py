@@ -97,14 +97,23 @@ def evaluate(  # noqa: PLR0913 (what one says of an evaluation, by name)
         config = slurm_config(sources, slurm if isinstance(slurm, Mapping) else {})
     plan = [(condition, policy) for condition in asked for policy in found]
     with _scores(folder or (FOLDER if config else None)) as scores, progress_text(progress) as show:
-        return _evaluated(scores, plan, played_on, config, cores, show)
+        return evaluated(scores, plan, played_on, config, cores, show)
 
 
-def _evaluated(
+def evaluated(
     scores: ScoreFolder, asked: Sequence[tuple[Condition, Candidate]], seeds: range,
     config: RunConfig | None, cores: int | None, show: Tell,
 ) -> Evaluation:  # fmt: skip
-    """Have the policies played in their conditions, and read what came of it."""
+    """Have policies played in their conditions, and read what came of it.
+
+    Args:
+        scores: keeps what is played.
+        asked: each policy in each of its conditions, condition by condition.
+        seeds: of the episodes.
+        config: of an array on Slurm; None: this machine plays.
+        cores: processes at once; None: as ``evaluate`` has it.
+        show: called again and again with how far it is.
+    """
     plan = [(c, p, _chunks(scores, c, p, seeds)) for c, p in asked]
     named = {chunk.name: (p, c) for c, p, chunks in plan for chunk in chunks}
     work = _work([chunks for _, _, chunks in plan])

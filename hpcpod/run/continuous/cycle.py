@@ -1,0 +1,368 @@
+"""A cycle: news, a run that goes on from the deployed policy, a judgement, a decision.
+
+Each step leaves a file that is published once, and is passed over where it is there. So a cycle
+that is killed anywhere goes on where it was, and two at once come to one end.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from hpcpod import plugins
+from hpcpod.config.continuous import seconds_of
+from hpcpod.config.loader import from_mapping, to_mapping
+from hpcpod.config.resolved import versions
+from hpcpod.config.schema import CtConfig, RunConfig
+from hpcpod.config.start_from import StartFrom
+from hpcpod.errors import HpcpodError, UserError
+from hpcpod.records.codec import encode
+from hpcpod.records.records import stable_hash
+from hpcpod.run import preflight
+from hpcpod.run.best_policy import Kept, kept
+from hpcpod.run.continuous.registry import (
+    POLICY,
+    Decision,
+    Kind,
+    Plan,
+    Registry,
+    Version,
+    digest_of,
+    named,
+    writable,
+)
+from hpcpod.run.continuous.training import trained, weights_of
+from hpcpod.run.policy_folder import facts_of
+from hpcpod.run.run import Run
+from hpcpod.run.text import duration
+from hpcpod.storage.checksummed import pack
+from hpcpod.storage.locks import file_lock
+from hpcpod.storage.os_errors import may_exist
+from hpcpod.tournament.continuous.drift import Reference, Shift, reference_of, shifts
+from hpcpod.tournament.continuous.stream import Look, Player, Score, Stream, Verdict, Windows
+
+log = logging.getLogger(__name__)
+
+Tell = Callable[[str], object]
+Ended = Literal["promoted", "kept", "failed", "not due", "busy"]
+
+
+@dataclass(frozen=True)
+class Drift:
+    """The report on drift of a cycle: ``drift.json``."""
+
+    version: int
+    """The deployed one, whose training is compared with."""
+    shifts: tuple[Shift, ...]
+    """The most shifted first; empty if nothing could be told."""
+    words: str = ""
+    """Why nothing could be told."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a call."""
+
+    kind: Ended
+    words: str
+    cycle: int | None
+    current: int | None
+    """The version that is deployed now."""
+    remarks: tuple[str, ...] = ()
+
+
+def advance(
+    registry: Registry, *, force: bool = False, fresh: bool = False, probe: bool = True,
+    tell: Tell = lambda text: None, progress: bool | None = None,
+) -> Outcome:  # fmt: skip
+    """Do all that is due: end the cycle that is open, or begin one and end it.
+
+    Args:
+        registry: the registry.
+        force: begin a cycle though it is not its time, or nothing says that it is due.
+        fresh: let no pod of it start from the deployed policy.
+        probe: try the environment before a cycle begins.
+        tell: called with what is being done, before it is.
+        progress: show how far training is, on standard error.
+
+    Raises:
+        UserError: the data are broken, or the configuration is; what is deployed stays.
+        StorageError: the filesystem refuses; what is deployed stays, and the next call goes on.
+    """
+    writable(registry)
+    with file_lock(registry.path / "lock", timeout=0.0) as held:
+        if held is False:
+            last = len(registry.plans())
+            words = "another process works on it" + (f", at cycle {last}" if last else "")
+            return Outcome("busy", words, last or None, registry.current)
+        registry.follow()
+        try:
+            return Cycle(registry, tell, progress).advance(force, fresh, probe)
+        except UserError as error:
+            now = registry.current
+            if now is None:
+                raise
+            raise UserError(f"{error}; {named(now)} stays deployed") from error
+
+
+def stream_of(config: RunConfig) -> Stream:
+    """The stream of a configuration.
+
+    Raises:
+        UserError: it has no section ``ct``, or its stream can't be made.
+    """
+    ct = require_ct(config)
+    backend = {"hpcpod.trading.env:TradingVecEnv": "trading"}.get(config.env.backend)
+    backend = backend or config.env.backend
+    name = ct.stream
+    if name == "auto":
+        name = backend if backend in plugins.known("streams") else "fresh_seeds"
+    with plugins.needing_torch():
+        stream: Stream = plugins.make(Stream, "streams", name, config)
+    return stream
+
+
+def require_ct(config: RunConfig) -> CtConfig:
+    """The section ``ct``.
+
+    Raises:
+        UserError: there is none.
+    """
+    if config.ct is None:
+        raise UserError(
+            f"{config.name} has no section ct: give its configuration one, such as ct: {{every: 1d}}"
+        )
+    return config.ct
+
+
+class Cycle:
+    """The steps of a cycle of one registry."""
+
+    def __init__(self, registry: Registry, tell: Tell, progress: bool | None = False) -> None:
+        self._registry, self._tell, self._progress = registry, tell, progress
+
+    def advance(self, force: bool, fresh: bool, probe: bool) -> Outcome:
+        """See the function ``advance``."""
+        plan, remarks = self.open(), tuple[str, ...]()
+        if plan is None:
+            begun = self._begun(force, fresh, probe)
+            if isinstance(begun, Outcome):
+                return begun
+            plan, remarks = begun
+        return replace(self._ended(plan), remarks=remarks)
+
+    def open(self) -> Plan | None:
+        """The cycle that has begun and not ended."""
+        plans = self._registry.plans()
+        done = {each.cycle for each in self._registry.decisions()}
+        return plans[-1] if plans and plans[-1].cycle not in done else None
+
+    def _begun(self, force: bool, fresh: bool, probe: bool) -> Outcome | tuple[Plan, Any]:
+        registry = self._registry
+        plans, config, current = registry.plans(), registry.config, registry.current
+        number, last = len(plans) + 1, plans[-1] if plans else None
+        ct = require_ct(config)
+        if ct.every is not None and last is not None and not force:
+            left = last.time + seconds_of(ct.every) - time.time()
+            if left > 0:
+                words = f"the next cycle begins in {duration(left)}, by ct.every"
+                return Outcome("not due", words, last.cycle, current)
+        self._tell("looks for news")
+        look = stream_of(config).look(None if last is None else last.windows, number)
+        if look.windows is None or not (look.due or force):
+            return Outcome("not due", look.why, last and last.cycle, current, look.remarks)
+        parent = None if current is None else registry.verify(current)
+        remarks = [*look.remarks]
+        if parent is not None and not may_exist(Path(parent.run) / "config.json"):
+            remarks.append(f"{parent.run} is gone: no pod starts from {named(parent.number)}")
+            fresh = True
+        of_run = config_of(config, look.windows, number, None if fresh else parent)
+        self._tell("checks the configuration of the next run")
+        preflight.check(of_run, source=registry.name, probe=probe)
+        plan = Plan(number, to_mapping(of_run), look.windows, current, look.why, time.time())
+        return registry.publish_plan(plan), tuple(remarks)
+
+    def _ended(self, plan: Plan) -> Outcome:
+        registry = self._registry
+        self._tell(f"cycle {plan.cycle}: {plan.why}; {plan.windows.words}")
+        run = self._trained(plan)
+        try:
+            policy = kept(run.folder)
+        except UserError as error:
+            return self._decided(plan, "failed", str(error))
+        stream = stream_of(registry.config)
+        self._drift(plan, stream)
+        verdict = self._verdict(plan, stream, run, policy)
+        if registry.version(plan.cycle) is None:
+            self._tell(f"cycle {plan.cycle}: registers {named(plan.cycle)}")
+            self._register(plan, stream, run, policy, verdict)
+        return self._decided(plan, "promoted" if verdict.promotes else "kept", verdict.said)
+
+    def _trained(self, plan: Plan) -> Run:
+        if plan.adopted:
+            from hpcpod.run.run import open_run
+
+            return open_run(plan.adopted)
+        return trained(self._registry, plan, self._tell, self._progress)
+
+    def _verdict(self, plan: Plan, stream: Stream, run: Run, policy: Kept) -> Verdict:
+        registry, path = self._registry, self._registry.cycle(plan.cycle) / "verdict.json"
+        found = registry.found(Verdict, path)
+        if found is not None:
+            return found
+        self._tell(f"cycle {plan.cycle}: judges what came of it")
+        if plan.adopted:
+            return registry.settle(path, _own_score(policy))
+        challenger = Player(policy.checkpoint, run.folder.resolved.config.env)
+        parent = None if plan.parent is None else self._player(plan.parent)
+        verdict = stream.judge(plan.windows, challenger, parent, registry.cycle(plan.cycle))
+        return registry.settle(path, verdict)
+
+    def _player(self, number: int) -> Player:
+        version = self._registry.verify(number)
+        return Player(self._registry.policy(number), from_mapping(version.config).env)
+
+    def _drift(self, plan: Plan, stream: Stream) -> None:
+        registry, path = self._registry, self._registry.cycle(plan.cycle) / "drift.json"
+        if plan.parent is None or registry.found(Drift, path) is not None:
+            return
+        self._tell(f"cycle {plan.cycle}: looks for drift")
+        then = registry.found(Reference, registry.folder(plan.parent) / "reference.json")
+        try:
+            if then is None:
+                raise UserError(f"{named(plan.parent)} has no reference.json")
+            sample = stream.sample(plan.windows, self._player(plan.parent), "judge")
+            moved = shifts(then, sample, seed=plan.cycle)
+            words = "" if moved else "too few blocks of data to tell"
+            drift = Drift(plan.parent, moved, words)
+        except UserError as error:  # it decides nothing
+            drift = Drift(plan.parent, (), str(error))
+        registry.settle(path, drift)
+
+    def _register(
+        self, plan: Plan, stream: Stream, run: Run, policy: Kept, verdict: Verdict
+    ) -> None:
+        resolved = run.folder.resolved
+        data, plain = policy.checkpoint.read_bytes(), to_mapping(resolved.config)
+        sha256, weights = weights_of(data)
+        score = dict(policy.about.get("score", {}))
+        version = Version(
+            plan.cycle, str(run.path), sha256, weights, plain, digest_of(plain), plan.windows,
+            plan.parent, score, verdict, run.folder.config.get("versions") or versions(),
+            time.time(),
+        )  # fmt: skip
+        player = Player(policy.checkpoint, resolved.config.env)
+        reference = reference_of(stream.sample(plan.windows, player, "train"))
+        registered = {
+            "version": named(plan.cycle), "windows": plan.windows.words,
+            "parent": None if plan.parent is None else named(plan.parent),
+            "data": {**plan.windows.source, "sha256": plan.windows.digest},
+            "config_sha256": version.config_sha256,
+            "judged": verdict.said if not plan.adopted else "taken over from a run",
+        }  # fmt: skip
+        with plugins.needing_torch():
+            from hpcpod.deploy.version_card import version_card
+        about = {"env": encode(resolved.config.env), "score": score}
+        card = version_card(policy.checkpoint, about, facts_of(run.folder, policy.about), registered)
+        files = {POLICY: data, "reference.json": pack(encode(reference)), **card}
+        self._registry.add(version, files)
+
+    def _decided(self, plan: Plan, kind: Kind, why: str) -> Outcome:
+        """Write the decision; what is deployed may have been changed meanwhile, or this cycle been
+        ended."""
+        registry = self._registry
+        self._tell(f"cycle {plan.cycle}: decides")
+        while True:
+            ledger = registry.decisions()
+            ended = next((each for each in ledger if each.cycle == plan.cycle), None)
+            if ended is not None:
+                registry.follow()
+                return self._outcome(ended)
+            current = ledger[-1].current if ledger else None
+            if kind == "promoted" and current != plan.parent:
+                kind = "kept"
+                why += "; but another version is deployed now than it was judged against"
+            version = None if kind == "failed" else plan.cycle
+            now = plan.cycle if kind == "promoted" else current
+            registry.decide(kind, version, now, why, plan.cycle, len(ledger) + 1)
+
+    def _outcome(self, line: Decision) -> Outcome:
+        version = f"{named(line.version)} " if line.version is not None else ""
+        done = "is deployed" if line.kind == "promoted" else "is not deployed"
+        words = f"{version}{done}: {line.why}" if version else f"no new version: {line.why}"
+        kind: Any = line.kind
+        return Outcome(kind, words, line.cycle, self._registry.current)
+
+
+def config_of(
+    config: RunConfig, windows: Windows, cycle: int, parent: Version | None
+) -> RunConfig:
+    """The configuration of a cycle's run.
+
+    Args:
+        config: the registry's.
+        windows: of the cycle.
+        cycle: its number.
+        parent: the version that pods start from; None: all begin afresh.
+    """
+    start = None
+    if parent is not None and require_ct(config).inherit > 0:
+        start = StartFrom(parent.run, share=require_ct(config).inherit)
+    return replace(
+        config,
+        name=f"{config.name}-c{cycle:04}",
+        seed=stable_hash(config.seed, "cycle", cycle) % 2**31,
+        env=replace(config.env, kwargs={**config.env.kwargs, **windows.train}),
+        population=replace(config.population, start_from=start),
+        ct=None,
+    )
+
+
+def adopt(registry: Registry, run: Run) -> Plan:
+    """Plan the first cycle of a registry from a run that has finished.
+
+    Raises:
+        UserError: it has not.
+    """
+    if run.board().phase != "finished":
+        raise UserError(f"{run.name} has not finished: `hpcpod ct` takes over what is done")
+    config = run.folder.resolved.config
+    windows = stream_of(registry.config).adopted()
+    plan = Plan(
+        1, to_mapping(config), windows, None, f"{run.name} is taken over", time.time(),
+        adopted=str(run.path),
+    )  # fmt: skip
+    return registry.publish_plan(plan)
+
+
+def abandon(registry: Registry) -> Outcome:
+    """End the cycle that is open without a new version.
+
+    Raises:
+        UserError: none is open, or the registry is another user's.
+    """
+    writable(registry)
+    cycle = Cycle(registry, lambda text: None)
+    plan = cycle.open()
+    if plan is None:
+        raise UserError(f"{registry.name}: no cycle is open")
+    return cycle._decided(plan, "failed", "it was abandoned")
+
+
+def _own_score(policy: Kept) -> Verdict:
+    """The verdict on a run that is taken over: its own score."""
+    score = policy.about.get("score") or {}
+    if not score:
+        raise UserError("the run has no score that could be taken over")
+    own = Score(score["mean"], score["low"], score["high"], score["episodes"])
+    return Verdict(own, None, None, None, 0.05, "return", "its run's own evaluation")
+
+
+def drift_of(registry: Registry, cycle: int) -> Drift | None:
+    """The report on drift of a cycle; None if it has none."""
+    return registry.found(Drift, registry.cycle(cycle) / "drift.json")

@@ -1,0 +1,127 @@
+"""The stream of any task: a cycle is due by time or by files, policies are judged on fresh seeds."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+from hpcpod import plugins
+from hpcpod.config.schema import CtConfig, RunConfig
+from hpcpod.deploy.score_folder import ScoreFolder
+from hpcpod.errors import UserError
+from hpcpod.run.evaluation.conditions import Condition
+from hpcpod.run.evaluation.evaluate import FIRST_SEED, LARGEST_SEED, evaluated
+from hpcpod.run.evaluation.policies import candidates
+from hpcpod.storage.os_errors import explain
+from hpcpod.tournament.continuous.drift import Sample
+from hpcpod.tournament.continuous.stream import Look, Part, Player, Score, Verdict, Windows
+from hpcpod.tournament.statistics import difference, interval, mean
+
+EPISODES = 64
+_SAMPLED = (32, 64)
+"""Episodes and steps of each that the report on drift looks at."""
+
+
+class FreshSeeds:
+    """Judges policies by paired episodes on seeds that neither a run nor another cycle has drawn.
+
+    There is no date: what a generation trains on is what the environment gives, and the files of
+    ``ct.data`` are taken to be what it reads.
+    """
+
+    def __init__(self, config: RunConfig) -> None:
+        """Keep the configuration.
+
+        Raises:
+            UserError: ``ct.kwargs`` has something else than ``episodes``, or too few of them.
+        """
+        self._ct: CtConfig = config.ct or CtConfig()
+        given = dict(self._ct.kwargs)
+        episodes = given.pop("episodes", EPISODES)
+        if given:
+            raise UserError(f"ct.kwargs: fresh_seeds has no '{min(given)}' (episodes)")
+        if not isinstance(episodes, int) or isinstance(episodes, bool) or episodes < 2:
+            raise UserError(f"ct.kwargs: episodes is a whole number from 2, got {episodes!r}")
+        self._episodes = episodes
+
+    def look(self, before: Windows | None, cycle: int) -> Look:
+        """See ``Stream``."""
+        windows = self._windows(cycle)
+        files = ", ".join(self._ct.data)
+        if before is None:
+            return Look(windows, True, "nothing is deployed yet")
+        if files and windows.digest == before.digest:
+            return Look(windows, False, f"{files} have not changed since the last cycle")
+        if files:
+            return Look(windows, True, f"{files} have changed since the last cycle")
+        due = self._ct.every is not None
+        why = "its time has come" if due else "ct.every and ct.data are empty: say --now"
+        return Look(windows, due, why)
+
+    def adopted(self) -> Windows:
+        """See ``Stream``."""
+        return self._windows(0)
+
+    def digest(self, windows: Windows) -> str:
+        """See ``Stream``."""
+        return self._digest()
+
+    def judge(
+        self, windows: Windows, challenger: Player, incumbent: Player | None, folder: Path
+    ) -> Verdict:
+        """See ``Stream``."""
+        players = [each for each in (challenger, incumbent) if each is not None]
+        own = Condition("judged", kwargs=windows.judge)
+        asked = [
+            (own, replace(found, env=player.env))
+            for player in players
+            for found in candidates([player.policy])
+        ]
+        scores = ScoreFolder(folder / "scores")
+        scores.create()
+        seeds = range(windows.seed, windows.seed + self._episodes)
+        found = evaluated(scores, asked, seeds, None, None, lambda text: None)
+        rows = {row.source: row for row in found.rows}
+        ours = rows[str(challenger.policy)]
+        level, words = self._ct.level, f"{len(seeds)} episodes on fresh seeds"
+        if incumbent is None:
+            return Verdict(_score(ours.returns), None, None, None, level, "return", words)
+        theirs = rows[str(incumbent.policy)]
+        paired = ours.paired and theirs.paired
+        gap = difference(ours.returns, theirs.returns, paired=paired, level=level)
+        words += ", the same for both" if paired else ", which decide no episode: unpaired"
+        ahead, low = (None, None) if gap is None else (gap.mean, gap.low)
+        return Verdict(
+            _score(ours.returns), _score(theirs.returns), ahead, low, level, "return", words
+        )
+
+    def sample(self, windows: Windows, player: Player, part: Part) -> Sample:
+        """See ``Stream``: the policy plays the environment as it is configured."""
+        with plugins.needing_torch():
+            from hpcpod.deploy.sampling import sampled
+        laid = windows.train if part == "train" else windows.judge
+        env = replace(player.env, kwargs={**player.env.kwargs, **laid}, processes=1)
+        return sampled(player.policy, env, windows.seed, *_SAMPLED)
+
+    def _windows(self, cycle: int) -> Windows:
+        room = (LARGEST_SEED - FIRST_SEED) // self._episodes
+        seed = FIRST_SEED + cycle % room * self._episodes
+        source = {"files": list(self._ct.data)} if self._ct.data else {}
+        return Windows(
+            seed=seed, digest=self._digest(), source=source,
+            words=f"judged by {self._episodes} episodes from seed {seed} on",
+        )  # fmt: skip
+
+    def _digest(self) -> str:
+        hashed = hashlib.sha256()
+        for name in self._ct.data:
+            try:
+                hashed.update(hashlib.sha256(Path(name).read_bytes()).digest())
+            except OSError as error:
+                raise UserError(f"ct.data: {name} can't be read: {explain(error)}") from error
+        return hashed.hexdigest() if self._ct.data else ""
+
+
+def _score(returns: tuple[float, ...]) -> Score:
+    return Score(mean(returns), *interval(returns), len(returns))

@@ -1,0 +1,124 @@
+"""The training of a cycle's run: to its end, wherever it was; and once more, to compare."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpcpod.config.loader import from_mapping
+from hpcpod.config.schema import RunConfig
+from hpcpod.errors import RunExists, UserError
+from hpcpod.run import preflight
+from hpcpod.run.best_policy import kept
+from hpcpod.run.launch import create_run
+from hpcpod.run.run import Run
+from hpcpod.storage.requests import Drain
+from hpcpod.storage.run_folder import RunFolder
+from hpcpod.tournament.continuous.stream import Stream
+
+if TYPE_CHECKING:
+    from hpcpod.run.continuous.registry import Plan, Registry
+
+POLL_SECONDS = 5.0
+"""Pause between two looks at a run on a cluster."""
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A version that was trained again."""
+
+    run: Path
+    """The folder of the second run."""
+    same_bits: bool
+    """True if it ended in the very weights that are registered."""
+
+
+def trained(
+    registry: Registry, plan: Plan, tell: Callable[[str], object], progress: bool | None
+) -> Run:
+    """The run of a cycle, once it has finished.
+
+    Raises:
+        UserError: it is paused, or the scheduler refuses.
+        HpcpodError: the processes that trained it are gone: the next call goes on.
+    """
+    config = from_mapping(plan.config)
+    return to_its_end(config, registry.runs, tell, progress)
+
+
+def to_its_end(
+    config: RunConfig, home: Path, tell: Callable[[str], object], progress: bool | None
+) -> Run:
+    """Have a run trained: made if it is not there, gone on with, waited for.
+
+    Args:
+        config: of the run.
+        home: folder of its folder.
+        tell: called with what is being done.
+        progress: show how far it is, on standard error.
+    """
+    path = home / config.name
+    if not (path / "config.json").exists():
+        tell(f"makes the run {config.name}")
+        checked = preflight.check(config, source=config.name, probe=False)
+        try:
+            create_run(checked.resolved, home)
+        except RunExists:  # another process was first
+            pass
+    run = Run(RunFolder.open(path), progress)
+    if run.board().phase == "finished":
+        return run
+    tell(f"trains {config.name}")
+    if run.folder.requests.read(Drain) is not None:
+        raise UserError(f"{config.name} is paused: `hpcpod resume {run.word}` goes on with it")
+    if not (run.local and run.folder.locks.driven()):
+        run.resume()
+    run.wait(poll=0.5 if run.local else POLL_SECONDS)
+    if run.board().phase != "finished":
+        raise UserError(f"{config.name} is paused: `hpcpod resume {run.word}` goes on with it")
+    return run
+
+
+def repeat(
+    registry: Registry, number: int, to: Path, stream: Stream, *,
+    tell: Callable[[str], object] = lambda text: None, progress: bool | None = None,
+) -> Repeated:  # fmt: skip
+    """Train a version again, by what the registry says, and compare the weights.
+
+    On a CPU, with one slot and a limit of rounds or steps, equal births end in equal bits; with
+    several slots the order of their reports decides who is born.
+
+    Args:
+        registry: the registry.
+        number: the version's.
+        to: folder in which the run is made.
+        stream: of the configuration.
+        tell: called with what is being done.
+        progress: show how far it is, on standard error.
+
+    Raises:
+        UserError: there is no such version, or its data are not what they were.
+    """
+    version = registry.verify(number)
+    if stream.digest(version.windows) != version.windows.digest:
+        raise UserError(
+            f"the data of version {number} are not what they were (sha256"
+            f" {version.windows.digest[:12]}): put back the file of then"
+        )
+    run = to_its_end(from_mapping(version.config), to, tell, progress)
+    _, weights = weights_of(kept(run.folder).checkpoint.read_bytes())
+    return Repeated(run.path, weights == version.weights)
+
+
+def weights_of(data: bytes) -> tuple[str, str]:
+    """SHA-256 of a policy's file, and of its weights alone: names, shapes, types, bits."""
+    from hpcpod.storage.blobs import decode_blob
+
+    hashed = hashlib.sha256()
+    for name, array in sorted(decode_blob(data, "the policy")[0].items()):
+        if "agent/" in name:  # not the optimizer's, the environments', the buffer's
+            hashed.update(f"{name} {array.dtype} {array.shape}\0".encode() + array.tobytes())
+    return hashlib.sha256(data).hexdigest(), hashed.hexdigest()

@@ -1,0 +1,159 @@
+"""Drift: a test of whether features and rewards are distributed as they were in training.
+
+Rows that follow one another depend on each other, so blocks of them are exchanged, not rows. The
+statistic of a feature is the Kolmogorov-Smirnov distance on the reference's quantiles; blocks are
+dealt anew to old and new many times, each distance is put in units of its own spread over these
+deals, and the largest over all features gives p-values that hold for all of them at once
+(Westfall and Young 1993). The population stability index stands beside it, as it is read in the
+trade: above 0.25 a great shift.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+BINS = 16
+DEALS = 1999
+"""Times that blocks are dealt anew."""
+FEWEST = 2
+"""Blocks of the new data below which nothing can be told."""
+
+
+class Sample(NamedTuple):
+    """What a policy met."""
+
+    names: tuple[str, ...]
+    """Of the columns."""
+    rows: Floats
+    """[N, F]; NaN where a value is not known."""
+    blocks: npt.NDArray[np.int64]
+    """The block of each row, from 0, [N]."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The distribution of a sample, small enough to be kept."""
+
+    names: tuple[str, ...]
+    edges: tuple[tuple[float, ...], ...]
+    """Of each column its quantiles, which bound ``BINS`` bins."""
+    counts: tuple[tuple[tuple[int, ...], ...], ...]
+    """Rows of each block, column and bin."""
+    means: tuple[float, ...]
+    deviations: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Shift:
+    """One column, then and now."""
+
+    name: str
+    distance: float
+    """Kolmogorov-Smirnov distance, from 0 to 1, on the reference's quantiles."""
+    psi: float
+    """Population stability index."""
+    mean: float
+    """Shift of the mean, in standard deviations of the reference."""
+    p: float
+    """Probability of a distance as extreme without any drift, for all columns at once."""
+
+
+def reference_of(sample: Sample) -> Reference:
+    """Keep a sample as counts in bins of equal share."""
+    shares = np.linspace(0, 1, BINS + 1)[1:-1]
+    columns = [each[np.isfinite(each)] for each in sample.rows.T]
+    edges = [np.quantile(each, shares) if len(each) else np.zeros(BINS - 1) for each in columns]
+    return Reference(
+        sample.names,
+        tuple(tuple(map(float, each)) for each in edges),
+        tuple(
+            tuple(tuple(map(int, row)) for row in block) for block in _counts(sample, edges)
+        ),
+        tuple(float(each.mean()) if len(each) else 0.0 for each in columns),
+        tuple(float(each.std()) if len(each) else 0.0 for each in columns),
+    )  # fmt: skip
+
+
+def shifts(then: Reference, now: Sample, seed: int = 0) -> tuple[Shift, ...]:
+    """Compare a sample with a reference, the most shifted column first.
+
+    Args:
+        then: the reference.
+        now: a sample of the same columns; others are left out.
+        seed: of the deals.
+
+    Returns:
+        Nothing, if there are too few blocks, or no column is in both.
+    """
+    kept = [i for i, name in enumerate(then.names) if name in now.names]
+    own = [now.names.index(then.names[i]) for i in kept]
+    edges = [np.asarray(then.edges[i]) for i in kept]
+    taken = Sample(tuple(now.names[i] for i in own), now.rows[:, own], now.blocks)
+    if not kept or len(then.counts) < FEWEST:
+        return ()
+    new = _counts(taken, edges)
+    if len(new) < FEWEST:
+        return ()
+    old = np.asarray(then.counts, float)[:, kept]
+    distances, p = _tested(old, new, seed)
+    with np.errstate(invalid="ignore"):
+        means = np.array([_mean(column) for column in taken.rows.T])
+    found = [
+        Shift(
+            name, float(distances[i]), _psi(old.sum(0)[i], new.sum(0)[i]),
+            float((means[i] - then.means[k]) / (then.deviations[k] or 1.0)), float(p[i]),
+        )
+        for i, (k, name) in enumerate(zip(kept, taken.names, strict=True))
+    ]  # fmt: skip
+    return tuple(sorted(found, key=lambda each: (each.p, -each.distance)))
+
+
+def _tested(old: Floats, new: Floats, seed: int) -> tuple[Floats, Floats]:
+    """Distances of the columns and their p-values; counts are [blocks, columns, bins]."""
+    blocks = np.concatenate([old, new])
+    draw = np.random.default_rng([seed, 0xD21F7])
+    labels = np.zeros((DEALS + 1, len(blocks)))
+    labels[0, len(old) :] = 1.0
+    for row in labels[1:]:
+        row[draw.permutation(len(blocks))[: len(new)]] = 1.0
+    flat = blocks.reshape(len(blocks), -1)
+    inside = (labels @ flat).reshape(-1, *blocks.shape[1:])
+    outside = flat.sum(0).reshape(blocks.shape[1:]) - inside
+    distances = np.abs(_cumulated(inside) - _cumulated(outside)).max(2)
+    middle, spread = distances[1:].mean(0), distances[1:].std(0)
+    scaled = np.where(spread > 0, (distances - middle) / np.where(spread > 0, spread, 1.0), 0.0)
+    largest = scaled[1:].max(1)
+    p = (1 + (largest[:, None] >= scaled[0] - 1e-12).sum(0)) / (DEALS + 1)
+    return distances[0], p
+
+
+def _cumulated(counts: Floats) -> Floats:
+    totals = np.maximum(counts.sum(-1, keepdims=True), 1.0)
+    return np.asarray(counts.cumsum(-1) / totals)
+
+
+def _counts(sample: Sample, edges: list[Floats]) -> Floats:
+    """Rows of each block in each bin, [blocks, columns, bins]."""
+    found = np.zeros((int(sample.blocks.max()) + 1 if len(sample.blocks) else 0, len(edges), BINS))
+    for i, (column, bounds) in enumerate(zip(sample.rows.T, edges, strict=True)):
+        known = np.isfinite(column)
+        bins = np.searchsorted(bounds, column[known], side="right")
+        np.add.at(found, (sample.blocks[known], i, bins), 1.0)
+    return found
+
+
+def _psi(old: Floats, new: Floats) -> float:
+    """With half a row in each bin, so that an empty one is no infinity."""
+    p, q = (old + 0.5) / (old + 0.5).sum(), (new + 0.5) / (new + 0.5).sum()
+    return float(((q - p) * np.log(q / p)).sum())
+
+
+def _mean(column: Floats) -> float:
+    known = column[np.isfinite(column)]
+    return float(known.mean()) if len(known) else 0.0

@@ -1,0 +1,230 @@
+"""The stream of a trading task: sessions that arrive, and the windows that are cut from them.
+
+A cycle judges on the last sessions, which no cycle has looked at before, and trains on those before
+them: ::
+
+    ... | since  fit | selection | judged | nothing yet
+                                 ^ holdout of the cycle's run   ^ below
+
+Its run's panel ends at ``below``, so that what is appended later changes nothing of it, and its
+environments have no row from ``holdout`` on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from hpcpod.config.continuous import CtConfig
+from hpcpod.config.schema import RunConfig
+from hpcpod.errors import UserError
+from hpcpod.pod.policy import load_policy_file
+from hpcpod.tournament.continuous.drift import Sample
+from hpcpod.tournament.continuous.stream import Look, Part, Player, Score, Verdict, Windows
+from hpcpod.trading.backtest import Backtest, backtest
+from hpcpod.trading.features import compute
+from hpcpod.trading.holdout import agent_of
+from hpcpod.trading.metrics import paired_bootstrap
+from hpcpod.trading.panel import Floats, MarketPanel
+from hpcpod.trading.sources import markets
+from hpcpod.trading.tables import decisions
+from hpcpod.trading.task import Task, task_of
+
+ARGUMENTS: Mapping[str, Any] = {"judge": 20, "window": None, "selection": 0.2}
+BLOCK = 5
+"""Sessions of a block of the report on drift: within one, days depend on each other."""
+FEWEST = 5
+"""Sessions that are judged on at least, behind the embargo."""
+REWARD = "reward"
+
+
+class TradingStream:
+    """See ``Stream``; ``ct.kwargs`` are ``judge``, ``window`` and ``selection``."""
+
+    def __init__(self, config: RunConfig) -> None:
+        """Keep the configuration.
+
+        Raises:
+            UserError: an argument of it can't be.
+        """
+        self._config, self._ct = config, config.ct or CtConfig()
+        self._task = task_of(config.env.id, config.env.kwargs)
+        given = {**ARGUMENTS, **self._ct.kwargs}
+        for name in given:
+            if name not in ARGUMENTS:
+                raise UserError(f"ct.kwargs: trading has no '{name}' ({', '.join(ARGUMENTS)})")
+        self._judged, self._window = given["judge"], given["window"]
+        least = FEWEST + self._task.embargo
+        for name, value in (("judge", self._judged), ("window", self._window)):
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if (name == "judge" or value is not None) and (not whole or value < least):
+                raise UserError(
+                    f"ct.kwargs: {name} is a number of sessions, at least {least} ({FEWEST} and the"
+                    f" embargo of {self._task.embargo}), got {value!r}"
+                )
+        share = given["selection"]
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
+            raise UserError(f"ct.kwargs: selection is a share in (0, 1), got {share!r}")
+        self._share = float(share)
+
+    def look(self, before: Windows | None, cycle: int) -> Look:
+        """See ``Stream``: due are ``judge`` sessions that the last cycle has not seen."""
+        seen = before.train.get("market") if before else None
+        pinned = seen.get("tickers") if isinstance(seen, Mapping) else None
+        panels = self._panels(pinned)
+        dates, remarks = panels[0].dates, list[str]()
+        fresh = dates if before is None else dates[dates >= np.datetime64(before.end, "D")]
+        if before is not None:
+            if dates[-1] < np.datetime64(before.end, "D") - 1:
+                raise UserError(
+                    f"{panels[0].card.source} ends on {dates[-1]}, and the last cycle has seen"
+                    f" sessions until before {before.end}: bars are missing"
+                )
+            if self.digest(before) != before.digest:
+                remarks.append(f"bars before {before.end} are not what the last cycle saw")
+            remarks += self._newcomers(pinned)
+        until = f"{len(fresh)} of {self._judged} new sessions are there, the last is {dates[-1]}"
+        if len(fresh) < FEWEST + self._task.embargo:
+            return Look(None, False, until, tuple(remarks))
+        count = min(self._judged, len(fresh))
+        windows = self._windows(panels, count)
+        why = "nothing is deployed yet" if before is None else f"{len(fresh)} sessions are new"
+        due = before is None or len(fresh) >= self._judged
+        return Look(windows, due, why if due else until, tuple(remarks))
+
+    def adopted(self) -> Windows:
+        """See ``Stream``: all sessions that there are now count as seen."""
+        panels = self._panels(None)
+        return Windows(
+            {"market": self._market(panels, None)}, {}, 0, "all sessions so far",
+            str(panels[0].dates[-1] + 1), _digest(panels), asdict(panels[0].card),
+        )  # fmt: skip
+
+    def digest(self, windows: Windows) -> str:
+        """See ``Stream``."""
+        market = windows.train["market"]
+        assert isinstance(market, Mapping)
+        return _digest(markets(market))
+
+    def judge(
+        self, windows: Windows, challenger: Player, incumbent: Player | None, folder: Path
+    ) -> Verdict:
+        """See ``Stream``: both play the judged sessions through, the same days are resampled."""
+        ours = _moves(self._played(windows, challenger, "judge"))
+        level, unit = self._ct.level, "bp a day"
+        words = f"{len(ours)} sessions from {windows.train['holdout']} on"
+        own = _score(ours)
+        if incumbent is None:
+            return Verdict(own, None, None, None, level, unit, words)
+        theirs = _moves(self._played(windows, incumbent, "judge"))
+        ahead, low, _ = paired_bootstrap(ours, theirs, level=1 - 2 * level)
+        return Verdict(own, _score(theirs), ahead, low, level, unit, f"{words}, the same for both")
+
+    def sample(self, windows: Windows, player: Player, part: Part) -> Sample:
+        """See ``Stream``: features of each stock at each decision, and the growth of the account
+        until the next one, in blocks of sessions."""
+        task = self._task_of(windows, player, part)
+        rows, blocks, begun = [], [], 0
+        tests = self._played(windows, player, part)
+        for (panel, session), test in zip(task.panels(), tests, strict=True):
+            found, of_session = _met(task, panel, session, test)
+            rows.append(found)
+            blocks.append(begun + (of_session - of_session.min()) // BLOCK)
+            begun = int(blocks[-1].max()) + 1
+        return Sample((*task.features, REWARD), np.vstack(rows), np.concatenate(blocks))
+
+    def _panels(self, tickers: object) -> list[MarketPanel]:
+        given = dict(self._task.market)
+        return markets(given if tickers is None else {**given, "tickers": tickers})
+
+    def _newcomers(self, pinned: object) -> list[str]:
+        """A remark on stocks that the file has and the policy does not know."""
+        if "tickers" in self._task.market or not isinstance(pinned, (list, tuple)):
+            return []
+        more = sorted(set(self._panels(None)[0].tickers) - set(pinned))
+        return [f"stocks that were not there at first are left out: {', '.join(more)}"] * bool(more)
+
+    def _market(self, panels: list[MarketPanel], since: np.datetime64 | None) -> dict[str, Any]:
+        market = {
+            **self._task.market, "tickers": list(panels[0].tickers),
+            "below": str(panels[0].dates[-1] + 1),
+        }  # fmt: skip
+        return market if since is None else {**market, "since": str(since)}
+
+    def _windows(self, panels: list[MarketPanel], count: int) -> Windows:
+        dates = panels[0].dates
+        judged = len(dates) - count
+        first = 0 if self._window is None else max(0, judged - self._window)
+        scored = max(round(self._share * (judged - first)), self._task.embargo + 2)
+        if judged - scored - first < 2:
+            raise UserError(
+                f"{panels[0].card.source} has {len(dates)} sessions, too few to train on, to score"
+                f" pods on ({scored}) and to judge on ({count})"
+            )
+        selection, holdout = dates[judged - scored], dates[judged]
+        market = self._market(panels, None if first == 0 else dates[first])
+        train = {
+            **self._config.env.kwargs, "market": market, "part": "fit",
+            "selection": str(selection), "holdout": str(holdout),
+        }  # fmt: skip
+        words = (
+            f"it trains on {dates[first]} to {dates[judged - 1]}, its pods are scored from"
+            f" {selection} on, and it is judged on {holdout} to {dates[-1]}"
+        )
+        judge = {name: value for name, value in train.items() if name != "features"}
+        return Windows(
+            train, {**judge, "part": "holdout"}, 0, words, str(dates[-1] + 1),
+            _digest(markets(market)), asdict(panels[0].card),
+        )  # fmt: skip
+
+    def _task_of(self, windows: Windows, player: Player, part: Part) -> Task:
+        if part == "train" or not windows.judge:
+            return task_of(player.env.id, {**player.env.kwargs, **windows.train})
+        # Its own features, with the prices, the rules and the dates that hold for both.
+        own = {k: v for k, v in player.env.kwargs.items() if k == "features"}
+        return task_of(player.env.id, {**windows.judge, **own})
+
+    def _played(self, windows: Windows, player: Player, part: Part) -> list[Backtest]:
+        """The policy's backtest on each market."""
+        agent = agent_of(load_policy_file(player.policy))
+        task = self._task_of(windows, player, part)
+        with torch.no_grad():
+            return [tests[0] for tests in backtest(task, {"policy": agent}, frozenset(["policy"]))]
+
+
+def _met(
+    task: Task, panel: MarketPanel, session: int, test: Backtest
+) -> tuple[Floats, np.ndarray]:
+    """Rows of a sample, and the session of each: of each decision all stocks, one below the other,
+    with the reward in the first one's row."""
+    bars = decisions(panel, task.rules.stride)
+    features = compute(panel, task.features)[bars]
+    rewards = 100 * np.diff(np.log(test.path))
+    own = panel.sessions[bars] >= session
+    count = len(rewards)  # after the last decision the account is only marked
+    bars, features = bars[own][:-1][-count:], features[own][:-1][-count:]
+    stocks = features.shape[1]
+    column = np.full((len(features), stocks, 1), np.nan)
+    column[:, 0, 0] = rewards
+    rows = np.concatenate([np.where(np.isfinite(features), features, np.nan), column], axis=2)
+    return rows.reshape(-1, rows.shape[2]), np.repeat(panel.sessions[bars], stocks)
+
+
+def _moves(tests: list[Backtest]) -> Floats:
+    """Daily returns over all markets, whose days follow one another."""
+    return np.concatenate([each.moves for each in tests])
+
+
+def _score(moves: Floats) -> Score:
+    mean, low, high = paired_bootstrap(moves, np.zeros_like(moves))
+    return Score(mean, low, high, len(moves))
+
+
+def _digest(panels: list[MarketPanel]) -> str:
+    return hashlib.sha256("".join(each.digest() for each in panels).encode()).hexdigest()
