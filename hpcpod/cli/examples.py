@@ -11,6 +11,18 @@ Examples:
 SOURCE is a file (.parquet, .csv), synthetic, skfolio:sp500 or universal-portfolios:nyse_o; --set
 gives it arguments. Nothing is repaired: a file with an error is refused, with the row.
 """,
+    "ct": """\
+Examples:
+  hpcpod ct trading.yaml            a first cycle, or what is due now, or what was interrupted
+  hpcpod ct mine                    the same of a finished run, or of a registry, by its name
+  hpcpod ct mine --crontab --every 1d | crontab -      alone, by cron
+  hpcpod ct mine --submit --every 1d                   alone, by jobs that submit the next one
+  hpcpod ct status mine             what is deployed, how it was judged, how the data drift
+  hpcpod ct rollback mine           deploy what was deployed before; or a version: v0002
+  hpcpod ct repeat mine v0002       train a version again, and see that it is the same
+
+What is deployed is runs/NAME.ct/current/policy.h5, a link that is changed in one step.
+""",
     "launch": """\
 Examples:
   hpcpod launch configs/cartpole.yaml

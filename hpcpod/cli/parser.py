@@ -20,6 +20,7 @@ from hpcpod.cli.arguments import Argument
 from hpcpod.cli.arguments import arg as _arg
 from hpcpod.cli.arguments import count as _count
 from hpcpod.cli.arguments import flag as _flag
+from hpcpod.cli.ct import CT
 from hpcpod.cli.evaluate import EVALUATE_ARGUMENTS, evaluate
 from hpcpod.cli.examples import EXAMPLES
 from hpcpod.cli.export import EXPORT_ARGUMENTS, export
@@ -48,7 +49,7 @@ episode, seeds, copies, states that can be gone back to), and measures its speed
 made or breaks a promise is one sentence and exit code 2.
 """
 
-MAKERS = ("launch", "init", "render", "validate", "train", "envs", "data", "evaluate")
+MAKERS = ("launch", "init", "render", "validate", "train", "envs", "data", "evaluate", "ct")
 """Verbs that find modules in the working directory. The others are of runs, which say themselves
 where theirs are, and their reader may stand in a folder that a group writes into."""
 
@@ -278,7 +279,7 @@ VERBS = {
          _flag("--any-engine",
                "compare scores by the simulators of today with those that the run has")),
     ),
-    "extend": Verb(*EXTEND),
+    "extend": Verb(*EXTEND), "ct": Verb(*CT),
     "tick": Verb(
         control.tick, "do once what the coordinator does: observe, plan, act", (_RUN, _JSON)
     ),

@@ -40,7 +40,7 @@ def _lines(made: Mapping[str, Any]) -> Iterator[str]:
             f"Its run's own score is {score['mean']:.4g}, 95 % interval {score['low']:.4g} to"
             f" {score['high']:.4g}, in {score['episodes']} episodes.\n"
         )
-    yield "It acts by `hpcpod.load_policy(\"policy.h5\")`; `hpcpod export` writes it for others.\n"
+    yield 'It acts by `hpcpod.load_policy("policy.h5")`; `hpcpod export` writes it for others.\n'
     sections = (
         ("Data", {"windows": own["windows"], **own["data"]}),
         ("Hyperparameters", made["policy"].get("hyperparameters") or {}),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -198,9 +198,7 @@ class TradingStream:
             return [tests[0] for tests in backtest(task, {"policy": agent}, frozenset(["policy"]))]
 
 
-def _met(
-    task: Task, panel: MarketPanel, session: int, test: Backtest
-) -> tuple[Floats, np.ndarray]:
+def _met(task: Task, panel: MarketPanel, session: int, test: Backtest) -> tuple[Floats, np.ndarray]:
     """Rows of a sample, and the session of each: of each decision all stocks, one below the other,
     with the reward in the first one's row."""
     bars = decisions(panel, task.rules.stride)

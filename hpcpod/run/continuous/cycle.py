@@ -6,13 +6,12 @@ that is killed anywhere goes on where it was, and two at once come to one end.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from hpcpod import plugins
 from hpcpod.config.continuous import seconds_of
@@ -20,22 +19,13 @@ from hpcpod.config.loader import from_mapping, to_mapping
 from hpcpod.config.resolved import versions
 from hpcpod.config.schema import CtConfig, RunConfig
 from hpcpod.config.start_from import StartFrom
-from hpcpod.errors import HpcpodError, UserError
+from hpcpod.errors import UserError
 from hpcpod.records.codec import encode
 from hpcpod.records.records import stable_hash
 from hpcpod.run import preflight
 from hpcpod.run.best_policy import Kept, kept
-from hpcpod.run.continuous.registry import (
-    POLICY,
-    Decision,
-    Kind,
-    Plan,
-    Registry,
-    Version,
-    digest_of,
-    named,
-    writable,
-)
+from hpcpod.run.continuous.entries import Decision, Drift, Kind, Outcome, Plan, Version, named
+from hpcpod.run.continuous.registry import POLICY, Registry, digest_of, writable
 from hpcpod.run.continuous.training import trained, weights_of
 from hpcpod.run.policy_folder import facts_of
 from hpcpod.run.run import Run
@@ -43,37 +33,15 @@ from hpcpod.run.text import duration
 from hpcpod.storage.checksummed import pack
 from hpcpod.storage.locks import file_lock
 from hpcpod.storage.os_errors import may_exist
-from hpcpod.tournament.continuous.drift import Reference, Shift, reference_of, shifts
-from hpcpod.tournament.continuous.stream import Look, Player, Score, Stream, Verdict, Windows
+from hpcpod.tournament.continuous.drift import Reference, reference_of, shifts
+from hpcpod.tournament.continuous.stream import Player, Score, Stream, Verdict, Windows
 
 log = logging.getLogger(__name__)
 
+EARLY = 0.05
+"""Share of ``ct.every`` by which a cycle may come early: cron's clock has seconds of jitter, and a
+daily one would be left out every other day."""
 Tell = Callable[[str], object]
-Ended = Literal["promoted", "kept", "failed", "not due", "busy"]
-
-
-@dataclass(frozen=True)
-class Drift:
-    """The report on drift of a cycle: ``drift.json``."""
-
-    version: int
-    """The deployed one, whose training is compared with."""
-    shifts: tuple[Shift, ...]
-    """The most shifted first; empty if nothing could be told."""
-    words: str = ""
-    """Why nothing could be told."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The end of a call."""
-
-    kind: Ended
-    words: str
-    cycle: int | None
-    current: int | None
-    """The version that is deployed now."""
-    remarks: tuple[str, ...] = ()
 
 
 def advance(
@@ -135,7 +103,8 @@ def require_ct(config: RunConfig) -> CtConfig:
     """
     if config.ct is None:
         raise UserError(
-            f"{config.name} has no section ct: give its configuration one, such as ct: {{every: 1d}}"
+            f"{config.name} has no section ct: give its configuration one, such as"
+            " ct: {every: 1d}"
         )
     return config.ct
 
@@ -168,14 +137,16 @@ class Cycle:
         number, last = len(plans) + 1, plans[-1] if plans else None
         ct = require_ct(config)
         if ct.every is not None and last is not None and not force:
-            left = last.time + seconds_of(ct.every) - time.time()
-            if left > 0:
+            every = seconds_of(ct.every)
+            left = last.time + every - time.time()
+            if left > EARLY * every:
                 words = f"the next cycle begins in {duration(left)}, by ct.every"
                 return Outcome("not due", words, last.cycle, current)
         self._tell("looks for news")
         look = stream_of(config).look(None if last is None else last.windows, number)
         if look.windows is None or not (look.due or force):
-            return Outcome("not due", look.why, last and last.cycle, current, look.remarks)
+            before = None if last is None else last.cycle
+            return Outcome("not due", look.why, before, current, look.remarks)
         parent = None if current is None else registry.verify(current)
         remarks = [*look.remarks]
         if parent is not None and not may_exist(Path(parent.run) / "config.json"):
@@ -268,7 +239,8 @@ class Cycle:
         with plugins.needing_torch():
             from hpcpod.deploy.version_card import version_card
         about = {"env": encode(resolved.config.env), "score": score}
-        card = version_card(policy.checkpoint, about, facts_of(run.folder, policy.about), registered)
+        known = facts_of(run.folder, policy.about)
+        card = version_card(policy.checkpoint, about, known, registered)
         files = {POLICY: data, "reference.json": pack(encode(reference)), **card}
         self._registry.add(version, files)
 
@@ -299,9 +271,7 @@ class Cycle:
         return Outcome(kind, words, line.cycle, self._registry.current)
 
 
-def config_of(
-    config: RunConfig, windows: Windows, cycle: int, parent: Version | None
-) -> RunConfig:
+def config_of(config: RunConfig, windows: Windows, cycle: int, parent: Version | None) -> RunConfig:
     """The configuration of a cycle's run.
 
     Args:

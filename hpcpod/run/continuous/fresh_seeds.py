@@ -1,4 +1,4 @@
-"""The stream of any task: a cycle is due by time or by files, policies are judged on fresh seeds."""
+"""The stream of any task: due by time or by files, policies are judged on fresh seeds."""
 
 from __future__ import annotations
 

@@ -27,19 +27,19 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from hpcpod import plugins
 from hpcpod.config.loader import from_mapping, to_mapping
 from hpcpod.config.schema import RunConfig
 from hpcpod.errors import Corrupt, RunNotFound, StorageError, UserError
 from hpcpod.records.codec import encode
+from hpcpod.run.continuous.entries import Decision, Kind, Plan, Version, named
 from hpcpod.run.home import runs_home
 from hpcpod.storage.checksummed import pack, unpack, unpack_record
 from hpcpod.storage.disk import TEMPORARY, Disk, explained, probe, unique
 from hpcpod.storage.os_errors import may_exist
 from hpcpod.storage.ownership import Ownership, read_config
-from hpcpod.tournament.continuous.stream import Verdict, Windows
 
 DOCUMENT = "ct.json"
 CURRENT = "current"
@@ -47,74 +47,7 @@ POLICY = "policy.h5"
 FORMAT = 1
 """The layout of a registry; one of another layout is refused."""
 
-Kind = Literal["promoted", "kept", "failed", "rolled back"]
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A cycle, as it was decided on: all else follows from it."""
-
-    cycle: int
-    config: Mapping[str, object]
-    """Of the run that is trained, whole."""
-    windows: Windows
-    parent: int | None
-    """The version that was deployed then; None: nothing was."""
-    why: str
-    """Why it was due."""
-    time: float
-    """Unix time in seconds."""
-    adopted: str = ""
-    """The folder of a run that was there already, whose policy is taken instead; or empty."""
-
-
-@dataclass(frozen=True)
-class Version:
-    """A policy in the registry: ``versions/v0001/entry.json``."""
-
-    number: int
-    """Also that of its cycle."""
-    run: str
-    """The folder of the run that trained it."""
-    policy: str
-    """SHA-256 of ``policy.h5``."""
-    weights: str
-    """SHA-256 of its arrays alone: equal if it was trained again to the same bits."""
-    config: Mapping[str, object]
-    """Of that run, whole: with the seed, and the data's place."""
-    config_sha256: str
-    windows: Windows
-    """The data, with their digest."""
-    parent: int | None
-    """The version that was deployed when it was trained, from which it may have inherited."""
-    score: Mapping[str, object]
-    """Of its run, as in ``best.json``; empty if that is not known."""
-    verdict: Verdict
-    """Of its judgement."""
-    versions: Mapping[str, str]
-    """Of the packages that trained it."""
-    time: float
-    """Unix time in seconds."""
-
-
-@dataclass(frozen=True)
-class Decision:
-    """A line of the ledger."""
-
-    number: int
-    kind: Kind
-    version: int | None
-    """The one that it is about; None: the cycle has none."""
-    current: int | None
-    """The one that is deployed from then on."""
-    why: str
-    time: float
-    """Unix time in seconds."""
-    writer: str
-    """Host, process and a random word."""
-    cycle: int | None = None
-    """The cycle that it ends; None: a person has decided."""
 
 
 @dataclass
@@ -314,11 +247,6 @@ class Registry:
         while (record := self._record(kind, path(len(found) + 1))) is not None:
             found.append(record)
         return found
-
-
-def named(number: int) -> str:
-    """A version's name: ``v0003``."""
-    return f"v{number:04}"
 
 
 def home_of(name: str, home: Path | None = None) -> Path:

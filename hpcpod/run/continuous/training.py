@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.continuous.stream import Stream
 
 if TYPE_CHECKING:
-    from hpcpod.run.continuous.registry import Plan, Registry
+    from hpcpod.run.continuous.entries import Plan
+    from hpcpod.run.continuous.registry import Registry
 
 POLL_SECONDS = 5.0
 """Pause between two looks at a run on a cluster."""
@@ -64,10 +66,8 @@ def to_its_end(
     if not (path / "config.json").exists():
         tell(f"makes the run {config.name}")
         checked = preflight.check(config, source=config.name, probe=False)
-        try:
+        with contextlib.suppress(RunExists):  # another process was first
             create_run(checked.resolved, home)
-        except RunExists:  # another process was first
-            pass
     run = Run(RunFolder.open(path), progress)
     if run.board().phase == "finished":
         return run

@@ -1,0 +1,88 @@
+"""The registry that a person means: by a configuration, a run, or its own name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hpcpod.config.loader import from_words, to_mapping
+from hpcpod.errors import RunNotFound, UserError
+from hpcpod.run import preflight
+from hpcpod.run.continuous import cycle
+from hpcpod.run.continuous.registry import (
+    DOCUMENT,
+    Registry,
+    create,
+    home_of,
+    open_registry,
+    registries_here,
+)
+from hpcpod.run.run import open_run
+from hpcpod.storage.os_errors import may_exist
+
+
+def registry_of(
+    word: str, overrides: Sequence[str] = (), home: Path | None = None, site: str | None = None
+) -> Registry:
+    """A registry to go on with; of a configuration or of a finished run it is made.
+
+    Args:
+        word: a configuration's file, a registry's folder or name, a run's folder or name.
+        overrides: ``a.b=c`` each, of the configuration of the next cycles.
+        home: folder that holds runs.
+        site: a site's file.
+
+    Raises:
+        UserError: there is nothing of that name, or it has no section ``ct``.
+    """
+    if Path(word).is_file():
+        config = preflight.read_config(word, set_options=overrides, site=site)
+        cycle.stream_of(config)
+        found = create(config, str(Path(word).absolute()), home)
+        if found.config != config:
+            found.configure(config)
+        return found
+    for path in (Path(word), home_of(word, home)):
+        if may_exist(path / DOCUMENT):
+            return _changed(open_registry(path), overrides)
+    try:
+        run = open_run(word if home is None or Path(word).exists() else home / word)
+    except RunNotFound as error:
+        raise RunNotFound(
+            f"{error}; a registry of that name is not there either, and no configuration"
+        ) from error
+    run.folder.owner.require_mine("takes it over")
+    own = to_mapping(run.folder.resolved.config)
+    config = preflight.from_anywhere(from_words(own, overrides, source=run.name))
+    cycle.stream_of(config)
+    made = create(config, str(run.path), home)
+    if not made.plans():
+        cycle.adopt(made, run)
+    return made
+
+
+def looked_at(word: str | None) -> Registry:
+    """A registry to look at; None: the only one there is.
+
+    Raises:
+        UserError: there is none, or there are several.
+    """
+    if word is not None:
+        return open_registry(word)
+    found = registries_here()
+    if len(found) != 1:
+        named = ", ".join(path.name.removesuffix(".ct") for path in found)
+        raise UserError(
+            f"say which: there are {named}" if found else "there is no registry here: `hpcpod ct"
+            " CONFIG` makes one"
+        )  # fmt: skip
+    return open_registry(found[0])
+
+
+def _changed(registry: Registry, overrides: Sequence[str]) -> Registry:
+    if overrides:
+        own = to_mapping(registry.config)
+        config = preflight.from_anywhere(from_words(own, overrides, source=registry.name))
+        cycle.stream_of(config)
+        registry.configure(config)
+    return registry
