@@ -37,8 +37,6 @@ from hpcpod.trading.tables import decisions
 from hpcpod.trading.task import Task, task_of
 
 ARGUMENTS: Mapping[str, Any] = {"judge": 20, "window": None, "selection": 0.2}
-BLOCK = 5
-"""Sessions of a block of the report on drift: within one, days depend on each other."""
 FEWEST = 5
 """Sessions that are judged on at least, behind the embargo."""
 REWARD = "reward"
@@ -128,14 +126,14 @@ class TradingStream:
 
     def sample(self, windows: Windows, player: Player, part: Part) -> Sample:
         """See ``Stream``: features of each stock at each decision, and the growth of the account
-        until the next one, in blocks of sessions."""
+        until the next one; sessions are blocks."""
         task = self._task_of(windows, player, part)
         rows, blocks, begun = [], [], 0
         tests = self._played(windows, player, part)
         for (panel, session), test in zip(task.panels(), tests, strict=True):
             found, of_session = _met(task, panel, session, test)
             rows.append(found)
-            blocks.append(begun + (of_session - of_session.min()) // BLOCK)
+            blocks.append(begun + of_session - of_session.min())
             begun = int(blocks[-1].max()) + 1
         return Sample((*task.features, REWARD), np.vstack(rows), np.concatenate(blocks))
 

@@ -1,16 +1,21 @@
 """Drift: a test of whether features and rewards are distributed as they were in training.
 
-Rows that follow one another depend on each other, so blocks of them are exchanged, not rows. The
-statistic of a feature is the Kolmogorov-Smirnov distance on the reference's quantiles; blocks are
-dealt anew to old and new many times, each distance is put in units of its own spread over these
-deals, and the largest over all features gives p-values that hold for all of them at once
-(Westfall and Young 1993). The population stability index stands beside it, as it is read in the
-trade: above 0.25 a great shift.
+Rows that follow one another depend on each other, so whole blocks of them are exchanged between old
+and new, not rows. Where blocks depend on each other, too, as sessions of a market do, they are as
+long as can be: half of what is new, which is a pair of blocks, and is compared with every other
+pair. The statistic of a column is the Kolmogorov-Smirnov distance on the reference's quantiles;
+each is put in units of its own spread over the exchanges, and the largest over all columns gives
+p-values that hold for all of them at once (Westfall and Young 1993). The population stability index
+stands beside it, as it is read in the trade: above 0.25 a great shift.
+
+What is so persistent that half of the new data is one excursion of it (volatility that lasts for
+months) is told as a drift more often than the p-value says: ``benchmarks/RESULTS.md``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -20,9 +25,9 @@ Floats = npt.NDArray[np.float64]
 
 BINS = 16
 DEALS = 1999
-"""Times that blocks are dealt anew."""
-FEWEST = 2
-"""Blocks of the new data below which nothing can be told."""
+"""Times that independent blocks are dealt anew."""
+FEWEST_PAIRS = 21
+"""Pairs of blocks below which nothing can be told: p-values begin at one over their number."""
 
 
 class Sample(NamedTuple):
@@ -33,7 +38,9 @@ class Sample(NamedTuple):
     rows: Floats
     """[N, F]; NaN where a value is not known."""
     blocks: npt.NDArray[np.int64]
-    """The block of each row, from 0, [N]."""
+    """The block of each row, from 0, in the order of time, [N]."""
+    independent: bool = False
+    """True if blocks do not depend on each other, as episodes do not."""
 
 
 @dataclass(frozen=True)
@@ -93,15 +100,13 @@ def shifts(then: Reference, now: Sample, seed: int = 0) -> tuple[Shift, ...]:
     """
     kept = [i for i, name in enumerate(then.names) if name in now.names]
     own = [now.names.index(then.names[i]) for i in kept]
-    edges = [np.asarray(then.edges[i]) for i in kept]
-    taken = Sample(tuple(now.names[i] for i in own), now.rows[:, own], now.blocks)
-    if not kept or len(then.counts) < FEWEST:
+    taken = now._replace(names=tuple(now.names[i] for i in own), rows=now.rows[:, own])
+    new = _counts(taken, [np.asarray(then.edges[i]) for i in kept])
+    old = np.asarray(then.counts, float)[:, kept] if kept and then.counts else np.zeros((0, 0, 0))
+    exchanged = _exchanges(old, new, now.independent, seed)
+    if exchanged is None:
         return ()
-    new = _counts(taken, edges)
-    if len(new) < FEWEST:
-        return ()
-    old = np.asarray(then.counts, float)[:, kept]
-    distances, p = _tested(old, new, seed)
+    distances, p = _tested(*exchanged)
     with np.errstate(invalid="ignore"):
         means = np.array([_mean(column) for column in taken.rows.T])
     found = [
@@ -114,22 +119,49 @@ def shifts(then: Reference, now: Sample, seed: int = 0) -> tuple[Shift, ...]:
     return tuple(sorted(found, key=lambda each: (each.p, -each.distance)))
 
 
-def _tested(old: Floats, new: Floats, seed: int) -> tuple[Floats, Floats]:
+def _exchanges(
+    old: Floats, new: Floats, independent: bool, seed: int
+) -> tuple[Floats, Floats] | None:
+    """Blocks, and the exchanges of them, [E, blocks]: 1.0 where one is taken for new, as it was in
+    the first row; None if there are too few."""
+    if not len(old) or len(new) < 2:
+        return None
+    if independent:
+        blocks = np.concatenate([old, new])
+        draw = np.random.default_rng([seed, 0xD21F7])
+        labels = np.zeros((DEALS + 1, len(blocks)))
+        labels[0, len(old) :] = 1.0
+        for row in labels[1:]:
+            row[draw.permutation(len(blocks))[: len(new)]] = 1.0
+        return blocks, labels
+    half = len(new) // 2
+    blocks = np.concatenate([_joined(old, half), _joined(new, half)])
+    pairs = list(combinations(reversed(range(len(blocks))), 2))  # the first one is the new data
+    if len(pairs) < FEWEST_PAIRS:
+        return None
+    labels = np.zeros((len(pairs), len(blocks)))
+    for row, pair in zip(labels, pairs, strict=True):
+        row[list(pair)] = 1.0
+    return blocks, labels
+
+
+def _joined(counts: Floats, length: int) -> Floats:
+    """Blocks of so many blocks; what is left over is the oldest."""
+    count = len(counts) // length
+    rest = counts[len(counts) - count * length :]
+    return np.asarray(rest.reshape(count, length, *counts.shape[1:]).sum(1))
+
+
+def _tested(blocks: Floats, labels: Floats) -> tuple[Floats, Floats]:
     """Distances of the columns and their p-values; counts are [blocks, columns, bins]."""
-    blocks = np.concatenate([old, new])
-    draw = np.random.default_rng([seed, 0xD21F7])
-    labels = np.zeros((DEALS + 1, len(blocks)))
-    labels[0, len(old) :] = 1.0
-    for row in labels[1:]:
-        row[draw.permutation(len(blocks))[: len(new)]] = 1.0
     flat = blocks.reshape(len(blocks), -1)
     inside = (labels @ flat).reshape(-1, *blocks.shape[1:])
     outside = flat.sum(0).reshape(blocks.shape[1:]) - inside
     distances = np.abs(_cumulated(inside) - _cumulated(outside)).max(2)
-    middle, spread = distances[1:].mean(0), distances[1:].std(0)
+    middle, spread = distances.mean(0), distances.std(0)
     scaled = np.where(spread > 0, (distances - middle) / np.where(spread > 0, spread, 1.0), 0.0)
-    largest = scaled[1:].max(1)
-    p = (1 + (largest[:, None] >= scaled[0] - 1e-12).sum(0)) / (DEALS + 1)
+    largest = scaled.max(1)
+    p = (largest[:, None] >= scaled[0] - 1e-12).mean(0)
     return distances[0], p
 
 
