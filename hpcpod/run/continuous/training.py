@@ -69,17 +69,27 @@ def to_its_end(
         with contextlib.suppress(RunExists):  # another process was first
             create_run(checked.resolved, home)
     run = Run(RunFolder.open(path), progress)
-    if run.board().phase == "finished":
-        return run
-    tell(f"trains {config.name}")
+    if run.board().phase != "finished":
+        tell(f"trains {config.name}")
+        drive(run)
+    return run
+
+
+def drive(run: Run) -> None:
+    """Have slots train a run to its end: those of another process, if it has them, else its own.
+
+    Raises:
+        UserError: it is paused, or the scheduler refuses.
+        HpcpodError: the processes that trained it are gone.
+    """
+    paused = f"{run.name} is paused: `hpcpod resume {run.word}` goes on with it"
     if run.folder.requests.read(Drain) is not None:
-        raise UserError(f"{config.name} is paused: `hpcpod resume {run.word}` goes on with it")
+        raise UserError(paused)
     if not (run.local and run.folder.locks.driven()):
         run.resume()
     run.wait(poll=0.5 if run.local else POLL_SECONDS)
     if run.board().phase != "finished":
-        raise UserError(f"{config.name} is paused: `hpcpod resume {run.word}` goes on with it")
-    return run
+        raise UserError(paused)
 
 
 def repeat(

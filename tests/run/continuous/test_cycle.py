@@ -1,0 +1,253 @@
+"""Cycles: news, a run that goes on from the deployed policy, a judgement, a decision."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcpod.cli.parser import main
+from hpcpod.config.loader import from_mapping, to_mapping
+from hpcpod.errors import UserError
+from hpcpod.run.continuous import training
+from hpcpod.run.continuous.cycle import abandon, advance, drift_of, stream_of
+from hpcpod.run.continuous.entries import Outcome
+from hpcpod.run.continuous.registry import Registry, create, open_registry
+from hpcpod.run.continuous.training import repeat
+from hpcpod.run.run import Run
+from hpcpod.storage.locks import file_lock
+from hpcpod.tournament.merge import read_board
+from tests.run.continuous.worlds import JUDGE, config, drive, grow
+from tests.storage.faults import DEAD, in_child
+from tests.support.command_line import refusal
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[None]:
+    """Runs are trained in this process: the driver of a run has tests of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "drive", drive)
+        yield
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory, here: None) -> Registry:
+    """A registry after two cycles; its gate lets everything pass, so that v0002 is deployed."""
+    home = tmp_path_factory.mktemp("two")
+    file = home / "bars.parquet"
+    grow(file, 45)
+    easy = {"kwargs": {"judge": JUDGE, "window": 30}, "level": 0.4999}
+    registry = create(config(file, ct=easy), "a test", home)
+    assert advance(registry, probe=False).kind == "promoted"
+    grow(file, 45 + JUDGE)
+    second = advance(registry, probe=False)
+    assert second.kind in ("promoted", "kept")
+    return registry
+
+
+def copied(registry: Registry, home: Path) -> Registry:
+    """The same at another place, whose bars are those of the first."""
+    home.mkdir()
+    shutil.copytree(registry.path, home / "mine.ct", symlinks=True)
+    return open_registry(home / "mine.ct")
+
+
+def without_second(registry: Registry) -> None:
+    """Take everything away that the second cycle has left."""
+    for name in ("cycles/0002", "versions/v0002", "runs/mine-c0002"):
+        shutil.rmtree(registry.path / name)
+    (registry.path / "decisions" / "000002.json").unlink()
+    (registry.path / "current").unlink()
+    registry.follow()
+
+
+def test_a_cycle_goes_on_from_the_deployed_policy_on_later_sessions(two: Registry) -> None:
+    first, second = two.versions()
+    assert (first.parent, second.parent) == (None, 1)
+    run = Run(open_registry(two.path).runs / "mine-c0002" and _folder(second.run))
+    pods = read_board(run.folder).pods
+    origins = [None if pod.origin is None else pod.origin.run for pod in pods.values()]
+    assert origins == ["mine-c0001", None]
+    assert [str(each.windows.train["holdout"]) for each in (first, second)] == [
+        "2000-02-23", "2000-03-06",
+    ]  # fmt: skip
+    assert second.windows.train["holdout"] >= first.windows.end
+    assert {p.name for p in two.folder(2).iterdir()} == {
+        "policy.h5", "entry.json", "reference.json", "card.json", "README.md",
+    }  # fmt: skip
+
+
+def _folder(path: str) -> Any:
+    from hpcpod.storage.run_folder import RunFolder
+
+    return RunFolder.open(Path(path))
+
+
+def test_a_second_call_without_news_does_nothing(two: Registry) -> None:
+    before = [path for path in two.path.rglob("*") if path.is_file()]
+    done = advance(two, probe=False)
+    assert done.kind == "not due" and "0 of 8 new sessions" in done.words
+    assert [path for path in two.path.rglob("*") if path.is_file()] == before
+
+
+def test_a_cycle_that_is_killed_between_any_two_steps_goes_on(
+    two: Registry, tmp_path: Path
+) -> None:
+    whole = two.decisions()[1]
+    steps = 0
+    while True:
+        registry = copied(two, tmp_path / str(steps))
+        without_second(registry)
+        # Of the trained run what is on the disk is taken: to train is the longest of the steps.
+        shutil.copytree(two.runs / "mine-c0002", registry.runs / "mine-c0002")
+        code = in_child(lambda at=steps, registry=registry: _until(registry, at))
+        done = advance(open_registry(registry.path), probe=False)
+        assert done.kind == whole.kind if code == DEAD else done.kind == "not due"
+        ledger = registry.decisions()
+        assert [line.cycle for line in ledger] == [1, 2] and ledger[1].why == whole.why
+        assert (registry.path / "current" / "policy.h5").read_bytes() == (
+            two.path / "current" / "policy.h5"
+        ).read_bytes()
+        if code == 0:
+            break
+        steps += 1
+    assert steps == 7
+
+
+def _until(registry: Registry, step: int) -> None:
+    """Die when a cycle tells of this step, which it is about to do."""
+    left = step
+
+    def tell(text: str) -> None:
+        nonlocal left
+        if left == 0:
+            os._exit(DEAD)
+        left -= 1
+
+    advance(registry, probe=False, tell=tell)
+
+
+def test_a_version_that_is_trained_again_has_the_same_bits(
+    two: Registry, here: None, tmp_path: Path
+) -> None:
+    done = repeat(two, 2, tmp_path, stream_of(two.config))
+    assert done.same_bits and done.run == tmp_path / "mine-c0002"
+
+
+def test_a_version_whose_data_were_changed_is_not_trained_again(
+    two: Registry, tmp_path: Path
+) -> None:
+    changed = to_mapping(two.config)
+    other = dataclasses.replace(two, document={**two.document, "config": changed})
+    stream = stream_of(other.config)
+    stream.digest = lambda windows: "another"  # type: ignore[method-assign]
+    with pytest.raises(UserError, match="the data of version 2 are not what they were"):
+        repeat(other, 2, tmp_path, stream)
+
+
+def test_while_another_process_works_on_it_nothing_is_done(two: Registry) -> None:
+    with file_lock(two.path / "lock", timeout=1.0) as held:
+        assert held
+        done = advance(two, probe=False)
+    assert (done.kind, done.words) == ("busy", "another process works on it, at cycle 2")
+
+
+@pytest.mark.parametrize("broken", ["torn", "short", "gone", "price"])
+def test_a_broken_file_is_a_sentence_and_the_deployed_policy_stays(
+    two: Registry, tmp_path: Path, broken: str
+) -> None:
+    file = tmp_path / "bars.parquet"
+    said = _break(file, broken)
+    env = to_mapping(two.config)
+    env["env"]["kwargs"]["market"]["source"] = str(file)
+    registry = copied(two, tmp_path / "copy")
+    registry.configure(from_mapping(env))
+    with pytest.raises(UserError, match=said) as caught:
+        advance(registry, probe=False)
+    assert str(caught.value).endswith(f"; v000{registry.current} stays deployed")
+    assert "\n" not in str(caught.value)
+    assert registry.verify(registry.current or 0) and len(registry.plans()) == 2
+
+
+def _break(file: Path, how: str) -> str:
+    import pandas as pd
+
+    grow(file, 65)
+    if how == "torn":
+        file.write_bytes(file.read_bytes()[:1000])
+        return "bars.parquet"
+    if how == "gone":
+        file.unlink()
+        return "bars.parquet"
+    if how == "short":
+        grow(file, 40)
+        return "bars are missing"
+    table = pd.read_parquet(file)
+    table.loc[700, "close"] = -1.0
+    table.to_parquet(file, index=False)
+    return "700|702|701"
+
+
+def test_a_cycle_can_be_given_up(two: Registry, tmp_path: Path) -> None:
+    registry = copied(two, tmp_path / "copy")
+    (registry.path / "decisions" / "000002.json").unlink()
+    registry.follow()
+    done = abandon(registry)
+    assert (done.kind, done.cycle, registry.current) == ("failed", 2, 1)
+    with pytest.raises(UserError, match="no cycle is open"):
+        abandon(registry)
+
+
+def test_drift_is_told_of_the_deployed_policys_training(two: Registry) -> None:
+    drift = drift_of(two, 2)
+    assert drift is not None and drift.version == 1
+    if drift.shifts:
+        assert {each.name for each in drift.shifts} == {"signal", "return_1", "reward"}
+    else:
+        assert drift.words == "too few blocks of data to tell"
+
+
+def test_the_verb_tells_and_goes_back(
+    two: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    registry = copied(two, tmp_path / "runs")
+    monkeypatch.setenv("HPCPOD_RUNS", str(registry.path.parent))
+    assert main(["ct", "status"]) == 0
+    told = capsys.readouterr().out
+    assert f"mine: v000{registry.current} is deployed since" in told and "v0002" in told
+    assert main(["ct", "history", "mine"]) == 0
+    assert "promoted" in capsys.readouterr().out
+    if registry.current == 2:
+        assert main(["ct", "rollback"]) == 0
+        assert "rolled back from v0002 to v0001" in capsys.readouterr().out
+    assert "v0001 was the first" in refusal("ct", "rollback", "mine")
+    assert main(["ct", "mine", "--crontab", "--every", "1d"]) == 0
+    line = capsys.readouterr().out
+    assert line.split()[2:5] == ["*", "*", "*"] and line.rstrip().endswith("2>&1")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("ct", "nobody"), "a registry of that name is not there either"),
+        (("ct", "status", "nobody"), "no registry at nobody"),
+        (("ct", "status"), "there is no registry here"),
+        (("ct", "a", "b"), "takes nothing else"),
+    ],
+)
+def test_what_is_not_there_is_a_sentence(
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert said in refusal(*words)
+
+
+def test_outcomes_are_json() -> None:
+    assert dataclasses.asdict(Outcome("busy", "", None, None))["kind"] == "busy"

@@ -1,0 +1,92 @@
+"""A small trading task whose file grows, and runs that are trained in this process."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hpcpod.config.loader import from_mapping, to_mapping
+from hpcpod.config.schema import RunConfig
+from hpcpod.pod.__main__ import prepare
+from hpcpod.pod.round import Watch
+from hpcpod.run.continuous.entries import Outcome, Plan, Version
+from hpcpod.run.continuous.registry import POLICY, Registry, create
+from hpcpod.run.run import Run
+from hpcpod.tournament.continuous.stream import Score, Verdict, Windows
+from hpcpod.tournament.leaderboard import orders
+from hpcpod.tournament.merge import merge, read_board
+from hpcpod.tournament.rules import Rules
+from hpcpod.trading.files import write_bars
+from hpcpod.trading.panel import MarketPanel
+from hpcpod.trading.synthetic import SyntheticMarket
+
+JUDGE, WINDOW, EMBARGO = 8, 30, 2
+
+
+def bars(days: int = 90) -> MarketPanel:
+    return SyntheticMarket(stocks=2, days=days, minutes=13, seed=3, change=50).panel()
+
+
+def grow(file: Path, sessions: int) -> None:
+    """Have the file hold so many sessions."""
+    whole = bars()
+    write_bars(whole.below(whole.dates[sessions]), file)
+
+
+def config(file: Path, **sections: Any) -> RunConfig:
+    market = {"source": str(file), "calendar": None}
+    whole: dict[str, Any] = {
+        "name": "mine",
+        "env": {
+            "id": "trading", "backend": "trading", "num_envs": 4,
+            "kwargs": {"market": market, "features": ["signal", "return_1"], "stride": 4,
+                       "sessions": 3, "embargo": EMBARGO},
+        },
+        "pod": {"evaluator": "trading"},
+        "population": {"pods": {"min": 2, "max": 2}},
+        "round": {"env_steps": 256, "episodes": 4},
+        "agents": {"ppo": {"horizon": 32, "minibatch_size": 64, "epochs": 1, "hidden": 8}},
+        "stop": {"rounds": 1, "finalists": 1, "confirm_episodes": 2},
+        "ct": {"kwargs": {"judge": JUDGE, "window": WINDOW}},
+    }  # fmt: skip
+    return from_mapping({**whole, **sections})
+
+
+def drive(run: Run) -> None:
+    """Train a run to its end in this process."""
+    rules = Rules.of_run(run.folder)
+    with closing(prepare(run.folder)) as pod:
+        while (board := read_board(run.folder)).phase != "finished":
+            for order in orders(board):
+                run.folder.reports.publish(pod.execute(order, "here", Watch()))
+            merge(run.folder, rules)
+
+
+def empty(home: Path) -> Registry:
+    """A registry before its first cycle."""
+    return create(config(home / "bars.parquet"), "a test", home)
+
+
+def fill(registry: Registry, cycle: int, *, promotes: bool = True) -> Outcome:
+    """Register a version that nobody has trained, and decide on it as a cycle does."""
+    from hpcpod.run.continuous.cycle import Cycle
+
+    plain, now = to_mapping(registry.config), time.time()
+    windows, current = Windows(words="nothing", digest="d"), registry.current
+    plan = Plan(cycle, plain, windows, current, "a test", now)
+    registry.publish_plan(plan)
+    own, low = Score(1, 0, 2, 9), 0.5 if promotes else -0.5
+    verdict = Verdict(own, None, None, None, 0.05, "bp", "a test")
+    if current is not None:
+        verdict = replace(verdict, incumbent=Score(0, -1, 1, 9), ahead=1.0, low=low)
+    data = f"policy {cycle}".encode()
+    sha256 = hashlib.sha256(data).hexdigest()
+    version = Version(cycle, "/nowhere", sha256, "w", plain, "c", windows, current, {}, verdict,
+                      {}, now)  # fmt: skip
+    registry.add(version, {POLICY: data})
+    kind = "promoted" if verdict.promotes else "kept"
+    return Cycle(registry, lambda text: None)._decided(plan, kind, verdict.said)  # type: ignore[arg-type]
