@@ -69,6 +69,7 @@ def advance(
             words = "another process works on it" + (f", at cycle {last}" if last else "")
             return Outcome("busy", words, last or None, registry.current)
         registry.follow()
+        registry.tidy()
         try:
             return Cycle(registry, tell, progress).advance(force, fresh, probe)
         except UserError as error:

@@ -47,6 +47,8 @@ POLICY = "policy.h5"
 FORMAT = 1
 """The layout of a registry; one of another layout is refused."""
 
+LEFTOVER_SECONDS = 3600.0
+
 _T = TypeVar("_T")
 
 
@@ -162,6 +164,14 @@ class Registry:
                     with contextlib.suppress(OSError):
                         aside.unlink()
             # Once more: who was first in the ledger may be last here.
+
+    def tidy(self) -> None:
+        """Remove what processes that were killed have left, once it is an hour old."""
+        for folder in (self.path, self.path / "versions"):
+            for path in folder.glob(TEMPORARY + "*"):
+                with contextlib.suppress(OSError, StorageError):
+                    if path.lstat().st_mtime < time.time() - LEFTOVER_SECONDS:
+                        self.disk.discard(path)
 
     def version(self, number: int) -> Version | None:
         """A version; None if there is none."""

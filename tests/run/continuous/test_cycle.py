@@ -16,12 +16,10 @@ from hpcpod.config.loader import from_mapping, to_mapping
 from hpcpod.errors import UserError
 from hpcpod.run.continuous import training
 from hpcpod.run.continuous.cycle import abandon, advance, drift_of, stream_of
-from hpcpod.run.continuous.entries import Outcome
 from hpcpod.run.continuous.registry import Registry, create, open_registry
 from hpcpod.run.continuous.training import repeat
-from hpcpod.run.run import Run
+from hpcpod.run.run import open_run
 from hpcpod.storage.locks import file_lock
-from hpcpod.tournament.merge import read_board
 from tests.run.continuous.worlds import JUDGE, config, drive, grow
 from tests.storage.faults import DEAD, in_child
 from tests.support.command_line import refusal
@@ -71,8 +69,7 @@ def without_second(registry: Registry) -> None:
 def test_a_cycle_goes_on_from_the_deployed_policy_on_later_sessions(two: Registry) -> None:
     first, second = two.versions()
     assert (first.parent, second.parent) == (None, 1)
-    run = Run(open_registry(two.path).runs / "mine-c0002" and _folder(second.run))
-    pods = read_board(run.folder).pods
+    pods = open_run(second.run).board().pods
     origins = [None if pod.origin is None else pod.origin.run for pod in pods.values()]
     assert origins == ["mine-c0001", None]
     assert [str(each.windows.train["holdout"]) for each in (first, second)] == [
@@ -82,12 +79,6 @@ def test_a_cycle_goes_on_from_the_deployed_policy_on_later_sessions(two: Registr
     assert {p.name for p in two.folder(2).iterdir()} == {
         "policy.h5", "entry.json", "reference.json", "card.json", "README.md",
     }  # fmt: skip
-
-
-def _folder(path: str) -> Any:
-    from hpcpod.storage.run_folder import RunFolder
-
-    return RunFolder.open(Path(path))
 
 
 def test_a_second_call_without_news_does_nothing(two: Registry) -> None:
@@ -227,7 +218,7 @@ def test_the_verb_tells_and_goes_back(
     if registry.current == 2:
         assert main(["ct", "rollback"]) == 0
         assert "rolled back from v0002 to v0001" in capsys.readouterr().out
-    assert "v0001 was the first" in refusal("ct", "rollback", "mine")
+    assert "v0001 was the first" in refusal(capsys, "ct", "rollback", "mine")
     assert main(["ct", "mine", "--crontab", "--every", "1d"]) == 0
     line = capsys.readouterr().out
     assert line.split()[2:5] == ["*", "*", "*"] and line.rstrip().endswith("2>&1")
@@ -243,11 +234,8 @@ def test_the_verb_tells_and_goes_back(
     ],
 )
 def test_what_is_not_there_is_a_sentence(
-    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: Any
-) -> None:
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: Any,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    assert said in refusal(*words)
-
-
-def test_outcomes_are_json() -> None:
-    assert dataclasses.asdict(Outcome("busy", "", None, None))["kind"] == "busy"
+    assert said in refusal(capsys, *words)

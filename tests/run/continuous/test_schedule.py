@@ -1,0 +1,89 @@
+"""Cycles by the clock: the batch script, line by line, and lines of a crontab."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcpod.config.continuous import CtConfig, seconds_of
+from hpcpod.config.loader import from_mapping
+from hpcpod.errors import ConfigError, LaunchError, UserError
+from hpcpod.records.records import Intent
+from hpcpod.run.continuous.registry import Registry, create
+from hpcpod.run.continuous.schedule import CycleLauncher, crontab, submit
+
+TASK = {"name": "mine", "env": {"id": "CartPole-v1"}}
+
+
+def registry(home: Path, **sections: Any) -> Registry:
+    return create(from_mapping({**TASK, "ct": {"every": "1d"}, **sections}), "a test", home)
+
+
+def script(made: Registry, kind: Any, begin: int = 0) -> str:
+    return CycleLauncher(made.path, made.config, begin).script(Intent(0, "ct", kind))
+
+
+def test_a_job_submits_its_successor_before_it_does_anything(tmp_path: Path) -> None:
+    made = registry(tmp_path, cluster={"launcher": "slurm", "partition": "long", "minutes": 60})
+    text = script(made, "coordinator", 86400)
+    submitted = text.index(f"-m hpcpod ct {made.path} --submit")
+    worked = text.index(f"-m hpcpod ct {made.path}\ncode=$?")
+    assert submitted < worked
+    options = dict(re.findall(r"^#SBATCH --([a-z-]+)=?(.*)$", text, re.MULTILINE))
+    assert options["begin"] == "now+86400" and options["dependency"] == "singleton"
+    assert (options["cpus-per-task"], options["partition"], options["time"]) == ("1", "long", "60")
+    assert options["signal"] == "USR2@90" and "requeue" in options
+    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+
+
+def test_where_slots_are_no_jobs_of_their_own_they_have_their_cores_in_it(tmp_path: Path) -> None:
+    made = registry(tmp_path, cluster={"slots": 3}, resources={"cpus_per_pod": 2})
+    assert "#SBATCH --cpus-per-task=6" in script(made, "slots")
+
+
+@pytest.mark.parametrize(
+    ("every", "times"),
+    [
+        ("30m", r"\*/30 \* \* \* \*"),
+        ("90s", r"\*/2 \* \* \* \*"),
+        ("6h", r"\d+ \*/6 \* \* \*"),
+        ("1d", r"\d+ \d+ \* \* \*"),
+        ("7d", r"\d+ \d+ \*/7 \* \*"),
+    ],
+)
+def test_a_line_of_a_crontab_has_its_times_and_its_log(
+    tmp_path: Path, every: str, times: str
+) -> None:
+    made = registry(tmp_path, ct={"every": every})
+    found = re.fullmatch(rf"({times}) (.*) >>(\S+) 2>&1", crontab(made))
+    assert found is not None and found[2].endswith(f"-m hpcpod ct {made.path}")
+    assert found[3] == f"{made.path}/logs/cron.log"
+
+
+def test_without_a_time_there_is_no_schedule(tmp_path: Path) -> None:
+    made = registry(tmp_path, ct={"every": None})
+    with pytest.raises(UserError, match="ct.every says how often"):
+        crontab(made)
+
+
+def test_without_slurm_a_job_is_refused_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LaunchError, match="there is no squeue on this machine"):
+        submit(registry(tmp_path))
+
+
+@pytest.mark.parametrize("every", ["1", "d", "0d", "1w", "-1h", "1h30m"])
+def test_a_time_that_is_none_is_a_sentence(every: str) -> None:
+    with pytest.raises(ConfigError, match="every is a time such as 30m"):
+        from_mapping({**TASK, "ct": {"every": every}})
+
+
+def test_a_time_is_in_seconds() -> None:
+    assert [seconds_of(each) for each in ("90s", "30m", "6h", "1.5d")] == [90, 1800, 21600, 129600]
+    assert CtConfig().every is None

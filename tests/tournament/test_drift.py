@@ -1,0 +1,89 @@
+"""Drift: numbers by hand, a shift that is found, and alarms where there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hpcpod.tournament.continuous.drift import BINS, Sample, reference_of, shifts
+
+
+def sample(
+    rows: np.ndarray, block: int, *, independent: bool = False, names: str = "abcd"
+) -> Sample:
+    blocks = np.arange(len(rows)) // block
+    return Sample(tuple(names[: rows.shape[1]]), rows, blocks, independent)
+
+
+def persistent(seed: int, count: int, columns: int, phi: float) -> np.ndarray:
+    """An autoregression of unit variance."""
+    draw = np.random.default_rng(seed).standard_normal((count, columns))
+    for t in range(1, count):
+        draw[t] = phi * draw[t - 1] + np.sqrt(1 - phi**2) * draw[t]
+    return draw
+
+
+def test_distance_psi_and_mean_are_those_by_hand() -> None:
+    old = np.tile(np.arange(BINS) + 0.5, 8)[:, None]  # each bin has 8 rows, of mean 8
+    new = np.tile([BINS - 0.5], 16)[:, None]  # all in the last bin
+    then = reference_of(sample(old, BINS, independent=True))
+    assert np.asarray(then.counts).shape == (8, 1, BINS)
+    assert np.asarray(then.counts).sum(0).tolist() == [[8] * BINS]
+    [found] = shifts(then, sample(new, 4, independent=True))
+    assert found.distance == pytest.approx(15 / 16)
+    assert found.mean == pytest.approx((15.5 - 8.0) / np.sqrt((BINS**2 - 1) / 12))
+    p, q = np.full(BINS, 8.5 / 136), np.array([*[0.5 / 24] * 15, 16.5 / 24])
+    assert found.psi == pytest.approx(float(((q - p) * np.log(q / p)).sum()))
+
+
+def test_the_p_value_is_the_share_of_pairs_that_are_as_far_away() -> None:
+    rows = persistent(0, 80, 1, 0.0)
+    rows[60:] += 3.0
+    [found] = shifts(reference_of(sample(rows[:60], 1)), sample(rows[60:], 1))
+    assert found.p == pytest.approx(1 / 28)  # of 8 blocks of 10 there are 28 pairs
+
+
+def test_one_column_that_has_shifted_is_found_among_others_that_have_not() -> None:
+    rows = persistent(1, 3000, 4, 0.9)
+    rows[2500:, 2] *= 3.0  # the same mean, another spread
+    found = shifts(reference_of(sample(rows[:2500], 5)), sample(rows[2500:], 5))
+    assert found[0].name == "c" and found[0].p < 0.05 and found[0].psi > 0.25
+    assert abs(found[0].mean) < 0.5
+    assert all(each.p > 0.05 for each in found[1:])
+
+
+@pytest.mark.parametrize("phi", [0.5, 0.9])
+def test_without_a_drift_it_is_told_in_about_a_twentieth_of_cases(phi: float) -> None:
+    count, alarms = 100, 0
+    for seed in range(count):
+        rows = persistent(seed, 400, 3, phi)
+        found = shifts(reference_of(sample(rows[:300], 1)), sample(rows[300:], 1))
+        alarms += found[0].p < 0.05
+    assert alarms <= 12  # of 100 at 5 % more than 12 come in one case of 700
+
+
+def test_independent_blocks_are_dealt_anew() -> None:
+    alarms = 0
+    for seed in range(40):
+        rows = np.random.default_rng(seed).standard_normal((48, 4, 2))
+        rows += np.random.default_rng(seed + 999).standard_normal((48, 1, 2))  # each block its own
+        flat = rows.reshape(-1, 2)
+        then = reference_of(sample(flat[:96], 4, independent=True))
+        alarms += shifts(then, sample(flat[96:], 4, independent=True))[0].p < 0.05
+    assert alarms <= 7  # of 40 at 5 % more than 7 come in one case of 700
+
+
+def test_what_can_not_be_told_is_nothing() -> None:
+    rows = persistent(0, 100, 2, 0.0)
+    then = reference_of(sample(rows[:40], 1))
+    assert shifts(then, sample(rows[60:], 1)) == ()  # 4 blocks of 20: 6 pairs
+    assert shifts(then, sample(rows[:1], 1)) == ()
+    assert shifts(then, sample(rows[:20], 1, names="xyz")) == ()
+
+
+def test_columns_that_are_constant_or_unknown_do_no_harm() -> None:
+    rows = persistent(0, 100, 3, 0.0)
+    rows[:, 1], rows[:, 2] = 7.0, np.nan
+    found = shifts(reference_of(sample(rows[:80], 1)), sample(rows[80:], 1))
+    assert {each.name: each.distance for each in found if each.name != "a"} == {"b": 0.0, "c": 0.0}
+    assert all(np.isfinite([each.p, each.psi, each.mean]).all() for each in found)

@@ -1,0 +1,165 @@
+"""The stream of a trading task: windows that nobody has seen, and refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hpcpod.errors import UserError
+from hpcpod.run.continuous.cycle import config_of, stream_of
+from hpcpod.trading.files import write_bars
+from hpcpod.trading.panel import MarketPanel
+from hpcpod.trading.stream import TradingStream
+from hpcpod.trading.task import task_of
+from tests.run.continuous.worlds import EMBARGO, JUDGE, WINDOW, bars, config, grow
+
+
+def stream(file: Path, **ct: Any) -> TradingStream:
+    own = {"judge": JUDGE, "window": WINDOW, **ct}
+    made = stream_of(config(file, ct={"kwargs": own}))
+    assert isinstance(made, TradingStream)
+    return made
+
+
+def windows_of(made: TradingStream, before: Any = None, cycle: int = 1) -> Any:
+    found = made.look(before, cycle).windows
+    assert found is not None
+    return found
+
+
+def sessions(kwargs: Any, part: str) -> np.ndarray:
+    """The dates of a part of a task, as its episodes may use them."""
+    task = task_of("trading", {**kwargs, "part": part})
+    [(panel, first)] = task.panels()
+    return panel.dates[first:]
+
+
+def test_no_cycle_trains_on_what_it_judges_on_or_another_has_looked_at(tmp_path: Path) -> None:
+    file = tmp_path / "bars.parquet"
+    made, before, seen = stream(file), None, np.array([], "datetime64[D]")
+    for cycle, count in enumerate((45, 53, 64), start=1):
+        grow(file, count)
+        windows = windows_of(made, before, cycle)
+        judged = sessions(windows.judge, "holdout")
+        assert len(judged) == JUDGE - EMBARGO and judged[-1] == bars().dates[count - 1]
+        for part in ("fit", "selection"):
+            assert sessions(windows.train, part).max() < judged.min()
+        assert not set(judged) & set(seen)
+        if before is not None:  # the deployed one was trained and judged before that
+            assert judged.min() >= np.datetime64(before.end)
+        seen = np.union1d(seen, np.concatenate([sessions(windows.train, p) for p in
+                                                ("fit", "selection")] + [judged]))  # fmt: skip
+        before = windows
+    first = sessions(before.train, "fit")[0]
+    assert first == bars().dates[64 - JUDGE - WINDOW]
+
+
+def test_what_comes_later_changes_nothing_of_a_cycles_data(tmp_path: Path) -> None:
+    file = tmp_path / "bars.parquet"
+    grow(file, 45)
+    made = stream(file)
+    windows = windows_of(made)
+    grow(file, 80)
+    assert made.digest(windows) == windows.digest
+    panel = task_of("trading", {**windows.train, "part": "holdout"}).panels()[0][0]
+    assert panel.dates[-1] == bars().dates[44]
+
+
+def test_a_past_that_was_rewritten_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "bars.parquet"
+    grow(file, 45)
+    made = stream(file)
+    windows = windows_of(made)
+    whole = bars()
+    write_bars(replace(whole, close=whole.close * 1.5, high=whole.high * 1.5), file)
+    [remark] = made.look(windows, 2).remarks
+    assert "are not what the last cycle saw" in remark
+
+
+def test_a_stock_that_comes_later_is_left_out_and_one_that_goes_is_refused(tmp_path: Path) -> None:
+    file, whole = tmp_path / "bars.parquet", bars()
+    grow(file, 45)
+    made = stream(file)
+    windows = windows_of(made)
+    write_bars(_third(whole), file)
+    look = made.look(windows, 2)
+    assert look.windows is not None and look.remarks == (
+        "stocks that were not there at first are left out: SYN02",
+    )
+    assert look.windows.train["market"]["tickers"] == ["SYN00", "SYN01"]  # type: ignore[index]
+    write_bars(whole.of(["SYN01"]), file)
+    with pytest.raises(UserError, match="has no SYN00"):
+        made.look(windows, 2)
+
+
+def _third(panel: MarketPanel) -> MarketPanel:
+    """A panel with a third stock that is the second's double."""
+    double = panel.of(["SYN00", "SYN01"])
+    taken = {n: np.hstack([getattr(double, n), getattr(double, n)[:, 1:]]) for n in
+             ("open", "high", "low", "close", "volume", "member")}  # fmt: skip
+    extra = {name: np.hstack([each, each[:, 1:]]) for name, each in double.extra.items()}
+    return replace(double, tickers=("SYN00", "SYN01", "SYN02"), extra=extra, **taken)
+
+
+def test_too_little_that_is_new_is_not_due_though_it_is_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "bars.parquet"
+    grow(file, 45)
+    made = stream(file)
+    windows = windows_of(made)
+    grow(file, 50)
+    assert made.look(windows, 2).windows is None
+    grow(file, 52)
+    look = made.look(windows, 2)  # 7 of 8: by --now they will do
+    assert look.windows is not None and not look.due
+    assert look.why.startswith("7 of 8 new sessions are there")
+
+
+def test_a_run_that_is_taken_over_may_have_seen_all_there_is(tmp_path: Path) -> None:
+    file = tmp_path / "bars.parquet"
+    grow(file, 45)
+    made = stream(file)
+    adopted = made.adopted()
+    assert np.datetime64(adopted.end) == bars().dates[44] + 1
+    grow(file, 53)
+    assert str(windows_of(made, adopted, 2).train["holdout"]) >= adopted.end
+
+
+def test_the_run_of_a_cycle_has_its_own_seed_name_and_data(tmp_path: Path) -> None:
+    file = tmp_path / "bars.parquet"
+    grow(file, 45)
+    base = config(file)
+    windows = windows_of(stream(file))
+    one, two = (config_of(base, windows, cycle, None) for cycle in (1, 2))
+    assert (one.name, two.name) == ("mine-c0001", "mine-c0002")
+    assert one.seed != two.seed and one.ct is None
+    assert config_of(base, windows, 1, None) == one
+    assert one.env.kwargs["part"] == "fit"
+    assert one.env.kwargs["market"]["below"] == windows.end  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("ct", "said"),
+    [
+        ({"judge": 3}, "judge is a number of sessions, at least 7"),
+        ({"window": "all"}, "window is a number of sessions"),
+        ({"selection": 1}, "selection is a share"),
+        ({"judged": 20}, "trading has no 'judged'"),
+        ({"judge": True}, "judge is a number of sessions"),
+    ],
+)
+def test_an_argument_that_can_not_be_is_a_sentence(
+    tmp_path: Path, ct: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        stream(tmp_path / "bars.parquet", **ct)
+
+
+def test_a_panel_that_is_too_short_is_a_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "bars.parquet"
+    grow(file, 12)
+    with pytest.raises(UserError, match="has 12 sessions, too few to train on"):
+        stream(file).look(None, 1)
