@@ -4,7 +4,7 @@ Rows that follow one another depend on each other, so whole blocks of them are e
 and new, not rows. Where blocks depend on each other, too, as sessions of a market do, they are as
 long as can be: half of what is new, which is a pair of blocks, and is compared with every other
 pair. The statistic of a column is the Kolmogorov-Smirnov distance on the reference's quantiles;
-each is put in units of its own spread over the exchanges, and the largest over all columns gives
+each is put in units of its own spread over all exchanges, and the largest over all columns gives
 p-values that hold for all of them at once (Westfall and Young 1993). The population stability index
 stands beside it, as it is read in the trade: above 0.25 a great shift.
 
@@ -158,8 +158,10 @@ def _tested(blocks: Floats, labels: Floats) -> tuple[Floats, Floats]:
     inside = (labels @ flat).reshape(-1, *blocks.shape[1:])
     outside = flat.sum(0).reshape(blocks.shape[1:]) - inside
     distances = np.abs(_cumulated(inside) - _cumulated(outside)).max(2)
-    middle, spread = distances.mean(0), distances.std(0)
-    scaled = np.where(spread > 0, (distances - middle) / np.where(spread > 0, spread, 1.0), 0.0)
+    # Of the lower half: a block that has drifted is in many exchanges, and widens the upper one.
+    low, middle = np.quantile(distances, [0.25, 0.5], axis=0)
+    spread = np.where(middle > low, middle - low, 1.0)
+    scaled = np.where(middle > low, (distances - middle) / spread, 0.0)
     largest = scaled.max(1)
     p = (largest[:, None] >= scaled[0] - 1e-12).mean(0)
     return distances[0], p

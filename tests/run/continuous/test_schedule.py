@@ -66,7 +66,7 @@ def test_a_line_of_a_crontab_has_its_times_and_its_log(
 
 def test_without_a_time_there_is_no_schedule(tmp_path: Path) -> None:
     made = registry(tmp_path, ct={"every": None})
-    with pytest.raises(UserError, match="ct.every says how often"):
+    with pytest.raises(UserError, match=r"ct\.every says how often"):
         crontab(made)
 
 

@@ -1,0 +1,41 @@
+"""The page on continuous training: from a file to a promoted policy, by its own commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import blocks, files_of, page, run_script, said
+
+PAGE = page("continuous-training.md")
+SMALL = [
+    "round.env_steps=1024", "round.episodes=8", "stop.rounds=1", "stop.confirm_episodes=4",
+    "population.pods.max=1", "stop.finalists=1", "cluster.slots=1",
+]  # fmt: skip
+
+
+@pytest.mark.long
+def test_it_walks_from_a_file_to_a_promoted_policy(tmp_path: Path) -> None:
+    for name, text in files_of(PAGE).items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    typed = [
+        line.partition("#")[0] for block in blocks(PAGE, "bash") for line in block.splitlines()
+    ]
+    told = []
+    for line in typed:
+        words = line.partition("||")[0].split()
+        if "repeat" in words or "rollback" in words:
+            continue  # to train again, and to go back, have tests of their own
+        small = [each for change in SMALL for each in ("--set", change)]
+        more = small if "deployed.yaml" in words else []
+        told.append(said(tmp_path, *words, *more))
+    first, second, third = [each for each in told if each.startswith("mine: ")][:3]
+    assert "v0001 is deployed" in first
+    assert "v0002 is" in second and "ahead of the deployed one by" in second
+    assert "0 of 12 new sessions are there" in third
+    ledger = json.loads(said(tmp_path, "hpcpod", "ct", "history", "mine", "--json"))
+    assert [line["cycle"] for line in ledger] == [1, 2]
+    [code] = blocks(PAGE, "python")
+    assert run_script(code, tmp_path).startswith("ppo")
