@@ -11,8 +11,8 @@ from tests.docs.pages import blocks, files_of, page, run_script, said
 
 PAGE = page("continuous-training.md")
 SMALL = [
-    "round.env_steps=1024", "round.episodes=8", "stop.rounds=1", "stop.confirm_episodes=4",
-    "population.pods.max=1", "stop.finalists=1", "cluster.slots=1",
+    "env.num_envs=8", "round.env_steps=1024", "round.episodes=8", "stop.rounds=1",
+    "stop.confirm_episodes=4", "population.pods.max=1", "stop.finalists=1", "cluster.slots=1",
 ]  # fmt: skip
 
 
