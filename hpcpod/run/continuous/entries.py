@@ -24,7 +24,7 @@ class Plan:
     parent: int | None
     """The version that was deployed then; None: nothing was."""
     why: str
-    """Why it was due."""
+    """The reason why it was due."""
     time: float
     """Unix time in seconds."""
     adopted: str = ""
@@ -88,7 +88,7 @@ class Drift:
     shifts: tuple[Shift, ...]
     """The most shifted first; empty if nothing could be told."""
     words: str = ""
-    """Why nothing could be told."""
+    """The reason why nothing could be told."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class Look(NamedTuple):
     due: bool
     """True if it should begin."""
     why: str
-    """Why it is due, or when it will be, in words."""
+    """The reason why it is due, or when it will be, in words."""
     remarks: tuple[str, ...] = ()
 
 
