@@ -6,6 +6,7 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def test_a_cycle_goes_on_from_the_deployed_policy_on_later_sessions(two: Registr
     assert [str(each.windows.train["holdout"]) for each in (first, second)] == [
         "2000-02-23", "2000-03-06",
     ]  # fmt: skip
-    assert second.windows.train["holdout"] >= first.windows.end
+    assert str(second.windows.train["holdout"]) >= first.windows.end
     assert {p.name for p in two.folder(2).iterdir()} == {
         "policy.h5", "entry.json", "reference.json", "card.json", "README.md",
     }  # fmt: skip
@@ -98,7 +99,7 @@ def test_a_cycle_that_is_killed_between_any_two_steps_goes_on(
         without_second(registry)
         # Of the trained run what is on the disk is taken: to train is the longest of the steps.
         shutil.copytree(two.runs / "mine-c0002", registry.runs / "mine-c0002")
-        code = in_child(lambda at=steps, registry=registry: _until(registry, at))
+        code = in_child(partial(_until, registry, steps))
         done = advance(open_registry(registry.path), probe=False)
         assert done.kind == whole.kind if code == DEAD else done.kind == "not due"
         ledger = registry.decisions()
