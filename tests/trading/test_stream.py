@@ -40,7 +40,8 @@ def sessions(kwargs: Any, part: str) -> np.ndarray:
 
 def test_no_cycle_trains_on_what_it_judges_on_or_another_has_looked_at(tmp_path: Path) -> None:
     file = tmp_path / "bars.parquet"
-    made, before, seen = stream(file), None, np.array([], "datetime64[D]")
+    made, seen = stream(file), np.array([], "datetime64[D]")
+    before: Any = None
     for cycle, count in enumerate((45, 53, 64), start=1):
         grow(file, count)
         windows = windows_of(made, before, cycle)
@@ -99,7 +100,7 @@ def test_a_stock_that_comes_later_is_left_out_and_one_that_goes_is_refused(tmp_p
 def _third(panel: MarketPanel) -> MarketPanel:
     """A panel with a third stock that is the second's double."""
     double = panel.of(["SYN00", "SYN01"])
-    taken = {n: np.hstack([getattr(double, n), getattr(double, n)[:, 1:]]) for n in
+    taken: dict[str, Any] = {n: np.hstack([getattr(double, n), getattr(double, n)[:, 1:]]) for n in
              ("open", "high", "low", "close", "volume", "member")}  # fmt: skip
     extra = {name: np.hstack([each, each[:, 1:]]) for name, each in double.extra.items()}
     return replace(double, tickers=("SYN00", "SYN01", "SYN02"), extra=extra, **taken)

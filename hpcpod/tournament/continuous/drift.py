@@ -31,7 +31,7 @@ FEWEST_PAIRS = 21
 
 
 class Sample(NamedTuple):
-    """What a policy met."""
+    """Rows that a policy met."""
 
     names: tuple[str, ...]
     """Of the columns."""

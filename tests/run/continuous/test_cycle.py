@@ -6,6 +6,8 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,14 @@ import pytest
 from hpcpod.cli.parser import main
 from hpcpod.config.loader import from_mapping, to_mapping
 from hpcpod.errors import UserError
-from hpcpod.run.continuous import training
+from hpcpod.run.continuous import cycle, training
 from hpcpod.run.continuous.cycle import abandon, advance, drift_of, stream_of
 from hpcpod.run.continuous.registry import Registry, create, open_registry
 from hpcpod.run.continuous.training import repeat
 from hpcpod.run.run import open_run
 from hpcpod.storage.locks import file_lock
 from tests.run.continuous.worlds import JUDGE, config, drive, grow
-from tests.storage.faults import DEAD, in_child
+from tests.storage.faults import DEAD, finish, in_child, start
 from tests.support.command_line import refusal
 
 pytestmark = pytest.mark.long
@@ -75,7 +77,7 @@ def test_a_cycle_goes_on_from_the_deployed_policy_on_later_sessions(two: Registr
     assert [str(each.windows.train["holdout"]) for each in (first, second)] == [
         "2000-02-23", "2000-03-06",
     ]  # fmt: skip
-    assert second.windows.train["holdout"] >= first.windows.end
+    assert str(second.windows.train["holdout"]) >= first.windows.end
     assert {p.name for p in two.folder(2).iterdir()} == {
         "policy.h5", "entry.json", "reference.json", "card.json", "README.md",
     }  # fmt: skip
@@ -98,7 +100,7 @@ def test_a_cycle_that_is_killed_between_any_two_steps_goes_on(
         without_second(registry)
         # Of the trained run what is on the disk is taken: to train is the longest of the steps.
         shutil.copytree(two.runs / "mine-c0002", registry.runs / "mine-c0002")
-        code = in_child(lambda at=steps, registry=registry: _until(registry, at))
+        code = in_child(partial(_until, registry, steps))
         done = advance(open_registry(registry.path), probe=False)
         assert done.kind == whole.kind if code == DEAD else done.kind == "not due"
         ledger = registry.decisions()
@@ -148,6 +150,22 @@ def test_while_another_process_works_on_it_nothing_is_done(two: Registry) -> Non
         assert held
         done = advance(two, probe=False)
     assert (done.kind, done.words) == ("busy", "another process works on it, at cycle 2")
+
+
+def test_two_that_work_at_once_though_locks_lie_come_to_one_end(
+    two: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = copied(two, tmp_path / "copy")
+    without_second(registry)
+    shutil.copytree(two.runs / "mine-c0002", registry.runs / "mine-c0002")
+    monkeypatch.setattr(cycle, "file_lock", lambda path, timeout: nullcontext(None))
+    at_once = [start(lambda: _until(open_registry(registry.path), 99)) for _ in range(3)]
+    assert [finish(each) for each in at_once] == [0, 0, 0]
+    ledger = registry.decisions()
+    assert [line.cycle for line in ledger] == [1, 2]
+    assert (ledger[1].kind, ledger[1].why) == (two.decisions()[1].kind, two.decisions()[1].why)
+    assert registry.verify(2).weights == two.verify(2).weights
+    assert not list(registry.path.rglob(".tmp-*"))
 
 
 @pytest.mark.parametrize("broken", ["torn", "short", "gone", "price"])
