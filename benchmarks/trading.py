@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,14 +64,19 @@ def speed() -> None:
 
 
 def memory(count: int) -> None:
-    """In a process of its own: its peak, with so many portfolios of 100 stocks."""
-    env, actions = portfolios(100, 64)
-    env.step(actions[0])
-    market = peak()
-    env, actions = portfolios(100, count)
+    """In a process of its own: what it holds with so many portfolios of 100 stocks."""
+    one, _ = portfolios(100, 1)
+    market = resident()
+    env, actions = portfolios(100, count)  # the same market, whose tables both share
     for action in actions:
-        env.step(action)
-    print(f"100 stocks, {count:,} portfolios: {peak() - market:.2f} GiB beside {market:.2f}")
+        step = env.step(action)
+    mib, numbers = 1024 * (resident() - market), step.obs.nbytes / 2**20
+    print(
+        f"100 stocks, {count:,} portfolios: {mib:.0f} MiB beside the {1024 * market:.0f} of torch"
+        f" and the market; an observation and a set of actions of all are {numbers:.0f} MiB and"
+        f" {actions[0].nbytes / 2**20:.1f} MiB"
+    )
+    assert one.spec.num_envs == 1  # it lives until here
 
 
 def portfolios(stocks: int, count: int) -> tuple[TradingVecEnv, list[torch.Tensor]]:
@@ -80,6 +86,12 @@ def portfolios(stocks: int, count: int) -> tuple[TradingVecEnv, list[torch.Tenso
     env = TradingVecEnv("trading", count, kwargs=kwargs)
     env.reset(random_seeds("speed", count=count))
     return env, [torch.rand(count, stocks) * 2 - 1 for _ in range(8)]
+
+
+def resident() -> float:
+    """The memory that this process holds now, in GiB."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize() / GIB
 
 
 def peak() -> float:

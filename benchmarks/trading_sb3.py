@@ -19,13 +19,13 @@ class Adapter(VecEnv):  # type: ignore[misc]
 
     def __init__(self, env: Ours, seed: int) -> None:
         spec = env.spec
-        self._env, self._seeds = env, random_seeds("sb3", seed, count=spec.num_envs)
+        self._env, self._begins = env, random_seeds("sb3", seed, count=spec.num_envs)
         observation = gym.spaces.Box(-np.inf, np.inf, spec.observation.shape, np.float32)
         action = gym.spaces.Box(-1.0, 1.0, spec.action.shape, np.float32)
         super().__init__(spec.num_envs, observation, action)
 
     def reset(self) -> np.ndarray:
-        return self._env.reset(self._seeds).numpy()
+        return self._env.reset(self._begins).numpy()
 
     def step_async(self, actions: np.ndarray) -> None:
         self._actions = torch.from_numpy(actions)

@@ -28,21 +28,26 @@ from hpcpod.trading.task import Task, task_of
 
 CONFIG = Path(__file__).parents[1] / "configs" / "trading.yaml"
 ARMS = {
-    "ppo-sac-td3": [],
-    "ppo": ["population.algorithms={ppo: 1}"],
-    "vanilla": ["population.algorithms={ppo: 1}", "population.pods.min=1", "population.pods.max=1"],
+    "ppo-sac-td3": (["ppo", "sac", "td3"], {"min": 3, "max": 6}),
+    "ppo": (["ppo"], {"min": 3, "max": 6}),
+    "vanilla": (["ppo"], {"min": 1, "max": 1}),
 }
+"""The algorithms of an arm, and how many pods it may have."""
 
 
-def launched(folder: Path, name: str, minutes: float, seed: int, slots: int, *more: str) -> Run:
+def launched(folder: Path, name: str, minutes: float, seed: int, slots: int, arm: str) -> Run:
     """A tournament of so many slots, to its end."""
-    asked = [f"name={name}", f"stop.minutes={minutes}", f"seed={seed}", f"cluster.slots={slots}"]
-    words = [word for each in (*asked, *more) for word in ("--set", each)]
-    command = [sys.executable, "-m", "hpcpod", "launch", str(CONFIG), *words]
-    subprocess.run(
-        [*command, "--runs", str(folder)], check=True, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    algorithms, pods = ARMS[arm]
+    config = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
+    config |= {"name": name, "seed": seed, "stop": {"minutes": minutes}}
+    config |= {"cluster": {**config.get("cluster", {}), "slots": slots}}
+    config["population"] |= {"pods": pods, "algorithms": dict.fromkeys(algorithms, 1)}
+    config["agents"] = {each: config["agents"][each] for each in algorithms}
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    command = [sys.executable, "-m", "hpcpod", "launch", str(path), "--runs", str(folder)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return open_run(folder / name)
 
 
@@ -73,9 +78,9 @@ def cost(run: Run) -> str:
 def arms(folder: Path, minutes: float, seeds: int, markets: int) -> None:
     for seed in range(1, seeds + 1):
         task = fresh(seed, markets)
-        for name, changes in ARMS.items():
+        for name in ARMS:
             slots = 1 if name == "vanilla" else 2
-            run = launched(folder, f"{name}-{seed}", 2 * minutes / slots, seed, slots, *changes)
+            run = launched(folder, f"{name}-{seed}", 2 * minutes / slots, seed, slots, name)
             print(f"{run.name}: {told(task, agent(run))}; {cost(run)}", flush=True)
             members = families(run)
             if len(members) > 1:
@@ -87,7 +92,7 @@ def slots(folder: Path, minutes: float, seeds: int) -> None:
     print("the best selection score so far, %, after " + ", ".join(f"{m:g} min" for m in marks))
     for seed in range(1, seeds + 1):
         for count in (1, 2):
-            run = launched(folder, f"slots{count}-{seed}", minutes, seed, count)
+            run = launched(folder, f"slots{count}-{seed}", minutes, seed, count, "ppo-sac-td3")
             rounds = run.rounds()
             rounds = rounds[(rounds["purpose"] == "round") & rounds["counted"]]
             best = [rounds.loc[rounds["seconds"] <= 60 * mark, "mean"].max() for mark in marks]
