@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hpcpod.cli.output import say, say_json, wrapped
 from hpcpod.errors import UserError
 from hpcpod.run.run import Run, open_run
-from hpcpod.run.sweeps.folder import Sweep, is_sweep, open_sweep
+from hpcpod.run.sweeps.folder import Sweep, home_of, is_sweep, open_sweep
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -52,7 +52,7 @@ def holdout(options: Namespace) -> int:
 def _ledger(run: Run | Sweep) -> Path:
     from hpcpod.trading.ledger import LEDGERS
 
-    return run.path.absolute().parent / LEDGERS
+    return home_of(run.path) / LEDGERS
 
 
 def _files(runs: Sequence[Run], options: Namespace, pods: Sequence[str] | None = None) -> Files:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hpcpod.report.markup import Markup, joined, tag
 from hpcpod.report.plot import table
 from hpcpod.report.story import Story
+from hpcpod.run.sweeps.folder import home_of
 from hpcpod.trading.ledger import LEDGERS
 from hpcpod.trading.verdict import BACKENDS, HEADS, cells, verdicts
 
@@ -21,7 +22,7 @@ def holdout(story: Story) -> Markup:
         "All other intervals of this page are of episodes whose windows lie on the same days, again"
         " and again: they tell policies apart on these days, and are too narrow for others.",
     )
-    found = verdicts(story.folder.absolute().parent / LEDGERS, story.name)
+    found = verdicts(home_of(story.folder) / LEDGERS, story.name)
     if not found:
         never = (
             f"It was not opened yet: hpcpod evaluate {story.name} --holdout does, and counts it."

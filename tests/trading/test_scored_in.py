@@ -58,7 +58,7 @@ def test_a_policy_is_scored_again_where_its_run_has_scored_it(policy: Path) -> N
 
 
 def test_episodes_on_equal_days_count_once(policy: Path, tmp_path: Path) -> None:
-    """12 sessions, of which one is left out: 5 windows of two sessions."""
+    """11 sessions of three decisions, but a half-day of one: 4 windows of six decisions."""
     folder = ScoreFolder(tmp_path / "scores")
     folder.create()
     [found] = candidates([policy])
@@ -67,7 +67,7 @@ def test_episodes_on_equal_days_count_once(policy: Path, tmp_path: Path) -> None
     score = player.play(chunk, StopFlag(()))
     by_window = {block: each for block, each in zip(score.blocks, score.returns, strict=True)}
     assert len(score.returns) == 40
-    assert len(by_window) == 5
+    assert len(by_window) == 4
     assert list(score.returns) == [by_window[block] for block in score.blocks]
     told = _returns({chunk.name: score}, [chunk])
     assert list(told) == pytest.approx([by_window[block] for block in sorted(by_window)])

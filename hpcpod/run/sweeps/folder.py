@@ -261,6 +261,12 @@ def open_sweep(path: str | Path) -> Sweep:
     )
 
 
+def home_of(run: Path) -> Path:
+    """The folder in which a run lies, and of a sweep's cell that in which the sweep does."""
+    cells = run.absolute().parent
+    return cells.parent.parent if (cells.parent / PLAN).exists() else cells
+
+
 def sweeps_here() -> list[Path]:
     """The folders of all sweeps under ``runs_home()``, by name."""
     return sorted(path.parent for path in runs_home().glob(f"[!.]*/{PLAN}"))
