@@ -213,7 +213,10 @@ def judge_files(run: Files, ledger: Path, beside: Mapping[str, Files] | None = N
     rows = {}
     for name, other in (beside or {}).items():
         if task_of(other.config.env.id, other.config.env.kwargs).sees != task.sees:
-            raise UserError(f"{name} sees other features, or other stocks, than {config.name}")
+            raise UserError(
+                f"{name} sees other features or stocks than {config.name}, or is of another split,"
+                " and may have trained on this holdout"
+            )
         [rows[name]] = other.loaded(other.policies).values()
     digests = [hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in run.policies.values()]
     return judge(

@@ -100,9 +100,11 @@ class Task:
 
     @property
     def sees(self) -> tuple[Any, ...]:
-        """What decides the numbers that a policy observes: two with the same can change places."""
-        market = {k: v for k, v in self.market.items() if k not in ("seed", "markets", "index")}
-        return market, self.features, self.rules.stride
+        """What decides the numbers that a policy observes, and the days that it never saw: policies
+        of two tasks with the same can be judged on one holdout."""
+        market = {k: v for k, v in self.market.items() if k not in ("markets", "index")}
+        split = self.selection, self.holdout, self.folds, self.fold
+        return market, self.features, self.rules.stride, split
 
     def panels(self) -> list[tuple[MarketPanel, int]]:
         """Each market as it is seen in this part, and the first session that belongs to it."""
