@@ -178,7 +178,8 @@ def told_falsely(count: int, names: Sequence[str], old: int = 60, new: int = 20)
         def sample(first: int, past: int, values: Floats, panel: MarketPanel) -> Sample:
             rows = (panel.sessions >= first) & (panel.sessions < past)
             blocks = np.repeat(panel.sessions[rows] - first, panel.shape[1])
-            return Sample(tuple(names), values[rows].reshape(-1, len(names)), blocks)
+            seen = values[rows].reshape(-1, len(names)).astype(np.float64)
+            return Sample(tuple(names), seen, blocks)
 
         then = reference_of(sample(20, 20 + old, values, panel))
         found = shifts(then, sample(20 + old, 20 + old + new, values, panel))

@@ -127,7 +127,8 @@ def minutes(stocks: int, days: int, gaps: bool) -> MarketPanel:
     opened[1:] = close[:-1]
     sessions = np.repeat(np.arange(days), 390)
     dates = weekdays(np.datetime64("2015-01-05"), days)
-    times = dates[sessions].astype("datetime64[s]") + np.arange(len(sessions)) % 390 * 60
+    times = dates[sessions].astype("datetime64[s]")
+    times = times + (np.arange(len(sessions)) % 390 * 60).astype("timedelta64[s]")
     volume = draw.random(shape)
     volume *= 1e6
     return MarketPanel(

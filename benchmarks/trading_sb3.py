@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from stable_baselines3.common.vec_env import VecEnv
 
+from hpcpod.envs.vec_env import Box, random_seeds
 from hpcpod.envs.vec_env import VecEnv as Ours
-from hpcpod.envs.vec_env import random_seeds
 
 
 class Adapter(VecEnv):  # type: ignore[misc]
@@ -19,6 +19,7 @@ class Adapter(VecEnv):  # type: ignore[misc]
 
     def __init__(self, env: Ours, seed: int) -> None:
         spec = env.spec
+        assert isinstance(spec.observation, Box) and isinstance(spec.action, Box)
         self._env, self._begins = env, random_seeds("sb3", seed, count=spec.num_envs)
         observation = gym.spaces.Box(-np.inf, np.inf, spec.observation.shape, np.float32)
         action = gym.spaces.Box(-1.0, 1.0, spec.action.shape, np.float32)

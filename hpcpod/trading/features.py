@@ -41,7 +41,7 @@ def percent_b(panel: MarketPanel, bars: int = 20) -> Floats:
         upper, _, lower = bands(close, timeperiod=bars, nbdevup=2.0, nbdevdn=2.0)
         width = upper - lower
         found = np.where(width > 0, (close - lower) / np.where(width > 0, width, 1.0), 0.5)
-        return found + 0 * width
+        return np.asarray(found + 0 * width)
 
     return _each(panel, place)
 
