@@ -173,13 +173,12 @@ def told_falsely(count: int, names: Sequence[str], old: int = 60, new: int = 20)
     alarms = 0
     for seed in range(count):
         panel = SyntheticMarket(stocks=2, days=old + new + 20, minutes=13, seed=5000 + seed).panel()
-        values = compute(panel, names)
+        values: Floats = compute(panel, names).astype(np.float64)
 
         def sample(first: int, past: int, values: Floats, panel: MarketPanel) -> Sample:
             rows = (panel.sessions >= first) & (panel.sessions < past)
             blocks = np.repeat(panel.sessions[rows] - first, panel.shape[1])
-            seen = values[rows].reshape(-1, len(names)).astype(np.float64)
-            return Sample(tuple(names), seen, blocks)
+            return Sample(tuple(names), values[rows].reshape(-1, len(names)), blocks)
 
         then = reference_of(sample(20, 20 + old, values, panel))
         found = shifts(then, sample(20 + old, 20 + old + new, values, panel))
