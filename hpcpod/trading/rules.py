@@ -47,7 +47,7 @@ class Rules:
     max_shares: int = 100
     """Of mode ``shares``: the largest order."""
     buys: Buys = "together"
-    """Rule for cash that doesn't pay for all: ``together``: each buy is cut by the same share; ``largest``:
+    """Rule for scarce cash: ``together``: each buy is cut by the same share; ``largest``:
     one after another, the largest first, as far as it goes."""
     dead_band: float = 0.0
     """Changes of weight below this are not traded."""
