@@ -47,8 +47,8 @@ class Rules:
     max_shares: int = 100
     """Of mode ``shares``: the largest order."""
     buys: Buys = "together"
-    """Order of buys that cash does not pay for: ``together`` cuts each by the same share,
-    ``largest`` takes one after another, the largest first, as far as cash goes."""
+    """Rule for scarce cash: ``together``: each buy is cut by the same share; ``largest``:
+    one after another, the largest first, as far as it goes."""
     dead_band: float = 0.0
     """Changes of weight below this are not traded."""
     risk_off: float | None = None

@@ -100,8 +100,8 @@ class Task:
 
     @property
     def sees(self) -> tuple[Any, ...]:
-        """All that decides what a policy observes, and the days that it never saw. Policies of two
-        tasks with the same can be judged on one holdout."""
+        """Facts that decide what a policy observes, and which days it never saw: policies
+        of two tasks with the same can be judged on one holdout."""
         market = {k: v for k, v in self.market.items() if k not in ("markets", "index")}
         split = self.selection, self.holdout, self.folds, self.fold
         return market, self.features, self.rules.stride, split

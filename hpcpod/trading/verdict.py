@@ -74,7 +74,7 @@ class Trials:
 
     @property
     def words(self) -> str:
-        """Their finding, in a sentence or two."""
+        """The result in a sentence or two."""
         said = (
             f"On the {self.days} days of the selection part the best of {self.policies} policies,"
             f" {self.best}, is ahead of buy-and-hold by {self.ahead:+.2f} [{self.low:+.2f},"

@@ -18,7 +18,7 @@ class Walk:
     """The verdicts of folds, and their aggregate."""
 
     folds: Mapping[int, Verdict]
-    """The verdict of each fold, by its number, in their order."""
+    """Verdicts by the fold's number, in their order."""
     days: int
     ahead: float
     """Mean daily log return of the policies less that of buy-and-hold over the days of all folds,
