@@ -173,7 +173,7 @@ def told_falsely(count: int, names: Sequence[str], old: int = 60, new: int = 20)
     alarms = 0
     for seed in range(count):
         panel = SyntheticMarket(stocks=2, days=old + new + 20, minutes=13, seed=5000 + seed).panel()
-        values: Floats = compute(panel, names).astype(np.float64)
+        values = compute(panel, names).astype(np.float64)
 
         def sample(first: int, past: int, values: Floats, panel: MarketPanel) -> Sample:
             rows = (panel.sessions >= first) & (panel.sessions < past)
