@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
+import json
+import os
 from pathlib import Path
 
 from hpcpod.errors import StorageError, UserError
 from hpcpod.run.best_policy import chosen
 from hpcpod.storage.disk import explained
 from hpcpod.storage.run_folder import RunFolder
+
+MARK = ".hpcpod-export.json"
+"""File of an exported folder: only a folder that has it is replaced."""
 
 
 def write_saved(
@@ -20,26 +24,40 @@ def write_saved(
         folder: of the run, whose blobs it is read from.
         to: the folder to make.
         pod: whose best checkpoint; None: the winner's, or the leader's so far.
-        overwrite: replace a folder that is there.
+        overwrite: replace a folder that an export has made; what is in it is gone.
 
     Raises:
-        UserError: the run has no such pod, or no checkpoint yet; or the folder is there.
+        UserError: the run has no such pod, or no checkpoint yet; or the folder is there, or is none
+            that an export has made.
         StorageError: it can't be written, or the checkpoint is damaged.
     """
-    from hpcpod.storage.saved_folders import write_folder  # h5py: 0.3 s
+    from hpcpod.storage.saved_folders import replace_folder  # h5py: 0.3 s
 
     path = Path(to).absolute()
-    if (path.exists() or path.is_symlink()) and not overwrite:
-        raise UserError(f"{path} is there already: say --overwrite, or name another folder")
+    _check(path, overwrite=overwrite)
     core = _core(folder, pod)
     with explained("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-        write_folder(folder.blobs, core, path)
+        mark = {"format": 1, "run": folder.path.name, "checkpoint": core}
+        replace_folder(folder.disk, folder.blobs, core, path, {MARK: json.dumps(mark).encode()})
     return path
+
+
+def _check(path: Path, *, overwrite: bool) -> None:
+    """See that a folder may be made, or be replaced: only one that an export has made."""
+    with explained("look at", path):
+        if not os.path.lexists(path):
+            return
+        if path.is_symlink() or not path.is_dir():
+            raise UserError(f"can't write {path}: it is there already, and is no folder")
+        inside = {entry.name for entry in path.iterdir()}
+    if inside and not overwrite:
+        raise UserError(f"{path} is there already: say --overwrite, or name another folder")
+    if inside and MARK not in inside:
+        raise UserError(
+            f"can't overwrite {path}: no export has made it, for it has no {MARK}; name another"
+            " folder"
+        )
 
 
 def _core(folder: RunFolder, pod: str | None) -> str:

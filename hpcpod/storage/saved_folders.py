@@ -22,7 +22,7 @@ from hpcpod.errors import Corrupt, UserError
 from hpcpod.records.codec import decode, encode
 from hpcpod.records.records import Checkpoint, Segment
 from hpcpod.storage.blobs import Blobs
-from hpcpod.storage.disk import TEMPORARY
+from hpcpod.storage.disk import TEMPORARY, Disk, unique
 from hpcpod.storage.layout import blob_name
 
 PART_BYTES = 16 * 2**20
@@ -129,13 +129,14 @@ def about_of(blobs: Blobs, checkpoint: Checkpoint) -> dict[str, Any]:
     return _core(blobs, checkpoint.core)[1]
 
 
-def write_folder(blobs: Blobs, core: str, to: Path) -> None:
+def write_folder(blobs: Blobs, core: str, to: Path, *, durable: bool = False) -> None:
     """Write the files of a saved folder into a new folder, which must not be there.
 
     Args:
         blobs: of the run.
         core: sha256 of the core.
         to: the folder to make; it is there whole, or not at all.
+        durable: its files survive a crash of the machine.
 
     Raises:
         Corrupt: a blob is damaged or gone, or is none of a saved folder, or names a path that
@@ -158,11 +159,55 @@ def write_folder(blobs: Blobs, core: str, to: Path) -> None:
                     written.write(data)
                 if written.tell() != file.size:
                     raise Corrupt(f"blob {core}: {file.path} has not the size that it says")
+                if durable:
+                    written.flush()
+                    os.fsync(written.fileno())
         made.chmod(0o755)
+        for folder, _, _ in os.walk(made) if durable else ():
+            Disk().sync(Path(folder))
         made.rename(to)
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
+
+
+def replace_folder(
+    disk: Disk, blobs: Blobs, core: str, to: Path, more: Mapping[str, bytes] | None = None
+) -> None:
+    """Write a saved folder under a name, in the place of the folder that has it, if one has.
+
+    What is there is touched only when all that replaces it is written, and survives a crash of
+    the machine.
+
+    Args:
+        disk: through which the name changes.
+        blobs: of the run.
+        core: sha256 of the core.
+        to: the name.
+        more: further files, by name.
+
+    Raises:
+        Corrupt: as ``write_folder``; what was there stands.
+        OSError: the filesystem refuses; what was there stands.
+    """
+    made, old = (to.parent / f"{TEMPORARY}{unique()}" for _ in range(2))
+    try:
+        write_folder(blobs, core, made, durable=True)
+        for name, data in (more or {}).items():
+            disk.replace(made / name, data)
+        replaces = os.path.lexists(to)
+        if replaces:
+            disk.rename(to, old)
+        try:
+            disk.rename(made, to)
+        except OSError:
+            if replaces:
+                disk.rename(old, to)
+            raise
+        disk.sync(to.parent)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def is_saved_folder(meta: Mapping[str, Any]) -> bool:

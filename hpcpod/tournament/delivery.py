@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from pathlib import Path
 from typing import Any
 
 from hpcpod.errors import Corrupt
 from hpcpod.records.records import Board
-from hpcpod.storage.disk import TEMPORARY, explained, unique
+from hpcpod.storage.disk import explained
 from hpcpod.storage.layout import blob_path
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.provenance import provenance, strange_code
@@ -78,20 +77,13 @@ def _program_delivered(folder: RunFolder, core: str) -> bool:
     """
     if folder.resolved.config.program is None:
         return True
-    from hpcpod.storage.saved_folders import write_folder  # h5py: once, when a run ends
+    from hpcpod.storage.saved_folders import replace_folder  # h5py: once, when a run ends
 
     best = folder.path / BEST_FOLDER
-    made, old = (folder.path / f"{TEMPORARY}{unique()}" for _ in range(2))
     try:
         with explained("write", best):
-            write_folder(folder.blobs, core, made)
-            if best.exists():
-                best.rename(old)
-            made.rename(best)
+            replace_folder(folder.disk, folder.blobs, core, best)
     except Corrupt as error:
         log.warning("%s", error)
         return False
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
     return True

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import hpcpod
 from hpcpod.cli.parser import main
 from hpcpod.errors import UserError
 from hpcpod.run.run import Run
+from hpcpod.run.saved_folder import MARK
 from tests.program.programs import ADDS, mapping
 
 # A copy of a pod with another width would start from a weight that is none of its own.
@@ -68,7 +71,7 @@ def test_the_best_is_scored_on_fresh_seeds_and_its_files_are_there(run: Run) -> 
 
 def test_any_pods_files_can_be_had_and_no_policy(run: Run, tmp_path: Path) -> None:
     assert main(["export", str(run.path), "-o", str(tmp_path / "one"), "--pod", "p0001"]) == 0
-    assert sorted(p.name for p in (tmp_path / "one").iterdir()) == ["weight", "width"]
+    assert sorted(p.name for p in (tmp_path / "one").iterdir()) == [MARK, "weight", "width"]
     run.export(folder=tmp_path / "two")
     assert (tmp_path / "two" / "weight").read_bytes() == (run.path / "best/weight").read_bytes()
     with pytest.raises(UserError, match="is there already"):
@@ -79,19 +82,46 @@ def test_any_pods_files_can_be_had_and_no_policy(run: Run, tmp_path: Path) -> No
         hpcpod.load_policy(run)
 
 
+def test_an_export_replaces_only_what_an_export_has_made_and_only_once_it_is_whole(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, made = tmp_path / "mine", tmp_path / "made"
+    mine.mkdir()
+    (mine / "thesis").write_text("years")
+    assert main(["export", str(run.path), "-o", str(mine), "--overwrite"]) == 2
+    assert "no export has made it" in capsys.readouterr().err
+    assert [path.name for path in mine.iterdir()] == ["thesis"]
+    run.export(folder=made)
+    run.export(folder=made, overwrite=True)
+    damaged = tmp_path / "damaged"
+    shutil.copytree(run.path, damaged)
+    for blob in (damaged / "blobs").rglob("*.h5"):
+        blob.write_bytes(b"damage")
+    assert main(["export", str(damaged), "-o", str(made), "--overwrite"]) != 0
+    assert (made / "weight").read_bytes() == (run.path / "best/weight").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["damaged", "made", "mine"]
+
+
 @pytest.mark.parametrize(
-    "words",
+    ("words", "said"),
     [
-        ["status"], ["status", "--json"], ["leaderboard"], ["lineage"], ["results"], ["why"],
-        ["advise"],
+        ("status", r"best: p\d+ program round \d+: .* of fresh seeds"),
+        ("status --json", r'"algorithm": "program"'),
+        ("leaderboard", r"p\d+ +program .* winner"),
+        ("lineage", r"program, fresh draw: rate=[\d.]+, width=[12]"),
+        ("results", r"births +\d+ rows"),
+        ("why", r"p0001 program is a control"),
+        ("advise", r"too short to tell"),
     ],
 )  # fmt: skip
 def test_verbs_that_look_show_programs_like_agents(
-    words: list[str], run: Run, capsys: pytest.CaptureFixture[str]
+    words: str, said: str, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    more = ["p0001"] if words == ["why"] else []
-    assert main([words[0], str(run.path), *more, *words[1:]]) in (0, None)
-    assert "Traceback" not in capsys.readouterr().err
+    verb, *more = words.split()
+    assert main([verb, str(run.path), *(["p0001"] if verb == "why" else []), *more]) in (0, None)
+    shown = capsys.readouterr()
+    assert "Traceback" not in shown.err
+    assert re.search(said, shown.out)
 
 
 def test_a_report_shows_programs_like_agents(run: Run, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from hpcpod.errors import Corrupt
 from hpcpod.storage import saved_folders
 from hpcpod.storage.blobs import Blobs
-from hpcpod.storage.saved_folders import put_folder, write_folder
+from hpcpod.storage.disk import Disk
+from hpcpod.storage.saved_folders import put_folder, replace_folder, write_folder
 from tests.program.programs import ADDS, create
 
 
@@ -46,6 +48,50 @@ def test_a_part_that_is_gone_leaves_no_folder_behind(blobs: Blobs, tmp_path: Pat
     with pytest.raises(Corrupt, match="is missing"):
         write_folder(blobs, made.core, tmp_path / "out")
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".tmp-*"))
+
+
+class Recording(Disk):
+    """A disk that notes what it does to names, and refuses one rename to ``refused``."""
+
+    def __init__(self, refused: str = "") -> None:
+        super().__init__()
+        self.refused, self.done = refused, list[str]()
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.done.append(f"rename to {target.name[:5]}")
+        if target.name == self.refused:
+            self.refused = ""
+            raise OSError(28, "No space left on device")
+        super().rename(source, target)
+
+    def sync(self, folder: Path) -> None:
+        self.done.append("sync")
+        super().sync(folder)
+
+
+def test_a_folder_is_replaced_in_one_step_that_lasts_and_stands_if_that_is_refused(
+    blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, best = tmp_path / "saved", tmp_path / "best"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "weight").write_text("1")
+    made = put_folder(blobs, folder, 1, {}, 10**9)
+    synced: list[int] = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(fd), fsync(fd)))
+    best.mkdir()
+    (best / "old").write_text("0")
+    disk = Recording("best")
+    with pytest.raises(OSError, match="No space left"):
+        replace_folder(disk, blobs, made.core, best)
+    assert [path.name for path in best.iterdir()] == ["old"]
+    synced.clear()
+    disk = Recording()
+    replace_folder(disk, blobs, made.core, best)
+    assert (best / "deep" / "weight").read_text() == "1" and not (best / "old").exists()
+    assert disk.done == ["rename to .tmp-", "rename to best", "sync"]
+    assert len(synced) == 4  # the file, its two folders, and the one above them
+    assert not list(tmp_path.glob(".tmp-*"))
 
 
 def _listed(**file: Any) -> dict[str, Any]:
