@@ -208,7 +208,7 @@ class Program:
         if resume is None:
             return fresh
         try:
-            about = about_of(self.folder.blobs, resume).get("round", {})
+            about = about_of(self.folder.blobs, resume, self.folder.owner).get("round", {})
             inherited = tuple(float(value) for value in about["inherited"])
             seconds = float(about["seconds"])
         except (Corrupt, TypeError, ValueError, KeyError) as error:
@@ -307,7 +307,8 @@ class Program:
             session = self._session
             session.next()
             if source is not None and not session.hand_on(source.core):
-                write_folder(self.folder.blobs, source.core, session.path("load"))
+                load, owner = session.path("load"), self.folder.owner
+                write_folder(self.folder.blobs, source.core, load, owner=owner)
             session.begin(task)
         except OSError as error:  # of the node's own disk: it may be full
             said = f"the session's folder can't be written: {error.strerror}: {error.filename}"

@@ -38,8 +38,9 @@ def write_saved(
     core = _core(folder, pod)
     with explained("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        mark = {"format": 1, "run": folder.path.name, "checkpoint": core}
-        replace_folder(folder.disk, folder.blobs, core, path, {MARK: json.dumps(mark).encode()})
+        mark = json.dumps({"format": 1, "run": folder.path.name, "checkpoint": core})
+        more = {MARK: mark.encode()}
+        replace_folder(folder.disk, folder.blobs, core, path, folder.owner, more)
     return path
 
 

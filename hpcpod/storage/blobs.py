@@ -19,6 +19,7 @@ from hpcpod.errors import Corrupt, StorageError
 from hpcpod.storage.disk import Disk, explained
 from hpcpod.storage.hdf5 import Image, NotOurs, storable
 from hpcpod.storage.layout import blob_path
+from hpcpod.storage.ownership import Ownership
 from hpcpod.storage.safe_paths import content
 from hpcpod.storage.store import Store
 
@@ -75,6 +76,14 @@ class Blobs(Store):
     def has(self, sha256: str) -> bool:
         """Look whether there is a blob of this name; its content is not verified."""
         return self._disk.exists(self.path(sha256))
+
+    def wrote(self, owner: Ownership, sha256: str) -> bool:
+        """True if a blob is of a run's owner, whose process this is, or of root.
+
+        Its content is as its name says, so one that is changed meanwhile is found damaged.
+        """
+        found = self._disk.status(self.path(sha256))
+        return found is not None and owner.wrote(found)
 
     def path(self, sha256: str) -> Path:
         """The place of a blob, whether or not it exists."""

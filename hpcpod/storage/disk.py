@@ -146,13 +146,18 @@ class Disk:
         except OSError:
             return False
 
-    def size(self, path: Path) -> int | None:
-        """Bytes under a name, published by either scheme; None if there is none."""
+    def status(self, path: Path) -> os.stat_result | None:
+        """The ``lstat`` of what is under a name, published by either scheme; None if nothing is."""
         with explained("look at", path):
             found = safe_paths.status(self.root, path)
             if found is not None and stat.S_ISDIR(found.st_mode):
                 found = safe_paths.status(self.root, path / CONTENT)
-            return None if found is None else found.st_size
+            return found
+
+    def size(self, path: Path) -> int | None:
+        """Bytes under a name, published by either scheme; None if there is none."""
+        found = self.status(path)
+        return None if found is None else found.st_size
 
     # Writing.
 

@@ -50,6 +50,11 @@ class Ownership:
         """The owner's name."""
         return user_name(self.uid)
 
+    def wrote(self, file: os.stat_result) -> bool:
+        """True if a file of the run is this process's user's, the owner's or root's."""
+        known = os.geteuid(), self.uid, 0
+        return file.st_uid in known or _owner(self.path, file.st_uid) in known
+
     def require_mine(self, what: str = "submits, steers, retires and cancels") -> None:
         """See that this is the owner's process.
 

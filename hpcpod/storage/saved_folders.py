@@ -24,6 +24,7 @@ from hpcpod.records.records import Checkpoint, Segment
 from hpcpod.storage.blobs import Blobs
 from hpcpod.storage.disk import TEMPORARY, Disk, unique
 from hpcpod.storage.layout import blob_name
+from hpcpod.storage.ownership import Ownership
 
 PART_BYTES = 16 * 2**20
 """Bytes of a part: what one process has in memory of a file."""
@@ -120,16 +121,20 @@ def put_folder(
     return Checkpoint(core, env_steps, len(segments), segments)
 
 
-def about_of(blobs: Blobs, checkpoint: Checkpoint) -> dict[str, Any]:
+def about_of(
+    blobs: Blobs, checkpoint: Checkpoint, owner: Ownership | None = None
+) -> dict[str, Any]:
     """Facts of a saved folder, as they were stored with it: its core's meta.
 
     Raises:
-        Corrupt: the core is damaged or gone.
+        Corrupt: the core is damaged or gone, or another user has written it than ``owner`` may.
     """
-    return _core(blobs, checkpoint.core)[1]
+    return _core(blobs, checkpoint.core, owner)[1]
 
 
-def write_folder(blobs: Blobs, core: str, to: Path, *, durable: bool = False) -> None:
+def write_folder(
+    blobs: Blobs, core: str, to: Path, *, durable: bool = False, owner: Ownership | None = None
+) -> None:
     """Write the files of a saved folder into a new folder, which must not be there.
 
     Args:
@@ -137,13 +142,14 @@ def write_folder(blobs: Blobs, core: str, to: Path, *, durable: bool = False) ->
         core: sha256 of the core.
         to: the folder to make; it is there whole, or not at all.
         durable: its files survive a crash of the machine.
+        owner: of the run, for a program may load the folder; None: nobody does.
 
     Raises:
         Corrupt: a blob is damaged or gone, or is none of a saved folder, or names a path that
-            leads out of it.
+            leads out of it, or another user than ``owner`` has written it.
         OSError: ``to`` can't be written.
     """
-    small, meta = _core(blobs, core)
+    small, meta = _core(blobs, core, owner)
     listing = _listing(meta, core)
     made = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=to.parent))
     try:
@@ -155,7 +161,7 @@ def write_folder(blobs: Blobs, core: str, to: Path, *, durable: bool = False) ->
             mode = 0o777 if file.executable else 0o666
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             with os.fdopen(os.open(path, flags, mode), "wb") as written:
-                for data in _content(blobs, small, file):
+                for data in _content(blobs, small, file, owner):
                     written.write(data)
                 if written.tell() != file.size:
                     raise Corrupt(f"blob {core}: {file.path} has not the size that it says")
@@ -172,7 +178,12 @@ def write_folder(blobs: Blobs, core: str, to: Path, *, durable: bool = False) ->
 
 
 def replace_folder(
-    disk: Disk, blobs: Blobs, core: str, to: Path, more: Mapping[str, bytes] | None = None
+    disk: Disk,
+    blobs: Blobs,
+    core: str,
+    to: Path,
+    owner: Ownership,
+    more: Mapping[str, bytes] | None = None,
 ) -> None:
     """Write a saved folder under a name, in the place of the folder that has it, if one has.
 
@@ -184,6 +195,7 @@ def replace_folder(
         blobs: of the run.
         core: sha256 of the core.
         to: the name.
+        owner: of the run.
         more: further files, by name.
 
     Raises:
@@ -192,7 +204,7 @@ def replace_folder(
     """
     made, old = (to.parent / f"{TEMPORARY}{unique()}" for _ in range(2))
     try:
-        write_folder(blobs, core, made, durable=True)
+        write_folder(blobs, core, made, durable=True, owner=owner)
         for name, data in (more or {}).items():
             disk.replace(made / name, data)
         replaces = os.path.lexists(to)
@@ -254,11 +266,22 @@ def _opened(path: Path, name: str) -> Any:
         raise Unsavable(f"{name!r} in the saved folder can't be read: {error.strerror}") from error
 
 
-def _core(blobs: Blobs, core: str) -> tuple[bytes, dict[str, Any]]:
-    if not blobs.has(core):
-        raise Corrupt(f"blob {core} is missing: there is no {blobs.path(core)}")
+def _core(blobs: Blobs, core: str, owner: Ownership | None = None) -> tuple[bytes, dict[str, Any]]:
+    _require(blobs, core, owner)
     arrays, meta = blobs.get(core)
     return _bytes(arrays, core), meta
+
+
+def _require(blobs: Blobs, sha256: str, owner: Ownership | None) -> None:
+    """See that a blob is there, and that it is the owner's, for a program that loads it may run
+    what it says."""
+    if not blobs.has(blob_name(sha256)):
+        raise Corrupt(f"blob {sha256} is missing: there is no {blobs.path(sha256)}")
+    if owner is not None and not blobs.wrote(owner, sha256):
+        raise Corrupt(
+            f"blob {sha256} was written by another user than {owner.name}, whose program would load"
+            " it: it is not used"
+        )
 
 
 def _bytes(arrays: Mapping[str, Any], name: str) -> bytes:
@@ -284,10 +307,9 @@ def _below(root: Path, name: str) -> Path:
     return root.joinpath(*pure.parts)
 
 
-def _content(blobs: Blobs, small: bytes, file: File) -> Iterator[bytes]:
+def _content(blobs: Blobs, small: bytes, file: File, owner: Ownership | None) -> Iterator[bytes]:
     if not file.parts:
         yield small[file.start : file.start + file.size]
     for part in file.parts:
-        if not blobs.has(blob_name(part)):
-            raise Corrupt(f"blob {part} is missing: there is no {blobs.path(part)}")
+        _require(blobs, part, owner)
         yield _bytes(blobs.get(part)[0], part)

@@ -82,7 +82,7 @@ def _program_delivered(folder: RunFolder, core: str) -> bool:
     best = folder.path / BEST_FOLDER
     try:
         with explained("write", best):
-            replace_folder(folder.disk, folder.blobs, core, best)
+            replace_folder(folder.disk, folder.blobs, core, best, folder.owner)
     except Corrupt as error:
         log.warning("%s", error)
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from hpcpod.errors import Corrupt
 from hpcpod.storage import saved_folders
 from hpcpod.storage.blobs import Blobs
 from hpcpod.storage.disk import Disk
+from hpcpod.storage.ownership import Ownership
 from hpcpod.storage.saved_folders import put_folder, replace_folder, write_folder
-from tests.program.programs import ADDS, create
+from tests.program.programs import ADDS, birth_of, create, execute
 
 
 @pytest.fixture
@@ -81,13 +83,13 @@ def test_a_folder_is_replaced_in_one_step_that_lasts_and_stands_if_that_is_refus
     monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(fd), fsync(fd)))
     best.mkdir()
     (best / "old").write_text("0")
-    disk = Recording("best")
+    disk, owner = Recording("best"), Ownership(tmp_path, os.geteuid())
     with pytest.raises(OSError, match="No space left"):
-        replace_folder(disk, blobs, made.core, best)
+        replace_folder(disk, blobs, made.core, best, owner)
     assert [path.name for path in best.iterdir()] == ["old"]
     synced.clear()
     disk = Recording()
-    replace_folder(disk, blobs, made.core, best)
+    replace_folder(disk, blobs, made.core, best, owner)
     assert (best / "deep" / "weight").read_text() == "1" and not (best / "old").exists()
     assert disk.done == ["rename to .tmp-", "rename to best", "sync"]
     assert len(synced) == 4  # the file, its two folders, and the one above them
@@ -122,3 +124,36 @@ def test_a_policys_blob_is_no_saved_folder(blobs: Blobs, tmp_path: Path) -> None
     core = blobs.put({"agent/weight": np.zeros(3, np.float32)}, {"format": 2})
     with pytest.raises(Corrupt, match="holds no bytes of a saved folder"):
         write_folder(blobs, core, tmp_path / "out")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+@pytest.mark.parametrize("which", ["core", "part"])
+def test_a_checkpoint_that_another_user_wrote_is_not_given_to_the_program(
+    which: str, tmp_path: Path
+) -> None:
+    script = ADDS.replace(
+        "if save:\n", 'if save:\n    (save / "big").write_bytes(b"r" * 9_000_000)\n'
+    )
+    folder = create(script, tmp_path)
+    birth = birth_of(folder)
+    made = execute(folder, birth).checkpoint
+    assert made is not None
+    blob = folder.blobs.path(made.core if which == "core" else made.segments[0].sha256)
+    later = replace(birth, round=2, checkpoint=made)
+    os.chown(blob, 65521, -1)
+    with pytest.raises(Corrupt, match=f"blob {blob.stem} was written by another user than"):
+        execute(folder, later)
+    os.chown(blob, 0, -1)
+    assert execute(folder, later).trained_steps == 4
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_save_inside_a_round_that_another_user_wrote_is_passed_over(tmp_path: Path) -> None:
+    folder = create(ADDS, tmp_path)
+    birth = birth_of(folder)
+    first = execute(folder, birth)
+    assert first.checkpoint is not None
+    folder.checkpoints.save(birth.pod, birth.round, 1, replace(first.checkpoint, env_steps=2))
+    assert execute(folder, birth).returns != first.returns  # it goes on there
+    os.chown(folder.blobs.path(first.checkpoint.core), 65521, -1)
+    assert execute(folder, birth).returns == first.returns
