@@ -24,6 +24,12 @@ PR_SET_CHILD_SUBREAPER = 36  # of linux/prctl.h: ctypes has no header
 KILL_SECONDS = 5.0
 """Seconds between SIGTERM and SIGKILL."""
 
+STARTERS = (
+    "srun", "mpirun", "mpiexec", "orterun", "prterun", "prte", "hydra_pmi_proxy", "aprun", "jsrun",
+)  # fmt: skip
+"""Commands that have started tasks on other nodes: they end those if they are asked to end, and
+leave them alone if they are killed."""
+
 _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 """Slurm signals all of a step, and the guard must outlive what it has to end."""
 _DEFAULT = (*_IGNORED, signal.SIGPIPE)
@@ -86,7 +92,8 @@ class Guarded:
         self._tell(b"t")
 
     def close(self, *, kindly: bool = False) -> None:
-        """End all of it, and wait until nobody is left."""
+        """End all of it, and wait until nobody is left: at once, unless ``kindly`` or where tasks
+        are on other nodes."""
         self._tell(b"t" if kindly else b"k")
         os.close(self._commands)
         if self.ending is None:
@@ -162,24 +169,26 @@ class _Guard:
         command = os.read(self._commands, 64)
         if not command:  # the other process is gone, or has told all
             if self._kills_at is None:
-                self._kills_at = time.monotonic()
+                self._end(kindly=False)
             return False
-        if b"k" in command:
+        self._end(kindly=b"k" not in command)
+        return True
+
+    def _end(self, *, kindly: bool) -> None:
+        """Have all end by SIGTERM, and ``KILL_SECONDS`` later by SIGKILL; or at once."""
+        if not kindly and not _starters():
             self._kills_at = time.monotonic()
         elif self._kills_at is None:
             self._signal_all(signal.SIGTERM)
             self._kills_at = time.monotonic() + KILL_SECONDS
-        return True
 
     def _end_rest(self) -> None:
         """End all that the program has left behind, and its folder if nobody else does."""
-        while True:
-            self._signal_all(signal.SIGKILL)
-            try:
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
-            except ChildProcessError:
-                break
+        while _any_child():
+            if _starters():
+                self._end(kindly=True)
+            if self._kills_at is None or time.monotonic() >= self._kills_at or not _starters():
+                self._signal_all(signal.SIGKILL)
             time.sleep(0.005)
         if os.getppid() != self._parent:
             shutil.rmtree(self._leave, ignore_errors=True)
@@ -196,7 +205,7 @@ class _Guard:
 
 def _descendants() -> list[int]:
     """All processes below this one, by ``/proc``."""
-    parents = dict(_parents())
+    parents = {pid: parent for pid, parent, _ in _processes()}
     found: list[int] = []
     above = {os.getpid()}
     while above:
@@ -205,14 +214,32 @@ def _descendants() -> list[int]:
     return found
 
 
-def _parents() -> Iterator[tuple[int, int]]:
+def _any_child() -> bool:
+    """True unless this process has no child left; those that have ended are waited for."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _starters() -> bool:
+    """True if something below this process may have started tasks on other nodes."""
+    names = {pid: name for pid, _, name in _processes()}
+    return any(names.get(pid) in STARTERS for pid in _descendants())
+
+
+def _processes() -> Iterator[tuple[int, int, str]]:
+    """Each process: its number, its parent's, its command's name."""
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
             continue
         try:
             # Behind the name, in which anything may stand: state, parent, ...
-            words = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()
-            yield int(entry.name), int(words[1])
+            before, _, after = Path(entry.path, "stat").read_bytes().rpartition(b")")
+            name = before.partition(b"(")[2].decode(errors="replace")
+            yield int(entry.name), int(after.split()[1]), name
         except (OSError, IndexError, ValueError):  # it has just ended
             continue
 

@@ -303,7 +303,7 @@ class Program:
             self._drop_session()
         try:
             if self._session is None:
-                self._session = Session(self._program, self._config.resources.cpus_per_pod)
+                self._session = self._new_session()
             session = self._session
             session.next()
             if source is not None and not session.hand_on(source.core):
@@ -312,10 +312,17 @@ class Program:
             session.begin(task)
         except OSError as error:  # of the node's own disk: it may be full
             said = f"the session's folder can't be written: {error.strerror}: {error.filename}"
-            raise ProgramFailed(
-                f"{said}; make room there, or set cluster.scratch", "crash"
-            ) from error
+            local = self._config.cluster.launcher == "local"
+            where = "start the run with another TMPDIR" if local else "set cluster.scratch"
+            raise ProgramFailed(f"{said}; make room there, or {where}", "crash") from error
         return session
+
+    def _new_session(self) -> Session:
+        resources = self._config.resources
+        several = (resources.nodes_per_pod or 1) > 1
+        # Only its owner may write there, and on the other nodes the task is read, too.
+        home = self.folder.path / "rendezvous" if several else None
+        return Session(self._program, resources.cpus_per_pod, home)
 
     def _release(self, session: Session, core: str | None = None) -> None:
         """Let go of a task that is done: the process is kept, or ends by itself, or is ended.

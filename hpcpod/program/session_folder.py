@@ -62,15 +62,17 @@ class Task:
 class Session:
     """One process of a program, from its start to its end."""
 
-    def __init__(self, program: ProgramConfig, cpus: int) -> None:
+    def __init__(self, program: ProgramConfig, cpus: int, home: Path | None = None) -> None:
         """Make the folder; the first task starts the process.
 
         Args:
             program: of the run.
             cpus: cores of the pod, for ``OMP_NUM_THREADS`` if nobody has set it.
+            home: folder to make it in, which is there on all of a pod's nodes; None: this node's
+                own, by ``$TMPDIR``.
         """
         self._program, self._cpus = program, cpus
-        self.folder = Path(tempfile.mkdtemp(prefix="hpcpod-session-"))  # mode 0700
+        self.folder = Path(tempfile.mkdtemp(prefix="hpcpod-session-", dir=home))  # mode 0700
         self.number = -1
         self.process: Guarded | None = None
         self._handed: str | None = None

@@ -172,6 +172,43 @@ def test_a_program_that_ignores_its_stop_is_ended_with_all_that_it_started(
     assert [path.name for path in scratch.iterdir()] == ["DAEMON"]
 
 
+SRUN = """#!/bin/sh
+trap 'echo asked > "$0.asked"; exit 0' TERM
+echo $$ > "$0.part"; mv "$0.part" "$0.pid"
+while :; do sleep 0.01; done
+"""
+"""Tasks on other nodes end if this one is asked to end, and stay if it is killed."""
+
+
+@pytest.mark.parametrize("ends", ["counts for nothing", "left behind", "killed"])
+def test_an_srun_is_asked_to_end_so_that_it_ends_its_tasks(ends: str, tmp_path: Path) -> None:
+    (tmp_path / "srun").write_text(SRUN)
+    (tmp_path / "srun").chmod(0o755)
+    pid = tmp_path / "srun.pid"
+    starts = f"""
+import subprocess
+child = subprocess.Popen([{str(tmp_path / "srun")!r}])
+while not Path({str(pid)!r}).exists():
+    time.sleep(0.002)
+"""
+    behind = ends == "left behind"
+    folder = create(READ + SAVE + starts + (RETURNS if behind else "child.wait()"), tmp_path)
+    if behind:
+        execute(folder, birth_of(folder))
+    elif ends == "killed":
+        from hpcpod.program.guard import Guarded
+
+        give = {"HPCPOD_SESSION": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        guarded = Guarded([str(tmp_path / "srun")], give, tmp_path, tmp_path / "none")
+        wait_for("srun", pid.exists)
+        guarded.close()
+    else:
+        with pytest.raises(Stopped):
+            execute(folder, birth_of(folder), Watch(pid.exists, discarded=lambda: True))
+    assert gone(int(pid.read_text()))
+    assert (tmp_path / "srun.asked").read_text() == "asked\n"
+
+
 def test_a_round_that_counts_for_nothing_any_more_is_dropped_at_once(tmp_path: Path) -> None:
     script = READ + "import signal\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(600)\n"
     folder = create(script, tmp_path)
@@ -191,16 +228,12 @@ def test_a_program_ends_with_its_slot_even_if_that_is_killed(tmp_path: Path, scr
     slot.until_in_mid_round()
     child = slot.child()
     daemon = int((scratch / "DAEMON").read_text())
+    [session] = scratch.glob("hpcpod-session-*")  # a second one may be there soon
     child.send_signal(signal.SIGKILL)
     assert gone(daemon)
-    wait_for("no session's folder", lambda: _only(scratch, daemon))
+    wait_for("its session's folder to go", lambda: not session.exists())
     slot.process.send_signal(signal.SIGKILL)
     slot.process.wait()
-
-
-def _only(scratch: Path, daemon: int) -> bool:
-    """True once the first session's folder is gone: a second one may be there by now."""
-    return len(list(scratch.glob("hpcpod-session-*"))) <= 1
 
 
 def test_a_failed_attempt_is_told_with_the_last_lines_of_the_log(tmp_path: Path) -> None:

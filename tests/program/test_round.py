@@ -291,6 +291,21 @@ report(returns=[1.0] * 8)
     assert not found.keys() & set(absent) and "HPCPOD_CHECKPOINT" not in found
 
 
+def test_the_task_of_a_pod_on_several_nodes_lies_where_all_of_them_read_it(tmp_path: Path) -> None:
+    script = (
+        READ
+        + """
+(save / "where").write_text(f"{session} {session.stat().st_mode & 0o777:o}")
+report(returns=[1.0] * 8)
+"""
+    )
+    folder = create(script, tmp_path, resources={"nodes_per_pod": 2})
+    report = execute(folder, birth_of(folder))
+    where, mode = saved(folder, report, tmp_path / "out")["where"].decode().split()
+    assert Path(where).parent == folder.path / "rendezvous" and mode == "700"
+    assert not Path(where).exists()
+
+
 def test_a_kept_process_loads_each_pods_own_save(tmp_path: Path) -> None:
     script = KEPT.replace(
         'if task["number"]:\n        assert Path(task["checkpoint"], "pid").read_text()'
