@@ -59,9 +59,10 @@ class ProgramConfig(Limited):
     keep: bool = True
     """False: no process is kept between rounds, even if the program asks for it."""
     stop_seconds: Positive = 30.0
-    """Seconds that the program has to save and to return once it is to stop, and to end after its
-    report. Then it gets SIGTERM, and 5 s later SIGKILL, with all that it has started. What a slot
-    has until it is killed itself is the other bound: 15 s here, 60 s on a cluster."""
+    """Seconds that the program has to save and to return once it is to stop, of which a slot leaves
+    it 8 here and 53 on a cluster at most. Then it gets SIGTERM, and 5 s later SIGKILL, with all
+    that it has started. After its report it has as long to end until the slot's next order begins,
+    and 3 s if there is none."""
     max_save_bytes: Count = 64 * 2**30
     """Bytes that one checkpoint's folder may hold: more is refused, and the attempt has failed."""
 
@@ -140,9 +141,17 @@ def misfits(config: Any) -> Iterator[str]:
             "cluster.container: on several nodes a program's own srun starts its processes: put the"
             " container into program.command, and take cluster.container out"
         )
+    target = config.stop.target
+    if program.direction == "minimize" and target is not None and target > 0:
+        yield (
+            "stop.target: losses are kept with the other sign, so that more is better: write"
+            f" {-target:g} for a loss of {target:g}"
+        )
     if not program.scores:
         lacks = "needs scores on fresh seeds: set program.scores if the program has mode `score`"
-        if config.stop.target is not None:
+        if target is not None:
             yield f"stop.target: a target {lacks}, else take the target out"
+        if config.population.second_looks > 0:
+            yield f"population.second_looks: a second look {lacks}, else take it out"
         if config.snapshots.seconds is not None:
             yield f"snapshots.seconds: a snapshot {lacks}, else take it out"

@@ -52,8 +52,12 @@ class Follower:
         self._patience = min(self._program.stop_seconds, grace)
         self._lines = Lines(session.path("progress.jsonl"))
         self._begun = time.monotonic()
+        self._read_at: float | None = None
+        """Time at which the program said that it has read its task."""
+        self._first_at: float | None = None
         self.told_at: float | None = None
-        """Time of the last progress, by the monotonic clock; what comes after it evaluates."""
+        """Time of the last progress or save, by the monotonic clock; what comes after it
+        evaluates."""
         self._asked_at: float | None = None
         self.steps = 0
         """Steps of this task, as told last."""
@@ -64,6 +68,28 @@ class Follower:
     def asked(self) -> bool:
         """True if the program was asked to stop."""
         return self._asked_at is not None
+
+    @property
+    def missed(self) -> bool:
+        """True if a process that was kept has ended before any sign of this task."""
+        silent = self._read_at is None and self.told_at is None
+        return silent and self._session.number > 0 and not self._session.alive
+
+    @property
+    def trained(self) -> float:
+        """Seconds that the program has trained, without its start and its evaluation.
+
+        They begin when it has read its task, or else, if it does not say so, with its first
+        progress, and end with the last. Of one progress alone the start is unknown: they begin with
+        the task.
+        """
+        end = time.monotonic() if self.told_at is None else self.told_at
+        begin = self._begun
+        if self._read_at is not None:
+            begin = self._read_at
+        elif self._first_at is not None and self._first_at < end:
+            begin = self._first_at
+        return max(0.0, end - begin)
 
     def until_report(self) -> dict[str, Any] | None:
         """Follow until the program reports.
@@ -91,18 +117,23 @@ class Follower:
 
     def _look(self) -> None:
         """Take what the program has said of its progress, and what it has saved."""
+        if self._read_at is None and self._session.path("begun").exists():
+            self._read_at = time.monotonic()
         for row in self._lines.new():
-            self._session.heard = time.monotonic()
+            self._tell()
             told = row.get("steps", 0.0)
             self.steps = max(self.steps, int(told) if told < MOST_STEPS else 0)
-            self.told_at = self._session.heard
             self.on_progress(self.steps, row)
         for mark, steps in self._session.saves():
-            self._session.heard = time.monotonic()
+            self._tell()
             self.steps = max(self.steps, steps)
             self.on_save(steps)
             mark.unlink(missing_ok=True)  # the program waits for this before it writes on
             self._session.heard = time.monotonic()
+
+    def _tell(self) -> None:
+        self._session.heard = self.told_at = time.monotonic()
+        self._first_at = self._first_at or self.told_at
 
     def _report(self) -> dict[str, Any] | None:
         try:

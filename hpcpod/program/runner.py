@@ -7,7 +7,6 @@ has saved. A save in the middle of a round is where the round goes on after a pr
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,12 +18,12 @@ from hpcpod.config.schema import RunConfig
 from hpcpod.errors import Corrupt, StorageError, in_words
 from hpcpod.metrics.mirrors import Mirrors
 from hpcpod.pod.fresh_seeds import fresh_seeds
-from hpcpod.pod.ipc.messages import Progress
 from hpcpod.pod.watch import ProgramFailed, Stopped, Watch
 from hpcpod.program.answers import Answer, BadReport, read_answer
 from hpcpod.program.curve import ProgressCurve
 from hpcpod.program.follow import Follower
 from hpcpod.program.session_folder import Session, Task
+from hpcpod.program.standing import Standing, teller
 from hpcpod.records.records import Birth, Checkpoint, Order, Report, Rescore, seed_of
 from hpcpod.storage.retry import with_retries
 from hpcpod.storage.run_folder import RunFolder
@@ -37,31 +36,13 @@ END_SECONDS = 3.0
 
 
 @dataclass
-class _Round:
-    """Where a round stands."""
-
-    start: int
-    """Experience at its begin."""
-    done: int = 0
-    """Steps of it before this attempt."""
-    seconds: float = 0.0
-    """Seconds of its training before this attempt."""
-    inherited: tuple[float, ...] = ()
-    source: Checkpoint | None = None
-    """The checkpoint that it goes on from."""
-
-    def about(self, seconds: float) -> dict[str, Any]:
-        """What an attempt that goes on needs to know."""
-        return {"round": {"inherited": list(self.inherited), "seconds": self.seconds + seconds,
-                          "start": self.start}}  # fmt: skip
-
-
-@dataclass
 class Program:
     """The program of a run: it executes orders, one after another."""
 
     folder: RunFolder
     _session: Session | None = field(default=None, init=False)
+    _leaves_at: float | None = field(default=None, init=False)
+    """Time by which a process that has reported, and is not kept, has to be gone."""
     _evaluated: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
@@ -106,7 +87,7 @@ class Program:
         """End a process that is kept, and have loggers write what they have got."""
         if self._session is not None:
             self._session.end(END_SECONDS)
-            self._session = None
+        self._session = self._leaves_at = None
         self._mirrors.close()
 
     def _bare(self, order: Order, slot: str) -> Report:
@@ -137,9 +118,7 @@ class Program:
             "score", order.pod, order.round, order.attempt, order.hyperparameters,
             seed_of(*names), seeds,
         )  # fmt: skip
-        session = self._begin(task, checkpoint)
-        follower = Follower(session, self._config, watch)
-        report = follower.until_report()
+        session, _, report = self._follow(task, checkpoint, watch)
         if report is None:
             raise Stopped
         answer = self._answer(report, seeds)
@@ -160,23 +139,23 @@ class Program:
             )
         if birth.shrink:
             log.info("%s: a program's weights are not shrunk and perturbed", birth.id)
-        began = time.monotonic()
         task = self._task(birth, stood)
-        session = self._begin(task, stood.source)
-        follower = Follower(session, self._config, watch)
         curve = ProgressCurve(
             self.folder, birth, self._config.pod.curve_rows, self._mirrors, stood.start + stood.done
         )
-        follower.on_progress = _teller(birth, stood, task, curve, watch, began)
-        follower.on_save = self._saver(birth, stood, session, watch, curve, began)
-        report = follower.until_report()
-        seconds = time.monotonic() - began
+
+        def listen(follower: Follower, session: Session) -> None:
+            follower.on_progress = teller(birth, stood, task, curve, watch, follower, self._sign)
+            follower.on_save = self._saver(birth, stood, session, watch, curve, follower)
+
+        session, follower, report = self._follow(task, stood.source, watch, listen)
+        seconds = follower.trained
         evaluated = 0.0 if follower.told_at is None else time.monotonic() - follower.told_at
         if report is None:
             curve.write()
             raise Stopped
         answer = self._answer(report, task.panel_seeds)
-        steps = self._steps(answer, follower.steps, task)
+        steps = self._steps(answer, follower, task)
         if follower.asked and self._unfinished(task, steps, seconds):
             self._save_unfinished(birth, stood, session, watch, steps, seconds)
             curve.write()
@@ -191,7 +170,7 @@ class Program:
             inherited_returns=stood.inherited,
             checkpoint=checkpoint,
             trained_steps=trained,
-            train_seconds=stood.seconds + seconds - evaluated,
+            train_seconds=stood.seconds + seconds,
             metrics=answer.metrics,
             begins=birth.begins,
             ends=birth.ends,
@@ -200,10 +179,10 @@ class Program:
         self._release(session, checkpoint.core)
         return done
 
-    def _stood(self, birth: Birth) -> _Round:
+    def _stood(self, birth: Birth) -> Standing:
         """Where a round goes on: at its last save if it has one, else at its start."""
         start = 0 if birth.checkpoint is None else birth.checkpoint.env_steps
-        fresh = _Round(start, source=birth.checkpoint)
+        fresh = Standing(start, source=birth.checkpoint)
         resume = self.folder.checkpoints.latest(birth.pod, birth.round)
         if resume is None:
             return fresh
@@ -215,9 +194,9 @@ class Program:
             log.warning("%s goes back to the round's start: %s", birth.id, error)
             return fresh
         log.info("%s goes on at %d steps", birth.id, resume.env_steps)
-        return _Round(start, resume.env_steps - start, seconds, inherited, resume)
+        return Standing(start, resume.env_steps - start, seconds, inherited, resume)
 
-    def _task(self, birth: Birth, stood: _Round) -> Task:
+    def _task(self, birth: Birth, stood: Standing) -> Task:
         config, budget = self._config, self._program.seconds
         target = birth.round * config.round.env_steps - stood.start
         seeds = tuple(
@@ -231,12 +210,14 @@ class Program:
             seconds=None if budget is None else max(0.0, budget - stood.seconds),
         )  # fmt: skip
 
-    def _steps(self, answer: Answer, told: int, task: Task) -> int:
-        """Steps of this task: as reported, else as told last, else as asked for."""
+    def _steps(self, answer: Answer, follower: Follower, task: Task) -> int:
+        """Steps of this task: as reported, else as told last, else as asked for, if it was not
+        asked to stop before them."""
         if answer.steps is not None:
             return answer.steps
-        left = None if task.steps is None else max(0, task.steps - task.steps_done)
-        return told or left or 0
+        if follower.steps or follower.asked or task.steps is None:
+            return follower.steps
+        return max(0, task.steps - task.steps_done)
 
     def _unfinished(self, task: Task, steps: int, seconds: float) -> bool:
         """True if a program that was asked to stop has not trained all of its round."""
@@ -247,7 +228,7 @@ class Program:
     # saving
 
     def _put(
-        self, birth: Birth, stood: _Round, saved: Path, steps: int, seconds: float
+        self, birth: Birth, stood: Standing, saved: Path, steps: int, seconds: float
     ) -> Checkpoint:
         """The blobs of a saved folder. The disk of the run may refuse."""
         about = {
@@ -262,7 +243,7 @@ class Program:
             raise ProgramFailed(f"the program's save can't be taken: {why}", "raised") from error
 
     def _final_save(
-        self, birth: Birth, stood: _Round, session: Session, answer: Answer, steps: int,
+        self, birth: Birth, stood: Standing, session: Session, answer: Answer, steps: int,
         seconds: float, watch: Watch,
     ) -> Checkpoint:  # fmt: skip
         if not answer.saved:
@@ -273,17 +254,17 @@ class Program:
         )
 
     def _saver(
-        self, birth: Birth, stood: _Round, session: Session, watch: Watch, curve: ProgressCurve,
-        began: float,
+        self, birth: Birth, stood: Standing, session: Session, watch: Watch, curve: ProgressCurve,
+        follower: Follower,
     ) -> Callable[[int], None]:  # fmt: skip
         def save(steps: int) -> None:
-            self._save_unfinished(birth, stood, session, watch, steps, time.monotonic() - began)
+            self._save_unfinished(birth, stood, session, watch, steps, follower.trained)
             curve.write()
 
         return save
 
     def _save_unfinished(
-        self, birth: Birth, stood: _Round, session: Session, watch: Watch, steps: int,
+        self, birth: Birth, stood: Standing, session: Session, watch: Watch, steps: int,
         seconds: float,
     ) -> None:  # fmt: skip
         """Take a save inside the round; a disk that refuses costs this one, not the round."""
@@ -297,9 +278,28 @@ class Program:
 
     # sessions
 
-    def _begin(self, task: Task, source: Checkpoint | None) -> Session:
+    def _follow(
+        self, task: Task, source: Checkpoint | None, watch: Watch,
+        listen: Callable[[Follower, Session], None] = lambda follower, session: None,
+    ) -> tuple[Session, Follower, dict[str, Any] | None]:  # fmt: skip
+        """Give the program a task, and follow it; its report, as ``Follower.until_report``."""
+        session = self._begin(task, source, watch)
+        follower = Follower(session, self._config, watch)
+        listen(follower, session)
+        try:
+            return session, follower, follower.until_report()
+        except ProgramFailed:
+            if not follower.missed:
+                raise
+        log.info("the process that was kept has ended before its next task: another one begins it")
+        self._drop_session()
+        return self._follow(task, source, watch, listen)
+
+    def _begin(self, task: Task, source: Checkpoint | None, watch: Watch) -> Session:
         """Give the program a task, in the process that is kept or in a new one."""
-        if self._session is not None and not self._session.alive:
+        if self._leaves_at is not None:
+            self._see_off(self._leaves_at, watch)
+        elif self._session is not None and not self._session.alive:
             self._drop_session()
         try:
             if self._session is None:
@@ -325,7 +325,7 @@ class Program:
         return Session(self._program, resources.cpus_per_pod, home)
 
     def _release(self, session: Session, core: str | None = None) -> None:
-        """Let go of a task that is done: the process is kept, or ends by itself, or is ended.
+        """Let go of a task that is done: the process is kept, or ends while its report leaves.
 
         Args:
             session: of the task.
@@ -335,7 +335,17 @@ class Program:
             session.clear(core)
             return
         session.clear()
-        if not session.wait(self._program.stop_seconds):
+        session.dismiss()
+        self._leaves_at = time.monotonic() + self._program.stop_seconds
+
+    def _see_off(self, leaves_at: float, watch: Watch) -> None:
+        """Wait for the end of a process that has reported: it may hold the GPU yet."""
+        session = self._session
+        assert session is not None
+        while not session.wait(0.1) and time.monotonic() < leaves_at:
+            if watch.should_stop():
+                raise Stopped
+        if session.alive:
             log.warning(
                 "the program went on for %g s after its report (program.stop_seconds): killed",
                 self._program.stop_seconds,
@@ -347,35 +357,19 @@ class Program:
     def _drop_session(self) -> None:
         if self._session is not None:
             self._session.close()
-            self._session = None
+        self._session = self._leaves_at = None
+
+    @property
+    def _sign(self) -> float:
+        """-1 where less is better to the program."""
+        return -1.0 if self._program.direction == "minimize" else 1.0
 
     def _answer(self, report: Mapping[str, Any], seeds: tuple[int, ...]) -> Answer:
         try:
             return read_answer(
                 report, seeds,
-                minimize=self._program.direction == "minimize",
+                minimize=self._sign < 0,
                 needs_error=self._config.population.updater != "ranking",
             )  # fmt: skip
         except BadReport as error:
             raise ProgramFailed(f"the program has failed: {error}", "raised") from error
-
-
-def _teller(
-    birth: Birth, stood: _Round, task: Task, curve: ProgressCurve, watch: Watch, began: float
-) -> Callable[[int, Mapping[str, float]], None]:
-    """Passes the program's progress on to the curve and to the slot."""
-    target = stood.start + (task.steps or 0)
-
-    def tell(steps: int, row: Mapping[str, float]) -> None:
-        now = time.monotonic()
-        at = stood.start + stood.done + steps
-        curve.add(at, stood.seconds + now - began, row)
-        mean = next((row[name] for name in ("mean_return", "return", "score") if name in row), None)
-        watch.on_progress(
-            Progress(
-                birth.pod, birth.round, at, max(target, at),
-                math.nan if mean is None else mean, steps / max(now - began, 1e-9),
-            )
-        )  # fmt: skip
-
-    return tell

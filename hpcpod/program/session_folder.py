@@ -59,6 +59,11 @@ class Task:
     """Seconds of it that are left."""
 
 
+def _shown(line: bytes) -> str:
+    """A line of a program's as a part of a sentence: its end, if it is long."""
+    return _CONTROLS.sub(" ", line.decode(errors="replace")).strip()[-_LINE:]
+
+
 class Session:
     """One process of a program, from its start to its end."""
 
@@ -126,6 +131,7 @@ class Session:
         }  # fmt: skip
         files.write(self.folder / "task.json", document)
         self.last_lines.clear()
+        self._line = b""
         self.heard = time.monotonic()
         if self.process is None:
             folder = Path(self._program.folder or ".")
@@ -194,16 +200,14 @@ class Session:
         sys.stderr.flush()
         *lines, self._line = (self._line + chunk).split(b"\n")
         self._line = self._line[-4096:]
-        for line in lines:
-            words = _CONTROLS.sub(" ", line.decode(errors="replace")).strip()
-            if words:
-                self.last_lines.append(words[-_LINE:])
+        self.last_lines.extend(filter(None, map(_shown, lines)))
 
     def words(self) -> str:
         """The last lines that the program has printed, for a sentence; empty if there is none."""
         for _ in range(64):
             self.listen(0.0)
-        return " | ".join(self.last_lines)
+        said = [*self.last_lines, *filter(None, [_shown(self._line)])]  # it may lack a newline
+        return " | ".join(said[-LAST_LINES:])
 
     def wait(self, seconds: float) -> bool:
         """Wait until the process has ended; False if it has not."""
@@ -247,10 +251,15 @@ class Session:
             self.process = None
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def dismiss(self) -> None:
+        """Tell a process that waits for its next task that there is none."""
+        with contextlib.suppress(OSError):  # a full disk: it is ended soon in any case
+            files.write(self.folder / "task.json", {"format": FORMAT, "end": True})
+
     def end(self, seconds: float) -> None:
         """Have a kept process end by itself, and end it if it does not."""
         if self.alive:
-            files.write(self.folder / "task.json", {"format": FORMAT, "end": True})
+            self.dismiss()
             self.stop()
             self.wait(seconds)
         self.close()

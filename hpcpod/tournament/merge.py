@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping
-from pathlib import Path
 
 from hpcpod.errors import Corrupt, RunNotFound, StorageError, Superseded
 from hpcpod.records.records import Board, Document, Phase, Report
@@ -18,6 +17,7 @@ from hpcpod.storage.freshness import refresh_report
 from hpcpod.storage.requests import Finals, Stop
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.barrier import opens
+from hpcpod.tournament.delivery import BEST_FOLDER
 from hpcpod.tournament.delivery import export_best as export_best
 from hpcpod.tournament.leaderboard import begin, fold, orders
 from hpcpod.tournament.provenance import score_of as score_of
@@ -65,24 +65,26 @@ def _generation(folder: RunFolder) -> tuple[int, Document]:
     Raises:
         StorageError: there is none; says what is lost.
     """
-    left = folder.path / "best.h5"
     try:
         found = folder.board.read()
     except Corrupt as error:
-        raise Corrupt(f"{error}{_lost(left)}") from error
+        raise Corrupt(f"{error}{_lost(folder)}") from error
     if found is None:
-        said = _lost(left) or "; was its launch interrupted?"
+        said = _lost(folder) or "; was its launch interrupted?"
         raise StorageError(f"{folder.path} has no board{said}")
     return found
 
 
-def _lost(left: Path) -> str:
+def _lost(folder: RunFolder) -> str:
     """The losses with a board, if a policy is left, as the end of a sentence; else empty."""
+    left, saved = folder.path / "best.h5", folder.path / BEST_FOLDER
     if not left.is_file():
         return ""
+    policy = f"policy is left, {left}, and hpcpod.load_policy reads it"
+    files = f"files are left, in {saved}"  # a program's
     return (
         ": its leaderboard, its pods and their lineage are lost, and it can't go on; its best"
-        f" policy is left, {left}, and hpcpod.load_policy reads it"
+        f" {files if saved.is_dir() else policy}"
     )
 
 

@@ -25,6 +25,10 @@ BAD: dict[str, tuple[str, str, str]] = {
         'print("loading"); raise ValueError("no data in /data")', "raised",
         "ended with exit code 1; its last lines: .*ValueError: no data in /data",
     ),
+    "half a line": (
+        'sys.stdout.write("no data, bye"); sys.exit(3)', "raised",
+        "exit code 3; its last lines: no data, bye$",
+    ),
     "out of memory": (
         'raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")', "memory",
         "exit code 1; its last lines: .*CUDA out of memory",

@@ -59,6 +59,13 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "agents": ({"agents": {"ppo": {}}}, "agents.ppo has hyperparameters, but"),
     "algorithms": ({"population": {"algorithms": {"ppo": 1}}}, "all pods are the program's"),
     "a target": ({"stop": {"target": 1.0}}, "a target needs scores on fresh seeds"),
+    "second looks": (
+        {"population": {"second_looks": 0.2}}, "a second look needs scores on fresh seeds",
+    ),
+    "a target of a loss": (
+        {"program": {"direction": "minimize", "scores": True}, "stop": {"target": 0.05}},
+        "write -0.05 for a loss of 0.05",
+    ),
     "snapshots": ({"snapshots": {"seconds": 5}}, "a snapshot needs scores on fresh seeds"),
     "ranks": ({"pod": {"ranks": 2}}, "the program starts its own processes"),
     "ensembles": ({"stop": {"ensembles": {"rules": ["mean"]}}}, "programs can't be joined"),

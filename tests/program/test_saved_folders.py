@@ -78,9 +78,13 @@ def test_a_folder_is_replaced_in_one_step_that_lasts_and_stands_if_that_is_refus
     (folder / "deep").mkdir(parents=True)
     (folder / "deep" / "weight").write_text("1")
     made = put_folder(blobs, folder, 1, {}, 10**9)
-    synced: list[int] = []
-    fsync = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(fd), fsync(fd)))
+    synced, fsync = list[int](), os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append(descriptor)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
     best.mkdir()
     (best / "old").write_text("0")
     disk, owner = Recording("best"), Ownership(tmp_path, os.geteuid())
