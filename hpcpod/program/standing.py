@@ -18,7 +18,7 @@ from hpcpod.records.records import Birth, Checkpoint
 
 @dataclass
 class Standing:
-    """Where a round stands."""
+    """The point that a round has reached before an attempt, and at which it began."""
 
     start: int
     """Experience at its begin."""
@@ -31,7 +31,7 @@ class Standing:
     """The checkpoint that it goes on from."""
 
     def about(self, seconds: float) -> dict[str, Any]:
-        """What an attempt that goes on needs to know."""
+        """Facts for an attempt that goes on."""
         return {"round": {"inherited": list(self.inherited), "seconds": self.seconds + seconds,
                           "start": self.start}}  # fmt: skip
 
