@@ -29,6 +29,10 @@ LAST_LINES = 3
 """Of what a program has printed, in the reason of its failure."""
 _LINE = 160  # letters
 
+MOST_KEPT, MOST_KEPT_BYTES = 8, 2**28
+"""Of the folders that pods have saved here, to be loaded without the run's disk; one may be
+larger. The node's own disk may be its memory."""
+
 RANK_VARIABLES = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_LOCALID", "OMPI_COMM_WORLD_RANK",
     "PMI_RANK", "PMIX_RANK",
@@ -59,6 +63,13 @@ class Task:
     """Seconds of it that are left."""
 
 
+def _bytes_in(folder: Path) -> int:
+    """Bytes of a folder's files."""
+    return sum(
+        os.lstat(Path(above, name)).st_size for above, _, names in os.walk(folder) for name in names
+    )
+
+
 def _shown(line: bytes) -> str:
     """A line of a program's as a part of a sentence: its end, if it is long."""
     return _CONTROLS.sub(" ", line.decode(errors="replace")).strip()[-_LINE:]
@@ -80,7 +91,8 @@ class Session:
         self.folder = Path(tempfile.mkdtemp(prefix="hpcpod-session-", dir=home))  # mode 0700
         self.number = -1
         self.process: Guarded | None = None
-        self._handed: str | None = None
+        self._kept = dict[str, tuple[Path, int]]()
+        """By its core the folder of what was saved here, and its bytes; the latest last."""
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self._line = b""
         self.heard = time.monotonic()
@@ -220,28 +232,33 @@ class Session:
         """Remove the places of the present task.
 
         Args:
-            core: sha256 of the core that holds what was saved: that stays, to be loaded by the
-                next task if it goes on from there. It is not read again.
+            core: sha256 of the core that holds what was saved: that stays, to be loaded by a
+                later task that goes on from there. It is not read again. The oldest gives way.
         """
         shutil.rmtree(self.path("load"), ignore_errors=True)
-        shutil.rmtree(self._kept, ignore_errors=True)
-        self._handed = core
         if core is not None:
-            self.path("save").rename(self._kept)
+            self._forget(core)
+            kept = self.folder / f"kept-{self.number}"
+            self.path("save").rename(kept)
+            self._kept[core] = kept, _bytes_in(kept)
+            while len(self._kept) > 1 and (
+                len(self._kept) > MOST_KEPT
+                or sum(size for _, size in self._kept.values()) > MOST_KEPT_BYTES
+            ):
+                self._forget(next(iter(self._kept)))
         shutil.rmtree(self.path("save"), ignore_errors=True)
 
     def hand_on(self, core: str) -> bool:
-        """Give the present task what the last one has saved, to load; False if that is another
-        checkpoint than this one."""
-        if self._handed != core:
+        """Give the present task what an earlier one has saved, to load; False if that is not kept
+        here."""
+        if core not in self._kept:
             return False
-        self._kept.rename(self.path("load"))
-        self._handed = None
+        self._kept.pop(core)[0].rename(self.path("load"))
         return True
 
-    @property
-    def _kept(self) -> Path:
-        return self.folder / "kept"
+    def _forget(self, core: str) -> None:
+        if core in self._kept:
+            shutil.rmtree(self._kept.pop(core)[0], ignore_errors=True)
 
     def close(self, *, kindly: bool = False) -> None:
         """End the process and all that it has started, and remove the folder."""

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from hpcpod.config.loader import from_mapping
 from hpcpod.pod.watch import Stopped, Watch
+from hpcpod.program import session_folder
 from hpcpod.records.records import Checkpoint, Rescore, seed_of
 from tests.program.programs import (
     ADDS,
@@ -19,6 +21,7 @@ from tests.program.programs import (
     create,
     execute,
     gone,
+    mapping,
     once,
     running,
     saved,
@@ -205,7 +208,7 @@ def test_what_did_not_change_is_not_written_again(tmp_path: Path) -> None:
     script = (
         READ
         + """
-(save / "replay").write_bytes(b"r" * 200_000)
+(save / "replay").write_bytes(b"r" * 9_000_000)
 (save / "round").write_text(str(task["round"]))
 (save / "run.sh").write_text("#!/bin/sh\\n")
 (save / "run.sh").chmod(0o755)
@@ -304,6 +307,42 @@ report(returns=[1.0] * 8)
     where, mode = saved(folder, report, tmp_path / "out")["where"].decode().split()
     assert Path(where).parent == folder.path / "rendezvous" and mode == "700"
     assert not Path(where).exists()
+
+
+def test_what_several_pods_have_saved_is_handed_to_a_kept_process_without_the_blobs(
+    tmp_path: Path,
+) -> None:
+    folder = create(KEPT.replace('if task["number"]:', 'if task["round"] > 1:'), tmp_path)
+    one = birth_of(folder)
+    with running(folder) as program:
+        made = {
+            pod: program.execute(replace(one, pod=pod), "here", Watch()).checkpoint
+            for pod in ("p0001", "p0002", "p0003")
+        }
+        for blob in (folder.path / "blobs").rglob("*.h5"):
+            blob.unlink()
+        for pod in ("p0002", "p0001", "p0003"):
+            birth = replace(one, pod=pod, round=2, checkpoint=made[pod])
+            assert program.execute(birth, "here", Watch()).returns == (2.0,) * 8
+
+
+def test_only_so_much_of_what_pods_have_saved_is_kept_on_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_folder, "MOST_KEPT_BYTES", 250)
+    program = from_mapping(mapping("", tmp_path)).program
+    assert program is not None
+    session = session_folder.Session(program, 1)
+    for number in range(3):
+        session.next()
+        session.path("save").mkdir()
+        (session.path("save") / "x").write_bytes(b"x" * 100)
+        session.clear(f"core{number}")
+    session.next()
+    assert [session.hand_on(f"core{n}") for n in (0, 1)] == [False, True]
+    assert (session.path("load") / "x").exists()
+    session.close()
+    assert not session.folder.exists()
 
 
 def test_a_kept_process_loads_each_pods_own_save(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ def test_a_large_file_lies_in_parts_of_which_only_new_ones_are_written(
     blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(saved_folders, "PART_BYTES", 100_000)
+    monkeypatch.setattr(saved_folders, "WHOLE_BYTES", 0)
     folder = tmp_path / "saved"
     folder.mkdir()
     content = bytes(range(256)) * 1000  # 256,000 bytes: parts of 100,000, 100,000, 56,000
@@ -41,10 +42,21 @@ def test_a_large_file_lies_in_parts_of_which_only_new_ones_are_written(
     assert (tmp_path / "out" / "replay").read_bytes() == content + b"more"
 
 
+def test_a_folder_of_a_few_megabytes_is_one_blob(blobs: Blobs, tmp_path: Path) -> None:
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    for name in ("model", "optimizer"):
+        (folder / name).write_bytes(name[:1].encode() * 2_000_000)
+    made = put_folder(blobs, folder, 1, {}, 10**9)
+    assert not made.segments
+    write_folder(blobs, made.core, tmp_path / "out")
+    assert (tmp_path / "out" / "optimizer").read_bytes() == b"o" * 2_000_000
+
+
 def test_a_part_that_is_gone_leaves_no_folder_behind(blobs: Blobs, tmp_path: Path) -> None:
     folder = tmp_path / "saved"
     folder.mkdir()
-    (folder / "replay").write_bytes(b"r" * 100_000)
+    (folder / "replay").write_bytes(b"r" * 9_000_000)
     made = put_folder(blobs, folder, 1, {}, 10**9)
     blobs.path(made.segments[0].sha256).unlink()
     with pytest.raises(Corrupt, match="is missing"):
