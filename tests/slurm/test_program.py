@@ -119,6 +119,7 @@ end = time.monotonic() + 60
 while not (Path.cwd() / "rank-1").exists() and time.monotonic() < end:
     time.sleep(0.05)
 (save / "nodes").write_text(os.environ["SLURMD_NODENAME"] + " " + Path("rank-1").read_text())
+(save / "session").write_text(str(session))
 report(returns=[1.0] * 8)
 """
 )
@@ -141,3 +142,6 @@ def test_a_programs_own_srun_has_all_nodes_of_its_pod(
     assert not run.board().pods["p0001"].failure
     nodes = (run.path / "best" / "nodes").read_text().split()
     assert len(nodes) == len(set(nodes)) == 2
+    # These nodes share one /tmp, and those of a cluster do not: the task lies where all read it.
+    session = Path((run.path / "best" / "session").read_text())
+    assert session.parent == run.path / "rendezvous" and not session.exists()
