@@ -21,11 +21,14 @@ from typing import Any, NoReturn
 import yaml
 
 from hpcpod.program.session import FOLDER, Session, SessionError, sessions
+from hpcpod.records.evaluations import SCORE_EPISODES, SCORE_ERROR
 
 STATE = "hpcpod-rounds.json"
 """In a save: how many reports the function has made, the last of them, whose they are, and at how
 many of them the function has saved its own files."""
-RESERVED = frozenset({"steps", "returns", "score", "error", "episodes", "score_error"})
+RESERVED = frozenset(
+    {"steps", "returns", "score", "error", "episodes", SCORE_ERROR, SCORE_EPISODES}
+)
 MOST_CHOICES = 100
 """Values into which a range with a step is taken apart."""
 Fold = Callable[["Rounds"], float | None]
