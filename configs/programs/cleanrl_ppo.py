@@ -123,4 +123,6 @@ if __name__ == "__main__":
 
     if pod.mode == "train":
         torch.save((agent.state_dict(), optimizer.state_dict()), pod.save_to / "state.pt")
+        if pod.should_stop:  # the evaluation may take longer than is left
+            pod.saved(steps=global_step)
     pod.report(returns=evaluate(agent, args.env_id, pod.panel_seeds), steps=global_step)

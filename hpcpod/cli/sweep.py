@@ -317,7 +317,7 @@ def _say_jobs(sweep: Sweep, jobs: list[str]) -> None:
 def _scored(outcome: Outcome) -> str:
     if outcome.score is None or outcome.low is None or outcome.high is None:
         return "-"
-    return interval(outcome.score, outcome.low, outcome.high)
+    return interval(outcome.score, outcome.low, outcome.high, outcome.episodes)
 
 
 def _levels(cell: Cell) -> str:

@@ -44,9 +44,7 @@ class Trial:
     def checkpoint(self) -> Path | None:
         """hpcpod's addition: the folder that ``save_to`` was. An objective that reads this goes on
         from there, and reports what is new."""
-        if self._played.task.checkpoint is not None:
-            self._played.resumed()
-        return self._played.task.checkpoint
+        return self._played.resumed()
 
     @property
     def save_to(self) -> Path:
@@ -102,7 +100,8 @@ class Trial:
             error: hpcpod's addition: the value's standard error. Without it values are ranked, and
                 not tested: the run needs ``population.updater: ranking``.
         """
-        self._played.tell(float(value), error, {}, saved=self._saves)
+        saved, self._saves = self._saves, False
+        self._played.tell(float(value), error, {}, saved=saved)
 
     def should_prune(self) -> bool:
         """False: a run stops training what its allocator gives up, between rounds."""

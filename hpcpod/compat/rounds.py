@@ -10,18 +10,25 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import sys
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
 
 from hpcpod.program.session import FOLDER, Session, SessionError, sessions
+from hpcpod.records.evaluations import SCORE_EPISODES, SCORE_ERROR
 
 STATE = "hpcpod-rounds.json"
-"""In a save: how many reports the function has made, and the last of them."""
-RESERVED = frozenset({"steps", "returns", "score", "error", "episodes"})
+"""In a save: how many reports the function has made, the last of them, whose they are, and at how
+many of them the function has saved its own files."""
+RESERVED = frozenset(
+    {"steps", "returns", "score", "error", "episodes", SCORE_ERROR, SCORE_EPISODES}
+)
 MOST_CHOICES = 100
 """Values into which a range with a step is taken apart."""
 Fold = Callable[["Rounds"], float | None]
@@ -53,6 +60,10 @@ class Rounds:
         self.told = 0
         self.behind: int = self._state.get("told", 0)
         self._in_round = 0
+        self._last: dict[str, Any] | None = None
+        self._saved_at: int | None = None
+        # Another's results are none of this pod's, though it begins with their checkpoint.
+        self._own = self._state.get("of") == self._whose()
 
     @property
     def task(self) -> Session:
@@ -64,12 +75,17 @@ class Rounds:
     @property
     def done(self) -> bool:
         """True if the pod's function has returned in an earlier round."""
-        return bool(self._state.get("done"))
+        return self._own and bool(self._state.get("done"))
 
-    def resumed(self) -> None:
-        """Note that the function goes on from its checkpoint: it does not report again what it
-        had."""
-        self.told, self.behind = max(self.told, self.behind), 0
+    def resumed(self) -> Path | None:
+        """The folder that the function has saved last, or its parent has; None if neither has. It
+        goes on from there, and what it has reported since then is not reported again."""
+        folder = self.task.checkpoint
+        if folder is None or not _files(folder):
+            return None
+        self.told = max(self.told, self._files_at)
+        self._own = True  # what its files have reported is the function's own now
+        return folder
 
     def tell(
         self, score: float, error: float | None, metrics: Mapping[str, Any], *, saved: bool = False
@@ -86,11 +102,13 @@ class Rounds:
             Elsewhere: the round is over, and the next task is not this function's.
         """
         self.told += 1
+        if saved:
+            self._saved_at = self.told
+        numbers = finite(metrics)
+        self._last = {"score": score, "error": error, **numbers}
         if self.told <= self.behind:
             return
         self._in_round += 1
-        numbers = finite(metrics)
-        self._last: dict[str, Any] = {"score": score, "error": error, **numbers}
         self.task.progress(steps=self._in_round, score=score, **numbers)
         if not self.task.train_steps_left or self.task.should_stop:
             self._end(self._in_round, self._last, done=False)
@@ -100,7 +118,7 @@ class Rounds:
 
     def finish(self, score: float | None) -> None:
         """Take the function's return: a value that it has not told yet is its last report."""
-        last = self._last if self._in_round else self._state.get("last")
+        last = self._last or (self._state.get("last") if self._own else None)
         if score is not None and (last is None or last["score"] != score):
             last = {"score": score, "error": None}
         if last is None:
@@ -109,6 +127,7 @@ class Rounds:
 
     def repeat(self) -> None:
         """Report once more what a function said that has returned."""
+        self.told = self.behind
         self._end(0, self._state["last"], done=True)
 
     def _end(self, steps: int, last: Mapping[str, Any], *, done: bool) -> None:
@@ -118,11 +137,29 @@ class Rounds:
         self.pod = next(self._sessions, None)
         if done or self.pod is None or not self._goes_on(before, self.pod):
             raise Elsewhere
-        self._in_round = 0
+        self._in_round, self._saved_at = 0, None
 
     def _write_state(self, last: Mapping[str, Any], *, done: bool) -> None:
-        state = {"token": self._token, "told": self.told, "last": dict(last), "done": done}
-        (self.task.save_to / STATE).write_text(json.dumps(state), encoding="utf-8")
+        """Complete a save; the files of the last one go with it where there are no new ones."""
+        folder, saved_at = self.task.save_to, self._saved_at
+        if saved_at is None and self.task.checkpoint is not None:
+            saved_at = self._files_at
+            for path in _files(self.task.checkpoint):
+                copy = shutil.copytree if path.is_dir() else shutil.copy2
+                copy(path, folder / path.name)
+        self._state = {
+            "token": self._token, "of": self._whose(), "told": self.told, "files_at": saved_at or 0,
+            "last": dict(last), "done": done,
+        }  # fmt: skip
+        (folder / STATE).write_text(json.dumps(self._state), encoding="utf-8")
+
+    @property
+    def _files_at(self) -> int:
+        """How many reports the function had made when it saved its checkpoint's files."""
+        return int(self._state.get("files_at", self._state.get("told", 0)))
+
+    def _whose(self) -> dict[str, Any]:
+        return {"pod": self.task.pod, "hyperparameters": self.task.hyperparameters}
 
     def _goes_on(self, before: Session, after: Session) -> bool:
         """True if a task is the next round of what this very call has trained."""
@@ -131,6 +168,11 @@ class Rounds:
             return False
         read = json.loads(state.read_text(encoding="utf-8"))
         return bool(read["token"] == self._token and read["told"] == self.told)
+
+
+def _files(folder: Path) -> list[Path]:
+    """What a function itself has saved in a folder."""
+    return [path for path in folder.iterdir() if path.name != STATE]
 
 
 def play(function: Fold) -> NoReturn:
@@ -157,8 +199,11 @@ def finite(metrics: Mapping[str, Any]) -> dict[str, float]:
     """The finite numbers among metrics, under names that a report has no other use for."""
     numbers = {}
     for name, value in metrics.items():
-        if name not in RESERVED and isinstance(value, (int, float)) and math.isfinite(value):
-            numbers[name] = float(value)
+        if name in RESERVED or isinstance(value, (str, bytes)):
+            continue
+        with suppress(TypeError, ValueError, RuntimeError, OverflowError):  # no number
+            if math.isfinite(number := float(value)):  # numpy's and torch's, too
+                numbers[name] = number
     return numbers
 
 
@@ -173,7 +218,7 @@ def stepped(low: float, high: float, step: float) -> dict[str, list[Any]]:
         raise SessionError(
             f"{count} values from {low} to {high} by {step}: 2 to {MOST_CHOICES} can be a choice"
         )
-    return {"choice": [low + place * step for place in range(count)]}
+    return {"choice": [min(high, low + place * step) for place in range(count)]}
 
 
 def doubling(low: int, high: int) -> dict[str, list[int]]:

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hpcpod.config.schema import RunConfig
 from hpcpod.errors import Diverged
 from hpcpod.program.files import number
-from hpcpod.records.evaluations import SCORE_ERROR
+from hpcpod.records.evaluations import SCORE_EPISODES, SCORE_ERROR
 from hpcpod.records.records import stable_hash
 
 MOST_METRICS = 64
@@ -18,6 +19,8 @@ MOST_STEPS = 2**53
 """Beyond it floats don't count."""
 LARGEST = 1e100
 """Returns beyond it are taken for infinite."""
+RESERVED = (SCORE_ERROR, SCORE_EPISODES)
+"""Names of metrics by which hpcpod itself knows a score."""
 
 
 class BadReport(ValueError):
@@ -59,6 +62,14 @@ class Answer:
         return tuple(mean + scale * (z - middle) for z in raw)
 
 
+def needs_error(config: RunConfig) -> bool:
+    """True if something in a run tests scores, or shows them as measured: an updater but
+    ``ranking``, a target, scores on fresh seeds."""
+    program = config.program
+    scores = program is not None and program.scores
+    return scores or config.stop.target is not None or config.population.updater != "ranking"
+
+
 def read_answer(
     report: Mapping[str, Any], seeds: Sequence[int], *, minimize: bool, needs_error: bool
 ) -> Answer:
@@ -89,9 +100,11 @@ def read_answer(
     score, error = report["score"], report.get("error")
     if error is None and needs_error:
         raise BadReport(
-            "its report has a score without its standard error, which the updater needs for a"
-            " test: report error, too, or set population.updater to ranking"
+            "its report has a score without its standard error, which the run needs for tests and"
+            " intervals: report error, too, or set population.updater to ranking, program.scores"
+            " to false and no stop.target"
         )
+    metrics |= _episodes(report, known=error is not None)
     error = 0.0 if error is None else error
     _finite("score", [score])
     _finite("error", [error])
@@ -99,6 +112,17 @@ def read_answer(
         raise BadReport(f"its report has the error {error!r}, which is below 0")
     metrics[SCORE_ERROR] = float(error)
     return Answer((), (sign * score, float(error)), steps, saved, metrics)
+
+
+def _episodes(report: Mapping[str, Any], *, known: bool) -> dict[str, float]:
+    """The metric of a score's episodes, if the program tells them; 1 of an error that is not
+    known."""
+    told = report.get("episodes")
+    if told is not None and not (isinstance(told, int) and 1 <= told < MOST_STEPS):
+        raise BadReport(f"its report has {str(told)[:40]!r} episodes, no whole number from 1 on")
+    if not known:
+        return {SCORE_EPISODES: 1.0}
+    return {} if told is None else {SCORE_EPISODES: float(max(2, told))}
 
 
 def _returns(report: Mapping[str, Any], seeds: Sequence[int]) -> list[float]:
@@ -129,6 +153,11 @@ def _metrics(report: Mapping[str, Any]) -> dict[str, float]:
     given = report.get("metrics") or {}
     found = {}
     if isinstance(given, dict):
+        if taken := [name for name in RESERVED if name in given]:
+            raise BadReport(
+                f"its report has the metric {taken[0]}, a name that hpcpod has another use for:"
+                " rename it"
+            )
         kept = [(str(k)[:100], v) for k, v in given.items() if number(v) and math.isfinite(v)]
         found = {name: float(value) for name, value in kept[:MOST_METRICS]}
     costs = report.get("costs", report.get("cost"))

@@ -123,8 +123,9 @@ class Session:
         self._in_run = in_run
         self._writes = in_run and rank() == 0
         self._begun = time.monotonic()
-        self._trained = 0
-        self._told = False
+        self._trained, self._told = 0, False
+        if self._writes:  # seconds of training count from here
+            Path(task["report_to"]).with_name(f"begun-{task['number']}").touch()
 
     @property
     def save_to(self) -> Path:
@@ -232,7 +233,7 @@ class Session:
             returns: One for each of ``panel_seeds``, in their order, or by seed.
             score: Where episodes can't have seeds: their mean.
             error: Its standard error, 0 or more; without it the run can rank, and test nothing.
-            episodes: How many there were, if known.
+            episodes: How many there were, if known: the score's interval is by their number.
             steps: Steps trained since this session began; those of `progress` if left out.
             **metrics: Finite numbers by name; ``population.cost`` may name one.
 
@@ -323,10 +324,8 @@ def _next_task(folder: Path, last: Mapping[str, Any]) -> dict[str, Any] | None:
         if not folder.exists() or Path(last["stop_file"]).exists():
             return None
         task = _read(folder / "task.json")
-        if task.get("end"):
-            return None
-        if task["number"] > last["number"]:
-            return task
+        if task.get("end") or task["number"] > last["number"]:
+            return None if task.get("end") else task
     return None
 
 

@@ -9,6 +9,8 @@ from hpcpod.records.checkpoints import Checkpoint
 
 SCORE_ERROR = "score_error"
 """Metric of an evaluation whose returns stand for a score with this error, and not for seeds."""
+SCORE_EPISODES = "score_episodes"
+"""Metric of such an evaluation: the episodes that its program tells, 1 where it tells no error."""
 
 
 @dataclass(frozen=True)

@@ -194,7 +194,8 @@ def _runs_table(arms: Sequence[Arm]) -> Markup:
         for story in arm.stories:
             best, status = story.best, story.status
             scored = ["-"] * 4 if best is None else [
-                best.pod, number(best.mean), f"[{number(best.low)}, {number(best.high)}]",
+                best.pod, number(best.mean),
+                f"[{number(best.low)}, {number(best.high)}]" if best.episodes > 1 else "-",
                 f"{best.episodes} {'fresh' if best.fresh else 'panel'}",
             ]  # fmt: skip
             rows.append([

@@ -165,8 +165,9 @@ def _board_table(story: Story) -> Markup:
     most = 5 * MOST_ROWS
     rows: list[list[Cell]] = [
         [
-            place, row.pod, row.algorithm, row.round, number(row.mean), number(row.low),
-            number(row.high), "-" if row.last is None else number(row.last), row.origin, row.fate,
+            place, row.pod, row.algorithm, row.round, number(row.mean),
+            *(number(end) if row.episodes > 1 else "-" for end in (row.low, row.high)),
+            "-" if row.last is None else number(row.last), row.origin, row.fate,
         ]
         for place, row in enumerate(story.rows[:most], start=1)
     ]  # fmt: skip

@@ -86,7 +86,8 @@ def what_won(story: Story) -> list[str]:
     score = number(best.mean)
     if best.episodes > 1:
         score += f" [{number(best.low)}, {number(best.high)}]"
-    over = f"mean return {score} over {many(best.episodes, 'episode')}"
+    told = f" over {many(best.episodes, 'episode')}" if best.episodes > 1 else ""
+    over = f"mean return {score}{told}"
     who = (
         f"{short(best.pod)} ({short(best.algorithm)}) {word}, with its policy of round {best.round}"
     )

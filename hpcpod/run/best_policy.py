@@ -19,7 +19,7 @@ from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board
 from hpcpod.tournament.policy_snapshots import in_order
 from hpcpod.tournament.provenance import score, score_of
-from hpcpod.tournament.statistics import interval, mean
+from hpcpod.tournament.statistics import mean, measured
 from hpcpod.tournament.stopping import leader
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ def chosen(folder: RunFolder, pod: str | None = None, keep: Keep = "best") -> Ke
     one = state.best if keep == "best" and state.best is not None else last
     found = score_of(board, pod, one.round)
     if keep == "last" and not found:
-        low, high = interval(last.returns)
+        low, high, _ = measured(last.returns, last.metrics)
         found = {"mean": mean(last.returns), "low": low, "high": high}
     return Kept(blob_path(folder.path / "blobs", one.checkpoint.core), {"score": found})
 

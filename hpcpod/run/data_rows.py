@@ -302,6 +302,8 @@ def run_row(
     """A run as a row beside others."""
     config, best = resolved.config, leader(board)
     low, high, candidates = (None, None, 0) if best is None else allowed(board, best)
+    if best is not None and best.episodes == 1:  # a score without an error
+        low = high = None
     last = max((each.seconds for each in results if each.seconds is not None), default=None)
     if board.stopped is not None and board.began is not None:
         last = board.elapsed(board.stopped)

@@ -12,7 +12,7 @@ from hpcpod.records.records import Board, PodState, Report
 from hpcpod.storage.checksummed import MOST
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.settle import failure
-from hpcpod.tournament.statistics import interval, mean, sd
+from hpcpod.tournament.statistics import mean, measured, sd
 
 Purpose = Literal["round", "final", "candidate", "report", "confirm", "snapshot", "look"]
 
@@ -123,7 +123,9 @@ def _row(report: Report, mtime: float, board: Board) -> Result | None:
         kind, why = "crash", "no checkpoint was reported"
     returns = report.returns
     scored = not kind and len(returns) > 1
-    low, high = interval(returns) if scored else (None, None)
+    low, high, episodes = measured(returns, report.metrics) if scored else (None, None, 0)
+    if episodes == 1:  # a score without an error
+        low = high = None
     return Result(
         order=report.order, pod=pod.id, algorithm=pod.algorithm, round=report.round,
         attempt=report.attempt, purpose=cast(Purpose, name["purpose"] or "round"),
@@ -134,7 +136,7 @@ def _row(report: Report, mtime: float, board: Board) -> Result | None:
         wall_seconds=_sound(report.wall_seconds), train_seconds=_sound(report.train_seconds),
         evaluate_seconds=_sound(report.evaluate_seconds), cost=_sound(report.cost),
         returns=returns, mean=mean(returns) if scored else None,
-        sd=sd(returns) if scored else None, low=low, high=high, metrics=report.metrics,
+        sd=sd(returns) if episodes > 1 else None, low=low, high=high, metrics=report.metrics,
         failure=why, failure_kind=kind, counted=False,
     )  # fmt: skip
 

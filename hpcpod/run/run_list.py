@@ -84,7 +84,7 @@ def runs_table(runs: Sequence[Status]) -> Table:
         best = run.best
         table.add_row(
             Text(visible(_name(run))), _state(run), Text(visible(run.env)),
-            "-" if best is None else interval(best.mean, best.low, best.high),
+            "-" if best is None else interval(best.mean, best.low, best.high, best.episodes),
             count(run.env_steps), duration(now - run.started), _hours(run),
         )  # fmt: skip
     return table

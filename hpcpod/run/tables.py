@@ -60,7 +60,8 @@ def headline(status: Status) -> str:
         f"{status.rounds} rounds, {count(status.env_steps)} env steps, {status.minutes:.1f} min",
     ]
     if status.best is not None:
-        parts.append(f"best {interval(status.best.mean, status.best.low, status.best.high)}")
+        best = status.best
+        parts.append(f"best {interval(best.mean, best.low, best.high, best.episodes)}")
     if status.target is not None:
         tried = f", {status.attempts} tried" if status.attempts else ""
         parts.append(f"target {status.target:g}{tried}")
@@ -213,7 +214,8 @@ def leaderboard_table(board: Board, most: int | None = None) -> Table:
         table.add_row(
             str(place), Text(visible(row.pod)),
             Text(visible(row.algorithm), no_wrap=True, overflow="ellipsis"), str(row.round),
-            interval(row.mean, row.low, row.high), "-" if row.last is None else number(row.last),
+            interval(row.mean, row.low, row.high, row.episodes),
+            "-" if row.last is None else number(row.last),
             Text(visible(row.origin)), row.fate,
         )  # fmt: skip
     return table

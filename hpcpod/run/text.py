@@ -72,6 +72,8 @@ def number(value: float) -> str:
     return f"{value:.1f}" if abs(value) < 10_000 else f"{value:.4g}"
 
 
-def interval(mean: float, low: float, high: float) -> str:
-    """A score with its confidence interval."""
+def interval(mean: float, low: float, high: float, episodes: int = 2) -> str:
+    """A score with its confidence interval; a single number has none."""
+    if episodes == 1:
+        return number(mean)
     return f"{number(mean)} [{number(low)}, {number(high)}]"

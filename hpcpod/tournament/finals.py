@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from hpcpod.config.schema import RunConfig
+from hpcpod.records.evaluations import SCORE_ERROR
 from hpcpod.records.records import (
     Board,
     Candidate,
@@ -158,7 +159,8 @@ def _after_select(board: Board, config: RunConfig, *, over: bool) -> Board:
     stop, finals = config.stop, board.finals
     returns = {pod: r for pod, r in finals.returns.items() if pod not in finals.given_up}
     left = stop.select_episodes // stop.batch - sum(finals.played.values())
-    pods = [] if over else next_batches(returns, stop.batch, left)
+    further = not over and not _gives_scores(board)
+    pods = next_batches(returns, stop.batch, left) if further else []
     if pods:
         return _with_batches(board, config, pods)
     board = closed(board)
@@ -176,6 +178,14 @@ def _after_select(board: Board, config: RunConfig, *, over: bool) -> Board:
         for place, each in enumerate(candidates)
     ]
     return replace(board, rescores={f"{o.pod}-candidate{o.number}": o for o in orders})
+
+
+def _gives_scores(board: Board) -> bool:
+    """True if a finalist's program gives scores with their errors: it plays one batch, for nothing
+    says that the scores of two are of different episodes."""
+    pods = [board.pods[member.pod] for member in board.finals.finalists]
+    seen = [each for pod in pods for each in (*pod.history, pod.best) if each is not None]
+    return any(SCORE_ERROR in each.metrics for each in seen)
 
 
 def _ensembles(ranking: list[Member], config: RunConfig) -> Iterator[Candidate]:

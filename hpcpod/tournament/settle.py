@@ -20,7 +20,7 @@ from hpcpod.records.records import (
     Report,
 )
 from hpcpod.tournament.estimates import estimated, moved
-from hpcpod.tournament.statistics import interval, mean
+from hpcpod.tournament.statistics import mean, measured
 
 # rounds; by these alone PPO, hundreds ahead of SAC, was never compared
 HISTORY = 4
@@ -155,7 +155,7 @@ def strike(board: Board, unreadable: Collection[Checkpoint]) -> Board:
 
 def entry_of(pod: PodState, evaluation: Evaluation) -> Entry:
     """A pod's row of the leaderboard."""
-    low, high = interval(evaluation.returns)
+    low, high, episodes = measured(evaluation.returns, evaluation.metrics)
     return Entry(
         pod.id,
         pod.algorithm,
@@ -163,7 +163,7 @@ def entry_of(pod: PodState, evaluation: Evaluation) -> Entry:
         mean(evaluation.returns),
         low,
         high,
-        len(evaluation.returns),
+        episodes,
         evaluation.checkpoint,
         rank(evaluation)[0],
     )

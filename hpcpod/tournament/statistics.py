@@ -9,10 +9,11 @@ returns allow to be claimed is ``confirmation``'s.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hpcpod._student_t import t_quantile as t_quantile
+from hpcpod.records.evaluations import SCORE_EPISODES, SCORE_ERROR
 
 GATE = 0.05
 """Level of the one-sided test that a difference exceeds 0, over all leaders it is tried with."""
@@ -40,6 +41,24 @@ def interval(returns: Returns, confidence: float = 0.95) -> tuple[float, float]:
     return centre - half, centre + half
 
 
+def measured(returns: Returns, metrics: Mapping[str, float]) -> tuple[float, float, int]:
+    """The plain 95 % interval of an evaluation's mean, and its episodes.
+
+    A program's score has the error and the episodes that the program tells. One without an error
+    counts as a single number, which has no interval: both ends are the mean.
+
+    Args:
+        returns: at least two.
+        metrics: of the evaluation.
+    """
+    told, error = metrics.get(SCORE_EPISODES, 0.0), metrics.get(SCORE_ERROR, 0.0)
+    if not (1 <= told < 2**53 and 0 <= error < math.inf):
+        return *interval(returns), len(returns)
+    centre, episodes = mean(returns), int(told)
+    half = 0.0 if episodes < 2 else t_quantile(0.975, episodes - 1) * error
+    return centre - half, centre + half, episodes
+
+
 def chosen_interval(
     mean: float, low: float, episodes: int, candidates: int, worst: float | None = None
 ) -> tuple[float, float]:
@@ -54,10 +73,12 @@ def chosen_interval(
     Args:
         mean: the score.
         low: the lower end of its plain 95 % interval, see ``interval``.
-        episodes: of the score, at least two.
+        episodes: of the score; of a single one there is no interval, and both ends are the mean.
         candidates: scores among which it was chosen, itself included.
         worst: the lowest return that the run has seen; None: the sample stands for itself.
     """
+    if episodes < 2:
+        return mean, mean
     level, n = 1 - 0.025 / max(1, candidates), episodes
     error = (mean - low) / t_quantile(0.975, n - 1)
     half = t_quantile(level, n - 1) * error

@@ -45,11 +45,14 @@ def test_its_program_runs_without_a_run_as_well(home: Path) -> None:
 
 def test_its_kept_program_plays_one_round_after_another(home: Path, tmp_path: Path) -> None:
     task = {"hyperparameters": {"rate": 0.5}}
-    first, second = play(
+    other = {"hyperparameters": {"rate": 0.1}, "pod": "p0002"}
+    score = {"mode": "score", "steps": None, "save_to": None, "checkpoint": 1}
+    reports = play(
         [sys.executable, str(home / "kept.py")], tmp_path / "session",
-        task, {**task, "checkpoint": 0},
+        task, {**task, "checkpoint": 0}, other, {**task, **score},
     )  # fmt: skip
-    assert (first["returns"], second["returns"]) == ([0.5] * 4, [0.75] * 4)
+    # After another pod's round it scores the checkpoint that it is given.
+    assert [report["returns"][0] for report in reports] == [0.5, 0.75, 0.1, 0.75]
 
 
 def test_its_diff_makes_the_single_file_of_one_without_hpcpod() -> None:

@@ -12,8 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
 import pytest
+import torch
 import yaml
 
 import hpcpod.compat.optuna as ours
@@ -209,6 +211,71 @@ def test_a_function_of_ray_tune_goes_on_from_its_checkpoint_or_its_parents(
     ]  # fmt: skip
 
 
+SPARSE = RAY.replace(
+    "with tempfile",
+    """told = len(open("trained.txt").read().split())
+        if told % 2:
+            tune.report({"x": x})
+            continue
+        with tempfile""",
+)
+"""Saves at every second step that is trained."""
+
+
+def test_what_a_function_of_ray_tune_has_saved_outlives_a_round_without_a_save(
+    script: Path, tmp_path: Path
+) -> None:
+    script.write_text(SPARSE, encoding="utf-8")
+    half: dict[str, Any] = {"hyperparameters": {"rate": 0.5, "depth": 2, "cores": 2}, "steps": 1}
+    play(
+        [sys.executable, str(script)], tmp_path / "session",
+        half, {**half, "checkpoint": 0}, {**half, "checkpoint": 1},
+    )  # fmt: skip
+    assert trained() == ["p0001:0.5", "p0001:0.75", "p0001:0.875"]
+    assert (tmp_path / "session" / "save-2" / "x").read_text(encoding="utf-8") == "0.75"
+    # Another process goes on from the save, and trains what was reported after it once more.
+    (tmp_path / "trained.txt").write_text("- ", encoding="utf-8")
+    [report] = play(
+        [sys.executable, str(script)], tmp_path / "session",
+        {**half, "number": 3, "save_to": str(tmp_path / "session" / "save-3"), "checkpoint": 2},
+    )  # fmt: skip
+    assert trained() == ["-", "p0001:0.875", "p0001:0.9375"] and report["score"] == 0.9375
+
+
+def test_a_function_of_ray_tune_that_never_saves_is_trained_again_up_to_where_it_was(
+    script: Path, tmp_path: Path
+) -> None:
+    script.write_text(RAY.replace(", checkpoint=tune.Ch", ") or (tune.Ch"), encoding="utf-8")
+    half: dict[str, Any] = {"hyperparameters": {"rate": 0.5, "depth": 2, "cores": 2}, "steps": 2}
+    other = {**half, "pod": "p0002"}
+    *_, report = play(
+        [sys.executable, str(script)], tmp_path / "session",
+        half, other, {**half, "checkpoint": 0, "steps": 1},
+    )  # fmt: skip
+    assert trained()[4:] == ["p0001:0.5", "p0001:0.75", "p0001:0.875"]
+    assert (report["score"], report["steps"]) == (0.875, 1)
+
+
+@pytest.mark.parametrize("library", ["Optuna", "Ray Tune"])
+def test_a_copy_of_a_function_that_has_returned_is_trained_with_its_own_hyperparameters(
+    script: Path, tmp_path: Path, library: str
+) -> None:
+    never_saves = RAY.replace("while True", "for _ in range(3)").replace(
+        ", checkpoint=tune.Ch", ") or (tune.Ch"
+    )
+    script.write_text(OPTUNA if library == "Optuna" else never_saves, encoding="utf-8")
+    given: dict[str, Any] = {"hyperparameters": {**HALF, "cores": 2}, "steps": 4}
+    slower = {"hyperparameters": {**HALF, "cores": 2, "rate": 0.25}, "pod": "p0002"}
+    first, again, copy = play(
+        [sys.executable, str(script)], tmp_path / "session",
+        given, {**given, "checkpoint": 0}, {**given, **slower, "checkpoint": 1},
+    )  # fmt: skip
+    assert (first["score"], first["steps"]) == (0.875, 3)
+    assert (again["score"], again["steps"]) == (0.875, 0)
+    assert (copy["score"], copy["steps"]) == (1 - 0.75**3, 1)
+    assert len(trained()) == 6
+
+
 def test_outside_of_a_run_a_script_of_ray_tune_needs_ray(script: Path) -> None:
     script.write_text(RAY, encoding="utf-8")
     done = subprocess.run(
@@ -246,9 +313,18 @@ def test_what_does_not_fit_the_run_is_one_sentence(
 
 def test_ranges_with_steps_become_choices() -> None:
     assert rounds.stepped(0.0, 1.0, 0.25) == {"choice": [0, 0.25, 0.5, 0.75, 1.0]}
+    assert max(rounds.stepped(0.1, 0.3, 0.1)["choice"]) == 0.3  # 0.1 + 2 * 0.1 is above
     assert rounds.doubling(8, 100) == {"choice": [8, 16, 32, 64, 100]}
     with pytest.raises(SessionError, match=r"1001 values from 0 to 1 by 0\.001: 2 to 100"):
         rounds.stepped(0, 1, 0.001)
+
+
+def test_numbers_of_numpy_and_torch_are_metrics_and_words_are_not() -> None:
+    given = {
+        "f32": np.float32(0.5), "int": np.int64(3), "zero_d": torch.tensor(2.0),
+        "nan": float("nan"), "word": "3", "many": torch.ones(2), "none": None, "steps": 7,
+    }  # fmt: skip
+    assert rounds.finite(given) == {"f32": 0.5, "int": 3.0, "zero_d": 2.0}
 
 
 def test_the_verb_refuses_what_searches_nothing(script: Path) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 import textwrap
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import ROOT
-from tests.program.given import lines, play
+from tests.program.given import give, lines, play, variables
 
 PROGRAMS = ROOT / "configs" / "programs"
 TASK = {"algorithm": "PPO", "env": "CartPole-v1", "num_envs": 2, "n_steps": 64, "width": 16}
@@ -62,17 +65,44 @@ def test_the_single_file_trains_and_goes_on_where_it_was(tmp_path: Path) -> None
     assert [first["steps"], scored["steps"]] == [128, 0]
 
 
+def test_the_single_file_saves_before_it_evaluates_where_it_is_to_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, taken = tmp_path / "session", []
+    task = give(folder, hyperparameters={"num_envs": 2, "num_steps": 32})
+    (folder / "stop").touch()
+    for name, value in variables(folder, task).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["cleanrl_ppo.py"])
+
+    def take() -> None:
+        while not (folder / "report-0.json").exists():
+            for mark in folder.glob("saved-*.json"):
+                taken.append((mark.name, (folder / "save" / "state.pt").is_file()))
+                mark.unlink()
+            time.sleep(0.002)
+
+    hpcpod = threading.Thread(target=take, daemon=True)
+    hpcpod.start()
+    runpy.run_path(str(PROGRAMS / "cleanrl_ppo.py"), run_name="__main__")
+    hpcpod.join()
+    assert taken == [("saved-0.json", True)]
+
+
 @pytest.mark.long
 def test_supervised_learning_goes_on_from_a_save(tmp_path: Path) -> None:
     mine = {"learning_rate": 0.01, "weight_decay": 0.01, "width": 16}
-    first, more, scored = play(
+    score = {"mode": "score", "steps": None, "save_to": None, "hyperparameters": mine}
+    first, more, scored, fresh = play(
         command("supervised.py"), tmp_path / "session",
         {"steps": 11, "hyperparameters": mine},
         {"steps": 20, "steps_done": 15, "hyperparameters": mine, "checkpoint": 0},
-        {"mode": "score", "steps": None, "save_to": None, "hyperparameters": mine, "checkpoint": 1},
+        {**score, "checkpoint": 1},
+        {**score, "checkpoint": 1, "seed": 8, "panel_seeds": [21, 22, 23, 24]},
     )  # fmt: skip
     assert [first["steps"], more["steps"]] == [11, 5]
     assert (scored["score"], scored["error"]) == (more["score"], more["error"])
+    assert fresh["score"] != scored["score"], "fresh seeds are fresh points"
     assert first["score"] > 0.55 and first["episodes"] == 1000  # of two arms one is half
 
 

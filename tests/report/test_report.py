@@ -22,6 +22,7 @@ from hpcpod.storage.run_folder import RunFolder
 from tests.report.conftest import Page
 from tests.report.test_markup import HOSTILE
 from tests.run.test_old_run import old
+from tests.support.hand_played import answer, birth_of, merged
 from tests.support.small_runs import create
 
 __all__ = ["old"]  # a fixture
@@ -338,3 +339,13 @@ def test_a_folder_that_is_only_read_is_left_as_it_is(
     assert report_of(read(Run(RunFolder.open(master.path))))
     after = sorted(path for path in master.path.rglob("*") if path.parent.name != "lease")
     assert after == before
+
+
+def test_a_score_without_an_error_is_a_number_without_an_interval(tmp_path: Path) -> None:
+    folder = create(tmp_path, "ppo")
+    answer(folder, birth_of(folder, "p0001"), (3.25,) * 2, metrics={
+        "score_error": 0.0, "score_episodes": 1.0,
+    })  # fmt: skip
+    merged(folder)
+    text = Page(report_of(read(Run(folder)))).text
+    assert "mean return 3.25." in text and "[3.25, 3.25]" not in text

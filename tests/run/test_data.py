@@ -86,6 +86,15 @@ def test_rounds_have_means_and_a_column_for_each_metric(folder: RunFolder) -> No
     assert found[1]["metrics.q"] == 2.0
 
 
+def test_a_score_without_an_error_has_no_interval_in_a_table(folder: RunFolder) -> None:
+    one = {"score_error": 0.0, "score_episodes": 1.0}
+    answer(folder, birth_of(folder, "p0001"), (3.0, 3.0), metrics=one)
+    merged(folder)
+    row = hpcpod.compare(folder.path).iloc[0]
+    assert (row["mean"], row["episodes"]) == (3.0, 1)
+    assert pandas.isna(row["low"]) and pandas.isna(row["high"])
+
+
 def test_episodes_are_rows_in_the_order_of_their_seeds(folder: RunFolder) -> None:
     played(folder)
     found = [row for row in rows(folder, "episodes") if row["order"] == "p0001-00002-2"]

@@ -9,9 +9,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from rich.console import Console
 
 from hpcpod.records.records import Birth, Board
 from hpcpod.run.history import Result, results
+from hpcpod.run.leaderboard import rows as ranked_rows
+from hpcpod.run.tables import leaderboard_table
 from hpcpod.storage.layout import sharded
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.leaderboard import orders
@@ -77,6 +80,22 @@ def test_an_attempt_that_failed_counts_and_its_reason_is_there(folder: RunFolder
     [row] = rows(folder, merged(folder)).values()
     assert (row.failure, row.failure_kind, row.counted) == ("out of memory", "crash", True)
     assert (row.mean, row.sd, row.low, row.cost, row.env_steps) == (None, None, None, 3.0, 0)
+
+
+def test_a_score_without_an_error_has_a_mean_and_no_interval(folder: RunFolder) -> None:
+    # Of a program's: its panel is the score as often as the panel has episodes.
+    one = {"score_error": 0.0, "score_episodes": 1.0}
+    answer(folder, birth_of(folder, "p0001"), (3.0, 3.0), metrics=one)
+    board = merged(folder)
+    [row] = rows(folder, board).values()
+    assert (row.mean, row.sd, row.low, row.high) == (3.0, None, None, None)
+    [ranked] = ranked_rows(board)
+    assert (ranked.mean, ranked.episodes) == (3.0, 1)
+    console = Console(width=80, highlight=False)
+    with console.capture() as shown:
+        console.print(leaderboard_table(board))
+    [line] = [each for each in shown.get().splitlines() if "p0001" in each]
+    assert "3.0" in line and "[" not in line
 
 
 def test_returns_that_are_not_finite_are_a_failure_without_a_mean(folder: RunFolder) -> None:

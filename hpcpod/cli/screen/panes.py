@@ -82,7 +82,7 @@ def _best(scene: Scene) -> Text:
     said = "none yet"
     if best is not None:
         who = best.ensemble or f"{best.pod} {best.algorithm}"
-        said = f"{who} {interval(best.mean, best.low, best.high)}"
+        said = f"{who} {interval(best.mean, best.low, best.high, best.episodes)}"
     target = "" if status.target is None else f" | target {status.target:g}"
     rate = scene.steps_per_second
     used = [f"{status.core_hours:.2f} core-h"]
@@ -133,7 +133,7 @@ def leaderboard(scene: Scene, chosen: str | None, columns: int, rows: int) -> li
             [
                 str(place) if row else "-", name, pod.algorithm,
                 str(row.round if row else last.round if last else 0),
-                interval(row.mean, row.low, row.high) if row else "-",
+                interval(row.mean, row.low, row.high, row.episodes) if row else "-",
                 number(sum(last.returns) / len(last.returns)) if last else "-",
                 *([origin(pod)] if wide else []), row.fate if row else pod.fate,
             ]

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from hpcpod.compat import rounds
-from hpcpod.compat.rounds import STATE, Rounds
+from hpcpod.compat.rounds import Rounds
 from hpcpod.program.session import SessionError
 
 RANGES = {"uniform", "log_uniform", "int", "choice"}
@@ -147,12 +147,8 @@ def report(metrics: Mapping[str, Any], *, checkpoint: Checkpoint | None = None) 
 
 def get_checkpoint() -> Checkpoint | None:
     """The pod's last checkpoint, or its parent's; None at the start."""
-    played, _ = _playing()
-    folder = played.task.checkpoint
-    played.resumed()
-    if folder is None or {path.name for path in folder.iterdir()} <= {STATE}:
-        return None
-    return Checkpoint(folder)
+    folder = _playing()[0].resumed()
+    return None if folder is None else Checkpoint(folder)
 
 
 def get_context() -> Context:

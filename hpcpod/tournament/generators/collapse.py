@@ -17,7 +17,7 @@ def before_collapse(cohorts: Cohorts, cohort: Cohort) -> Entry | None:
     same round each time must come to an end.
     """
     row = next(listed(cohorts, cohort.algorithm), None)
-    if row is None or row.round >= cohort.round:
+    if row is None or row.round >= cohort.round or row.episodes < 2:  # one number shows nothing
         return None
     board, level = cohorts.board, 1 - 0.05 / len(cohort.best)
     low, _ = chosen_interval(row.mean, row.low, row.episodes, board.rounds, board.worst)
