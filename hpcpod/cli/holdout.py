@@ -133,18 +133,18 @@ def _show_walk(found: Walk) -> None:
     from rich.console import Console
 
     from hpcpod.run.tables import plain_table
-    from hpcpod.trading.verdict import cells
+    from hpcpod.trading.verdict import RIVAL, cells, sharpe
 
     table = plain_table("the holdouts of all folds")
     for head in ("fold", "days", "policy", "buy-and-hold", "Sharpe", "ahead, bp a day"):
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("overfitting", justify="right")
     for fold, each in found.folds.items():
-        own, pbo = each.rows[0], each.trials and each.trials.overfitting
+        own, rival, pbo = each.rows[0], each.row(RIVAL), each.trials and each.trials.overfitting
         table.add_row(
             str(fold), f"{each.first} to {each.last}", f"{own.cumulative_return:+.1%}",
-            f"{each.rival.cumulative_return:+.1%}", f"{own.sharpe:.2f} ± {own.sharpe_error:.2f}",
-            cells(each.rival)[-1], "-" if pbo is None else f"{pbo:.2f}",
+            f"{rival.cumulative_return:+.1%}", sharpe(own), cells(rival)[-1],
+            "-" if pbo is None else f"{pbo:.2f}",
         )  # fmt: skip
     Console(width=150, highlight=False).print(table)
     say()

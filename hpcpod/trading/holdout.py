@@ -27,7 +27,7 @@ from hpcpod.trading.metrics import (
 from hpcpod.trading.panel import Floats
 from hpcpod.trading.rules import Rules
 from hpcpod.trading.task import Market, Task, task_of
-from hpcpod.trading.verdict import BACKENDS, RIVAL, Row, Trials, Verdict
+from hpcpod.trading.verdict import BACKENDS, CASH, RIVAL, Row, Trials, Verdict
 
 __all__ = ["AGENT", "RIVAL", "Files", "agent_of", "judge", "judge_files", "trials_of"]
 AGENT = "policy"
@@ -72,19 +72,18 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
         _row(tests, each, None if i == 0 else moves[0])
         for i, (tests, each) in enumerate(zip(strategies, moves, strict=True))
     ]
-    rival = next(i for i, row in enumerate(rows) if row.name == RIVAL)
-    low, daily = rows[rival].low, rows[0].sharpe / YEAR**0.5
-    assert low is not None
+    daily = rows[0].sharpe / YEAR**0.5
+    over = [gaps(moves[0], moves[1 + list(rivals).index(name)]) for name in (RIVAL, CASH)]
     line, openings = _opening(last, run, policy, daily), tuple[Opening, ...]()
     if ledger is not None:
         book = Ledger(ledger)
         name = book.write(line)
         openings = tuple(each for each in book.openings() if each.overlaps(line))
     verdict = Verdict(
-        tuple(rows), low > 0,
+        tuple(rows), all(stationary_bootstrap(each)[1] > 0 for each in over),
         deflated_sharpe(moves[0], [each.sharpe for each in openings] or [daily]),
         trials_of(task, tried) if tried else None, openings, line.first, line.last,
-        tuple(gaps(moves[0], moves[rival]).tolist()),
+        *(tuple(each.tolist()) for each in over),
     )  # fmt: skip
     if ledger is not None:
         book.keep(name, verdict)
@@ -146,13 +145,18 @@ def _account_of(members: Sequence[Backtest]) -> Backtest:
 
 
 def _row(tests: Sequence[Backtest], moves: Floats, ours: Floats | None) -> Row:
-    """A strategy over all markets, whose days follow one another."""
+    """A strategy over all markets: the money is that of equal capital in each, and for what is of
+    days, the Sharpe ratio and the intervals, they follow one another as draws."""
     whole = performance(np.cumprod([1.0, *(1 + moves)]))
+    money, sessions = (
+        float(np.mean([getattr(each.performance, name) for each in tests]))
+        for name in ("cumulative_return", "sessions")
+    )
     ahead = low = high = None
     if ours is not None:
         ahead, low, high = stationary_bootstrap(gaps(ours, moves))
     return Row(
-        tests[0].name, whole.cumulative_return, whole.annual_return, whole.annual_volatility,
+        tests[0].name, money, (1 + money) ** (YEAR / sessions) - 1, whole.annual_volatility,
         min(each.performance.max_drawdown for each in tests), whole.sharpe, whole.sharpe_error,
         float(np.mean([each.turnover for each in tests])),
         float(np.mean([each.exposure for each in tests])),

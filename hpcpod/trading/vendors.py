@@ -165,8 +165,8 @@ class Wrds:
                 at = datetime.fromisoformat(str(day)[:10])
                 if not price or not shares:
                     raise UserError(
-                        f"wrds has no adjustment of {ticker} on {at.date()} (cfacpr {price}, cfacshr"
-                        f" {shares}): leave it out, or take other dates"
+                        f"wrds has no adjustment of {ticker} on {at.date()} (cfacpr {price},"
+                        f" cfacshr {shares}): leave it out, or take other dates"
                     )
                 first, most, least, last = (
                     float(each) / float(price) for each in (opened, high, low, close)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ import torch
 from torch import Tensor
 
 from hpcpod.errors import StorageError, UserError
-from hpcpod.trading.backtest import Agent, backtest, hold
+from hpcpod.trading.backtest import Agent, backtest, cash, hold
 from hpcpod.trading.holdout import judge
 from hpcpod.trading.metrics import overfitting, paired_bootstrap
 from hpcpod.trading.sources import markets
 from hpcpod.trading.task import Task, task_of
-from hpcpod.trading.verdict import RIVAL
+from hpcpod.trading.verdict import CASH, RIVAL, Row, cells
 from hpcpod.trading.verdict import verdicts as verdicts_of
 from hpcpod.trading.walk import walk
 
@@ -24,7 +25,10 @@ MARKET = {"stocks": 4, "days": 250, "minutes": 13, "seed": 50}
 
 
 def task(**changed: Any) -> Task:
-    market = {**MARKET, **{k: changed.pop(k) for k in [*changed] if k in ("alpha", "seed")}}
+    market = {
+        **MARKET,
+        **{k: changed.pop(k) for k in [*changed] if k in ("alpha", "seed", "drift")},
+    }
     given = {
         "market": changed.pop("market", market),
         "stride": 4,
@@ -42,10 +46,36 @@ def follow(obs: Tensor) -> Tensor:
 def test_a_planted_edge_is_found_and_a_null_market_has_none() -> None:
     planted = judge(task(alpha=3.0), {"a": follow})
     assert planted.edge
-    assert "ahead of buy-and-hold by +" in planted.words
+    assert planted.words.startswith("ahead of buy-and-hold by +")
+    assert " bp a day, and of cash by +" in planted.words
     found = [judge(task(alpha=0.0, seed=seed), {"a": follow}).edge for seed in range(60, 72)]
     assert sum(found) == 0  # it pays fees for nothing
     assert "no edge: against buy-and-hold -" in judge(task(alpha=0.0), {"a": follow}).words
+
+
+def test_cash_has_no_edge_where_the_market_falls() -> None:
+    told = judge(task(alpha=0.0, seed=80, drift=-6.0), {"a": lambda obs: torch.zeros(len(obs), 4)})
+    assert not told.edge
+    hold = told.row(RIVAL)
+    assert hold.low is not None
+    assert hold.low > 0, "the market shall fall by more than chance"
+    assert told.words.startswith("no edge: ahead of buy-and-hold by +")
+    assert ", and not of cash: +0.00 [+0.00, +0.00]" in told.words
+    assert told.words.endswith(
+        f"; buy-and-hold made {hold.cumulative_return:+.1%}, the policy +0.0% with 0% in stocks"
+    )
+    assert [cells(row)[5] for row in told.rows[:2]] == ["-", "-"]  # no 0.00 ± 6.48
+
+
+def test_the_money_of_markets_side_by_side_is_not_compounded() -> None:
+    def hold_of(**market: Any) -> Row:
+        given = task(market={**MARKET, "drift": 5.0, **market})
+        return judge(given, {"a": follow}).row(RIVAL)
+
+    each = [hold_of(seed=seed).cumulative_return for seed in (50, 51)]
+    both = hold_of(markets=2)
+    assert both.cumulative_return == pytest.approx(np.mean(each))
+    assert both.annual_return == pytest.approx((1 + np.mean(each)) ** (252 / 45) - 1)
 
 
 def test_rows_have_errors_and_the_policy_is_compared_with_each() -> None:
@@ -124,24 +154,28 @@ def linear(seed: int) -> Agent:
 
 
 def test_a_null_market_is_said_to_have_an_edge_no_more_often_than_the_level() -> None:
-    """480 verdicts on 60 markets without an alpha, a drift or costs, so that nobody loses for
-    certain: an interval of 95 % may lie above 0 in 2.5 % of them."""
-    edges, worse, chances = 0, 0, []
+    """480 verdicts on 60 markets without an alpha or costs, that rise, stay or fall: nobody loses
+    for certain, and an interval of 95 % may lie above 0 in 2.5 % of them."""
+    edges, ahead, worse, chances = 0, 0, 0, []
     for seed in range(60):
         null = task_of("trading", {
             "market": {**MARKET, "days": 160, "minutes": 7, "seed": 1000 + seed, "alpha": 0.0,
-                       "drift": 0.0},
+                       "drift": float(seed % 3 - 1)},
             "stride": 3, "features": ["signal", "return_1"], "fee_bps": 0.0, "lot": 0,
             "part": "holdout",
         })  # fmt: skip
         agents = {f"p{i}": linear(8 * seed + i) for i in range(8)}
-        [tests] = backtest(null, {**agents, RIVAL: hold}, frozenset(agents))
-        *ours, rival = (each.moves for each in tests)
+        [tests] = backtest(null, {**agents, RIVAL: hold, CASH: cash}, frozenset(agents))
+        *ours, rival, idle = (each.moves for each in tests)
         found = [paired_bootstrap(each, rival) for each in ours]
-        edges += sum(low > 0 for _, low, _ in found)
+        ahead += sum(low > 0 for _, low, _ in found)
+        edges += sum(
+            low > 0 and paired_bootstrap(each, idle)[1] > 0
+            for each, (_, low, _) in zip(ours, found, strict=True)
+        )
         worse += sum(high < 0 for _, _, high in found)
         chances.append(overfitting(np.stack(ours, axis=1)))
-    assert 0 < edges <= 0.025 * 480
+    assert edges < ahead <= 0.025 * 480
     assert 0 < worse <= 0.025 * 480 + 3 * (0.025 * 480) ** 0.5
     assert abs(np.mean(chances) - 0.5) < 3 * np.std(chances) / len(chances) ** 0.5
 
@@ -192,12 +226,16 @@ def test_folds_are_one_result_with_an_interval() -> None:
     assert [each.first for each in found.folds.values()][1:] > [
         each.last for each in found.folds.values()
     ][:-1]
-    every = np.concatenate([verdicts[k].gaps for k in (1, 2, 3)])
-    assert found.ahead == pytest.approx(every.mean())
+    for lead, series in ((found.hold, "gaps"), (found.cash, "over_cash")):
+        every = np.concatenate([getattr(verdicts[k], series) for k in (1, 2, 3)])
+        assert lead.ahead == pytest.approx(every.mean())
+        assert lead.low > 0
     assert found.edge
-    assert found.low > 0
     assert found.words.startswith("ahead of buy-and-hold by +")
-    assert "over 150 days, and ahead in 3 of 3 folds" in found.words
+    assert "over 150 days, and ahead of buy-and-hold in 3 of 3 folds" in found.words
+    flat = {k: replace(each, over_cash=(0.0,) * 50) for k, each in verdicts.items()}
+    assert not walk(flat).edge
+    assert walk(flat).words.startswith("no edge: ahead of buy-and-hold by +")
     with pytest.raises(UserError, match="at least two"):
         walk({1: verdicts[1]})
 
