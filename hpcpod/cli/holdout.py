@@ -148,7 +148,7 @@ def _show_walk(found: Walk) -> None:
         )  # fmt: skip
     Console(width=150, highlight=False).print(table)
     say()
-    again = max(len(each.openings) for each in found.folds.values())
+    again = max(each.times for each in found.folds.values())
     more = f" These holdouts were opened {again} times." if again > 1 else ""
     words = f"{found.words[0].upper()}{found.words[1:]}.{more} Intervals are of 95 %."
     for line in wrapped(words, "", 0):

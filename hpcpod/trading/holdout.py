@@ -48,7 +48,8 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
         policy: SHA-256 of what is judged.
         ledger: folder of ledgers; None: nothing is written, and nothing counts.
         more: further strategies beside the baselines.
-        beside: further policies, each with all of the capital.
+        beside: further policies, by the names of their runs, each with all of the capital: each
+            counts as one that was shown.
         tried: all policies of which the judged one was chosen, to be played on the selection part.
 
     Raises:
@@ -77,8 +78,13 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     line, openings = _opening(last, run, policy, daily), tuple[Opening, ...]()
     if ledger is not None:
         book = Ledger(ledger)
+        for row in rows:
+            if row.name in (beside or {}):
+                shown = {"run": row.name, "policy": "", "sharpe": row.sharpe / YEAR**0.5}
+                book.write(replace(line, **shown, beside=run or AGENT))
         name = book.write(line)
-        openings = tuple(each for each in book.openings() if each.overlaps(line))
+        before = [each for each in book.openings() if each.overlaps(line) and each != line]
+        openings = (*before, line)
     verdict = Verdict(
         tuple(rows), all(stationary_bootstrap(each)[1] > 0 for each in over),
         deflated_sharpe(moves[0], [each.sharpe for each in openings] or [daily]),
@@ -218,8 +224,9 @@ def judge_files(run: Files, ledger: Path, beside: Mapping[str, Files] | None = N
     for name, other in (beside or {}).items():
         if task_of(other.config.env.id, other.config.env.kwargs).sees != task.sees:
             raise UserError(
-                f"{name} sees other features or stocks than {config.name}, or is of another split,"
-                " and may have trained on this holdout"
+                f"{name} can't be played beside {config.name}: its market, features, split, stride,"
+                " mode or risk_off are others, so its actions would mean something else, or it may"
+                " have trained on this holdout"
             )
         [rows[name]] = other.loaded(other.policies).values()
     digests = [hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in run.policies.values()]

@@ -42,6 +42,8 @@ class Opening:
     """Daily Sharpe ratio of the policy."""
     time: float = field(default_factory=time.time)
     """Unix time in seconds."""
+    beside: str = ""
+    """The run beside which it was shown; empty: the holdout was opened for it."""
 
     def overlaps(self, other: Opening) -> bool:
         """True if both have looked at a bar of the same stock."""

@@ -125,7 +125,7 @@ class Verdict:
     trials: Trials | None
     """The run's policies on the selection part; None: they were not played."""
     openings: tuple[Opening, ...]
-    """Of this holdout, this one last; without a ledger none."""
+    """Of this holdout, each policy that was shown on it, this one last; without a ledger none."""
     first: str
     """The first and the last date that were judged."""
     last: str
@@ -148,13 +148,20 @@ class Verdict:
             f"; buy-and-hold made {rival.cumulative_return:+.1%}, the policy"
             f" {own.cumulative_return:+.1%} with {own.exposure:.0%} in stocks"
         )
-        times = len(self.openings)
+        times, shown = self.times, len(self.openings)
         if times > 1:
             said += (
                 f". This holdout was opened {times} times: its numbers are no longer those of"
-                f" unseen data (deflated Sharpe {self.deflated:.2f})"
+                " unseen data"
             )
+        if shown > 1:
+            said += f". It has shown {shown} policies: deflated Sharpe {self.deflated:.2f}"
         return said
+
+    @property
+    def times(self) -> int:
+        """How often this holdout was opened, whatever else it showed."""
+        return sum(not each.beside for each in self.openings)
 
 
 def verdicts(ledger: Path, run: str) -> list[Verdict]:

@@ -11,15 +11,18 @@ import pytest
 import torch
 from torch import Tensor
 
+from hpcpod.config.loader import from_mapping
 from hpcpod.errors import StorageError, UserError
+from hpcpod.run.sweeps.folder import home_of
 from hpcpod.trading.backtest import Agent, backtest, cash, hold
-from hpcpod.trading.holdout import judge
+from hpcpod.trading.holdout import Files, judge, judge_files
 from hpcpod.trading.metrics import overfitting, paired_bootstrap
 from hpcpod.trading.sources import markets
 from hpcpod.trading.task import Task, task_of
 from hpcpod.trading.verdict import CASH, RIVAL, Row, cells
 from hpcpod.trading.verdict import verdicts as verdicts_of
 from hpcpod.trading.walk import walk
+from tests.run.continuous.worlds import empty
 
 MARKET = {"stocks": 4, "days": 250, "minutes": 13, "seed": 50}
 
@@ -122,6 +125,29 @@ def test_each_look_at_a_holdout_counts_and_a_second_one_is_said(tmp_path: Path) 
         judge(task(), {"a": follow}, ledger=tmp_path)
 
 
+def test_each_policy_that_is_shown_beside_counts(tmp_path: Path) -> None:
+    rivals = {"shuffled": linear(1), "other": linear(2)}
+    first = judge(task(), {"a": follow}, run="one", ledger=tmp_path, beside=rivals)
+    lines = {each.run: each for each in first.openings}
+    assert sorted(lines) == ["one", "other", "shuffled"]
+    assert first.openings[-1].run == "one"
+    assert (lines["one"].beside, lines["other"].beside) == ("", "one")
+    for name in rivals:
+        assert lines[name].sharpe == pytest.approx(first.row(name).sharpe / 252**0.5)
+    assert "opened" not in first.words, "it was opened once"
+    assert f"It has shown 3 policies: deflated Sharpe {first.deflated:.2f}" in first.words
+    second = judge(task(), {"a": follow}, run="two", ledger=tmp_path)
+    assert "This holdout was opened 2 times" in second.words
+    assert "It has shown 4 policies" in second.words
+
+
+def test_a_run_of_continuous_training_has_the_ledger_of_its_registry_s_neighbours(
+    tmp_path: Path,
+) -> None:
+    assert home_of(tmp_path / "mine") == tmp_path
+    assert home_of(empty(tmp_path).runs / "mine-c0002") == tmp_path
+
+
 def test_a_panel_with_a_ceiling_has_a_holdout_below_it(tmp_path: Path) -> None:
     below = task(market={**MARKET, "below": "2000-11-01"})
     told = judge(below, {"a": follow}, ledger=tmp_path)
@@ -210,6 +236,30 @@ def test_another_run_s_policy_and_the_index_are_rows_beside() -> None:
     assert index.cumulative_return == pytest.approx(bars[-1] / panel.open[days, 3][1] - 1, abs=1e-3)
     with pytest.raises(UserError, match="has no QQQ, which is named as its index"):
         task(market={**MARKET, "index": "QQQ"}).panels()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"mode": "orders"},
+        {"stride": 2},
+        {"risk_off": 5.0},
+        {"holdout": 0.9},
+        {"features": ["a"]},
+    ],
+)
+def test_a_policy_whose_actions_mean_something_else_is_not_played_beside(
+    changed: dict[str, Any], tmp_path: Path
+) -> None:
+    def files(**changed: Any) -> Files:
+        env = {"id": "trading", "backend": "trading", "kwargs": {"market": MARKET, **changed}}
+        return Files(from_mapping({"name": "rival" if changed else "mine", "env": env}), {})
+
+    with pytest.raises(UserError, match="rival can't be played beside mine"):
+        judge_files(files(), tmp_path, {"rival": files(**changed)})
+    assert task(max_order=0.1).sees == task().sees, "which has no meaning in mode weights"
+    orders = [task(mode="orders", max_order=most).sees for most in (0.1, 0.2)]
+    assert orders[0] != orders[1]
 
 
 def follow3(obs: Tensor) -> Tensor:
