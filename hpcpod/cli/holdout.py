@@ -71,8 +71,9 @@ def _files(runs: Sequence[Run], options: Namespace, pods: Sequence[str] | None =
         for pod in named:
             policies[f"{lead}{pod or 'best'}"] = kept(run.folder, pod).checkpoint
         tried |= {f"{lead}{name}": path for name, path in every_policy(run.folder).items()}
-    tried = dict(list(tried.items())[:MOST])
-    return Files(runs[0].folder.resolved.config, policies, tried, agents, options.trust)
+    most = dict(list(tried.items())[:MOST])
+    config = runs[0].folder.resolved.config
+    return Files(config, policies, most, len(tried) - len(most), agents, options.trust)
 
 
 def _of_sweep(sweep: Sweep, options: Namespace) -> int:

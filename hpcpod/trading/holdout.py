@@ -37,6 +37,7 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     task: Task, agents: Mapping[str, Agent], *, run: str = "", policy: str = "",
     ledger: Path | None = None, more: Mapping[str, Strategy] | None = None,
     beside: Mapping[str, Agent] | None = None, tried: Mapping[str, Agent] | None = None,
+    left: int = 0,
 ) -> Verdict:  # fmt: skip
     """Play policies and the baselines through the holdout of a task.
 
@@ -50,7 +51,8 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
         more: further strategies beside the baselines.
         beside: further policies, by the names of their runs, each with all of the capital: each
             counts as one that was shown.
-        tried: all policies of which the judged one was chosen, to be played on the selection part.
+        tried: policies of which the judged one was chosen, to be played on the selection part.
+        left: the number of such policies that are not played.
 
     Raises:
         UserError: no agent is given, or the task has no holdout.
@@ -60,9 +62,8 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     last = replace(task, part="holdout")
     rivals: dict[str, Strategy | Agent] = {**baselines(), **(more or {}), **(beside or {})}
     own = replace(last, rules=_part_of(last.rules, len(agents)))
-    mine = backtest(own, agents, frozenset(agents))
+    ours = [_account_of(members) for members in backtest(own, agents, frozenset(agents))]
     theirs = backtest(last, rivals, frozenset(beside or {}))
-    ours = [_account_of(members) for members in mine]
     strategies = [ours, *([market[i] for market in theirs] for i in range(len(rivals)))]
     if "index" in task.market:
         strategies.append(_index(last))
@@ -78,18 +79,16 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     line, openings = _opening(last, run, policy, daily), tuple[Opening, ...]()
     if ledger is not None:
         book = Ledger(ledger)
-        for row in rows:
-            if row.name in (beside or {}):
-                shown = {"run": row.name, "policy": "", "sharpe": row.sharpe / YEAR**0.5}
-                book.write(replace(line, **shown, beside=run or AGENT))
+        for row in (each for each in rows if each.name in (beside or {})):
+            book.write(_shown(line, row))
         name = book.write(line)
         before = [each for each in book.openings() if each.overlaps(line) and each != line]
         openings = (*before, line)
     verdict = Verdict(
         tuple(rows), all(stationary_bootstrap(each)[1] > 0 for each in over),
         deflated_sharpe(moves[0], [each.sharpe for each in openings] or [daily]),
-        trials_of(task, tried) if tried else None, openings, line.first, line.last,
-        *(tuple(each.tolist()) for each in over),
+        replace(trials_of(task, tried), left=left) if tried else None,
+        openings, line.first, line.last, *(tuple(each.tolist()) for each in over),
     )  # fmt: skip
     if ledger is not None:
         book.keep(name, verdict)
@@ -180,6 +179,12 @@ def _opening(task: Task, run: str, policy: str, sharpe: float) -> Opening:
     )  # fmt: skip
 
 
+def _shown(line: Opening, row: Row) -> Opening:
+    """The line of a policy that was shown beside the one that a holdout was opened for."""
+    daily = row.sharpe / YEAR**0.5
+    return replace(line, run=row.name, policy="", sharpe=daily, beside=line.run or AGENT)
+
+
 @dataclass(frozen=True)
 class Files:
     """The files of a run's policies, which ``load_policy`` reads."""
@@ -190,6 +195,8 @@ class Files:
     """Those that are judged, by name; several share the capital."""
     tried: Mapping[str, Path] = field(default_factory=dict)
     """All that the run has, of which these were chosen."""
+    left: int = 0
+    """Policies that it has besides, and that are not played."""
     agents: Collection[str] | None = None
     """Those that the policies may be of; None: any."""
     trust: bool = False
@@ -232,5 +239,5 @@ def judge_files(run: Files, ledger: Path, beside: Mapping[str, Files] | None = N
     digests = [hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in run.policies.values()]
     return judge(
         task, run.loaded(run.policies), run=config.name, policy="+".join(digests), ledger=ledger,
-        beside=rows, tried=run.loaded(run.tried),
+        beside=rows, tried=run.loaded(run.tried), left=run.left,
     )  # fmt: skip

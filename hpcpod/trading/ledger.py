@@ -30,7 +30,7 @@ class Opening:
     run: str
     """The run that was judged, by its name."""
     policy: str
-    """SHA-256 of its policy."""
+    """SHA-256 of its policy; empty of one that was shown beside another."""
     sources: tuple[str, ...]
     """Names of the sources of its bars, one of each market."""
     tickers: tuple[str, ...]

@@ -11,6 +11,8 @@ from hpcpod.trading.ledger import Opening
 
 BACKENDS = ("trading", "hpcpod.trading.env:TradingVecEnv")
 """Backends of runs that have a holdout."""
+UNIT = "A return is the growth of the account's logarithm in an episode, in percent."
+"""Of the scores of such runs."""
 RIVAL = "hold"
 CASH = "cash"
 """The two baselines by which is judged whether a policy has an edge: ahead of buy-and-hold alone is
@@ -78,14 +80,17 @@ class Trials:
     low: float
     """The 95 % interval of it, by a stationary bootstrap of the same days."""
     high: float
+    left: int = 0
+    """Policies of the run that were not played: there are too many."""
 
     @property
     def words(self) -> str:
         """The result in a sentence or two."""
+        cut = f" ({self.left} more were not played)" if self.left else ""
         said = (
-            f"On the {self.days} days of the selection part the best of {self.policies} policies,"
-            f" {self.best}, is ahead of buy-and-hold by {self.ahead:+.2f} [{self.low:+.2f},"
-            f" {self.high:+.2f}] bp a day; these days chose it"
+            f"On the {self.days} days of the selection part the best of {self.policies}"
+            f" policies{cut}, {self.best}, is ahead of buy-and-hold by {self.ahead:+.2f}"
+            f" [{self.low:+.2f}, {self.high:+.2f}] bp a day; these days chose it"
         )
         if self.overfitting is None:
             return f"{said}. They are too few for a probability of backtest overfitting."

@@ -216,10 +216,11 @@ def test_the_policies_of_a_run_are_judged_together_on_the_selection_part() -> No
     assert 0 < told.low < told.ahead < told.high
     assert "of 10 policies, good, is ahead of buy-and-hold by +" in told.words
     assert "Probability of backtest overfitting among them: 0.0" in told.words
-    alone = judge(task(), {"a": follow}, tried={"a": follow}).trials
+    alone = judge(task(), {"a": follow}, tried={"a": follow}, left=7).trials
     assert alone is not None
     assert alone.overfitting is None
     assert "too few" in alone.words
+    assert "the best of 1 policies (7 more were not played), a," in alone.words
 
 
 def test_another_run_s_policy_and_the_index_are_rows_beside() -> None:
