@@ -28,10 +28,11 @@ from hpcpod.envs.vec_env import random_seeds
 from hpcpod.trading.backtest import Agent
 from hpcpod.trading.env import TradingVecEnv
 from hpcpod.trading.features import compute
-from hpcpod.trading.holdout import RIVAL, agent_of, judge
+from hpcpod.trading.holdout import agent_of, judge
 from hpcpod.trading.panel import MarketPanel, SourceCard
 from hpcpod.trading.synthetic import weekdays
 from hpcpod.trading.task import Task, task_of
+from hpcpod.trading.verdict import CASH, RIVAL
 
 EIGHT = ["return_1", "return_5", "return_30", "sma_30", "percent_b", "rsi_30", "cci_30", "macd"]
 MARKET = {"stocks": 4, "days": 250, "minutes": 39, "leak": 10}
@@ -172,9 +173,10 @@ def trained(kwargs: Mapping[str, Any], env_steps: int, seed: int) -> Agent:
 def told(task: Task, *agents: Agent) -> str:
     """The verdict on agents, as one ensemble, on the holdouts of a task."""
     found = judge(task, {str(i): agent for i, agent in enumerate(agents)})
-    own, rival = found.rows[0], next(row for row in found.rows if row.name == RIVAL)
+    own, rival, cash = found.rows[0], found.row(RIVAL), found.row(CASH)
     return (
         f"{rival.ahead:+7.2f} [{rival.low:+.2f}, {rival.high:+.2f}] bp a day against buy-and-hold,"
+        f" {cash.ahead:+.2f} [{cash.low:+.2f}, {cash.high:+.2f}] against cash,"
         f" Sharpe {own.sharpe:.2f} ± {own.sharpe_error:.2f} and {rival.sharpe:.2f}, turnover"
         f" {own.turnover:.1f} a day: {'edge' if found.edge else 'no edge'}"
     )

@@ -62,7 +62,7 @@ class Rules:
         """The meaning of an action: rules under which a policy was trained, and without which its
         actions are other orders."""
         own = {"orders": self.max_order, "shares": self.max_shares}.get(self.mode)
-        return self.mode, own, self.stride, self.risk_off
+        return self.mode, own, self.stride, self.dead_band, self.risk_off
 
     def __post_init__(self) -> None:
         for name, least, most in (

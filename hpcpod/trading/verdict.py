@@ -165,7 +165,7 @@ class Verdict:
 
     @property
     def times(self) -> int:
-        """How often this holdout was opened, whatever else it showed."""
+        """The count of openings, without the policies that were only shown beside."""
         return sum(not each.beside for each in self.openings)
 
 
