@@ -232,9 +232,11 @@ def judge_files(run: Files, ledger: Path, beside: Mapping[str, Files] | None = N
         if task_of(other.config.env.id, other.config.env.kwargs).sees != task.sees:
             raise UserError(
                 f"{name} can't be played beside {config.name}: its market, features, split, stride,"
-                " mode, dead_band or risk_off are others, so its actions would mean something else, or"
-                " it may have trained on this holdout"
+                " mode, dead_band or risk_off are others, so its actions would mean something else,"
+                " or it may have trained on this holdout"
             )
+        if name in baselines():
+            raise UserError(f"{name} is a baseline's name: give the run beside another name")
         [rows[name]] = other.loaded(other.policies).values()
     digests = [hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in run.policies.values()]
     return judge(

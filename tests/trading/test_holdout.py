@@ -258,6 +258,8 @@ def test_a_policy_whose_actions_mean_something_else_is_not_played_beside(
 
     with pytest.raises(UserError, match="rival can't be played beside mine"):
         judge_files(files(), tmp_path, {"rival": files(**changed)})
+    with pytest.raises(UserError, match="cash is a baseline's name"):
+        judge_files(files(), tmp_path, {CASH: files()})
     assert task(max_order=0.1).sees == task().sees, "which has no meaning in mode weights"
     orders = [task(mode="orders", max_order=most).sees for most in (0.1, 0.2)]
     assert orders[0] != orders[1]
