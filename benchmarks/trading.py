@@ -5,7 +5,8 @@ what a process holds with one portfolio and with many. ``--features``: seconds a
 features of 100 stocks over five years of minutes. ``--proofs``: PPO alone, trained on several
 markets and judged on fresh ones beside buy-and-hold: a market with a planted signal (it must be
 ahead by its interval), one without (it must not), and one without whose next return is leaked as a
-feature (it must be ahead by far, within minutes).
+feature (it must be ahead by far, within minutes). ``--null``: how often policies without skill are
+said to have an edge, where the market rises, stays or falls.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +27,15 @@ import torch
 from hpcpod.api import train_config
 from hpcpod.config.loader import from_mapping
 from hpcpod.envs.vec_env import random_seeds
-from hpcpod.trading.backtest import Agent
+from hpcpod.trading.backtest import Agent, at_random, backtest, cash, hold
 from hpcpod.trading.env import TradingVecEnv
 from hpcpod.trading.features import compute
-from hpcpod.trading.holdout import RIVAL, agent_of, judge
+from hpcpod.trading.holdout import agent_of, judge
+from hpcpod.trading.metrics import paired_bootstrap
 from hpcpod.trading.panel import MarketPanel, SourceCard
 from hpcpod.trading.synthetic import weekdays
 from hpcpod.trading.task import Task, task_of
+from hpcpod.trading.verdict import CASH, RIVAL
 
 EIGHT = ["return_1", "return_5", "return_30", "sma_30", "percent_b", "rsi_30", "cci_30", "macd"]
 MARKET = {"stocks": 4, "days": 250, "minutes": 39, "leak": 10}
@@ -172,12 +176,44 @@ def trained(kwargs: Mapping[str, Any], env_steps: int, seed: int) -> Agent:
 def told(task: Task, *agents: Agent) -> str:
     """The verdict on agents, as one ensemble, on the holdouts of a task."""
     found = judge(task, {str(i): agent for i, agent in enumerate(agents)})
-    own, rival = found.rows[0], next(row for row in found.rows if row.name == RIVAL)
+    own, rival, cash = found.rows[0], found.row(RIVAL), found.row(CASH)
     return (
         f"{rival.ahead:+7.2f} [{rival.low:+.2f}, {rival.high:+.2f}] bp a day against buy-and-hold,"
+        f" {cash.ahead:+.2f} [{cash.low:+.2f}, {cash.high:+.2f}] against cash,"
         f" Sharpe {own.sharpe:.2f} ± {own.sharpe_error:.2f} and {rival.sharpe:.2f}, turnover"
         f" {own.turnover:.1f} a day: {'edge' if found.edge else 'no edge'}"
     )
+
+
+def null(fee_bps: float, drift: float, markets: int) -> None:
+    """Policies without skill on the holdouts of markets without a signal: those that are ahead of
+    buy-and-hold, and those that are said to have an edge."""
+    count: dict[str, list[int]] = {}
+    for seed in range(markets):
+        given = {"stocks": 4, "days": 250, "minutes": 7, "seed": 3000 + seed, "alpha": 0.0}
+        task = task_of("trading", {
+            "market": {**given, "drift": drift}, "stride": 3, "features": ["signal", "return_1"],
+            "part": "holdout", "fee_bps": fee_bps, "lot": 0,
+        })  # fmt: skip
+        blind = {f"untrained {i}": untrained(100 * seed + i) for i in range(8)}
+        rules = {f"random {i}": at_random(seed + 5000 * i) for i in range(2)}
+        [tests] = backtest(task, {**blind, **rules, CASH: cash, RIVAL: hold}, frozenset(blind))
+        *ours, rival = tests
+        for each in ours:
+            low, over_cash = (
+                paired_bootstrap(each.moves, other.moves)[1] for other in (rival, ours[-1])
+            )
+            row = count.setdefault(each.name.split()[0], [0, 0, 0])
+            row[:] = row[0] + (low > 0), row[1] + (low > 0 and over_cash > 0), row[2] + 1
+    for kind, (ahead, edges, of) in count.items():
+        print(f"null, fee {fee_bps:g} bp, drift {drift:+g}, {kind:9} ahead of buy-and-hold {ahead},"
+              f" edge {edges} of {of}", flush=True)  # fmt: skip
+
+
+def untrained(seed: int) -> Agent:
+    """A random linear map of the 18 numbers that are seen to the 4 stocks."""
+    weights = 3 * torch.randn(18, 4, generator=torch.Generator().manual_seed(seed))
+    return lambda obs: (obs @ weights).tanh()
 
 
 def main() -> None:
@@ -188,9 +224,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=400_000, help="of a training (400,000)")
     parser.add_argument("--seeds", type=int, default=3, help="1 to this number (default: 3)")
     parser.add_argument("--markets", type=int, default=24, help="fresh ones (default: 24)")
+    parser.add_argument("--null", action="store_true", help="policies without skill alone")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    every = not (options.speed or options.features or options.proofs)
+    every = not (options.speed or options.features or options.proofs or options.null)
+    for fee, drift in product((0.0, 10.0), (1.0, 0.0, -1.0)) if options.null or every else ():
+        null(fee, drift, 120)
     if options.speed or every:
         speed()
     for gaps in (False, True) if options.features or every else ():

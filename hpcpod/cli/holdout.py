@@ -71,8 +71,9 @@ def _files(runs: Sequence[Run], options: Namespace, pods: Sequence[str] | None =
         for pod in named:
             policies[f"{lead}{pod or 'best'}"] = kept(run.folder, pod).checkpoint
         tried |= {f"{lead}{name}": path for name, path in every_policy(run.folder).items()}
-    tried = dict(list(tried.items())[:MOST])
-    return Files(runs[0].folder.resolved.config, policies, tried, agents, options.trust)
+    most = dict(list(tried.items())[:MOST])
+    config = runs[0].folder.resolved.config
+    return Files(config, policies, most, len(tried) - len(most), agents, options.trust)
 
 
 def _of_sweep(sweep: Sweep, options: Namespace) -> int:
@@ -133,22 +134,22 @@ def _show_walk(found: Walk) -> None:
     from rich.console import Console
 
     from hpcpod.run.tables import plain_table
-    from hpcpod.trading.verdict import cells
+    from hpcpod.trading.verdict import RIVAL, cells, sharpe
 
     table = plain_table("the holdouts of all folds")
     for head in ("fold", "days", "policy", "buy-and-hold", "Sharpe", "ahead, bp a day"):
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("overfitting", justify="right")
     for fold, each in found.folds.items():
-        own, pbo = each.rows[0], each.trials and each.trials.overfitting
+        own, rival, pbo = each.rows[0], each.row(RIVAL), each.trials and each.trials.overfitting
         table.add_row(
             str(fold), f"{each.first} to {each.last}", f"{own.cumulative_return:+.1%}",
-            f"{each.rival.cumulative_return:+.1%}", f"{own.sharpe:.2f} ± {own.sharpe_error:.2f}",
-            cells(each.rival)[-1], "-" if pbo is None else f"{pbo:.2f}",
+            f"{rival.cumulative_return:+.1%}", sharpe(own), cells(rival)[-1],
+            "-" if pbo is None else f"{pbo:.2f}",
         )  # fmt: skip
     Console(width=150, highlight=False).print(table)
     say()
-    again = max(len(each.openings) for each in found.folds.values())
+    again = max(each.times for each in found.folds.values())
     more = f" These holdouts were opened {again} times." if again > 1 else ""
     words = f"{found.words[0].upper()}{found.words[1:]}.{more} Intervals are of 95 %."
     for line in wrapped(words, "", 0):

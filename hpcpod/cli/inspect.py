@@ -195,8 +195,11 @@ def console(columns: int = 140) -> Console:
 def show_leaderboard(run: Run, board: Board) -> None:
     """Print the leaderboard and the lineage of the best."""
     from hpcpod.run.tables import leaderboard_table, lineage_lines
+    from hpcpod.trading.verdict import BACKENDS, UNIT
 
     console().print(leaderboard_table(board))
+    if run.folder.resolved.config.env.backend in BACKENDS:
+        say(UNIT)
     ancestors = run.lineage(board=board)
     if ancestors:
         say(f"lineage of {ancestors[-1].id}:")

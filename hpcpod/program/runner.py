@@ -19,7 +19,7 @@ from hpcpod.errors import Corrupt, StorageError, in_words
 from hpcpod.metrics.mirrors import Mirrors
 from hpcpod.pod.fresh_seeds import fresh_seeds
 from hpcpod.pod.watch import ProgramFailed, Stopped, Watch
-from hpcpod.program.answers import Answer, BadReport, read_answer
+from hpcpod.program.answers import Answer, BadReport, needs_error, read_answer
 from hpcpod.program.curve import ProgressCurve
 from hpcpod.program.follow import Follower
 from hpcpod.program.session_folder import Session, Task
@@ -369,7 +369,7 @@ class Program:
             return read_answer(
                 report, seeds,
                 minimize=self._sign < 0,
-                needs_error=self._config.population.updater != "ranking",
+                needs_error=needs_error(self._config),
             )  # fmt: skip
         except BadReport as error:
             raise ProgramFailed(f"the program has failed: {error}", "raised") from error

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from hpcpod.records.records import PodState
 from hpcpod.report.axes import number
+from hpcpod.report.holdout import has_holdout
 from hpcpod.report.markup import Markup, joined, short, tag
 from hpcpod.report.scores import fresh
 from hpcpod.report.story import Story
@@ -18,6 +19,7 @@ from hpcpod.run.status import Best
 from hpcpod.run.tables import count
 from hpcpod.run.text import duration, listed, many
 from hpcpod.tournament.statistics import GATE, difference, mean
+from hpcpod.trading.verdict import UNIT
 
 ENDS = {
     "target": "its target was confirmed on fresh seeds",
@@ -91,9 +93,10 @@ def what_won(story: Story) -> list[str]:
     who = (
         f"{short(best.pod)} ({short(best.algorithm)}) {word}, with its policy of round {best.round}"
     )
+    unit = [UNIT] if has_holdout(story) else []
     if not best.ensemble:
-        return [f"{who}: {over}."]
-    return [f"{who}. What is delivered is {short(best.ensemble, 240)}: {over}."]
+        return [f"{who}: {over}.", *unit]
+    return [f"{who}. What is delivered is {short(best.ensemble, 240)}: {over}.", *unit]
 
 
 def by_how_much(story: Story) -> list[str]:
@@ -181,6 +184,13 @@ def on_which_seeds(story: Story) -> list[str]:
     best = story.best
     if best is None:
         return []
+    if best.fresh and has_holdout(story):
+        return [
+            f"{many(best.episodes, 'episode')} with fresh seeds, and on no fresh days: their"
+            " windows lie on days on which pods were scored, and by which this policy was chosen."
+            " So the mean flatters, and its interval is too narrow for other days: of those the"
+            " holdout tells."
+        ]
     if best.fresh:
         if target := _confirming(story, best):
             return [

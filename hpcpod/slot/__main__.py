@@ -7,17 +7,22 @@ import logging
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 from hpcpod._process import PYTHON, StopFlag, die_with_parent
 from hpcpod.errors import StorageError, exit_code
 from hpcpod.launchers.identity import admitted, check_code, identity
 from hpcpod.slot.slot import Slot
+from hpcpod.storage.locks import LEASE_SECONDS
 from hpcpod.storage.run_folder import RunFolder
 from hpcpod.tournament.merge import read_board
-from hpcpod.tournament.on_finish import run_on_finish
+from hpcpod.tournament.on_finish import on_finish_mark, run_on_finish
 
 log = logging.getLogger("hpcpod.slot")
+
+ASK_SECONDS = 1.0
+"""Interval between two looks for a coordinator that runs the command of ``on_finish``."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,20 +51,29 @@ def _serve(options: argparse.Namespace, stop: StopFlag) -> int:
         return 0
     log.info("slot %s of job %s on %s", owner.slot, owner.job, owner.host)
     code = Slot(folder, owner, stop).run()
-    _finish(folder)
+    _finish(folder, stop)
     return code
 
 
-def _finish(folder: RunFolder) -> None:
-    """Run the command of ``on_finish`` if the run has finished and no coordinator is there to."""
+def _finish(folder: RunFolder, stop: StopFlag) -> None:
+    """Run the command of ``on_finish`` if the run has finished and no coordinator is there to.
+
+    A coordinator that lives holds its lease, and runs the command itself. One that was killed holds
+    it for ``LEASE_SECONDS`` more: until then it can't be told from one that lives.
+    """
     config = folder.resolved.config
     if config.on_finish is None or config.cluster.launcher == "local" or not folder.owner.mine:
         return
     try:
-        # A coordinator that lives holds it, and runs the command itself.
-        with folder.locks.coordinator() as leading:
-            if leading:
-                run_on_finish(folder, read_board(folder))
+        board, end = read_board(folder), time.monotonic() + 2 * LEASE_SECONDS
+        while board.phase == "finished" and time.monotonic() < end and not stop:
+            if os.path.lexists(on_finish_mark(folder, board)):
+                return
+            with folder.locks.coordinator() as leading:
+                if leading:
+                    run_on_finish(folder, board)
+                    return
+            time.sleep(ASK_SECONDS)
     except StorageError as error:
         log.warning("%s", error)
 

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 from hpcpod._process import ending
 from hpcpod.errors import StorageError, UserError
@@ -25,6 +26,12 @@ TIMED_OUT = 124
 log = logging.getLogger(__name__)
 
 
+def on_finish_mark(folder: RunFolder, board: Board) -> Path:
+    """The file that says that the command was begun, for this end of the run."""
+    again = f"-{len(board.endings)}" if board.endings else ""  # once for each end
+    return folder.path / "control" / f"on_finish{again}.json"
+
+
 def run_on_finish(folder: RunFolder, board: Board, seconds: float = SECONDS) -> None:
     """Run the command, if the run has one and has finished, and no process has begun it yet.
 
@@ -39,8 +46,7 @@ def run_on_finish(folder: RunFolder, board: Board, seconds: float = SECONDS) -> 
     command = folder.resolved.config.on_finish
     if command is None or board.phase != "finished" or not folder.owner.mine:
         return
-    again = f"-{len(board.endings)}" if board.endings else ""  # once for each end
-    mark = folder.path / "control" / f"on_finish{again}.json"
+    mark = on_finish_mark(folder, board)
     if os.path.lexists(mark):
         return
     try:

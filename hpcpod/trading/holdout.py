@@ -27,7 +27,7 @@ from hpcpod.trading.metrics import (
 from hpcpod.trading.panel import Floats
 from hpcpod.trading.rules import Rules
 from hpcpod.trading.task import Market, Task, task_of
-from hpcpod.trading.verdict import BACKENDS, RIVAL, Row, Trials, Verdict
+from hpcpod.trading.verdict import BACKENDS, CASH, RIVAL, Row, Trials, Verdict
 
 __all__ = ["AGENT", "RIVAL", "Files", "agent_of", "judge", "judge_files", "trials_of"]
 AGENT = "policy"
@@ -37,6 +37,7 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     task: Task, agents: Mapping[str, Agent], *, run: str = "", policy: str = "",
     ledger: Path | None = None, more: Mapping[str, Strategy] | None = None,
     beside: Mapping[str, Agent] | None = None, tried: Mapping[str, Agent] | None = None,
+    left: int = 0,
 ) -> Verdict:  # fmt: skip
     """Play policies and the baselines through the holdout of a task.
 
@@ -48,8 +49,10 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
         policy: SHA-256 of what is judged.
         ledger: folder of ledgers; None: nothing is written, and nothing counts.
         more: further strategies beside the baselines.
-        beside: further policies, each with all of the capital.
-        tried: all policies of which the judged one was chosen, to be played on the selection part.
+        beside: further policies, by the names of their runs, each with all of the capital: each
+            counts as one that was shown.
+        tried: policies of which the judged one was chosen, to be played on the selection part.
+        left: the number of such policies that are not played.
 
     Raises:
         UserError: no agent is given, or the task has no holdout.
@@ -59,9 +62,8 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     last = replace(task, part="holdout")
     rivals: dict[str, Strategy | Agent] = {**baselines(), **(more or {}), **(beside or {})}
     own = replace(last, rules=_part_of(last.rules, len(agents)))
-    mine = backtest(own, agents, frozenset(agents))
+    ours = [_account_of(members) for members in backtest(own, agents, frozenset(agents))]
     theirs = backtest(last, rivals, frozenset(beside or {}))
-    ours = [_account_of(members) for members in mine]
     strategies = [ours, *([market[i] for market in theirs] for i in range(len(rivals)))]
     if "index" in task.market:
         strategies.append(_index(last))
@@ -72,19 +74,21 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
         _row(tests, each, None if i == 0 else moves[0])
         for i, (tests, each) in enumerate(zip(strategies, moves, strict=True))
     ]
-    rival = next(i for i, row in enumerate(rows) if row.name == RIVAL)
-    low, daily = rows[rival].low, rows[0].sharpe / YEAR**0.5
-    assert low is not None
+    daily = rows[0].sharpe / YEAR**0.5
+    over = [gaps(moves[0], moves[1 + list(rivals).index(name)]) for name in (RIVAL, CASH)]
     line, openings = _opening(last, run, policy, daily), tuple[Opening, ...]()
     if ledger is not None:
         book = Ledger(ledger)
+        for row in (each for each in rows if each.name in (beside or {})):
+            book.write(_shown(line, row))
         name = book.write(line)
-        openings = tuple(each for each in book.openings() if each.overlaps(line))
+        before = [each for each in book.openings() if each.overlaps(line) and each != line]
+        openings = (*before, line)
     verdict = Verdict(
-        tuple(rows), low > 0,
+        tuple(rows), all(stationary_bootstrap(each)[1] > 0 for each in over),
         deflated_sharpe(moves[0], [each.sharpe for each in openings] or [daily]),
-        trials_of(task, tried) if tried else None, openings, line.first, line.last,
-        tuple(gaps(moves[0], moves[rival]).tolist()),
+        replace(trials_of(task, tried), left=left) if tried else None,
+        openings, line.first, line.last, *(tuple(each.tolist()) for each in over),
     )  # fmt: skip
     if ledger is not None:
         book.keep(name, verdict)
@@ -146,13 +150,18 @@ def _account_of(members: Sequence[Backtest]) -> Backtest:
 
 
 def _row(tests: Sequence[Backtest], moves: Floats, ours: Floats | None) -> Row:
-    """A strategy over all markets, whose days follow one another."""
+    """A strategy over all markets: the money is that of equal capital in each, and for what is of
+    days, the Sharpe ratio and the intervals, they follow one another as draws."""
     whole = performance(np.cumprod([1.0, *(1 + moves)]))
+    money, sessions = (
+        float(np.mean([getattr(each.performance, name) for each in tests]))
+        for name in ("cumulative_return", "sessions")
+    )
     ahead = low = high = None
     if ours is not None:
         ahead, low, high = stationary_bootstrap(gaps(ours, moves))
     return Row(
-        tests[0].name, whole.cumulative_return, whole.annual_return, whole.annual_volatility,
+        tests[0].name, money, (1 + money) ** (YEAR / sessions) - 1, whole.annual_volatility,
         min(each.performance.max_drawdown for each in tests), whole.sharpe, whole.sharpe_error,
         float(np.mean([each.turnover for each in tests])),
         float(np.mean([each.exposure for each in tests])),
@@ -170,6 +179,12 @@ def _opening(task: Task, run: str, policy: str, sharpe: float) -> Opening:
     )  # fmt: skip
 
 
+def _shown(line: Opening, row: Row) -> Opening:
+    """The line of a policy that was shown beside the one that a holdout was opened for."""
+    daily = row.sharpe / YEAR**0.5
+    return replace(line, run=row.name, policy="", sharpe=daily, beside=line.run or AGENT)
+
+
 @dataclass(frozen=True)
 class Files:
     """The files of a run's policies, which ``load_policy`` reads."""
@@ -180,6 +195,8 @@ class Files:
     """Those that are judged, by name; several share the capital."""
     tried: Mapping[str, Path] = field(default_factory=dict)
     """All that the run has, of which these were chosen."""
+    left: int = 0
+    """Policies that it has besides, and that are not played."""
     agents: Collection[str] | None = None
     """Those that the policies may be of; None: any."""
     trust: bool = False
@@ -214,12 +231,15 @@ def judge_files(run: Files, ledger: Path, beside: Mapping[str, Files] | None = N
     for name, other in (beside or {}).items():
         if task_of(other.config.env.id, other.config.env.kwargs).sees != task.sees:
             raise UserError(
-                f"{name} sees other features or stocks than {config.name}, or is of another split,"
-                " and may have trained on this holdout"
+                f"{name} can't be played beside {config.name}: its market, features, split, stride,"
+                " mode, dead_band or risk_off are others, so its actions would mean something else,"
+                " or it may have trained on this holdout"
             )
+        if name in baselines():
+            raise UserError(f"{name} is a baseline's name: give the run beside another name")
         [rows[name]] = other.loaded(other.policies).values()
     digests = [hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in run.policies.values()]
     return judge(
         task, run.loaded(run.policies), run=config.name, policy="+".join(digests), ledger=ledger,
-        beside=rows, tried=run.loaded(run.tried),
+        beside=rows, tried=run.loaded(run.tried), left=run.left,
     )  # fmt: skip

@@ -30,7 +30,7 @@ class Opening:
     run: str
     """The run that was judged, by its name."""
     policy: str
-    """SHA-256 of its policy."""
+    """SHA-256 of its policy; empty of one that was shown beside another."""
     sources: tuple[str, ...]
     """Names of the sources of its bars, one of each market."""
     tickers: tuple[str, ...]
@@ -42,6 +42,8 @@ class Opening:
     """Daily Sharpe ratio of the policy."""
     time: float = field(default_factory=time.time)
     """Unix time in seconds."""
+    beside: str = ""
+    """The run beside which it was shown; empty: the holdout was opened for it."""
 
     def overlaps(self, other: Opening) -> bool:
         """True if both have looked at a bar of the same stock."""

@@ -57,6 +57,13 @@ class Rules:
     capital: float = 1_000_000.0
     """Money at the start of an episode."""
 
+    @property
+    def acts(self) -> tuple[object, ...]:
+        """The meaning of an action: rules under which a policy was trained, and without which its
+        actions are other orders."""
+        own = {"orders": self.max_order, "shares": self.max_shares}.get(self.mode)
+        return self.mode, own, self.stride, self.dead_band, self.risk_off
+
     def __post_init__(self) -> None:
         for name, least, most in (
             ("fee_bps", 0, 1000), ("half_spread_bps", 0, 1000), ("stride", 1, math.inf),

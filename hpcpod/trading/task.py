@@ -100,11 +100,11 @@ class Task:
 
     @property
     def sees(self) -> tuple[Any, ...]:
-        """Facts that decide what a policy observes, and which days it never saw: policies
-        of two tasks with the same can be judged on one holdout."""
+        """Facts that decide what a policy observes, what its actions mean, and which days it never
+        saw: policies of two tasks with the same can be judged on one holdout."""
         market = {k: v for k, v in self.market.items() if k not in ("markets", "index")}
         split = self.selection, self.holdout, self.folds, self.fold
-        return market, self.features, self.rules.stride, split
+        return market, self.features, self.rules.acts, split
 
     def panels(self) -> list[tuple[MarketPanel, int]]:
         """Each market as it is seen in this part, and the first session that belongs to it."""

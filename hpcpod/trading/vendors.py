@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -61,7 +62,8 @@ class Alpaca:
     """Alpaca's market data, version 2: days and minutes of US stocks.
 
     The account's keys are ``APCA_API_KEY_ID`` and ``APCA_API_SECRET_KEY`` of the environment;
-    ``APCA_API_DATA_URL`` is another address than theirs.
+    ``APCA_API_DATA_URL`` is another address than theirs, by https unless it is of this machine: the
+    keys are in every request.
     """
 
     def __init__(self, feed: str = "sip", wait: Callable[[float], None] = time.sleep) -> None:
@@ -75,8 +77,10 @@ class Alpaca:
             raise UserError("alpaca takes an account: set APCA_API_KEY_ID and APCA_API_SECRET_KEY")
         self._headers = {"APCA-API-KEY-ID": str(keys[0]), "APCA-API-SECRET-KEY": str(keys[1])}
         self._base = os.environ.get("APCA_API_DATA_URL", "https://data.alpaca.markets")
-        if not self._base.startswith(("https://", "http://")):
-            raise UserError(f"APCA_API_DATA_URL is no address: {self._base}")
+        if not re.match(r"https://|http://(127\.0\.0\.1|localhost)(:\d+)?(/|$)", self._base):
+            raise UserError(
+                f"APCA_API_DATA_URL is no address that begins with https://: {self._base}"
+            )
         self._feed, self._wait = feed, wait
 
     def bars(self, tickers: Sequence[str], start: str, end: str, every: Every) -> Iterator[Bar]:
@@ -159,6 +163,11 @@ class Wrds:
                 if None in (opened, high, low, close) or min(opened, high, low, close) <= 0:
                     continue
                 at = datetime.fromisoformat(str(day)[:10])
+                if not price or not shares:
+                    raise UserError(
+                        f"wrds has no adjustment of {ticker} on {at.date()} (cfacpr {price},"
+                        f" cfacshr {shares}): leave it out, or take other dates"
+                    )
                 first, most, least, last = (
                     float(each) / float(price) for each in (opened, high, low, close)
                 )

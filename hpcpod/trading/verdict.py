@@ -11,8 +11,12 @@ from hpcpod.trading.ledger import Opening
 
 BACKENDS = ("trading", "hpcpod.trading.env:TradingVecEnv")
 """Backends of runs that have a holdout."""
+UNIT = "A return is the growth of the account's logarithm in an episode, in percent."
+"""Of the scores of such runs."""
 RIVAL = "hold"
-"""The baseline by which is judged whether a policy has an edge."""
+CASH = "cash"
+"""The two baselines by which is judged whether a policy has an edge: ahead of buy-and-hold alone is
+cash, too, where prices fall, and ahead of cash alone is buy-and-hold where they rise."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,7 @@ class Row:
 
     name: str
     cumulative_return: float
+    """Of equal capital in each market: markets lie beside one another, not one after another."""
     annual_return: float
     annual_volatility: float
     max_drawdown: float
@@ -47,10 +52,14 @@ def cells(row: Row) -> list[str]:
     ahead = "" if row.ahead is None else f"{row.ahead:+.2f} [{row.low:+.2f}, {row.high:+.2f}]"
     return [
         row.name, f"{row.cumulative_return:+.1%}", f"{row.annual_return:+.1%}",
-        f"{row.annual_volatility:.1%}", f"{row.deepest:.1%}",
-        f"{row.sharpe:.2f} ± {row.sharpe_error:.2f}", f"{row.turnover:.1%}",
+        f"{row.annual_volatility:.1%}", f"{row.deepest:.1%}", sharpe(row), f"{row.turnover:.1%}",
         f"{row.exposure:.0%}", ahead,
     ]  # fmt: skip
+
+
+def sharpe(row: Row) -> str:
+    """The Sharpe ratio and its standard error; a dash of an account that never moved."""
+    return f"{row.sharpe:.2f} ± {row.sharpe_error:.2f}" if row.annual_volatility else "-"
 
 
 @dataclass(frozen=True)
@@ -71,14 +80,17 @@ class Trials:
     low: float
     """The 95 % interval of it, by a stationary bootstrap of the same days."""
     high: float
+    left: int = 0
+    """Policies of the run that were not played: there are too many."""
 
     @property
     def words(self) -> str:
         """The result in a sentence or two."""
+        cut = f" ({self.left} more were not played)" if self.left else ""
         said = (
-            f"On the {self.days} days of the selection part the best of {self.policies} policies,"
-            f" {self.best}, is ahead of buy-and-hold by {self.ahead:+.2f} [{self.low:+.2f},"
-            f" {self.high:+.2f}] bp a day; these days chose it"
+            f"On the {self.days} days of the selection part the best of {self.policies}"
+            f" policies{cut}, {self.best}, is ahead of buy-and-hold by {self.ahead:+.2f}"
+            f" [{self.low:+.2f}, {self.high:+.2f}] bp a day; these days chose it"
         )
         if self.overfitting is None:
             return f"{said}. They are too few for a probability of backtest overfitting."
@@ -88,6 +100,22 @@ class Trials:
         )
 
 
+def compared(edge: bool, over_hold: bool, hold: str, cash: str) -> str:
+    """The two intervals by which is judged, in words.
+
+    Args:
+        edge: the policy is ahead of both.
+        over_hold: it is ahead of buy-and-hold.
+        hold: mean and interval against buy-and-hold.
+        cash: the same against cash.
+    """
+    if edge:
+        return f"ahead of buy-and-hold by {hold} bp a day, and of cash by {cash}"
+    if over_hold:
+        return f"no edge: ahead of buy-and-hold by {hold} bp a day, and not of cash: {cash}"
+    return f"no edge: against buy-and-hold {hold} bp a day, against cash {cash}"
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The outcome of a holdout."""
@@ -95,42 +123,50 @@ class Verdict:
     rows: tuple[Row, ...]
     """The policy first, then the baselines."""
     edge: bool
-    """The policy is ahead of ``RIVAL`` by the whole of its 95 % interval."""
+    """The policy is ahead of ``RIVAL`` and of ``CASH``, by the whole of both 95 % intervals."""
     deflated: float
     """Probability that its true Sharpe ratio is above that of the best of all that were tried on
     this holdout, had none of them skill."""
     trials: Trials | None
     """The run's policies on the selection part; None: they were not played."""
     openings: tuple[Opening, ...]
-    """Of this holdout, this one last; without a ledger none."""
+    """Of this holdout, each policy that was shown on it, this one last; without a ledger none."""
     first: str
     """The first and the last date that were judged."""
     last: str
     gaps: tuple[float, ...] = ()
     """Daily log returns of the policy less those of ``RIVAL``, in basis points."""
+    over_cash: tuple[float, ...] = ()
+    """The same, less those of ``CASH``."""
 
-    @property
-    def rival(self) -> Row:
-        """The row that is judged by."""
-        return next(row for row in self.rows if row.name == RIVAL)
+    def row(self, name: str) -> Row:
+        """A baseline's row."""
+        return next(row for row in self.rows[1:] if row.name == name)
 
     @property
     def words(self) -> str:
         """The verdict in a sentence or two."""
-        rival = self.rival
-        interval = f"{rival.ahead:+.2f} [{rival.low:+.2f}, {rival.high:+.2f}] bp a day"
-        said = (
-            f"ahead of buy-and-hold by {interval}"
-            if self.edge
-            else f"no edge: against buy-and-hold {interval}"
+        own, rival, cash = self.rows[0], self.row(RIVAL), self.row(CASH)
+        assert rival.low is not None
+        said = compared(self.edge, rival.low > 0, cells(rival)[-1], cells(cash)[-1])
+        said += (
+            f"; buy-and-hold made {rival.cumulative_return:+.1%}, the policy"
+            f" {own.cumulative_return:+.1%} with {own.exposure:.0%} in stocks"
         )
-        times = len(self.openings)
+        times, shown = self.times, len(self.openings)
         if times > 1:
             said += (
                 f". This holdout was opened {times} times: its numbers are no longer those of"
-                f" unseen data (deflated Sharpe {self.deflated:.2f})"
+                " unseen data"
             )
+        if shown > 1:
+            said += f". It has shown {shown} policies: deflated Sharpe {self.deflated:.2f}"
         return said
+
+    @property
+    def times(self) -> int:
+        """The count of openings, without the policies that were only shown beside."""
+        return sum(not each.beside for each in self.openings)
 
 
 def verdicts(ledger: Path, run: str) -> list[Verdict]:

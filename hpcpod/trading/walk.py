@@ -10,19 +10,15 @@ import numpy as np
 from hpcpod.errors import UserError
 from hpcpod.tournament.statistics import interval
 from hpcpod.trading.metrics import stationary_bootstrap
-from hpcpod.trading.verdict import Verdict
+from hpcpod.trading.verdict import Verdict, compared
 
 
 @dataclass(frozen=True)
-class Walk:
-    """The verdicts of folds, and their aggregate."""
+class Lead:
+    """The daily log return of the policies less that of a baseline, in basis points."""
 
-    folds: Mapping[int, Verdict]
-    """Verdicts by the fold's number, in their order."""
-    days: int
     ahead: float
-    """Mean daily log return of the policies less that of buy-and-hold over the days of all folds,
-    in basis points."""
+    """Its mean over the days of all folds."""
     low: float
     """The 95 % interval of it, by a stationary bootstrap of these days, in their order."""
     high: float
@@ -32,19 +28,42 @@ class Walk:
     fold_high: float
 
     @property
+    def words(self) -> str:
+        """The mean and the interval over days."""
+        return f"{self.ahead:+.2f} [{self.low:+.2f}, {self.high:+.2f}]"
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The verdicts of folds, and their aggregate."""
+
+    folds: Mapping[int, Verdict]
+    """Verdicts by the fold's number, in their order."""
+    days: int
+    hold: Lead
+    """Against buy-and-hold."""
+    cash: Lead
+    """Against cash."""
+
+    @property
     def edge(self) -> bool:
-        """Both intervals are above 0."""
-        return self.low > 0 and self.fold_low > 0
+        """Ahead of buy-and-hold by both intervals, and of cash by that over days: how far folds lie
+        apart against cash is how far the market's stretches do, not the trainings."""
+        return self._over_hold and self.cash.low > 0
+
+    @property
+    def _over_hold(self) -> bool:
+        return self.hold.low > 0 and self.hold.fold_low > 0
 
     @property
     def words(self) -> str:
         """The aggregate in a sentence."""
         ahead = sum(sum(each.gaps) > 0 for each in self.folds.values())
-        said = "ahead of buy-and-hold by" if self.edge else "no edge: against buy-and-hold"
+        said = compared(self.edge, self._over_hold, self.hold.words, self.cash.words)
         return (
-            f"{said} {self.ahead:+.2f} [{self.low:+.2f}, {self.high:+.2f}] bp a day over"
-            f" {self.days} days, and ahead in {ahead} of {len(self.folds)} folds; with each fold as"
-            f" one number [{self.fold_low:+.2f}, {self.fold_high:+.2f}]"
+            f"{said}, over {self.days} days, and ahead of buy-and-hold in {ahead} of"
+            f" {len(self.folds)} folds; with each fold as one number"
+            f" [{self.hold.fold_low:+.2f}, {self.hold.fold_high:+.2f}]"
         )
 
 
@@ -57,6 +76,10 @@ def walk(folds: Mapping[int, Verdict]) -> Walk:
     if len(folds) < 2:
         raise UserError("an interval over folds takes at least two of them")
     ordered = dict(sorted(folds.items()))
-    days = np.concatenate([each.gaps for each in ordered.values()])
-    means = [float(np.mean(each.gaps)) for each in ordered.values()]
-    return Walk(ordered, len(days), *stationary_bootstrap(days), *interval(means))
+    leads = []
+    for gaps in ([each.gaps for each in ordered.values()],
+                 [each.over_cash for each in ordered.values()]):  # fmt: skip
+        days = np.concatenate(gaps)
+        means = [float(np.mean(each)) for each in gaps]
+        leads.append(Lead(*stationary_bootstrap(days), *interval(means)))
+    return Walk(ordered, len(days), *leads)

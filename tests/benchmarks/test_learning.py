@@ -165,7 +165,7 @@ def test_an_interrupted_benchmark_goes_on_where_it_stopped(tmp_path: Path) -> No
 def test_a_run_that_fails_is_reported_and_tried_again(tmp_path: Path) -> None:
     words = ["--rows", "cartpole-ppo", "--libraries", PEER, "--quick", "--seeds", "1"]
     bare = tmp_path / "python"
-    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # has no packages
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')  # has no packages
     bare.chmod(0o755)
     words += ["--json", "out.jsonl", "--sb3-python", str(bare)]
     for _ in range(2):

@@ -371,7 +371,7 @@ def test_a_terminal_shows_what_is_being_done_and_keeps_none_of_it() -> None:
     os.close(theirs)
     shown = os.read(ours, 100_000).decode()
     os.close(ours)
-    assert "measuring the speed with N = 2 ..." in shown
+    assert "checking the contract in 60 steps ..." in shown
     assert shown.endswith("\r\x1b[K")
     assert "..." not in done.stdout
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcpod.cli.inspect import show_leaderboard
 from hpcpod.records.records import Board, Finals, PodState
 from hpcpod.report.axes import number
 from hpcpod.report.curves import thinned
@@ -53,6 +54,14 @@ def test_it_says_what_won_by_how_much_on_which_seeds_and_at_what_cost(story: Sto
     failed = sum(bool(row.failure_kind) for row in story.results)
     assert failed > 0
     assert f"Failed: {failed} order" in text
+
+
+def test_fresh_seeds_of_a_trading_run_are_no_fresh_days(story: Story) -> None:
+    env = replace(story.config.env, backend="trading")
+    text = sentences(replace(story, config=replace(story.config, env=env)))
+    assert "16 episodes with fresh seeds, and on no fresh days" in text
+    assert "unbiased" in sentences(story) and "unbiased" not in text
+    assert "growth of the account's logarithm in an episode, in percent" in text
 
 
 def won_by_target(story: Story, **pod: object) -> Story:
@@ -349,3 +358,11 @@ def test_a_score_without_an_error_is_a_number_without_an_interval(tmp_path: Path
     merged(folder)
     text = Page(report_of(read(Run(folder)))).text
     assert "mean return 3.25." in text and "[3.25, 3.25]" not in text
+def test_the_leaderboard_of_a_trading_run_says_its_unit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for backend, times in (("gymnasium", 0), ("trading", 1)):
+        env = {"backend": backend} if times else {}
+        run = Run(create(tmp_path / backend, env=env))
+        show_leaderboard(run, run.board())
+        assert capsys.readouterr().out.count("the account's logarithm in an episode, in") == times

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +11,27 @@ import pytest
 import torch
 from torch import Tensor
 
+from hpcpod.config.loader import from_mapping
 from hpcpod.errors import StorageError, UserError
-from hpcpod.trading.backtest import Agent, backtest, hold
-from hpcpod.trading.holdout import judge
+from hpcpod.run.sweeps.folder import home_of
+from hpcpod.trading.backtest import Agent, backtest, cash, hold
+from hpcpod.trading.holdout import Files, judge, judge_files
 from hpcpod.trading.metrics import overfitting, paired_bootstrap
 from hpcpod.trading.sources import markets
 from hpcpod.trading.task import Task, task_of
-from hpcpod.trading.verdict import RIVAL
+from hpcpod.trading.verdict import CASH, RIVAL, Row, cells
 from hpcpod.trading.verdict import verdicts as verdicts_of
 from hpcpod.trading.walk import walk
+from tests.run.continuous.worlds import empty
 
 MARKET = {"stocks": 4, "days": 250, "minutes": 13, "seed": 50}
 
 
 def task(**changed: Any) -> Task:
-    market = {**MARKET, **{k: changed.pop(k) for k in [*changed] if k in ("alpha", "seed")}}
+    market = {
+        **MARKET,
+        **{k: changed.pop(k) for k in [*changed] if k in ("alpha", "seed", "drift")},
+    }
     given = {
         "market": changed.pop("market", market),
         "stride": 4,
@@ -42,10 +49,36 @@ def follow(obs: Tensor) -> Tensor:
 def test_a_planted_edge_is_found_and_a_null_market_has_none() -> None:
     planted = judge(task(alpha=3.0), {"a": follow})
     assert planted.edge
-    assert "ahead of buy-and-hold by +" in planted.words
+    assert planted.words.startswith("ahead of buy-and-hold by +")
+    assert " bp a day, and of cash by +" in planted.words
     found = [judge(task(alpha=0.0, seed=seed), {"a": follow}).edge for seed in range(60, 72)]
     assert sum(found) == 0  # it pays fees for nothing
     assert "no edge: against buy-and-hold -" in judge(task(alpha=0.0), {"a": follow}).words
+
+
+def test_cash_has_no_edge_where_the_market_falls() -> None:
+    told = judge(task(alpha=0.0, seed=80, drift=-6.0), {"a": lambda obs: torch.zeros(len(obs), 4)})
+    assert not told.edge
+    hold = told.row(RIVAL)
+    assert hold.low is not None
+    assert hold.low > 0, "the market shall fall by more than chance"
+    assert told.words.startswith("no edge: ahead of buy-and-hold by +")
+    assert ", and not of cash: +0.00 [+0.00, +0.00]" in told.words
+    assert told.words.endswith(
+        f"; buy-and-hold made {hold.cumulative_return:+.1%}, the policy +0.0% with 0% in stocks"
+    )
+    assert [cells(row)[5] for row in told.rows[:2]] == ["-", "-"]  # no 0.00 ± 6.48
+
+
+def test_the_money_of_markets_side_by_side_is_not_compounded() -> None:
+    def hold_of(**market: Any) -> Row:
+        given = task(market={**MARKET, "drift": 5.0, **market})
+        return judge(given, {"a": follow}).row(RIVAL)
+
+    each = [hold_of(seed=seed).cumulative_return for seed in (50, 51)]
+    both = hold_of(markets=2)
+    assert both.cumulative_return == pytest.approx(np.mean(each))
+    assert both.annual_return == pytest.approx((1 + np.mean(each)) ** (252 / 45) - 1)
 
 
 def test_rows_have_errors_and_the_policy_is_compared_with_each() -> None:
@@ -92,6 +125,29 @@ def test_each_look_at_a_holdout_counts_and_a_second_one_is_said(tmp_path: Path) 
         judge(task(), {"a": follow}, ledger=tmp_path)
 
 
+def test_each_policy_that_is_shown_beside_counts(tmp_path: Path) -> None:
+    rivals = {"shuffled": linear(1), "other": linear(2)}
+    first = judge(task(), {"a": follow}, run="one", ledger=tmp_path, beside=rivals)
+    lines = {each.run: each for each in first.openings}
+    assert sorted(lines) == ["one", "other", "shuffled"]
+    assert first.openings[-1].run == "one"
+    assert (lines["one"].beside, lines["other"].beside) == ("", "one")
+    for name in rivals:
+        assert lines[name].sharpe == pytest.approx(first.row(name).sharpe / 252**0.5)
+    assert "opened" not in first.words, "it was opened once"
+    assert f"It has shown 3 policies: deflated Sharpe {first.deflated:.2f}" in first.words
+    second = judge(task(), {"a": follow}, run="two", ledger=tmp_path)
+    assert "This holdout was opened 2 times" in second.words
+    assert "It has shown 4 policies" in second.words
+
+
+def test_a_run_of_continuous_training_has_the_ledger_of_its_registry_s_neighbours(
+    tmp_path: Path,
+) -> None:
+    assert home_of(tmp_path / "mine") == tmp_path
+    assert home_of(empty(tmp_path).runs / "mine-c0002") == tmp_path
+
+
 def test_a_panel_with_a_ceiling_has_a_holdout_below_it(tmp_path: Path) -> None:
     below = task(market={**MARKET, "below": "2000-11-01"})
     told = judge(below, {"a": follow}, ledger=tmp_path)
@@ -124,24 +180,28 @@ def linear(seed: int) -> Agent:
 
 
 def test_a_null_market_is_said_to_have_an_edge_no_more_often_than_the_level() -> None:
-    """480 verdicts on 60 markets without an alpha, a drift or costs, so that nobody loses for
-    certain: an interval of 95 % may lie above 0 in 2.5 % of them."""
-    edges, worse, chances = 0, 0, []
+    """480 verdicts on 60 markets without an alpha or costs, that rise, stay or fall: nobody loses
+    for certain, and an interval of 95 % may lie above 0 in 2.5 % of them."""
+    edges, ahead, worse, chances = 0, 0, 0, []
     for seed in range(60):
         null = task_of("trading", {
             "market": {**MARKET, "days": 160, "minutes": 7, "seed": 1000 + seed, "alpha": 0.0,
-                       "drift": 0.0},
+                       "drift": float(seed % 3 - 1)},
             "stride": 3, "features": ["signal", "return_1"], "fee_bps": 0.0, "lot": 0,
             "part": "holdout",
         })  # fmt: skip
         agents = {f"p{i}": linear(8 * seed + i) for i in range(8)}
-        [tests] = backtest(null, {**agents, RIVAL: hold}, frozenset(agents))
-        *ours, rival = (each.moves for each in tests)
+        [tests] = backtest(null, {**agents, RIVAL: hold, CASH: cash}, frozenset(agents))
+        *ours, rival, idle = (each.moves for each in tests)
         found = [paired_bootstrap(each, rival) for each in ours]
-        edges += sum(low > 0 for _, low, _ in found)
+        ahead += sum(low > 0 for _, low, _ in found)
+        edges += sum(
+            low > 0 and paired_bootstrap(each, idle)[1] > 0
+            for each, (_, low, _) in zip(ours, found, strict=True)
+        )
         worse += sum(high < 0 for _, _, high in found)
         chances.append(overfitting(np.stack(ours, axis=1)))
-    assert 0 < edges <= 0.025 * 480
+    assert edges < ahead <= 0.025 * 480
     assert 0 < worse <= 0.025 * 480 + 3 * (0.025 * 480) ** 0.5
     assert abs(np.mean(chances) - 0.5) < 3 * np.std(chances) / len(chances) ** 0.5
 
@@ -156,10 +216,11 @@ def test_the_policies_of_a_run_are_judged_together_on_the_selection_part() -> No
     assert 0 < told.low < told.ahead < told.high
     assert "of 10 policies, good, is ahead of buy-and-hold by +" in told.words
     assert "Probability of backtest overfitting among them: 0.0" in told.words
-    alone = judge(task(), {"a": follow}, tried={"a": follow}).trials
+    alone = judge(task(), {"a": follow}, tried={"a": follow}, left=7).trials
     assert alone is not None
     assert alone.overfitting is None
     assert "too few" in alone.words
+    assert "the best of 1 policies (7 more were not played), a," in alone.words
 
 
 def test_another_run_s_policy_and_the_index_are_rows_beside() -> None:
@@ -178,6 +239,32 @@ def test_another_run_s_policy_and_the_index_are_rows_beside() -> None:
         task(market={**MARKET, "index": "QQQ"}).panels()
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"mode": "orders"},
+        {"stride": 2},
+        {"risk_off": 5.0},
+        {"holdout": 0.9},
+        {"features": ["a"]},
+    ],
+)
+def test_a_policy_whose_actions_mean_something_else_is_not_played_beside(
+    changed: dict[str, Any], tmp_path: Path
+) -> None:
+    def files(**changed: Any) -> Files:
+        env = {"id": "trading", "backend": "trading", "kwargs": {"market": MARKET, **changed}}
+        return Files(from_mapping({"name": "rival" if changed else "mine", "env": env}), {})
+
+    with pytest.raises(UserError, match="rival can't be played beside mine"):
+        judge_files(files(), tmp_path, {"rival": files(**changed)})
+    with pytest.raises(UserError, match="cash is a baseline's name"):
+        judge_files(files(), tmp_path, {CASH: files()})
+    assert task(max_order=0.1).sees == task().sees, "which has no meaning in mode weights"
+    orders = [task(mode="orders", max_order=most).sees for most in (0.1, 0.2)]
+    assert orders[0] != orders[1]
+
+
 def follow3(obs: Tensor) -> Tensor:
     """Of the three stocks that an index leaves."""
     return (obs[:, 0:6:2] > 0).float()
@@ -192,12 +279,16 @@ def test_folds_are_one_result_with_an_interval() -> None:
     assert [each.first for each in found.folds.values()][1:] > [
         each.last for each in found.folds.values()
     ][:-1]
-    every = np.concatenate([verdicts[k].gaps for k in (1, 2, 3)])
-    assert found.ahead == pytest.approx(every.mean())
+    for lead, series in ((found.hold, "gaps"), (found.cash, "over_cash")):
+        every = np.concatenate([getattr(verdicts[k], series) for k in (1, 2, 3)])
+        assert lead.ahead == pytest.approx(every.mean())
+        assert lead.low > 0
     assert found.edge
-    assert found.low > 0
     assert found.words.startswith("ahead of buy-and-hold by +")
-    assert "over 150 days, and ahead in 3 of 3 folds" in found.words
+    assert "over 150 days, and ahead of buy-and-hold in 3 of 3 folds" in found.words
+    flat = {k: replace(each, over_cash=(0.0,) * 50) for k, each in verdicts.items()}
+    assert not walk(flat).edge
+    assert walk(flat).words.startswith("no edge: ahead of buy-and-hold by +")
     with pytest.raises(UserError, match="at least two"):
         walk({1: verdicts[1]})
 

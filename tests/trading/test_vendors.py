@@ -124,6 +124,9 @@ def test_a_vendor_that_is_busy_is_asked_again_and_a_refusal_is_one_sentence(
     monkeypatch.setenv("APCA_API_DATA_URL", "http://127.0.0.1:9")
     with pytest.raises(UserError, match="can't be reached at"):
         fetched(Alpaca(), ["AA"], "2023-11-22", "2023-11-25")
+    monkeypatch.setenv("APCA_API_DATA_URL", "http://data.example")
+    with pytest.raises(UserError, match="no address that begins with https://: http://data"):
+        Alpaca()  # the keys would be sent in clear
     monkeypatch.delenv("APCA_API_KEY_ID")
     with pytest.raises(UserError, match="set APCA_API_KEY_ID"):
         vendor_of("alpaca")
@@ -158,6 +161,18 @@ def test_crsp_s_days_are_adjusted_and_named_as_they_were(tmp_path: Path) -> None
     assert panel.member[:, 0].tolist() == [True, True, False]
     with pytest.raises(UserError, match="no minutes"):
         fetched(Wrds(crsp, mark="?"), ["AA"], "2020-01-01", "2020-01-09", "minute")
+
+
+@pytest.mark.parametrize("column", ["cfacpr", "cfacshr"])
+@pytest.mark.parametrize("value", ["null", "0"])
+def test_a_bar_without_its_adjustment_is_refused_with_its_date(column: str, value: str) -> None:
+    def lacking() -> sqlite3.Connection:
+        made = crsp()
+        made.execute(f"update crsp.dsf set {column} = {value} where date = '2020-01-07'")
+        return made
+
+    with pytest.raises(UserError, match=f"no adjustment of AA on 2020-01-07.*{column}"):
+        fetched(Wrds(lacking, mark="?"), ["AA"], "2020-01-01", "2020-01-09")
 
 
 def test_a_vendor_that_can_t_be_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -276,9 +276,13 @@ def open_sweep(path: str | Path) -> Sweep:
 
 
 def home_of(run: Path) -> Path:
-    """The folder in which a run lies, and of a sweep's cell that in which the sweep does."""
-    cells = run.absolute().parent
-    return cells.parent.parent if (cells.parent / PLAN).exists() else cells
+    """The folder in which a run lies; of a sweep's cell, and of a run that continuous training has
+    launched, that in which the sweep or the registry does."""
+    from hpcpod.run.continuous.registry import DOCUMENT  # which imports numpy
+
+    runs = run.absolute().parent
+    inside = any((runs.parent / name).exists() for name in (PLAN, DOCUMENT))
+    return runs.parent.parent if inside else runs
 
 
 def sweeps_here() -> list[Path]:
