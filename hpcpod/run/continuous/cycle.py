@@ -300,8 +300,7 @@ def adopt(registry: Registry, run: Run) -> Plan:
     Raises:
         UserError: it has not.
     """
-    if run.board().phase != "finished":
-        raise UserError(f"{run.name} has not finished: `hpcpod ct` takes over what is done")
+    require_finished(run)
     config = run.folder.resolved.config
     windows = stream_of(registry.config).adopted()
     plan = Plan(
@@ -309,6 +308,16 @@ def adopt(registry: Registry, run: Run) -> Plan:
         adopted=str(run.path),
     )  # fmt: skip
     return registry.publish_plan(plan)
+
+
+def require_finished(run: Run) -> None:
+    """See that a run can be taken over.
+
+    Raises:
+        UserError: it has not finished.
+    """
+    if run.board().phase != "finished":
+        raise UserError(f"{run.name} has not finished: `hpcpod ct` takes over what is done")
 
 
 def abandon(registry: Registry) -> Outcome:

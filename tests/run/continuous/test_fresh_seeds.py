@@ -10,7 +10,8 @@ import pytest
 from hpcpod.config.loader import from_mapping
 from hpcpod.errors import UserError
 from hpcpod.run.continuous import training
-from hpcpod.run.continuous.cycle import adopt, advance, stream_of
+from hpcpod.run.continuous.cycle import advance, stream_of
+from hpcpod.run.continuous.find import registry_of
 from hpcpod.run.continuous.fresh_seeds import FreshSeeds
 from hpcpod.run.continuous.registry import create
 from hpcpod.run.evaluation.evaluate import FIRST_SEED
@@ -64,11 +65,11 @@ def test_a_finished_run_is_taken_over_and_challenged(
     sections = {"stop": {"rounds": 1}, "round": {"env_steps": 128}, "ct": ct}
     config = from_mapping(mapping(**sections))
     run = Run(create_run(check(config, probe=False).resolved, tmp_path))
-    registry = create(config, str(run.path), tmp_path)
-    with pytest.raises(UserError, match="has not finished"):
-        adopt(registry, run)
+    create(config, str(run.path), tmp_path)  # and then it was killed
     drive(run)
-    adopt(registry, run)
+    registry = registry_of("small", home=tmp_path)
+    [plan] = registry.plans()
+    assert plan.adopted == str(run.path)
     first = advance(registry)
     assert (first.kind, first.current) == ("promoted", 1)
     version = registry.version(1)

@@ -24,7 +24,7 @@ def registry(home: Path, **sections: Any) -> Registry:
 
 
 def script(made: Registry, kind: Any, begin: int = 0) -> str:
-    return CycleLauncher(made.path, made.config, begin).script(Intent(0, "ct", kind))
+    return CycleLauncher(made, begin).script(Intent(0, "ct", kind))
 
 
 def test_a_job_submits_its_successor_before_it_does_anything(tmp_path: Path) -> None:
