@@ -29,6 +29,8 @@ class Windows:
     """Arguments laid over those of each policy's own environment: what it is judged on."""
     seed: int = 0
     """The first seed of what is judged."""
+    past: int = 0
+    """The first seed behind these: a later cycle goes on from it."""
     words: str = ""
     """Both in words."""
     end: str = ""

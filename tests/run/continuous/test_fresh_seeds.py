@@ -29,9 +29,15 @@ def stream(**ct: Any) -> FreshSeeds:
 
 
 def test_no_two_cycles_judge_on_a_common_seed_nor_on_one_of_a_run() -> None:
-    made = stream(kwargs={"episodes": 10})
-    found = [made.look(None, cycle).windows for cycle in (1, 2, 3)]
-    assert [each.seed - FIRST_SEED for each in found if each is not None] == [10, 20, 30]
+    """Though ``episodes`` is changed between them."""
+    seen: list[int] = []
+    before = stream(kwargs={"episodes": 16}).adopted()
+    for cycle, episodes in enumerate((128, 128, 64, 64, 256, 64), start=2):
+        windows = stream(kwargs={"episodes": episodes}).look(before, cycle).windows
+        assert windows is not None and windows.past - windows.seed == episodes
+        seen += range(windows.seed, windows.past)
+        before = windows
+    assert len(set(seen)) == len(seen) == 704 and min(seen) == FIRST_SEED + 16
 
 
 def test_a_cycle_is_due_by_time_or_when_a_file_has_changed(tmp_path: Path) -> None:
