@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from pathlib import Path
 
 from hpcpod._process import PYTHON
 from hpcpod._version import __version__
@@ -40,7 +39,8 @@ class CycleLauncher(SlurmLauncher):
         cores = 1 if intent.kind == "coordinator" else scripts.shape.cpus_per_rank * self.places
         values = scripts.variables(intent)
         options = {
-            "begin": f"now+{self._begin}", "chdir": str(self._cwd), "cpus-per-task": str(cores), "dependency": "singleton",
+            "begin": f"now+{self._begin}", "chdir": str(self._cwd),
+            "cpus-per-task": str(cores), "dependency": "singleton",
             "job-name": self.job_name, "nodes": "1", "ntasks": "1", "open-mode": "append",
             "output": f"{self.folder / 'logs'}/ct-%j.log", "requeue": "",
             "signal": f"USR2@{min(90, 15 * cluster.minutes)}", "time": str(cluster.minutes),
