@@ -157,12 +157,14 @@ def _say_drift(drift: Any) -> None:
     if not drift.shifts:
         say(f"{base}: {drift.words}")
         return
-    moved = [each for each in drift.shifts if each.p < ALARM]
-    many_moved = f"{len(moved)} of {len(drift.shifts)} columns, by p below {ALARM} for all at once"
+    tested = [each for each in drift.shifts if each.p is not None]
+    moved = [each for each in tested if each.p < ALARM]
+    many_moved = f"{len(moved)} of {len(tested)} columns, by p below {ALARM} for all at once"
     say(f"{base}: {many_moved if moved else 'none that chance does not explain'}")
-    for each in (moved or drift.shifts)[:8]:
+    for each in [*(moved or tested)[:8], *drift.shifts[len(tested) :]]:
+        p = "not tested" if each.p is None else f"p {each.p:.3f}"
         say(f"  {each.name}: distance {each.distance:.2f}, PSI {each.psi:.2f}, mean"
-            f" {each.mean:+.2f} sd, p {each.p:.3f}")  # fmt: skip
+            f" {each.mean:+.2f} sd, {p}")  # fmt: skip
 
 
 def _versions(registry: Registry) -> Table:

@@ -179,7 +179,9 @@ class TradingStream:
             rows.append(found)
             blocks.append(begun + of_session - of_session.min())
             begun = int(blocks[-1].max()) + 1
-        return Sample((*task.features, REWARD), np.vstack(rows), np.concatenate(blocks))
+        names = (*task.features, REWARD)
+        # In training it is the reward of what was fitted: that it falls is no drift yet.
+        return Sample(names, np.vstack(rows), np.concatenate(blocks), untested=(REWARD,))
 
     def _panels(self, tickers: object) -> list[MarketPanel]:
         given = dict(self._task.market)
