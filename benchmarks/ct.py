@@ -191,8 +191,9 @@ def told_falsely(count: int, names: Sequence[str], old: int = 60, new: int = 20)
 def promoted_falsely(count: int, home: Path, judge: int = 16, level: float = 0.05) -> float:
     """Share of markets without a signal on which a policy passes the gate against one that is as
     good: each holds weights that were drawn at random."""
-    year, promoted, file = Year(history=20, alpha=0.0), 0, home / "bars.parquet"
+    year, promoted = Year(history=20, alpha=0.0), 0
     for seed in range(count):
+        file = home / f"bars-{seed}.parquet"  # tables are kept by the file's name
         market = replace(year, seed=7000 + seed, sessions=judge).market()
         write_bars(market, file)
         kwargs = {

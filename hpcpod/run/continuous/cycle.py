@@ -340,7 +340,7 @@ def abandon(registry: Registry) -> Outcome:
 
 
 class DataChanged(UserError):
-    """What a cycle has looked at is not what it was when it began."""
+    """Data that a cycle looks at are not what they were when it began."""
 
 
 def _same_data(plan: Plan, stream: Stream) -> None:
