@@ -314,7 +314,8 @@ def _close(panel: MarketPanel, calendar: object) -> np.datetime64 | None:
 
     day, week = panel.dates[-1], np.timedelta64(7, "D")
     made = exchange_calendars.get_calendar(str(calendar), start=day - week, end=day + week)
-    return np.datetime64(made.session_close(str(day)).tz_localize(None), "s")
+    close: np.datetime64 = np.datetime64(made.session_close(str(day)).tz_localize(None), "s")
+    return close
 
 
 def _moves(tests: list[Backtest]) -> Floats:
