@@ -12,6 +12,7 @@ import pytest
 from hpcpod.errors import UserError
 from hpcpod.run.continuous.cycle import config_of, stream_of
 from hpcpod.tournament.continuous.stream import Player
+from hpcpod.trading.backtest import backtest, cash
 from hpcpod.trading.files import write_bars
 from hpcpod.trading.panel import MarketPanel
 from hpcpod.trading.stream import TradingStream
@@ -160,6 +161,23 @@ def test_folds_which_cut_windows_of_their_own_are_refused(tmp_path: Path) -> Non
     whole = replace_kwargs(config(tmp_path / "bars.parquet"), folds=2, fold=2)
     with pytest.raises(UserError, match="folds and fold cut windows of their own"):
         stream_of(whole)
+
+
+def test_a_verdict_on_fewer_days_than_five_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "bars.parquet"
+    grow(file, 45)
+    made, player = stream(file), Player(file, config(file).env)
+    windows = windows_of(made)
+    short = {**windows.judge, "embargo": JUDGE - 4}
+    task = task_of("trading", short)
+    played = backtest(task, {"cash": cash})[0]
+    monkeypatch.setattr(made, "_played", lambda *_: played)
+    with pytest.raises(UserError, match="4 days were played, and 5 are judged at least"):
+        made.judge(
+            replace(windows, judge=short), player, None, tmp_path / "mine.ct" / "cycles" / "1"
+        )
 
 
 def test_a_holdout_that_a_cycle_trains_on_is_told(tmp_path: Path) -> None:
