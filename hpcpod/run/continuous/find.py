@@ -42,7 +42,7 @@ def registry_of(
         found = create(config, str(Path(word).absolute()), home)
         if found.config != config or found.cwd != Path.cwd():
             found.configure(config, Path.cwd())
-        return found
+        return _taken_over(found)
     for path in (Path(word), home_of(word, home)):
         if may_exist(path / DOCUMENT):
             return _taken_over(_changed(open_registry(path), overrides))
