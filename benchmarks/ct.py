@@ -6,6 +6,7 @@ deployed then plays the sessions until the next call, beside the first policy, w
 (frozen). Told is the mean daily difference before and after the change, with its 95 % interval.
 
 ``--drift N``: instead, the share of N markets without a change on which drift is told falsely.
+``--gate N``: the share of N markets on which the gate promotes one of two equally good policies.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from hpcpod.config.loader import from_mapping
 from hpcpod.config.schema import RunConfig
@@ -26,7 +28,7 @@ from hpcpod.pod.policy import load_policy_file
 from hpcpod.run.continuous import cycle
 from hpcpod.run.continuous.registry import Registry, create
 from hpcpod.tournament.continuous.drift import Sample, reference_of, shifts
-from hpcpod.trading.backtest import backtest
+from hpcpod.trading.backtest import Agent, backtest
 from hpcpod.trading.features import compute
 from hpcpod.trading.files import write_bars
 from hpcpod.trading.holdout import agent_of
@@ -182,15 +184,46 @@ def told_falsely(count: int, names: Sequence[str], old: int = 60, new: int = 20)
 
         then = reference_of(sample(20, 20 + old, values, panel))
         found = shifts(then, sample(20 + old, 20 + old + new, values, panel))
-        alarms += found[0].p < 0.05
+        alarms += found[0].p is not None and found[0].p < 0.05
     return alarms / count
+
+
+def promoted_falsely(count: int, home: Path, judge: int = 16, level: float = 0.05) -> float:
+    """Share of markets without a signal on which a policy passes the gate against one that is as
+    good: each holds weights that were drawn at random."""
+    year, promoted = Year(history=20, alpha=0.0), 0
+    for seed in range(count):
+        file = home / f"bars-{seed}.parquet"  # tables are kept by the file's name
+        market = replace(year, seed=7000 + seed, sessions=judge).market()
+        write_bars(market, file)
+        kwargs = {
+            **year.config(file).env.kwargs, "part": "holdout", "selection": str(market.dates[10]),
+            "holdout": str(market.dates[year.history]),
+        }  # fmt: skip
+        draw = np.random.default_rng(seed)
+        agents = {name: holding(draw.dirichlet(np.ones(year.stocks))) for name in ("new", "old")}
+        new, old = backtest(task_of("trading", kwargs), agents, frozenset(agents))[0]
+        promoted += paired_bootstrap(new.moves, old.moves, level=1 - 2 * level)[1] > 0
+    return promoted / count
+
+
+def holding(weights: Floats) -> Agent:
+    """An agent that always wants the same weights."""
+    wanted = torch.from_numpy(weights.astype(np.float32))
+    return lambda obs: wanted.expand(len(obs), -1)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=3, help="years, each its own market (3)")
     parser.add_argument("--drift", type=int, metavar="N", help="the false alarms alone")
+    parser.add_argument("--gate", type=int, metavar="N", help="false promotions alone")
     options = parser.parse_args()
+    if options.gate:
+        with tempfile.TemporaryDirectory() as home:
+            share = promoted_falsely(options.gate, Path(home))
+        print(f"promoted on {share:.1%} of {options.gate} markets without an edge, level 5 %")
+        return
     if options.drift:
         names = ["signal", "return_1", "return_5", "sma_30", "rsi_30", "volume_z"]
         share = told_falsely(options.drift, names)

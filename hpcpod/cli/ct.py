@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from hpcpod.run.continuous.registry import Registry
 
 ACTIONS = ("status", "history", "rollback", "repeat")
+CHANGES = ("promoted", "rolled back")
+"""Decisions that change what is deployed."""
 ALARM = 0.05
 """p-value below which a shift is told as one."""
 
@@ -51,6 +53,7 @@ def ct(options: Namespace) -> int:
     from hpcpod.cli.launch import say_progress
     from hpcpod.run.continuous import cycle, schedule
     from hpcpod.run.continuous.find import registry_of
+    from hpcpod.run.continuous.registry import writable
     from hpcpod.run.preflight import site_for
 
     every = [] if options.every is None else [f"ct.every={options.every}"]
@@ -61,7 +64,8 @@ def ct(options: Namespace) -> int:
         runs_home(options.runs),
         None if site is None else str(site),
     )
-    (registry.path / "logs").mkdir(exist_ok=True)
+    writable(registry)
+    registry.disk.make_folder(registry.path / "logs")
     if options.crontab:
         say(schedule.crontab(registry))
         return 0
@@ -138,7 +142,7 @@ def _say_where(registry: Registry) -> None:
     plans, ledger = registry.plans(), registry.decisions()
     current = registry.current
     where = "nothing is deployed" if current is None else f"{_name(current)} is deployed"
-    since = next((each for each in reversed(ledger) if each.kind != "kept"), None)
+    since = next((each for each in reversed(ledger) if each.kind in CHANGES), None)
     if since is not None and current is not None:
         where += f" since {_date(since.time)}"
     if plans and plans[-1].cycle not in {each.cycle for each in ledger}:
@@ -153,17 +157,19 @@ def _say_drift(drift: Any) -> None:
     if not drift.shifts:
         say(f"{base}: {drift.words}")
         return
-    moved = [each for each in drift.shifts if each.p < ALARM]
-    many_moved = f"{len(moved)} of {len(drift.shifts)} columns, by p below {ALARM} for all at once"
+    tested = [each for each in drift.shifts if each.p is not None]
+    moved = [each for each in tested if each.p < ALARM]
+    many_moved = f"{len(moved)} of {len(tested)} columns, by p below {ALARM} for all at once"
     say(f"{base}: {many_moved if moved else 'none that chance does not explain'}")
-    for each in (moved or drift.shifts)[:8]:
+    for each in [*(moved or tested)[:8], *drift.shifts[len(tested) :]]:
+        p = "not tested" if each.p is None else f"p {each.p:.3f}"
         say(f"  {each.name}: distance {each.distance:.2f}, PSI {each.psi:.2f}, mean"
-            f" {each.mean:+.2f} sd, p {each.p:.3f}")  # fmt: skip
+            f" {each.mean:+.2f} sd, {p}")  # fmt: skip
 
 
 def _versions(registry: Registry) -> Table:
     table = _table(registry.name, ("version", "parent", "score", "ahead of the deployed", "fate"))
-    fates = {each.version: each.kind for each in registry.decisions() if each.cycle is not None}
+    fates = {each.cycle: each.kind for each in registry.decisions()}  # a version is its cycle's
     for each in registry.versions():
         verdict, own = each.verdict, each.verdict.challenger
         ahead = "-"

@@ -7,14 +7,15 @@ them: ::
                                  ^ holdout of the cycle's run   ^ below
 
 Its run's panel ends at ``below``, so that what is appended later changes nothing of it, and its
-environments have no row from ``holdout`` on.
+environments have no row from ``holdout`` on. A session that is still going on is no session yet.
 """
 
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +30,23 @@ from hpcpod.tournament.continuous.drift import Sample
 from hpcpod.tournament.continuous.stream import Look, Part, Player, Score, Verdict, Windows
 from hpcpod.trading.backtest import Backtest, backtest
 from hpcpod.trading.features import compute
-from hpcpod.trading.holdout import agent_of
+from hpcpod.trading.holdout import _opening, agent_of
+from hpcpod.trading.ledger import LEDGERS, Ledger
 from hpcpod.trading.metrics import paired_bootstrap
-from hpcpod.trading.panel import Floats, MarketPanel
-from hpcpod.trading.sources import markets
+from hpcpod.trading.panel import Floats, MarketPanel, day_of
+from hpcpod.trading.sources import FILES, markets
 from hpcpod.trading.tables import decisions
 from hpcpod.trading.task import Task, task_of
 
 ARGUMENTS: Mapping[str, Any] = {"judge": 20, "window": None, "selection": 0.2}
 FEWEST = 5
 """Sessions that are judged on at least, behind the embargo."""
+LOST_DAILY = 2
+"""Days of daily bars without a return: the first order is filled in the second, and the last is
+only marked."""
 REWARD = "reward"
+MEANING = ("mode", "stride", "max_order", "max_shares", "dead_band", "risk_off")
+"""Rules that say what a policy observes and what its actions mean: its own, whoever judges it."""
 
 
 class TradingStream:
@@ -53,6 +60,11 @@ class TradingStream:
         """
         self._config, self._ct = config, config.ct or CtConfig()
         self._task = task_of(config.env.id, config.env.kwargs)
+        if self._task.folds > 1:
+            raise UserError(
+                "env.kwargs: folds and fold cut windows of their own, and ct cuts others: leave"
+                " them out"
+            )
         given = {**ARGUMENTS, **self._ct.kwargs}
         for name in given:
             if name not in ARGUMENTS:
@@ -75,8 +87,13 @@ class TradingStream:
         """See ``Stream``: due are ``judge`` sessions that the last cycle has not seen."""
         seen = before.train.get("market") if before else None
         pinned = seen.get("tickers") if isinstance(seen, Mapping) else None
-        panels = self._panels(pinned)
-        dates, remarks = panels[0].dates, list[str]()
+        self._same_stocks(pinned)
+        panels, remarks = self._panels(pinned), list[str]()
+        whole = [self._whole(each) for each in panels]
+        if whole[0] is not panels[0]:
+            day = panels[0].dates[-1]
+            remarks.append(f"the session of {day} is not whole yet: it is left to a later look")
+        panels, dates = whole, whole[0].dates
         fresh = dates if before is None else dates[dates >= np.datetime64(before.end, "D")]
         if before is not None:
             if dates[-1] < np.datetime64(before.end, "D") - 1:
@@ -88,17 +105,23 @@ class TradingStream:
                 remarks.append(f"bars before {before.end} are not what the last cycle saw")
             remarks += self._newcomers(pinned)
         until = f"{len(fresh)} of {self._judged} new sessions are there, the last is {dates[-1]}"
-        if len(fresh) < FEWEST + self._task.embargo:
+        least = FEWEST + self._task.embargo + LOST_DAILY * _daily(panels[0])
+        if self._judged < least:
+            raise UserError(
+                f"ct.kwargs: judge is at least {least} for daily bars ({FEWEST}, the embargo of"
+                f" {self._task.embargo}, and {LOST_DAILY} without a return), got {self._judged}"
+            )
+        if len(fresh) < least:
             return Look(None, False, until, tuple(remarks))
-        count = min(self._judged, len(fresh))
-        windows = self._windows(panels, count)
+        windows = self._windows(panels, min(self._judged, len(fresh)))
+        remarks += self._closed(windows)
         why = "nothing is deployed yet" if before is None else f"{len(fresh)} sessions are new"
         due = before is None or len(fresh) >= self._judged
         return Look(windows, due, why if due else until, tuple(remarks))
 
     def adopted(self) -> Windows:
         """See ``Stream``: all sessions that there are now count as seen."""
-        panels = self._panels(None)
+        panels = [self._whole(each) for each in self._panels(None)]
         return Windows(
             {"market": self._market(panels, None)}, {}, 0, "all sessions so far",
             str(panels[0].dates[-1] + 1), _digest(panels), asdict(panels[0].card),
@@ -114,15 +137,36 @@ class TradingStream:
         self, windows: Windows, challenger: Player, incumbent: Player | None, folder: Path
     ) -> Verdict:
         """See ``Stream``: both play the judged sessions through, the same days are resampled."""
-        ours = _moves(self._played(windows, challenger, "judge"))
+        ours = self._judged_days(windows, challenger, folder)
         level, unit = self._ct.level, "bp a day"
         words = f"{len(ours)} sessions from {windows.train['holdout']} on"
         own = _score(ours)
         if incumbent is None:
             return Verdict(own, None, None, None, level, unit, words)
-        theirs = _moves(self._played(windows, incumbent, "judge"))
+        theirs = self._judged_days(windows, incumbent, folder)
+        common = min(len(ours), len(theirs))  # warm-ups differ, the last day is the same
+        ours, theirs = ours[-common:], theirs[-common:]
         ahead, low, _ = paired_bootstrap(ours, theirs, level=1 - 2 * level)
         return Verdict(own, _score(theirs), ahead, low, level, unit, f"{words}, the same for both")
+
+    def _judged_days(self, windows: Windows, player: Player, folder: Path) -> Floats:
+        """Daily returns on the judged sessions: a look at a holdout, which the ledger counts once
+        for each policy.
+
+        Raises:
+            UserError: too few days can be played, or the ledger can't be written.
+        """
+        moves = _moves(self._played(windows, player, "judge"))
+        if len(moves) < FEWEST:
+            raise UserError(f"{len(moves)} days were played, and {FEWEST} are judged at least")
+        home = folder.parents[2]  # runs/, above mine.ct/cycles/0002
+        digest = hashlib.sha256(player.policy.read_bytes()).hexdigest()[:16]
+        task, spread = self._task_of(windows, player, "judge"), float(moves.std(ddof=1))
+        sharpe = float(moves.mean()) / spread if spread > 0 else 0.0
+        line, book = _opening(task, folder.parents[1].name, digest, sharpe), Ledger(home / LEDGERS)
+        if not any(each.policy == digest and each.overlaps(line) for each in book.openings()):
+            book.write(line)
+        return moves
 
     def sample(self, windows: Windows, player: Player, part: Part) -> Sample:
         """See ``Stream``: features of each stock at each decision, and the growth of the account
@@ -135,11 +179,55 @@ class TradingStream:
             rows.append(found)
             blocks.append(begun + of_session - of_session.min())
             begun = int(blocks[-1].max()) + 1
-        return Sample((*task.features, REWARD), np.vstack(rows), np.concatenate(blocks))
+        names = (*task.features, REWARD)
+        # In training it is the reward of what was fitted: that it falls is no drift yet.
+        return Sample(names, np.vstack(rows), np.concatenate(blocks), untested=(REWARD,))
 
     def _panels(self, tickers: object) -> list[MarketPanel]:
         given = dict(self._task.market)
         return markets(given if tickers is None else {**given, "tickers": tickers})
+
+    def _same_stocks(self, pinned: object) -> None:
+        """See that the configuration names no other stocks than the deployed policies know."""
+        named = self._task.market.get("tickers")
+        if isinstance(pinned, (list, tuple)) and named is not None and list(named) != list(pinned):
+            raise UserError(
+                f"env.kwargs.market.tickers names {', '.join(map(str, named))}, and the policies of"
+                f" this registry know {', '.join(pinned)}: give a configuration of other stocks"
+                " another name"
+            )
+
+    def _closed(self, windows: Windows) -> list[str]:
+        """A remark on a holdout of the configuration that a cycle trains on."""
+        given, judged = self._config.env.kwargs.get("holdout"), windows.train["holdout"]
+        if given is None or (isinstance(given, str) and day_of(given) >= day_of(str(judged))):
+            return []
+        return [
+            f"env.kwargs.holdout is {given}, which ct does not keep: this cycle trains on sessions"
+            f" until {judged}, and judges on those from then on"
+        ]
+
+    def _whole(self, panel: MarketPanel) -> MarketPanel:
+        """The panel without its last session, while bars of it may still come.
+
+        By a calendar its close has to be past, and bars of parts of a day have to reach it. Without
+        one, these have to be as many as there usually are, and of daily bars the day in UTC has to
+        be past. Once a later session is there, all before it are whole.
+        """
+        source = str(self._task.market.get("source", "synthetic"))
+        if not source.endswith(FILES) or len(panel.dates) < 2:
+            return panel
+        day, close = panel.dates[-1], _close(panel, self._task.market.get("calendar", "XNYS"))
+        daily, now = _daily(panel), np.datetime64(int(time.time()), "s")
+        if close is not None:  # bars are named by their end, or by their beginning
+            reached = panel.times[-1] + np.median(np.diff(panel.times[-100:])) >= close
+            whole = now >= close and (daily or reached)
+        elif daily:
+            whole = now >= day + np.timedelta64(1, "D")
+        else:
+            counts = np.bincount(panel.sessions)
+            whole = counts[-1] >= np.median(counts[:-1])
+        return panel if whole else panel.below(day)
 
     def _newcomers(self, pinned: object) -> list[str]:
         """A remark on stocks that the file has and the policy does not know."""
@@ -184,9 +272,11 @@ class TradingStream:
     def _task_of(self, windows: Windows, player: Player, part: Part) -> Task:
         if part == "train" or not windows.judge:
             return task_of(player.env.id, {**player.env.kwargs, **windows.train})
-        # Its own features, with the prices, the rules and the dates that hold for both.
-        own = {k: v for k, v in player.env.kwargs.items() if k == "features"}
-        return task_of(player.env.id, {**windows.judge, **own})
+        # The prices, costs and dates that hold for both; what it sees and does is its own.
+        common = task_of(player.env.id, windows.judge)
+        own = task_of(player.env.id, player.env.kwargs)
+        rules = replace(common.rules, **{name: getattr(own.rules, name) for name in MEANING})
+        return replace(common, features=own.features, rules=rules)
 
     def _played(self, windows: Windows, player: Player, part: Part) -> list[Backtest]:
         """The policy's backtest on each market."""
@@ -210,6 +300,22 @@ def _met(task: Task, panel: MarketPanel, session: int, test: Backtest) -> tuple[
     column[:, 0, 0] = rewards
     rows = np.concatenate([np.where(np.isfinite(features), features, np.nan), column], axis=2)
     return rows.reshape(-1, rows.shape[2]), np.repeat(panel.sessions[bars], stocks)
+
+
+def _daily(panel: MarketPanel) -> bool:
+    return len(panel.times) == len(panel.dates)
+
+
+def _close(panel: MarketPanel, calendar: object) -> np.datetime64 | None:
+    """The end of the panel's last session by a calendar, UTC; None: there is no calendar."""
+    if calendar is None:
+        return None
+    import exchange_calendars  # type: ignore[import-untyped,unused-ignore]
+
+    day, week = panel.dates[-1], np.timedelta64(7, "D")
+    made = exchange_calendars.get_calendar(str(calendar), start=day - week, end=day + week)
+    close: np.datetime64 = np.datetime64(made.session_close(str(day)).tz_localize(None), "s")
+    return close
 
 
 def _moves(tests: list[Backtest]) -> Floats:

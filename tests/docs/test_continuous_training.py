@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,15 @@ SMALL = [
 ]  # fmt: skip
 
 
+def told_or_refused(home: Path, words: list[str]) -> str:
+    """What a command says, be it done or refused."""
+    done = subprocess.run(
+        [sys.executable, "-m", *words], cwd=home, text=True, capture_output=True, check=False
+    )
+    assert done.returncode in (0, 2)
+    return done.stdout + done.stderr
+
+
 @pytest.mark.long
 def test_it_walks_from_a_file_to_a_promoted_policy(tmp_path: Path) -> None:
     for name, text in files_of(PAGE).items():
@@ -26,16 +37,23 @@ def test_it_walks_from_a_file_to_a_promoted_policy(tmp_path: Path) -> None:
     told = []
     for line in typed:
         words = line.partition("||")[0].split()
-        if "repeat" in words or "rollback" in words:
-            continue  # to train again, and to go back, have tests of their own
+        if "rollback" in words:  # refused where the gate has kept v0002 out
+            back = told_or_refused(tmp_path, words)
+            continue
         small = [each for change in SMALL for each in ("--set", change)]
         more = small if "deployed.yaml" in words else []
         told.append(said(tmp_path, *words, *more))
+    assert "v0002 trained again: the same bits" in told[-1]
     first, second, third = [each for each in told if each.startswith("mine: ")][:3]
     assert "v0001 is deployed" in first
     assert "v0002 is" in second and "ahead of the deployed one by" in second
     assert "0 of 12 new sessions are there" in third
     ledger = json.loads(said(tmp_path, "hpcpod", "ct", "history", "mine", "--json"))
-    assert [line["cycle"] for line in ledger] == [1, 2]
+    kinds = [line["kind"] for line in ledger]
+    assert [line["cycle"] for line in ledger[:2]] == [1, 2]
+    if kinds[1] == "promoted":
+        assert kinds[2:] == ["rolled back"] and "rolled back from v0002 to v0001" in back
+    else:
+        assert kinds == ["promoted", "kept"] and "v0001 is deployed already" in back
     [code] = blocks(PAGE, "python")
     assert run_script(code, tmp_path).startswith("ppo")

@@ -11,6 +11,8 @@ import pytest
 
 from hpcpod.errors import UserError
 from hpcpod.run.continuous.cycle import config_of, stream_of
+from hpcpod.tournament.continuous.stream import Player
+from hpcpod.trading.backtest import backtest, cash
 from hpcpod.trading.files import write_bars
 from hpcpod.trading.panel import MarketPanel
 from hpcpod.trading.stream import TradingStream
@@ -68,6 +70,134 @@ def test_what_comes_later_changes_nothing_of_a_cycles_data(tmp_path: Path) -> No
     assert made.digest(windows) == windows.digest
     panel = task_of("trading", {**windows.train, "part": "holdout"}).panels()[0][0]
     assert panel.dates[-1] == bars().dates[44]
+
+
+def part_of_a_day(file: Path, sessions: int, more: int) -> None:
+    """Have the file hold so many sessions, and bars of the next one."""
+    whole = bars()
+    write_bars(whole.first(13 * sessions + more), file)
+
+
+def test_a_session_that_still_goes_on_is_left_to_a_later_look(tmp_path: Path) -> None:
+    file = tmp_path / "bars.parquet"
+    part_of_a_day(file, 44, 3)
+    made = stream(file)
+    look = made.look(None, 1)
+    assert look.windows is not None and look.windows.end == str(bars().dates[43] + 1)
+    assert look.remarks == (
+        f"the session of {bars().dates[44]} is not whole yet: it is left to a later look",
+    )
+    grow(file, 53)
+    later = made.look(look.windows, 2)
+    assert later.remarks == () and later.why == "9 sessions are new"
+    part_of_a_day(file, 44, 13)  # as many as there usually are
+    assert windows_of(made).end == str(bars().dates[44] + 1)
+
+
+@pytest.mark.parametrize(
+    ("daily", "last", "whole"),
+    [
+        (False, "2024-07-03T16:58", False),
+        (False, "2024-07-03T17:00", True),  # XNYS closes at 13:00 in New York on that day
+        (True, "2024-07-03", True),
+        (True, "2150-07-02", False),
+    ],
+)
+def test_a_calendar_says_when_a_session_is_whole(
+    tmp_path: Path, daily: bool, last: str, whole: bool
+) -> None:
+    step = np.timedelta64(1, "D" if daily else "m")
+    times = (np.datetime64(last, "m") - np.arange(200)[::-1] * step).astype("datetime64[s]")
+    day = times[-1].astype("datetime64[D]")
+    dates, sessions = day - np.arange(2)[::-1], np.arange(200) // 100
+    if daily:
+        dates, sessions = times.astype("datetime64[D]"), np.arange(200)
+    flat = np.ones((200, 1))
+    panel = MarketPanel(
+        ("A",), times, sessions, dates, flat, flat, flat, flat, flat, flat > 0, bars().card
+    )
+    made = stream(tmp_path / "bars.parquet")
+    made._task = replace(made._task, market={"source": "bars.parquet", "calendar": "XNYS"})
+    assert (made._whole(panel).dates[-1] == day) == whole
+
+
+def test_what_an_action_means_is_the_policys_and_what_it_costs_is_the_days(tmp_path: Path) -> None:
+    file = tmp_path / "bars.parquet"
+    grow(file, 45)
+    own = {"mode": "orders", "stride": 2, "max_order": 0.1, "fee_bps": 1.0, "features": ["signal"]}
+    env = config(file).env
+    incumbent = Player(file, replace(env, kwargs={**env.kwargs, **own}))
+    made = stream(file)
+    windows = windows_of(made)
+    ours, theirs = (
+        made._task_of(windows, each, "judge") for each in (Player(file, env), incumbent)
+    )
+    assert (theirs.rules.mode, theirs.rules.stride, theirs.rules.max_order) == ("orders", 2, 0.1)
+    assert theirs.features == ("signal",) and ours.features == ("signal", "return_1")
+    common = replace(theirs.rules, mode="weights", stride=4, max_order=0.2)
+    assert ours.rules == common and ours.rules.fee_bps == 10.0
+    assert (ours.part, ours.holdout, ours.market) == (theirs.part, theirs.holdout, theirs.market)
+
+
+def test_other_stocks_than_the_deployed_policy_knows_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "bars.parquet"
+    grow(file, 53)
+    windows = windows_of(stream(file))
+    kwargs = config(file).env.kwargs
+    market = {**kwargs["market"], "tickers": ["SYN01"]}  # type: ignore[dict-item]
+    made = stream_of(replace_kwargs(config(file), market=market))
+    with pytest.raises(
+        UserError, match="names SYN01, and the policies of this registry know SYN00"
+    ):
+        made.look(windows, 2)
+
+
+def replace_kwargs(whole: Any, **kwargs: Any) -> Any:
+    """A configuration with other arguments of its environment."""
+    return replace(whole, env=replace(whole.env, kwargs={**whole.env.kwargs, **kwargs}))
+
+
+def test_folds_which_cut_windows_of_their_own_are_refused(tmp_path: Path) -> None:
+    whole = replace_kwargs(config(tmp_path / "bars.parquet"), folds=2, fold=2)
+    with pytest.raises(UserError, match="folds and fold cut windows of their own"):
+        stream_of(whole)
+
+
+def test_a_verdict_on_fewer_days_than_five_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "bars.parquet"
+    grow(file, 45)
+    made, player = stream(file), Player(file, config(file).env)
+    windows = windows_of(made)
+    short = {**windows.judge, "embargo": JUDGE - 4}
+    task = task_of("trading", short)
+    played = backtest(task, {"cash": cash})[0]
+    monkeypatch.setattr(made, "_played", lambda *_: played)
+    with pytest.raises(UserError, match="4 days were played, and 5 are judged at least"):
+        made.judge(
+            replace(windows, judge=short), player, None, tmp_path / "mine.ct" / "cycles" / "1"
+        )
+
+
+def test_a_holdout_that_a_cycle_trains_on_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "bars.parquet"
+    grow(file, 45)
+    judged = bars().dates[45 - JUDGE]
+    for given, told in ((str(judged), 0), (str(judged - 1), 1), (0.8, 1)):
+        made = stream_of(replace_kwargs(config(file), holdout=given, selection=0.5))
+        remarks = made.look(None, 1).remarks
+        assert len(remarks) == told
+        assert all(f"env.kwargs.holdout is {given}, which ct does not keep" in r for r in remarks)
+
+
+def test_daily_bars_need_two_days_more_to_be_judged_on(tmp_path: Path) -> None:
+    file = tmp_path / "bars.parquet"
+    whole = bars()
+    rows = np.flatnonzero(whole.is_last)
+    write_bars(whole._rows(rows, "the last bars"), file)
+    with pytest.raises(UserError, match="judge is at least 9 for daily bars"):
+        stream(file).look(None, 1)
 
 
 def test_a_past_that_was_rewritten_is_told(tmp_path: Path) -> None:

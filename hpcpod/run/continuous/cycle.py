@@ -168,11 +168,14 @@ class Cycle:
         except UserError as error:
             return self._decided(plan, "failed", str(error))
         stream = stream_of(registry.config)
-        self._drift(plan, stream)
-        verdict = self._verdict(plan, stream, run, policy)
-        if registry.version(plan.cycle) is None:
-            self._tell(f"cycle {plan.cycle}: registers {named(plan.cycle)}")
-            self._register(plan, stream, run, policy, verdict)
+        try:
+            self._drift(plan, stream)
+            verdict = self._verdict(plan, stream, run, policy)
+            if registry.version(plan.cycle) is None:
+                self._tell(f"cycle {plan.cycle}: registers {named(plan.cycle)}")
+                self._register(plan, stream, run, policy, verdict)
+        except DataChanged as error:
+            return self._decided(plan, "failed", str(error))
         return self._decided(plan, "promoted" if verdict.promotes else "kept", verdict.said)
 
     def _trained(self, plan: Plan) -> Run:
@@ -193,6 +196,7 @@ class Cycle:
         challenger = Player(policy.checkpoint, run.folder.resolved.config.env)
         parent = None if plan.parent is None else self._player(plan.parent)
         verdict = stream.judge(plan.windows, challenger, parent, registry.cycle(plan.cycle))
+        _same_data(plan, stream)
         return registry.settle(path, verdict)
 
     def _player(self, number: int) -> Player:
@@ -230,6 +234,7 @@ class Cycle:
         )  # fmt: skip
         player = Player(policy.checkpoint, resolved.config.env)
         reference = reference_of(stream.sample(plan.windows, player, "train"))
+        _same_data(plan, stream)
         registered = {
             "version": named(plan.cycle), "windows": plan.windows.words,
             "parent": None if plan.parent is None else named(plan.parent),
@@ -300,8 +305,7 @@ def adopt(registry: Registry, run: Run) -> Plan:
     Raises:
         UserError: it has not.
     """
-    if run.board().phase != "finished":
-        raise UserError(f"{run.name} has not finished: `hpcpod ct` takes over what is done")
+    require_finished(run)
     config = run.folder.resolved.config
     windows = stream_of(registry.config).adopted()
     plan = Plan(
@@ -309,6 +313,16 @@ def adopt(registry: Registry, run: Run) -> Plan:
         adopted=str(run.path),
     )  # fmt: skip
     return registry.publish_plan(plan)
+
+
+def require_finished(run: Run) -> None:
+    """See that a run can be taken over.
+
+    Raises:
+        UserError: it has not finished.
+    """
+    if run.board().phase != "finished":
+        raise UserError(f"{run.name} has not finished: `hpcpod ct` takes over what is done")
 
 
 def abandon(registry: Registry) -> Outcome:
@@ -323,6 +337,24 @@ def abandon(registry: Registry) -> Outcome:
     if plan is None:
         raise UserError(f"{registry.name}: no cycle is open")
     return cycle._decided(plan, "failed", "it was abandoned")
+
+
+class DataChanged(UserError):
+    """Data that a cycle looks at are not what they were when it began."""
+
+
+def _same_data(plan: Plan, stream: Stream) -> None:
+    """See that a cycle's data are those it was planned with, once they have been read.
+
+    Raises:
+        DataChanged: they are not.
+    """
+    now = stream.digest(plan.windows)
+    if now != plan.windows.digest:
+        raise DataChanged(
+            f"its data were changed after it began: their sha256 was {plan.windows.digest[:12]},"
+            f" and is {now[:12]}"
+        )
 
 
 def _own_score(policy: Kept) -> Verdict:

@@ -16,6 +16,7 @@ from hpcpod.run.continuous.registry import (
     home_of,
     open_registry,
     registries_here,
+    writable,
 )
 from hpcpod.run.run import open_run
 from hpcpod.storage.os_errors import may_exist
@@ -39,12 +40,12 @@ def registry_of(
         config = preflight.read_config(word, set_options=overrides, site=site)
         cycle.stream_of(config)
         found = create(config, str(Path(word).absolute()), home)
-        if found.config != config:
-            found.configure(config)
-        return found
+        if found.config != config or found.cwd != Path.cwd():
+            found.configure(config, Path.cwd())
+        return _taken_over(found)
     for path in (Path(word), home_of(word, home)):
         if may_exist(path / DOCUMENT):
-            return _changed(open_registry(path), overrides)
+            return _taken_over(_changed(open_registry(path), overrides))
     try:
         run = open_run(word if home is None or Path(word).exists() else home / word)
     except RunNotFound as error:
@@ -55,10 +56,23 @@ def registry_of(
     own = to_mapping(run.folder.resolved.config)
     config = preflight.from_anywhere(from_words(own, overrides, source=run.name))
     cycle.stream_of(config)
-    made = create(config, str(run.path), home)
-    if not made.plans():
-        cycle.adopt(made, run)
-    return made
+    cycle.require_finished(run)
+    return _taken_over(create(config, str(run.path), home))
+
+
+def _taken_over(registry: Registry) -> Registry:
+    """A registry that was made from a run, once that is its first version.
+
+    A process may have been killed after it made the registry.
+
+    Raises:
+        UserError: the run has not finished.
+    """
+    made_from = Path(registry.document["made_from"])
+    if may_exist(made_from / "config.json") and not registry.plans():
+        writable(registry)
+        cycle.adopt(registry, open_run(made_from))
+    return registry
 
 
 def looked_at(word: str | None) -> Registry:
@@ -81,6 +95,7 @@ def looked_at(word: str | None) -> Registry:
 
 def _changed(registry: Registry, overrides: Sequence[str]) -> Registry:
     if overrides:
+        writable(registry)  # another user's stream is never imported
         own = to_mapping(registry.config)
         config = preflight.from_anywhere(from_words(own, overrides, source=registry.name))
         cycle.stream_of(config)

@@ -47,7 +47,7 @@ class FreshSeeds:
 
     def look(self, before: Windows | None, cycle: int) -> Look:
         """See ``Stream``."""
-        windows = self._windows(cycle)
+        windows = self._windows(before)
         files = ", ".join(self._ct.data)
         if before is None:
             return Look(windows, True, "nothing is deployed yet")
@@ -61,7 +61,7 @@ class FreshSeeds:
 
     def adopted(self) -> Windows:
         """See ``Stream``."""
-        return self._windows(0)
+        return self._windows(None)
 
     def digest(self, windows: Windows) -> str:
         """See ``Stream``."""
@@ -80,7 +80,7 @@ class FreshSeeds:
         ]
         scores = ScoreFolder(folder / "scores")
         scores.create()
-        seeds = range(windows.seed, windows.seed + self._episodes)
+        seeds = range(windows.seed, self._past(windows))
         found = evaluated(scores, asked, seeds, None, None, lambda text: None)
         rows = {row.source: row for row in found.rows}
         ours = rows[str(challenger.policy)]
@@ -104,14 +104,19 @@ class FreshSeeds:
         env = replace(player.env, kwargs={**player.env.kwargs, **laid}, processes=1)
         return sampled(player.policy, env, windows.seed, *_SAMPLED)
 
-    def _windows(self, cycle: int) -> Windows:
-        room = (LARGEST_SEED - FIRST_SEED) // self._episodes
-        seed = FIRST_SEED + cycle % room * self._episodes
+    def _windows(self, before: Windows | None) -> Windows:
+        seed = FIRST_SEED if before is None else self._past(before)
+        if seed + self._episodes > LARGEST_SEED:  # after 2 ** 31 of them, all have been drawn
+            seed = FIRST_SEED
         source = {"files": list(self._ct.data)} if self._ct.data else {}
         return Windows(
-            seed=seed, digest=self._digest(), source=source,
+            seed=seed, past=seed + self._episodes, digest=self._digest(), source=source,
             words=f"judged by {self._episodes} episodes from seed {seed} on",
         )  # fmt: skip
+
+    def _past(self, windows: Windows) -> int:
+        """The first seed behind those of a cycle."""
+        return windows.past or windows.seed + self._episodes
 
     def _digest(self) -> str:
         hashed = hashlib.sha256()

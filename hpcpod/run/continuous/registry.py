@@ -76,10 +76,18 @@ class Registry:
             plugins.look_in(self.document["modules"])
         return from_mapping(self.document["config"], source=str(self.path / DOCUMENT))
 
-    def configure(self, config: RunConfig) -> None:
-        """Take another configuration for the next cycle."""
+    @property
+    def cwd(self) -> Path:
+        """The folder in which relative paths of the configuration begin."""
+        return Path(self.document.get("cwd") or self.path.parent.parent)
+
+    def configure(self, config: RunConfig, cwd: Path | None = None) -> None:
+        """Take another configuration for the next cycle, given in a folder; None: as before."""
         self.owner.require_mine()
-        self.document = _document(config, self.document["publish"], self.document["made_from"])
+        document = self.document
+        self.document = _document(
+            config, document["publish"], document["made_from"], cwd or self.cwd
+        )
         self.disk.replace(self.path / DOCUMENT, pack(self.document, indent=1))
 
     def plan(self, cycle: int) -> Plan | None:
@@ -273,7 +281,8 @@ def create(config: RunConfig, made_from: str, home: Path | None = None) -> Regis
         home: folder that holds runs.
 
     Raises:
-        UserError: the folder can't be made, or is another user's.
+        UserError: the folder can't be made, or is another user's; or there is a registry of that
+            name, of another task and another file.
     """
     path = home_of(config.name, home).absolute()
     if not may_exist(path / DOCUMENT):
@@ -283,17 +292,23 @@ def create(config: RunConfig, made_from: str, home: Path | None = None) -> Regis
                 disk.make_folder(folder)
             disk.close(path)
             disk.scheme = probe(disk, path / "cycles")
-            document = _document(config, disk.scheme, made_from)
+            document = _document(config, disk.scheme, made_from, Path.cwd())
             disk.publish(path / DOCUMENT, pack(document, indent=1))
         except StorageError as error:
             raise UserError(f"{config.name} can't have a registry: {error}") from error
-    return open_registry(path)
+    found = open_registry(path)
+    if found.document["made_from"] != made_from and found.config.env != config.env:
+        raise UserError(
+            f"{path} is the registry of {found.document['made_from']}, whose env is another: give"
+            f" {made_from} another name than {config.name}"
+        )
+    return found
 
 
-def _document(config: RunConfig, scheme: str, made_from: str) -> dict[str, Any]:
+def _document(config: RunConfig, scheme: str, made_from: str, cwd: Path) -> dict[str, Any]:
     return {
         "format": FORMAT, "publish": scheme, "config": to_mapping(config),
-        "modules": plugins.module_folders(), "made_from": made_from,
+        "modules": plugins.module_folders(), "made_from": made_from, "cwd": str(cwd),
     }  # fmt: skip
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from pathlib import Path
 
 from hpcpod._process import PYTHON
 from hpcpod._version import __version__
@@ -24,10 +23,10 @@ _HOUR = 3600
 class CycleLauncher(SlurmLauncher):
     """Submits jobs that do what is due, each of which submits the next one first."""
 
-    def __init__(self, folder: Path, config: RunConfig, begin: int) -> None:
+    def __init__(self, registry: Registry, begin: int) -> None:
         """``begin``: seconds until it may start."""
-        super().__init__(folder, config)
-        self._begin = begin
+        super().__init__(registry.path, registry.config)
+        self._begin, self._cwd = begin, registry.cwd
 
     @property
     def job_name(self) -> str:
@@ -40,7 +39,8 @@ class CycleLauncher(SlurmLauncher):
         cores = 1 if intent.kind == "coordinator" else scripts.shape.cpus_per_rank * self.places
         values = scripts.variables(intent)
         options = {
-            "begin": f"now+{self._begin}", "cpus-per-task": str(cores), "dependency": "singleton",
+            "begin": f"now+{self._begin}", "chdir": str(self._cwd),
+            "cpus-per-task": str(cores), "dependency": "singleton",
             "job-name": self.job_name, "nodes": "1", "ntasks": "1", "open-mode": "append",
             "output": f"{self.folder / 'logs'}/ct-%j.log", "requeue": "",
             "signal": f"USR2@{min(90, 15 * cluster.minutes)}", "time": str(cluster.minutes),
@@ -79,12 +79,12 @@ def submit(registry: Registry) -> tuple[str | None, str]:
     writable(registry)
     config = registry.config
     every = _every(config)
-    launcher = CycleLauncher(registry.path, config, 0)
+    launcher = CycleLauncher(registry, 0)
     successor = os.environ.get("SLURM_JOB_NAME") == launcher.job_name
     if launcher.waiting():
         return None, launcher.job_name
     if successor:
-        launcher = CycleLauncher(registry.path, config, round(every))
+        launcher = CycleLauncher(registry, round(every))
     # On a cluster its slots are jobs of their own; otherwise they run inside of it.
     kind = "coordinator" if config.cluster.launcher == "slurm" else "slots"
     intent = Intent(0, "ct", "coordinator" if kind == "coordinator" else "slots")
@@ -108,7 +108,8 @@ def crontab(registry: Registry) -> str:
         times = f"{minute % 60} {hour % 24} {'*' if days == 1 else f'*/{days}'} * *"
     log = registry.path / "logs" / "cron.log"
     words = shlex.join([*PYTHON, "-m", "hpcpod", "ct", str(registry.path)])
-    line = f"{times} {words} >>{shlex.quote(str(log))} 2>&1"
+    # Cron starts in the home folder, where the files of the configuration are not.
+    line = f"{times} cd {shlex.quote(str(registry.cwd))} && {words} >>{shlex.quote(str(log))} 2>&1"
     return line.replace("%", r"\%")  # a newline to cron
 
 

@@ -41,6 +41,9 @@ class Sample(NamedTuple):
     """The block of each row, from 0, in the order of time, [N]."""
     independent: bool = False
     """True if blocks do not depend on each other, as episodes do not."""
+    untested: tuple[str, ...] = ()
+    """Columns that are told without a p-value: in training they were of another kind, as rewards on
+    the very data that were fitted."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,9 @@ class Shift:
     """Population stability index."""
     mean: float
     """Shift of the mean, in standard deviations of the reference."""
-    p: float
-    """Probability of a distance as extreme without any drift, for all columns at once."""
+    p: float | None
+    """Probability of a distance as extreme without any drift, for all tested columns at once; None:
+    it is not tested."""
 
 
 def reference_of(sample: Sample) -> Reference:
@@ -88,7 +92,7 @@ def reference_of(sample: Sample) -> Reference:
 
 
 def shifts(then: Reference, now: Sample, seed: int = 0) -> tuple[Shift, ...]:
-    """Compare a sample with a reference, the most shifted column first.
+    """Compare a sample with a reference, the most shifted column first, those without a test last.
 
     Args:
         then: the reference.
@@ -106,17 +110,19 @@ def shifts(then: Reference, now: Sample, seed: int = 0) -> tuple[Shift, ...]:
     exchanged = _exchanges(old, new, now.independent, seed)
     if exchanged is None:
         return ()
-    distances, p = _tested(*exchanged)
+    tested = np.array([name not in now.untested for name in taken.names])
+    distances, p = _tested(*exchanged, tested)
     with np.errstate(invalid="ignore"):
         means = np.array([_mean(column) for column in taken.rows.T])
     found = [
         Shift(
             name, float(distances[i]), _psi(old.sum(0)[i], new.sum(0)[i]),
-            float((means[i] - then.means[k]) / (then.deviations[k] or 1.0)), float(p[i]),
+            float((means[i] - then.means[k]) / (then.deviations[k] or 1.0)),
+            float(p[i]) if tested[i] else None,
         )
         for i, (k, name) in enumerate(zip(kept, taken.names, strict=True))
     ]  # fmt: skip
-    return tuple(sorted(found, key=lambda each: (each.p, -each.distance)))
+    return tuple(sorted(found, key=lambda each: (each.p is None, each.p or 0.0, -each.distance)))
 
 
 def _exchanges(
@@ -152,8 +158,9 @@ def _joined(counts: Floats, length: int) -> Floats:
     return np.asarray(rest.reshape(count, length, *counts.shape[1:]).sum(1))
 
 
-def _tested(blocks: Floats, labels: Floats) -> tuple[Floats, Floats]:
-    """Distances of the columns and their p-values; counts are [blocks, columns, bins]."""
+def _tested(blocks: Floats, labels: Floats, tested: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Distances of the columns, and p-values of those that are tested; counts are [blocks, columns,
+    bins]."""
     flat = blocks.reshape(len(blocks), -1)
     inside = (labels @ flat).reshape(-1, *blocks.shape[1:])
     outside = flat.sum(0).reshape(blocks.shape[1:]) - inside
@@ -162,7 +169,7 @@ def _tested(blocks: Floats, labels: Floats) -> tuple[Floats, Floats]:
     low, middle = np.quantile(distances, [0.25, 0.5], axis=0)
     spread = np.where(middle > low, middle - low, 1.0)
     scaled = np.where(middle > low, (distances - middle) / spread, 0.0)
-    largest = scaled.max(1)
+    largest = scaled[:, tested].max(1, initial=0.0)
     p = (largest[:, None] >= scaled[0] - 1e-12).mean(0)
     return distances[0], p
 

@@ -37,6 +37,8 @@ class Windows:
     """SHA-256 of all data that the cycle looks at; empty of a task without any."""
     source: Mapping[str, object] = field(default_factory=dict)
     """The origin of the data, for the card."""
+    past: int = 0
+    """The first seed behind those of what is judged: a later cycle goes on from it."""
 
 
 class Look(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,10 @@ from hpcpod.run.continuous.registry import Registry, create, open_registry
 from hpcpod.run.continuous.training import repeat
 from hpcpod.run.run import open_run
 from hpcpod.storage.locks import file_lock
-from tests.run.continuous.worlds import JUDGE, config, drive, grow
+from hpcpod.tournament.continuous.stream import Player
+from hpcpod.trading.files import read_bars, write_bars
+from hpcpod.trading.ledger import LEDGERS, Ledger
+from tests.run.continuous.worlds import JUDGE, Generous, config, drive, grow
 from tests.storage.faults import DEAD, finish, in_child, start
 from tests.support.command_line import refusal
 
@@ -39,17 +42,36 @@ def here() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory, here: None) -> Registry:
-    """A registry after two cycles; its gate lets everything pass, so that v0002 is deployed."""
+    """A registry after two cycles, of which each has deployed its version."""
     home = tmp_path_factory.mktemp("two")
     file = home / "bars.parquet"
     grow(file, 45)
-    easy = {"kwargs": {"judge": JUDGE, "window": 30}, "level": 0.4999}
+    easy = {"kwargs": {"judge": JUDGE, "window": 30}, "stream": f"{Generous.__module__}:Generous"}
     registry = create(config(file, ct=easy), "a test", home)
-    assert advance(registry, probe=False).kind == "promoted"
-    grow(file, 45 + JUDGE)
-    second = advance(registry, probe=False)
-    assert second.kind in ("promoted", "kept")
+    for sessions in (45, 45 + JUDGE):
+        grow(file, sessions)
+        assert advance(registry, probe=False).kind == "promoted"
     return registry
+
+
+def bars_of(registry: Registry) -> Path:
+    """The file that its cycles read."""
+    return Path(registry.config.env.kwargs["market"]["source"])  # type: ignore[index]
+
+
+@contextmanager
+def rewritten(file: Path) -> Iterator[Callable[[], None]]:
+    """Gives a function that rewrites all prices of a file; in the end they are as they were."""
+    before = file.read_bytes()
+
+    def rewrite() -> None:
+        whole = read_bars(file, calendar=None)
+        write_bars(dataclasses.replace(whole, close=whole.close * 2, high=whole.high * 2), file)
+
+    try:
+        yield rewrite
+    finally:
+        file.write_bytes(before)
 
 
 def copied(registry: Registry, home: Path) -> Registry:
@@ -101,10 +123,13 @@ def test_a_cycle_that_is_killed_between_any_two_steps_goes_on(
         # Of the trained run what is on the disk is taken: to train is the longest of the steps.
         shutil.copytree(two.runs / "mine-c0002", registry.runs / "mine-c0002")
         code = in_child(partial(_until, registry, steps))
+        left = (registry.path / "current" / "policy.h5").read_bytes()
+        assert left in [two.policy(number).read_bytes() for number in (1, 2)]
         done = advance(open_registry(registry.path), probe=False)
         assert done.kind == whole.kind if code == DEAD else done.kind == "not due"
         ledger = registry.decisions()
         assert [line.cycle for line in ledger] == [1, 2] and ledger[1].why == whole.why
+        assert registry.current == 2
         assert (registry.path / "current" / "policy.h5").read_bytes() == (
             two.path / "current" / "policy.h5"
         ).read_bytes()
@@ -137,12 +162,36 @@ def test_a_version_that_is_trained_again_has_the_same_bits(
 def test_a_version_whose_data_were_changed_is_not_trained_again(
     two: Registry, tmp_path: Path
 ) -> None:
-    changed = to_mapping(two.config)
-    other = dataclasses.replace(two, document={**two.document, "config": changed})
-    stream = stream_of(other.config)
-    stream.digest = lambda windows: "another"  # type: ignore[method-assign]
-    with pytest.raises(UserError, match="the data of version 2 are not what they were"):
-        repeat(other, 2, tmp_path, stream)
+    with rewritten(bars_of(two)) as rewrite:
+        rewrite()
+        with pytest.raises(UserError, match="the data of version 2 are not what they were"):
+            repeat(two, 2, tmp_path, stream_of(two.config))
+
+
+@pytest.mark.parametrize("step", ["judges what came of it", "registers v0002"])
+def test_a_cycle_whose_data_are_changed_meanwhile_registers_nothing(
+    two: Registry, tmp_path: Path, step: str
+) -> None:
+    registry = copied(two, tmp_path / "copy")
+    without_second(registry)
+    shutil.copytree(two.runs / "mine-c0002", registry.runs / "mine-c0002")
+    with rewritten(bars_of(registry)) as rewrite:
+        done = advance(registry, probe=False, tell=lambda text: rewrite() if step in text else None)
+    assert (done.kind, done.current) == ("failed", 1)
+    assert "its data were changed after it began" in done.words
+    assert registry.version(2) is None and registry.decisions()[1].version is None
+
+
+def test_each_look_at_judged_sessions_is_counted_once(two: Registry) -> None:
+    lines = Ledger(two.path.parent / LEDGERS).openings()
+    first, second = (version.policy[:16] for version in two.versions())
+    days = [str(version.windows.train["holdout"]) for version in two.versions()]
+    assert [line.policy for line in lines] == [first, second, first]
+    assert {line.run for line in lines} == {"mine.ct"} and lines[0].last < lines[1].first
+    assert days[0] < lines[0].first < days[1] < lines[1].first == lines[2].first
+    judged = Player(two.policy(2), two.config.env)
+    stream_of(two.config).judge(two.versions()[1].windows, judged, None, two.cycle(2))
+    assert len(Ledger(two.path.parent / LEDGERS).openings()) == 3
 
 
 def test_while_another_process_works_on_it_nothing_is_done(two: Registry) -> None:
@@ -216,11 +265,10 @@ def test_a_cycle_can_be_given_up(two: Registry, tmp_path: Path) -> None:
 
 def test_drift_is_told_of_the_deployed_policys_training(two: Registry) -> None:
     drift = drift_of(two, 2)
-    assert drift is not None and drift.version == 1
-    if drift.shifts:
-        assert {each.name for each in drift.shifts} == {"signal", "return_1", "reward"}
-    else:
-        assert drift.words == "too few blocks of data to tell"
+    assert drift is not None and (drift.version, drift.words) == (1, "")
+    assert {each.name for each in drift.shifts[:-1]} == {"signal", "return_1"}
+    assert all(each.p is not None for each in drift.shifts[:-1])
+    assert (drift.shifts[-1].name, drift.shifts[-1].p) == ("reward", None)
 
 
 def test_the_verb_tells_and_goes_back(
@@ -233,9 +281,8 @@ def test_the_verb_tells_and_goes_back(
     assert f"mine: v000{registry.current} is deployed since" in told and "v0002" in told
     assert main(["ct", "history", "mine"]) == 0
     assert "promoted" in capsys.readouterr().out
-    if registry.current == 2:
-        assert main(["ct", "rollback"]) == 0
-        assert "rolled back from v0002 to v0001" in capsys.readouterr().out
+    assert main(["ct", "rollback"]) == 0
+    assert "rolled back from v0002 to v0001" in capsys.readouterr().out
     assert "v0001 was the first" in refusal(capsys, "ct", "rollback", "mine")
     assert main(["ct", "mine", "--crontab", "--every", "1d"]) == 0
     line = capsys.readouterr().out

@@ -10,7 +10,8 @@ import pytest
 from hpcpod.config.loader import from_mapping
 from hpcpod.errors import UserError
 from hpcpod.run.continuous import training
-from hpcpod.run.continuous.cycle import adopt, advance, stream_of
+from hpcpod.run.continuous.cycle import advance, stream_of
+from hpcpod.run.continuous.find import registry_of
 from hpcpod.run.continuous.fresh_seeds import FreshSeeds
 from hpcpod.run.continuous.registry import create
 from hpcpod.run.evaluation.evaluate import FIRST_SEED
@@ -28,9 +29,15 @@ def stream(**ct: Any) -> FreshSeeds:
 
 
 def test_no_two_cycles_judge_on_a_common_seed_nor_on_one_of_a_run() -> None:
-    made = stream(kwargs={"episodes": 10})
-    found = [made.look(None, cycle).windows for cycle in (1, 2, 3)]
-    assert [each.seed - FIRST_SEED for each in found if each is not None] == [10, 20, 30]
+    """Though ``episodes`` is changed between them."""
+    seen: list[int] = []
+    before = stream(kwargs={"episodes": 16}).adopted()
+    for cycle, episodes in enumerate((128, 128, 64, 64, 256, 64), start=2):
+        windows = stream(kwargs={"episodes": episodes}).look(before, cycle).windows
+        assert windows is not None and windows.past - windows.seed == episodes
+        seen += range(windows.seed, windows.past)
+        before = windows
+    assert len(set(seen)) == len(seen) == 704 and min(seen) == FIRST_SEED + 16
 
 
 def test_a_cycle_is_due_by_time_or_when_a_file_has_changed(tmp_path: Path) -> None:
@@ -64,11 +71,11 @@ def test_a_finished_run_is_taken_over_and_challenged(
     sections = {"stop": {"rounds": 1}, "round": {"env_steps": 128}, "ct": ct}
     config = from_mapping(mapping(**sections))
     run = Run(create_run(check(config, probe=False).resolved, tmp_path))
-    registry = create(config, str(run.path), tmp_path)
-    with pytest.raises(UserError, match="has not finished"):
-        adopt(registry, run)
+    create(config, str(run.path), tmp_path)  # and then it was killed
     drive(run)
-    adopt(registry, run)
+    registry = registry_of("small", home=tmp_path)
+    [plan] = registry.plans()
+    assert plan.adopted == str(run.path)
     first = advance(registry)
     assert (first.kind, first.current) == ("promoted", 1)
     version = registry.version(1)

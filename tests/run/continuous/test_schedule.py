@@ -24,7 +24,7 @@ def registry(home: Path, **sections: Any) -> Registry:
 
 
 def script(made: Registry, kind: Any, begin: int = 0) -> str:
-    return CycleLauncher(made.path, made.config, begin).script(Intent(0, "ct", kind))
+    return CycleLauncher(made, begin).script(Intent(0, "ct", kind))
 
 
 def test_a_job_submits_its_successor_before_it_does_anything(tmp_path: Path) -> None:
@@ -37,7 +37,26 @@ def test_a_job_submits_its_successor_before_it_does_anything(tmp_path: Path) -> 
     assert options["begin"] == "now+86400" and options["dependency"] == "singleton"
     assert (options["cpus-per-task"], options["partition"], options["time"]) == ("1", "long", "60")
     assert options["signal"] == "USR2@90" and "requeue" in options
+    assert options["chdir"] == str(Path.cwd())
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+
+
+@pytest.mark.parametrize(("answers", "asked"), [("0", 1), ("1 0", 2)])
+def test_a_job_submits_its_successor_again_if_the_scheduler_was_away(
+    tmp_path: Path, answers: str, asked: int
+) -> None:
+    text = script(registry(tmp_path), "slots")
+    own = re.sub(
+        r"^(\[ .* \|\| )?.*-m hpcpod ct \S+ --submit$", r"\1submit", text, flags=re.MULTILINE
+    )
+    assert own.count("submit\n") == 2
+    stubs = (
+        f"answers=({answers}) asked=0\n"
+        "submit() { echo submit; return ${answers[$((asked++))]}; }\n"
+        "srun() { echo work; }\n"
+    )
+    done = subprocess.run(["bash"], input=stubs + own, text=True, capture_output=True, check=True)
+    assert done.stdout.split() == ["submit", "work", "submit"][: asked + 1]
 
 
 def test_where_slots_are_no_jobs_of_their_own_they_have_their_cores_in_it(tmp_path: Path) -> None:

@@ -16,15 +16,26 @@ from hpcpod.pod.round import Watch
 from hpcpod.run.continuous.entries import Outcome, Plan, Version
 from hpcpod.run.continuous.registry import POLICY, Registry, create
 from hpcpod.run.run import Run
-from hpcpod.tournament.continuous.stream import Score, Verdict, Windows
+from hpcpod.tournament.continuous.stream import Player, Score, Verdict, Windows
 from hpcpod.tournament.leaderboard import orders
 from hpcpod.tournament.merge import merge, read_board
 from hpcpod.tournament.rules import Rules
 from hpcpod.trading.files import write_bars
 from hpcpod.trading.panel import MarketPanel
+from hpcpod.trading.stream import TradingStream
 from hpcpod.trading.synthetic import SyntheticMarket
 
 JUDGE, WINDOW, EMBARGO = 8, 30, 2
+
+
+class Generous(TradingStream):
+    """Plays as trading does, and has a gate that lets everything pass."""
+
+    def judge(
+        self, windows: Windows, challenger: Player, incumbent: Player | None, folder: Path
+    ) -> Verdict:
+        verdict = super().judge(windows, challenger, incumbent, folder)
+        return verdict if incumbent is None else replace(verdict, low=1.0)
 
 
 def bars(days: int = 90) -> MarketPanel:
