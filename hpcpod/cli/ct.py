@@ -302,7 +302,7 @@ CT: tuple[Callable[[Namespace], int], str, tuple[Argument, ...]] = (
     (
         arg("words", metavar="WORD", nargs="+",
             help="RUN or CONFIG: do what is due of it; or status [RUN], history [RUN], rollback"
-            " [RUN] [VERSION], repeat [RUN] VERSION"),
+            " [RUN [VERSION]], repeat [RUN] VERSION"),
         arg("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
             help="override a field for the next cycles, such as ct.level=0.01; may be given again"),
         arg("--every", type=_span, metavar="SPAN", help="such as 6h or 1d: overrides ct.every"),

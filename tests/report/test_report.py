@@ -358,6 +358,8 @@ def test_a_score_without_an_error_is_a_number_without_an_interval(tmp_path: Path
     merged(folder)
     text = Page(report_of(read(Run(folder)))).text
     assert "mean return 3.25." in text and "[3.25, 3.25]" not in text
+
+
 def test_the_leaderboard_of_a_trading_run_says_its_unit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
