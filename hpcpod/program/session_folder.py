@@ -92,7 +92,7 @@ class Session:
         self.number = -1
         self.process: Guarded | None = None
         self._kept = dict[str, tuple[Path, int]]()
-        """By its core the folder of what was saved here, and its bytes; the latest last."""
+        """The folder of each core that was saved here, and its bytes; the latest last."""
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self._line = b""
         self.heard = time.monotonic()

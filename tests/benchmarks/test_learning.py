@@ -170,7 +170,8 @@ def test_a_run_that_fails_is_reported_and_tried_again(tmp_path: Path) -> None:
     words += ["--json", "out.jsonl", "--sb3-python", str(bare)]
     for _ in range(2):
         failed = benchmark(*words, folder=tmp_path)
-        assert "stable_baselines3" in failed.stderr and "ModuleNotFoundError" in failed.stdout
+        assert "exit 1: ModuleNotFoundError" in failed.stderr
+        assert "ModuleNotFoundError" in failed.stdout
     lines = (tmp_path / "out.jsonl").read_text().splitlines()
     assert [json.loads(line)["curve"] for line in lines] == [[], []]
 

@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hpcpod._process import StopFlag
 from hpcpod.cli.parser import main
 from hpcpod.records.records import Board
 from hpcpod.run.run import open_run
@@ -171,21 +173,38 @@ def test_who_is_killed_after_the_mark_leaves_it_undone_and_the_limit_holds(home:
 
 
 @pytest.mark.parametrize("alive", [True, False])
-def test_a_slot_runs_it_on_a_cluster_where_no_coordinator_is_left(home: Path, alive: bool) -> None:
+def test_a_slot_runs_it_on_a_cluster_where_no_coordinator_is_left(
+    home: Path, alive: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hpcpod.slot.__main__.LEASE_SECONDS", 0.1)
     config = {"cluster": {"launcher": "slurm", "partition": "low"}}
     folder, _ = ended(home / "runs", ABOUT, **config)
     with RunFolder.open(folder.path).locks.coordinator() as leading:
         assert leading
         if alive:
-            _finish(folder)
+            _finish(folder, StopFlag())
     if not alive:
-        _finish(folder)
+        _finish(folder, StopFlag())
     assert (folder.path / "logs" / "on_finish.log").exists() is not alive
+
+
+def test_a_slot_waits_for_the_lease_of_a_coordinator_that_was_killed(home: Path) -> None:
+    config = {"cluster": {"launcher": "slurm", "partition": "low"}}
+    folder, _ = ended(home / "runs", ABOUT, **config)
+    held = RunFolder.open(folder.path).locks.coordinator()
+    assert held.__enter__()
+    slot = threading.Thread(target=_finish, args=(folder, StopFlag()))
+    slot.start()
+    slot.join(0.5)
+    assert slot.is_alive()
+    held.__exit__(None, None, None)
+    slot.join(60)
+    assert (folder.path / "logs" / "on_finish.log").exists()
 
 
 def test_a_slot_of_this_machine_leaves_it_to_who_runs_the_slots(home: Path) -> None:
     folder, _ = ended(home / "runs", ABOUT)
-    _finish(folder)
+    _finish(folder, StopFlag())
     assert not (folder.path / "control" / "on_finish.json").exists()
 
 
