@@ -43,7 +43,7 @@ BIRTH_SENT = (
     '{"kind": "birth", "order": {"pod": "p0001", "round": 2, "attempt": 3, "algorithm": "ppo",'
     ' "hyperparameters": {"gamma": 0.9, "hidden": 16}, "seed": 1152921504606846977,'
     f' "checkpoint": {CHECKPOINT_SENT}, "inherited": false, "origin": null,'
-    f' "shrink": false, "begins": null, "ends": null}},'
+    f' "teacher": null, "shrink": false, "begins": null, "ends": null}},'
 )
 RESCORE_SENT = (
     '{"kind": "rescore", "order": {"purpose": "final", "number": 0, "pod": "p0001", "attempt": 1,'
