@@ -18,6 +18,7 @@ from tests.support.slurm_cluster import Options, SlurmCluster
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 
+@pytest.mark.timeout(1500)
 def test_what_is_retrained_by_jobs_is_ahead_of_what_is_not_after_a_change(
     start_slurm: Callable[[Options], SlurmCluster], tmp_path: Path
 ) -> None:
