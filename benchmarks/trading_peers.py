@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import os
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -103,6 +104,12 @@ def gymnasium_steps(env: Any, stocks: int) -> Callable[[], object]:
     return step
 
 
+def stepping(env: Any, actions: Sequence[torch.Tensor]) -> Callable[[], None]:
+    """A step by the next of some actions, over and over."""
+    turns = itertools.cycle(actions)
+    return lambda: env.step(next(turns))
+
+
 def elegantrl(peers: Path, stocks: int, portfolios: int) -> Callable[[], object]:
     """``StockTradingVecEnv`` over our bars: it reads a file of that name and place."""
     close, tech = bars(stocks)
@@ -118,26 +125,12 @@ def elegantrl(peers: Path, stocks: int, portfolios: int) -> Callable[[], object]
             os.chdir(here)
     env.reset()
     actions = [torch.rand(portfolios, stocks) * 2 - 1 for _ in range(8)]
-    calls = 0
-
-    def step() -> None:
-        nonlocal calls
-        calls += 1
-        env.step(actions[calls % 8])
-
-    return step
+    return stepping(env, actions)
 
 
 def ours(stocks: int, count: int) -> Callable[[], object]:
     env, actions = portfolios(stocks, count)
-    calls = 0
-
-    def step() -> None:
-        nonlocal calls
-        calls += 1
-        env.step(actions[calls % 8])
-
-    return step
+    return stepping(env, actions)
 
 
 def speed(peers: Path) -> None:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-import ray
 from ray import tune
-from ray.tune.schedulers import PopulationBasedTraining
 
-from overheads.gaps import gaps_of
-from overheads.population import PODS
+from overheads.ray_pbt import measure
 
 BYTES = 2_000_000
 
@@ -42,31 +37,5 @@ def train(config: dict[str, Any]) -> None:
             tune.report({"score": chance}, checkpoint=tune.Checkpoint.from_directory(folder))
 
 
-def main() -> None:
-    folder, rounds = sys.argv[1], int(sys.argv[2])
-    logging.disable(logging.WARNING)
-    log = Path(folder, "steps.jsonl")
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
-    pbt = PopulationBasedTraining(
-        "training_iteration", perturbation_interval=1, synch=True, quantile_fraction=0.25,
-        hyperparam_mutations={"rate": tune.loguniform(1e-5, 1e-2)}, metric="score", mode="max",
-    )  # fmt: skip
-    tuner = tune.Tuner(
-        tune.with_resources(train, {"cpu": 1}),
-        param_space={"rate": tune.loguniform(1e-5, 1e-2), "log": str(log)},
-        tune_config=tune.TuneConfig(
-            scheduler=pbt, num_samples=PODS, reuse_actors="--reuse" in sys.argv
-        ),
-        run_config=tune.RunConfig(
-            name="ray", storage_path=folder, stop={"training_iteration": rounds}, verbose=0
-        ),
-    )
-    try:
-        tuner.fit()
-    finally:
-        ray.shutdown()
-    print(json.dumps(gaps_of(log)))
-
-
 if __name__ == "__main__":
-    main()
+    measure(train)

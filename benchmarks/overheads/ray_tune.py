@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import logging
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import ray
 from ray import tune
-from ray.tune.schedulers import PopulationBasedTraining
 
-from overheads.gaps import gaps_of
-from overheads.population import PODS
+from overheads.ray_pbt import measure
 
 NUMBERS = 500_000
 """Of a checkpoint: 2 MB, as float32."""
@@ -57,32 +52,5 @@ class Training(tune.Trainable):  # type: ignore[misc]
         return True
 
 
-def main() -> None:
-    folder, rounds = sys.argv[1], int(sys.argv[2])
-    logging.disable(logging.WARNING)
-    log = Path(folder, "steps.jsonl")
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
-    score: dict[str, Any] = {"metric": "score", "mode": "max"}
-    pbt = PopulationBasedTraining(
-        "training_iteration", perturbation_interval=1, synch=True, quantile_fraction=0.25,
-        hyperparam_mutations={"learning_rate": tune.loguniform(1e-5, 1e-2)}, **score,
-    )  # fmt: skip
-    tuner = tune.Tuner(
-        tune.with_resources(Training, {"cpu": 1}),
-        param_space={"learning_rate": tune.loguniform(1e-5, 1e-2), "log": str(log)},
-        tune_config=tune.TuneConfig(
-            scheduler=pbt, num_samples=PODS, reuse_actors="--reuse" in sys.argv
-        ),
-        run_config=tune.RunConfig(
-            name="ray", storage_path=folder, stop={"training_iteration": rounds}, verbose=0
-        ),
-    )
-    try:
-        tuner.fit()
-    finally:
-        ray.shutdown()
-    print(json.dumps(gaps_of(log)))
-
-
 if __name__ == "__main__":
-    main()
+    measure(Training)
