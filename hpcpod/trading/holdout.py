@@ -76,7 +76,7 @@ def judge(  # noqa: PLR0913 (what one says of a holdout, by name)
     ]
     daily = rows[0].sharpe / YEAR**0.5
     over = [gaps(moves[0], moves[1 + list(rivals).index(name)]) for name in (RIVAL, CASH)]
-    line, openings = _opening(last, run, policy, daily), tuple[Opening, ...]()
+    line, openings = opening(last, run, policy, daily), tuple[Opening, ...]()
     if ledger is not None:
         book = Ledger(ledger)
         for row in (each for each in rows if each.name in (beside or {})):
@@ -169,7 +169,7 @@ def _row(tests: Sequence[Backtest], moves: Floats, ours: Floats | None) -> Row:
     )  # fmt: skip
 
 
-def _opening(task: Task, run: str, policy: str, sharpe: float) -> Opening:
+def opening(task: Task, run: str, policy: str, sharpe: float) -> Opening:
     """The line of a ledger that tells a look at the holdout of a task."""
     seen: tuple[Market, ...] = task.windows().markets
     return Opening(

@@ -21,6 +21,13 @@ def _number(name: str, value: object, least: float, most: float) -> None:
         raise UserError(f"trading: {name} is a number {wanted}, got {value!r}")
 
 
+MEANING: Mapping[str, Mode | None] = {
+    "mode": None, "stride": None, "max_order": "orders", "max_shares": "shares", "dead_band": None,
+    "risk_off": None,
+}  # fmt: skip
+"""Rules that say what the actions of a policy mean; those of one mode alone with it."""
+
+
 @dataclass(frozen=True)
 class Rules:
     """The way from orders to shares: decided at the end of a bar, filled in the next one."""
@@ -61,8 +68,9 @@ class Rules:
     def acts(self) -> tuple[object, ...]:
         """The meaning of an action: rules under which a policy was trained, and without which its
         actions are other orders."""
-        own = {"orders": self.max_order, "shares": self.max_shares}.get(self.mode)
-        return self.mode, own, self.stride, self.dead_band, self.risk_off
+        return tuple(
+            getattr(self, name) for name, mode in MEANING.items() if mode in (None, self.mode)
+        )
 
     def __post_init__(self) -> None:
         for name, least, most in (

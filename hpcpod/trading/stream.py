@@ -30,10 +30,11 @@ from hpcpod.tournament.continuous.drift import Sample
 from hpcpod.tournament.continuous.stream import Look, Part, Player, Score, Verdict, Windows
 from hpcpod.trading.backtest import Backtest, backtest
 from hpcpod.trading.features import compute
-from hpcpod.trading.holdout import _opening, agent_of
+from hpcpod.trading.holdout import agent_of, opening
 from hpcpod.trading.ledger import LEDGERS, Ledger
 from hpcpod.trading.metrics import paired_bootstrap
 from hpcpod.trading.panel import Floats, MarketPanel, day_of
+from hpcpod.trading.rules import MEANING
 from hpcpod.trading.sources import FILES, markets
 from hpcpod.trading.tables import decisions
 from hpcpod.trading.task import Task, task_of
@@ -45,8 +46,6 @@ LOST_DAILY = 2
 """Days of daily bars without a return: the first order is filled in the second, and the last is
 only marked."""
 REWARD = "reward"
-MEANING = ("mode", "stride", "max_order", "max_shares", "dead_band", "risk_off")
-"""Rules that say what a policy observes and what its actions mean: its own, whoever judges it."""
 
 
 class TradingStream:
@@ -163,7 +162,7 @@ class TradingStream:
         digest = hashlib.sha256(player.policy.read_bytes()).hexdigest()[:16]
         task, spread = self._task_of(windows, player, "judge"), float(moves.std(ddof=1))
         sharpe = float(moves.mean()) / spread if spread > 0 else 0.0
-        line, book = _opening(task, folder.parents[1].name, digest, sharpe), Ledger(home / LEDGERS)
+        line, book = opening(task, folder.parents[1].name, digest, sharpe), Ledger(home / LEDGERS)
         if not any(each.policy == digest and each.overlaps(line) for each in book.openings()):
             book.write(line)
         return moves
