@@ -21,7 +21,7 @@ from hpcpod.tournament.on_finish import on_finish_mark, run_on_finish
 
 log = logging.getLogger("hpcpod.slot")
 
-ASK_SECONDS = 1.0
+ASK_SECONDS = 5.0
 """Interval between two looks for a coordinator that runs the command of ``on_finish``."""
 
 
