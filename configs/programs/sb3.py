@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 import hpcpod
 
 SAVE_SECONDS = 300
-"""What a preemption without a warning may cost."""
+"""Steps that a preemption without a warning may cost."""
 
 
 class Seeded(gymnasium.Wrapper):

@@ -155,7 +155,7 @@ class Rounds:
 
     @property
     def _files_at(self) -> int:
-        """How many reports the function had made when it saved its checkpoint's files."""
+        """Number of reports that the function had made when it saved its checkpoint's files."""
         return int(self._state.get("files_at", self._state.get("told", 0)))
 
     def _whose(self) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class Rounds:
 
 
 def _files(folder: Path) -> list[Path]:
-    """What a function itself has saved in a folder."""
+    """The files that a function itself has saved in a folder."""
     return [path for path in folder.iterdir() if path.name != STATE]
 
 

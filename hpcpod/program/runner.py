@@ -180,7 +180,7 @@ class Program:
         return done
 
     def _stood(self, birth: Birth) -> Standing:
-        """Where a round goes on: at its last save if it has one, else at its start."""
+        """The place where a round goes on: its last save if it has one, else its start."""
         start = 0 if birth.checkpoint is None else birth.checkpoint.env_steps
         fresh = Standing(start, source=birth.checkpoint)
         resume = self.folder.checkpoints.latest(birth.pod, birth.round)

@@ -84,7 +84,7 @@ class Scene:
     """The reason for which it must end."""
     scheme: str = "tournament"
     template: str = AGENTS
-    """What trains, in the configuration."""
+    """The part of the configuration that says who trains."""
 
     @property
     def task(self) -> str:

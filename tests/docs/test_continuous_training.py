@@ -19,7 +19,7 @@ SMALL = [
 
 
 def told_or_refused(home: Path, words: list[str]) -> str:
-    """What a command says, be it done or refused."""
+    """The words of a command, be it done or refused."""
     done = subprocess.run(
         [sys.executable, "-m", *words], cwd=home, text=True, capture_output=True, check=False
     )

@@ -93,7 +93,7 @@ def trained() -> list[str]:
 
 
 def section(script: Path) -> dict[str, Any]:
-    """What ``python -m hpcpod.compat`` prints of a script, which a configuration takes."""
+    """The section of a configuration that ``python -m hpcpod.compat`` prints of a script."""
     printed = subprocess.run(
         [sys.executable, "-m", "hpcpod.compat", script.name], check=True, text=True,
         capture_output=True,
