@@ -18,7 +18,6 @@ from tests.support.slurm_cluster import Options, SlurmCluster
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 
-@pytest.mark.timeout(1500)
 def test_what_is_retrained_by_jobs_is_ahead_of_what_is_not_after_a_change(
     start_slurm: Callable[[Options], SlurmCluster], tmp_path: Path
 ) -> None:
@@ -47,7 +46,7 @@ def test_what_is_retrained_by_jobs_is_ahead_of_what_is_not_after_a_change(
             registry = open_registry(tmp_path / "runs" / "year.ct")
         ended += 1
         shell.cluster.wait(
-            f"the end of cycle {ended}", lambda: len(registry.decisions()) >= ended, 600
+            f"the end of cycle {ended}", lambda: len(registry.decisions()) >= ended, 300
         )
 
     class Late:
