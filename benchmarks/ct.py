@@ -139,7 +139,7 @@ def live(year: Year, home: Path, advance: Any, registry: Registry, file: Path) -
     task = task_of("trading", year.config(file).env.kwargs)
     ours, frozen, first, changed = [], [], home / "first.h5", 0
     for now in range(year.history, len(panel.dates), year.judge):
-        # With the next morning's first bar: a half-day is known to be whole once a later one begins.
+        # With the next day's first bar: a half-day is known to be whole once a later one begins.
         write_bars(panel.first(int((panel.sessions < now).sum()) + 1), file)
         advance()
         deployed = registry.path / "current" / "policy.h5"
