@@ -1,4 +1,4 @@
-"""hpcpod's own runs: the tournament by its defaults, its variants, and one long run."""
+"""hpcpod's own runs: the tournament by its defaults, its variants, and long runs of one pod."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ def config(order: Order) -> dict[str, Any]:
         common["stop"] = {"minutes": max(1.0, order.seconds - RESERVE) / 60}
     if order.arm == "replicates":  # what a full training leaves of the budget is for other seeds
         common["stop"]["rounds"] = order.task.rounds
-    if order.arm != "long_run":
+    if order.arm in POPULATIONS:
         population = {**common["population"], **POPULATIONS[order.arm]}
         return {**common, "population": population}
-    long, one = order.task.long, {"min": 1, "max": 1}
+    task, one = order.task, {"min": 1, "max": 1}
+    long = task.long if order.arm == "long_run" else task.searched
     return {
         **common,
         "env": {**common["env"], "num_envs": long.num_envs},

@@ -33,5 +33,6 @@ ARMS: Mapping[str, Arm] = {
     "smac": Arm("smac_forest", "SMAC3, random forest", "smac"),
     "tpe": Arm("optuna_tpe", "Optuna TPE, median pruner", "optuna"),
     "long_run": Arm("hpcpod_run", "one run, rl-zoo's hyperparameters"),
+    "long_run_searched": Arm("hpcpod_run", "one run, rl-zoo's values of what the others search"),
 }
 """Arms by name, ours first."""

@@ -103,6 +103,15 @@ class Task:
         """Environment steps of a round."""
         return self.training // self.rounds
 
+    @property
+    def searched(self) -> Long:
+        """The long run with others' values of what has a range here; the network, the number of
+        updates and all else are as every arm has them."""
+        name = self.long.algorithm
+        tuned = self.long.hyperparameters
+        values = {key: tuned[key] for key in self.spaces[name] if key in tuned}
+        return Long(name, {**self.fixed[name], **values}, self.num_envs)
+
     def scaled(self, score: float) -> float:
         """A mean return on the common scale."""
         return (score - self.low) / (self.high - self.low)

@@ -42,7 +42,7 @@ def test_a_budget_is_32_trainings_of_whole_rounds(task: str) -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("arm", [*hpcpod_run.POPULATIONS, "long_run"])
+@pytest.mark.parametrize("arm", [*hpcpod_run.POPULATIONS, "long_run", "long_run_searched"])
 @pytest.mark.parametrize("axis", ["env_steps", "seconds"])
 def test_each_run_of_ours_is_a_configuration_of_that_budget(task: str, arm: str, axis: str) -> None:
     asked = order(task, arm, axis=axis)
@@ -55,6 +55,20 @@ def test_each_run_of_ours_is_a_configuration_of_that_budget(task: str, arm: str,
         seconds = TASKS[task].seconds - hpcpod_run.RESERVE
         assert config.stop.minutes == pytest.approx(seconds / 60)
     assert config.population.controls == 0
+
+
+def test_the_zoo_within_the_ranges_keeps_the_network_and_the_updates_of_the_other_arms() -> None:
+    config = hpcpod_run.config(order("acrobot-dqn", "long_run_searched"))
+    assert config["env"]["num_envs"] == 8
+    assert config["agents"]["dqn"] == {
+        "updates_per_step": 0.125,
+        "learning_rate": 6.3e-4,
+        "batch_size": 128,
+        "buffer_size": 50_000,
+        "learning_starts": 128,
+        "epsilon_end": 0.1,
+        "target_interval": 250,
+    }
 
 
 def test_ranges_of_several_algorithms_are_told_apart() -> None:
