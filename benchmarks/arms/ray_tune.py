@@ -20,11 +20,13 @@ from ray import tune
 from ray.tune.schedulers import AsyncHyperBandScheduler, PopulationBasedTraining
 
 from arms import loop
-from arms.order import PODS, Delivery, Order, best_played, main
+from arms.order import Delivery, Order, best_played, main
 from arms.tasks import TRAININGS
 from arms.trainer import Trainer, prepare
 
 SCORE: dict[str, Any] = {"metric": "score", "mode": "max"}
+TRIALS = 8
+"""Of its population; each may train for ``TRAININGS / TRIALS`` full trainings."""
 STATE = "training.json"
 ENDLESS = 10**6
 """Rounds, where wall time ends them."""
@@ -90,7 +92,7 @@ class Budget(tune.Stopper):  # type: ignore[misc]
 
 def rounds_of(order: Order) -> int:
     """Rounds of a trial that comes to its end."""
-    return order.task.rounds * (1 if order.arm == "ray_asha" else TRAININGS // PODS)
+    return order.task.rounds * (1 if order.arm == "ray_asha" else TRAININGS // TRIALS)
 
 
 def domain(kind: str, ends: list[Any]) -> Any:
@@ -112,7 +114,7 @@ def scheduler(order: Order, domains: dict[str, Any]) -> tuple[Any, int, int]:
         "training_iteration", perturbation_interval=1, hyperparam_mutations=domains,
         synch=order.arm == "ray_pbt", **SCORE,
     )  # fmt: skip
-    return pbt, PODS, rounds if order.axis == "env_steps" else ENDLESS
+    return pbt, TRIALS, rounds if order.axis == "env_steps" else ENDLESS
 
 
 def play(order: Order) -> Delivery:

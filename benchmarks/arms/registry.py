@@ -21,11 +21,11 @@ class Arm:
 
 
 ARMS: Mapping[str, Arm] = {
-    "tournament": Arm("hpcpod_run", "hpcpod: 8 pods, its defaults"),
+    "tournament": Arm("hpcpod_run", "hpcpod: 16 pods, its defaults"),
     "generational": Arm("hpcpod_run", "hpcpod: `scheme: generational`"),
     "halving": Arm("hpcpod_run", "hpcpod: 32 pods, `allocator: halving`"),
     "replicates": Arm("hpcpod_run", "hpcpod: 32 pods, `allocator: replicates`"),
-    "no_evolution": Arm("hpcpod_run", "hpcpod: 8 pods, no copies"),
+    "no_evolution": Arm("hpcpod_run", "hpcpod: 16 pods, no copies"),
     "random_search": Arm("random_search", "random search, 32 full trainings"),
     "ray_pbt": Arm("ray_tune", "Ray Tune PBT, 8 trials, `synch`", "raytune"),
     "ray_pbt_async": Arm("ray_tune", "Ray Tune PBT, 8 trials", "raytune"),

@@ -25,6 +25,8 @@ from hpcpod.records.records import (
 from hpcpod.tournament.settle import onward
 
 Axis = Literal["env_steps", "seconds"]
+ATTEMPTS = 32
+"""See ``later_share``: a 32nd is what each of 8 founders has."""
 
 
 def dated(board: Board, before: Board | None, config: RunConfig, now: float) -> Board:
@@ -93,17 +95,31 @@ def stage_count(pods: int) -> int:
 
 
 def first_share(config: RunConfig) -> float:
-    """The experience that a fresh pod has a right to: its part of the first stage of a budget that
+    """The experience that a founder has a right to: its part of the first stage of a budget that
     all stages divide equally; 0 where the axis has no limit.
 
     Before it a policy that does nothing may be ahead of all that learn.
     """
-    stop, pods = config.stop, config.population.pods.max
+    pods = config.population.pods.max
+    return _whole(config) / stage_count(pods) / pods
+
+
+def later_share(config: RunConfig) -> float:
+    """The experience that a fresh draw has a right to once the founders have stopped gaining: one
+    of so many attempts that a whole budget pays; never less than a founder's.
+
+    Where there are many founders, their share is short. On MountainCarContinuous it took longer to
+    learn anything: none of 16 found the hill in two rounds, and the 22nd pod did in its third.
+    """
+    return max(first_share(config), _whole(config) / ATTEMPTS)
+
+
+def _whole(config: RunConfig) -> float:
+    """The budget of a run on its axis; 0: unlimited."""
+    stop = config.stop
     if axis_of(config) == "env_steps":
-        whole = float(stop.env_steps or 0)
-    else:
-        whole = 60 * (stop.minutes or 0.0) * (slots_of(config) or 1)
-    return whole / stage_count(pods) / pods
+        return float(stop.env_steps or 0)
+    return 60 * (stop.minutes or 0.0) * (slots_of(config) or 1)
 
 
 def spent_share(board: Board, config: RunConfig, now: float) -> float | None:

@@ -26,6 +26,7 @@ from hpcpod.records.records import (
 from hpcpod.tournament import second_looks
 from hpcpod.tournament.allocation import Allocation, Prospects, carried_out, prospects, refusal
 from hpcpod.tournament.barrier import at_barrier, awaited, since
+from hpcpod.tournament.budget import later_share
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.generators.gentle_truncation import GentleTruncation
 from hpcpod.tournament.offspring import Offspring
@@ -209,7 +210,7 @@ class Rulings:
             space.misfit,
             lambda: self._generator.founder(space, False, key),
         )
-        return Fresh(algorithm, drawn, evidence=evidence)
+        return Fresh(algorithm, drawn, evidence=evidence, share=later_share(self._rules.config))
 
     def _note_allocation(self, seen: Prospects, allocation: Allocation) -> None:
         """Record who rests now, who trains again, and who is given up."""

@@ -196,8 +196,10 @@ def test_equal_pods_train_equally_often(allocator: type[Thompson]) -> None:
     assert all(12 <= trained[f"p{i}"] <= 38 for i in range(4))
 
 
-def budgeted(allocator: str, *, minutes: float | None = None, steps: int | None = None) -> Rules:
-    game = rules(8, stop=StopConfig(minutes=minutes, env_steps=steps), controls=1)
+def budgeted(
+    allocator: str, *, minutes: float | None = None, steps: int | None = None, pods: int = 8
+) -> Rules:
+    game = rules(pods, stop=StopConfig(minutes=minutes, env_steps=steps), controls=1)
     config = replace(game.config, population=replace(game.config.population, allocator=allocator))
     return Rules.of(config, game.algorithms)
 

@@ -12,7 +12,7 @@ from hpcpod.config.cluster import ClusterConfig
 from hpcpod.config.schema import StopConfig
 from hpcpod.tournament.allocation import Allocation, Candidate, Prospects, refusal
 from hpcpod.tournament.allocators.halving import Halving, gain, gaining
-from hpcpod.tournament.budget import first_share
+from hpcpod.tournament.budget import first_share, later_share
 from hpcpod.tournament.cohorts import Cohorts
 from hpcpod.tournament.leaderboard import first_board, fold, orders
 from hpcpod.tournament.priorities import resting_pods
@@ -25,20 +25,22 @@ SLOW = [pod(f"slow{n}", -40.0, -40.0) for n in range(4)]
 
 
 @pytest.mark.parametrize(
-    ("stop", "slots", "pods", "share"),
-    [  # 8 pods pass through 4 stages, 16 through 5
-        (StopConfig(env_steps=640_000), None, 8, 640_000 / 4 / 8),
-        (StopConfig(env_steps=640_000), 4, 16, 640_000 / 5 / 16),
-        (StopConfig(minutes=40), 4, 8, 4 * 40 * 60 / 4 / 8),
-        (StopConfig(minutes=40), None, 8, 40 * 60 / 4 / 8),
-        (StopConfig(rounds=10), 4, 8, 0.0),
+    ("stop", "slots", "pods", "share", "later"),
+    [  # 8 pods pass through 4 stages, 16 through 5, 4 through 3
+        (StopConfig(env_steps=640_000), None, 8, 640_000 / 4 / 8, 20_000.0),
+        (StopConfig(env_steps=640_000), 4, 16, 640_000 / 5 / 16, 20_000.0),
+        (StopConfig(env_steps=640_000), 4, 4, 640_000 / 3 / 4, 640_000 / 3 / 4),
+        (StopConfig(minutes=40), 4, 8, 4 * 40 * 60 / 4 / 8, 300.0),
+        (StopConfig(minutes=40), 4, 32, 4 * 40 * 60 / 6 / 32, 300.0),
+        (StopConfig(minutes=40), None, 8, 40 * 60 / 4 / 8, 75.0),
+        (StopConfig(rounds=10), 4, 8, 0.0, 0.0),
     ],
 )
-def test_the_first_share_is_an_equal_part_of_the_first_stage(
-    stop: StopConfig, slots: int | None, pods: int, share: float
+def test_founders_have_equal_parts_of_the_first_stage_and_later_draws_a_32nd(
+    stop: StopConfig, slots: int | None, pods: int, share: float, later: float
 ) -> None:
     config = replace(rules(pods, stop=stop).config, cluster=ClusterConfig(slots=slots))
-    assert first_share(config) == share
+    assert (first_share(config), later_share(config)) == (share, later)
 
 
 def test_founders_have_the_share_unless_a_target_may_end_the_run_long_before() -> None:
@@ -133,8 +135,10 @@ def test_no_draw_is_begun_that_the_budget_has_no_room_for() -> None:
         assert len(found.fresh) == drawn
 
 
-def test_draws_have_a_founder_s_share_and_are_recorded() -> None:
-    game = budgeted("halving", steps=512 * STEPS)  # a founder's share is 16 rounds
+@pytest.mark.parametrize("pods", [8, 16])
+def test_draws_have_a_32nd_of_the_budget_and_are_recorded(pods: int) -> None:
+    # a founder's share is 16 rounds of 8, and 6.4 of 16
+    game = budgeted("halving", pods=pods, steps=512 * STEPS)
     board, rng, told = first_board(game, 0.0), Random(3), dict[str, str]()
     for merge in range(1, 500):
         order = next(each for each in orders(board) if each.pod not in resting_pods(board))
