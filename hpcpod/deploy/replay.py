@@ -1,7 +1,8 @@
 """A schedule of births trained again, from scratch, in a run folder of its own.
 
-Each round is executed as a slot would execute it, by the same ``Pod``, so that equal births end in
-equal bits. A replay that was killed goes on where it was: rounds that are reported are passed over.
+Each round is executed as a slot would execute it, by the same ``Pod``, or the same ranks of one, so
+that equal births end in equal bits. A replay that was killed goes on where it was: rounds that are
+reported are passed over.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hpcpod.errors import UserError
+from hpcpod.config.placement import ranks_of
+from hpcpod.errors import Diverged, HpcpodError, UserError
 from hpcpod.pod.__main__ import prepare
-from hpcpod.pod.ipc.messages import Progress
+from hpcpod.pod.ipc.child import Child, ChildDied
+from hpcpod.pod.ipc.messages import FailureReply, Progress, ProgressReply, ReportReply, Work
 from hpcpod.records.records import Birth, Checkpoint, Order, Report, Rescore
 from hpcpod.storage.run_folder import RunFolder
 
 SLOT = "replay"
 """Name of the slot in reports of a replay."""
+_GLANCE_SECONDS = 0.5
 SEEDS = -1
 """Number of the set of seeds on which its last policy is scored: no run has such a set, for theirs
 count from 0."""
@@ -60,6 +64,8 @@ class Retraining:
         """
         self._folder = folder
         self._pod = prepare(folder)
+        self._ranks: Child | None = None
+        """The processes that train, where a pod of the run has several ranks."""
 
     @property
     def engine(self) -> str:
@@ -105,9 +111,43 @@ class Retraining:
 
         found = self._folder.reports.read(order.id)
         if found is None:
-            found = self._pod.execute(order, SLOT, Watch(on_progress=on_progress))
+            if isinstance(order, Birth) and ranks_of(self._folder.resolved.config) > 1:
+                found = self._by_ranks(order, on_progress)
+            else:
+                found = self._pod.execute(order, SLOT, Watch(on_progress=on_progress))
             self._folder.reports.publish(found)
         return found
+
+    def _by_ranks(self, birth: Birth, on_progress: Callable[[Progress], None]) -> Report:
+        """The report of a birth that the ranks of a pod train, all on this machine.
+
+        Raises:
+            LaunchError: what starts them is not installed.
+            Diverged: the agent's numbers are not finite.
+            HpcpodError: they have failed otherwise.
+        """
+        if self._ranks is None:
+            self._ranks = Child(self._folder.path, SLOT, self._folder.resolved.config)
+        ranks = self._ranks
+        try:
+            ranks.send(Work(birth))
+            while (reply := ranks.receive(_GLANCE_SECONDS)) is None or isinstance(
+                reply, ProgressReply
+            ):
+                if reply is not None and reply.progress is not None:
+                    on_progress(reply.progress)
+        except ChildDied as death:
+            reply = FailureReply(str(death), death.kind)
+        except BaseException:
+            ranks.kill()  # they are at work: to close them waits for some seconds
+            raise
+        if isinstance(reply, ReportReply):
+            return reply.report
+        if not isinstance(reply, FailureReply):
+            raise HpcpodError("the ranks were told to stop: the same command goes on")
+        logs = f"their logs are in {self._folder.path / 'logs'}"
+        failed = Diverged if reply.kind == "diverged" else HpcpodError
+        raise failed(f"the ranks have failed: {reply.failure}; {logs}")
 
     def save(self, trained: Retrained, to: Path, about: dict[str, Any]) -> None:
         """Write the last policy to a file that ``load_policy`` reads, whatever is there."""
@@ -117,5 +157,7 @@ class Retraining:
         load_policy_file(core, about=about).save(to, overwrite=True)
 
     def close(self) -> None:
-        """Close the environments."""
+        """Close the environments, and end the ranks."""
+        if self._ranks is not None:
+            self._ranks.close()
         self._pod.close()

@@ -141,12 +141,6 @@ def hindrances(folder: RunFolder, ask: Asked) -> Iterator[str]:
             f"{config.name} trains a program, which hpcpod does not replay: `hpcpod lineage` has"
             " the hyperparameters and seeds of each stretch"
         )
-    if (ranks := ranks_of(config)) > 1:
-        yield (
-            f"the run's pods had {ranks} ranks, whose weights were fused"
-            f" ({config.pod.fusion.scheme}); a replay trains one rank, with a batch of"
-            f" {config.env.num_envs} environments: another training, with other bits"
-        )
     if not ask.again:
         return
     yield from ask.schedule.lost
@@ -154,6 +148,11 @@ def hindrances(folder: RunFolder, ask: Asked) -> Iterator[str]:
         yield (
             "the run's pods trained on GPUs, whose sums come in any order: the bits will differ"
             " soon, and curves by the luck that a seed has"
+        )
+    if (ranks := ranks_of(config)) > 1 and config.pod.fusion.backend == "mpi":
+        yield (
+            f"the {ranks} ranks of the run's pods exchanged by MPI, which adds in an order of its"
+            " own: on other nodes, or with another MPI, the bits may differ"
         )
     made, here = folder.config.get("versions", {}), versions()
     other = [
@@ -241,8 +240,8 @@ def _scratch(folder: RunFolder, ask: Asked, births: list[Birth]) -> RunFolder:
 
 
 def _alone(config: RunConfig, seed: int) -> RunConfig:
-    """The configuration of a replay: nothing of it is seen by loggers, or by other ranks."""
-    pod = replace(config.pod, ranks=1, curve_rows=0)
+    """The configuration of a replay: loggers see nothing of it, and all its ranks are here."""
+    pod = replace(config.pod, curve_rows=0)
     cluster = replace(config.cluster, launcher="local")
     return replace(config, seed=seed, metrics=(), pod=pod, cluster=cluster)
 

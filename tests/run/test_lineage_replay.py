@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace as changed
 from itertools import chain
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 import hpcpod
 from hpcpod.cli.parser import main
 from hpcpod.deploy import replay as deploying
-from hpcpod.errors import UserError
+from hpcpod.errors import HpcpodError, UserError
 from hpcpod.pod.finals import fresh_seeds
 from hpcpod.pod.ipc.messages import Progress
 from hpcpod.records.records import Candidate, Member, Order, Report, decode, seed_of
@@ -28,6 +29,7 @@ from hpcpod.tournament.merge import read_board
 from hpcpod.tournament.seed_sets import seeds
 from tests.support.hand_played import birth_of
 from tests.support.lineages import LINE, SPANS, trained
+from tests.support.small_runs import create
 
 pytestmark = pytest.mark.long
 
@@ -202,15 +204,29 @@ def test_what_can_keep_a_replay_from_the_run_s_bits_is_said(family: RunFolder) -
     assert list(hindrances(family, asked(schedule))) == []
     family = RunFolder.open(family.path)
     family.config["versions"]["torch"] = "1.0"
-    family.config["config"]["pod"] |= {"ranks": 4, "fusion": {"scheme": "nesterov"}}
+    family.config["config"]["pod"] |= {"ranks": 4, "fusion": {"backend": "mpi"}}
     ranks, versions = hindrances(family, asked(schedule))
-    assert "4 ranks" in ranks and "nesterov" in ranks
+    assert "4 ranks" in ranks and "by MPI" in ranks
     assert versions.startswith("the run was made with torch 1.0 (here ")
-    [ranks] = hindrances(family, asked(schedule, seed=5))
-    assert "4 ranks" in ranks
+    assert list(hindrances(family, asked(schedule, seed=5))) == []  # other bits are asked for
     family = RunFolder.open(family.path)
     family.config["config"]["pod"] = {}
     family.config |= {"versions": {}}
     family.config["config"]["resources"] = {"gpus_per_pod": 1}
     [gpus] = hindrances(family, asked(schedule))
     assert "GPUs" in gpus
+
+
+def test_ranks_that_can_t_be_started_or_have_failed_are_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for backend, said in (("gloo", "the ranks have failed: the training process"),
+                          ("mpi", "there is no mpirun on this machine")):  # fmt: skip
+        fusion = {"ranks": 2, "fusion": {"backend": backend}}
+        folder = create(tmp_path / backend, "dqn", pod=fusion)
+        with closing(deploying.Retraining(folder)) as work:
+            (folder.path / "config.json").write_text("{}")
+            if backend == "mpi":
+                monkeypatch.setenv("PATH", "")
+            with pytest.raises(HpcpodError, match=said):
+                work.train([birth_of(folder, "p0001")])

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hpcpod
@@ -13,6 +14,7 @@ from hpcpod.cli.parser import main
 from hpcpod.config.resolved import Resolved
 from hpcpod.records.records import Owner
 from hpcpod.run.pod_log import About, PodLogs
+from hpcpod.storage.blobs import read_blob_file
 from hpcpod.storage.layout import log_name
 from hpcpod.tournament.merge import merge
 from hpcpod.tournament.rules import Rules
@@ -180,14 +182,19 @@ def test_following_a_pod_ends_with_it(tmp_path: Path) -> None:
     assert run.wait(timeout=60).state == "finished"
 
 
-def test_each_rank_of_a_pod_has_a_log_of_its_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = mapping(
-        pod={"ranks": 2}, resources={"cpus_per_pod": 2}, cluster={"slots": 1}, stop={"rounds": 1}
-    )
-    run = hpcpod.launch(config, runs=tmp_path)
+@pytest.fixture(scope="module")
+def fused(tmp_path_factory: pytest.TempPathFactory) -> hpcpod.Run:
+    """A run whose pod was trained by two ranks, whose learners were fused, for two rounds."""
+    config = mapping(pod={"ranks": 2}, resources={"cpus_per_pod": 2}, cluster={"slots": 1})
+    run = hpcpod.launch(config, runs=tmp_path_factory.mktemp("runs"))
     assert run.wait(timeout=300).state == "finished"
+    return run
+
+
+def test_each_rank_of_a_pod_has_a_log_of_its_own(
+    fused: hpcpod.Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = fused
     for rank in range(2):
         assert main(["logs", str(run.path), "p0001", "--rank", str(rank), "-n", "1000"]) == 0
         said = capsys.readouterr().out
@@ -201,3 +208,18 @@ def test_each_rank_of_a_pod_has_a_log_of_its_own(
     assert len(heads) > 3  # what each says is not in one piece
     said = refusal(capsys, "logs", str(run.path), "p0001", "--rank", "2")
     assert "have 2 ranks, there is no rank 2: they are numbered from 0" in said
+
+
+def test_a_replay_trains_all_ranks_of_a_pod_again_to_the_bit(
+    fused: hpcpod.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = fused.folder.reports.read("p0001-00002-1")
+    assert report is not None and report.checkpoint is not None
+    assert [part.rank for part in report.checkpoint.parts] == [0, 1]
+    to, rounds = tmp_path / "again", fused.schedule("p0001").rounds
+    assert main(["replay", str(fused.path), "p0001", "--out", str(to)]) == 0
+    said = capsys.readouterr().out
+    assert said.count("; the run's bits") == rounds and "NOT" not in said
+    best, again = (read_blob_file(file)[0] for file in (fused.path / "best.h5", to / "policy.h5"))
+    assert len(again) > 4 and all(name.startswith("agent/") for name in again)
+    assert all(np.array_equal(best[name], again[name]) for name in again)
