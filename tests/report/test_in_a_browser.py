@@ -17,6 +17,10 @@ import pytest
 from hpcpod.report.compare import comparison
 from hpcpod.report.one import report_of
 from hpcpod.report.story import Story
+from hpcpod.report.sweep import sweep_page
+from hpcpod.run.sweeps.cells import read_plan
+from hpcpod.run.sweeps.launch import check, make
+from hpcpod.run.sweeps.outcome import Outcome
 from tests.report.test_compare import several
 from tests.report.test_report import hostile
 
@@ -26,6 +30,19 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
+SWEPT = """\
+name: swept
+env: {id: CartPole-v1, num_envs: 4}
+population: {pods: {min: 1, max: 1}}
+agents: {ppo: {horizon: 16, hidden: 16}}
+stop: {env_steps: 512}
+sweep:
+  seeds: 2
+  over:
+    env.id: [CartPole-v1, Acrobot-v1]
+    agents.ppo.learning_rate: [1.0e-4, 1.0e-2]
+    agents.ppo.epochs: [2, 4]
+"""
 Open = Callable[..., "Opened"]
 
 INVISIBLE = """() => [...document.querySelectorAll("svg[role=img]")].filter((plot) => {
@@ -131,6 +148,34 @@ def test_runs_side_by_side_are_drawn(story: Story, opened: Open, screenshots: Pa
         assert seen.complaints == []
         assert (seen.page.evaluate(INVISIBLE), seen.page.evaluate(WIDER)) == (0, 0)
         seen.page.screenshot(path=screenshots / f"compare-{name}.png", full_page=True)
+
+
+@pytest.mark.parametrize(("name", "size"), [("phone", PHONE), ("desk", DESK)])
+def test_a_sweep_s_effects_and_its_runs_are_drawn(
+    name: str, size: dict[str, int], home: Path, opened: Open, screenshots: Path
+) -> None:
+    (home / "swept.yaml").write_text(SWEPT)
+    plan = read_plan(home / "swept.yaml")
+    assert plan is not None
+    sweep = make(plan, check(plan, probe=False), home / "runs")
+    for number, cell in enumerate(sweep.cells):
+        score = 200.0 + 7 * (number % 5) + 50 * (cell.levels["agents.ppo.epochs"] == 4)
+        ended = Outcome("finished", "env_steps", score, score - 9, score + 9, 4, True, "p0001")
+        sweep.keep(cell, ended if number else Outcome("failed", "<script>alert(1)</script>"))
+    seen = opened(sweep_page(sweep), viewport=size)
+    assert seen.complaints == []
+    assert (seen.page.evaluate(INVISIBLE), seen.page.evaluate(WIDER)) == (0, 0)
+    assert seen.page.evaluate(LARGEST, ".tick") >= 11, "pixels of the figures' text"
+    assert seen.page.evaluate(UNNAMED) == 0
+    assert seen.page.locator("svg[role=img]").count() == 4  # of two tasks: alone, and together
+    for task in ("CartPole-v1", "Acrobot-v1"):
+        [figure] = seen.page.get_by_role("img", name=f"Main effects in {task}").all()
+        assert figure.locator(".each").count() == figure.locator(".mean").count() == 4
+        assert figure.locator(".y.tick").all_text_contents() == ["E1", "E2", "E3", "E4"]
+        assert figure.locator(".x.name").text_content() == "effect on the score"
+    heard = seen.page.locator("#runs").aria_snapshot()
+    assert "<script>" in heard and heard.count('"finished"') == 15
+    seen.page.screenshot(path=screenshots / f"sweep-{name}.png", full_page=True)
 
 
 def test_a_hostile_name_runs_nothing(story: Story, opened: Open) -> None:
