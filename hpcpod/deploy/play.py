@@ -33,6 +33,9 @@ SEEDS = "export"
 """The name of the panel that it plays: seeds that no evaluation of a run has."""
 PATIENCE = 60.0
 """Seconds after which it is scored no further."""
+ALONE = 5.0
+"""Seconds of processor time that this process plays for, before others are started to step a part
+of the environments each: to start two took six of them, and sixteen episodes of Ant take one."""
 FEWEST = 8
 """Episodes of a score that it is compared with at least; by two, 5 % of true exports failed."""
 _MOST_PANELS = 32
@@ -52,14 +55,22 @@ class Player:
     until: float = math.inf
     """The second of ``time.monotonic`` at which its patience ends, from its first act on: an
     environment may take a minute to be made."""
+    alone: float = math.inf
+    """Seconds of processor time after which it plays no more, from its first act on."""
     _stride: int = 1
     _step: int = 0
+
+    def tired(self) -> bool:
+        """True once it plays no more."""
+        begun = self._step > 0
+        return begun and (time.monotonic() > self.until or time.process_time() > self.alone)
 
     def act(self, obs: Tensor, *, explore: bool) -> Tensor:
         """See ``Agent.act``; it never explores."""
         rows = obs.cpu().numpy()
         if self._step == 0:
             self.until = time.monotonic() + PATIENCE
+            self.alone += time.process_time()
         if self._step % self._stride == 0:
             self.kept.append(rows.copy())
         if len(self.kept) > _MOST_BATCHES:  # every other one: the whole time is in them
@@ -73,15 +84,16 @@ class Played:
     """Episodes of an exported policy."""
 
     returns: tuple[float, ...]
-    """Empty if they took more than ``PATIENCE``."""
+    """Empty if they took too long."""
     engine: str
     met: Inputs
     """Observations that it met, at most those asked for."""
 
 
 def played(
-    exported: Exported, spec: EnvSpec, env: EnvConfig, episodes: int, observations: int
-) -> Played | str:
+    exported: Exported, spec: EnvSpec, env: EnvConfig, episodes: int, observations: int,
+    alone: float = math.inf,
+) -> Played | str:  # fmt: skip
     """Play an exported policy on seeds of its own.
 
     Args:
@@ -90,11 +102,12 @@ def played(
         env: the environment to make.
         episodes: to play, side by side.
         observations: to keep, at most.
+        alone: seconds of this process's own time after which it is scored no further.
 
     Returns:
         What came of it; or the reason why it could not be played here.
     """
-    player: Any = Player(exported, spec)
+    player: Any = Player(exported, spec, alone=alone)
     returns: tuple[float, ...] = ()
     try:
         with closing(PanelEvaluator(EnvFactory(env, "cpu"))) as evaluator:
@@ -105,7 +118,7 @@ def played(
             for panel in range(_MOST_PANELS):  # one is enough but for episodes of a few steps
                 done = evaluator.evaluate(
                     player, SEEDS, panel, episodes=episodes,
-                    should_stop=lambda: time.monotonic() > player.until,
+                    should_stop=player.tired,
                 )  # fmt: skip
                 returns = returns or done
                 if sum(map(len, player.kept)) >= observations:

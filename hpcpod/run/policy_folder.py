@@ -44,7 +44,7 @@ def export_folder(
     """
     found = kept(folder)
     with plugins.needing_torch():
-        from hpcpod.deploy.export import Source, check_folder, export_policy
+        from hpcpod.deploy.export import Source, check_folder, export_policy, one_thread
         from hpcpod.pod.evaluator import scored_in
         from hpcpod.pod.policy import load_policy_file
     check_folder(to.absolute(), overwrite=overwrite)
@@ -54,12 +54,13 @@ def export_folder(
     env = encode(config.env)
     code = not owner.trusted and code_in({"env": env, "evaluator": config.pod.evaluator})
     about = {**found.about, "env": env, "scored_in": env if code else encode(scored_in(config))}
-    policy = load_policy_file(found.checkpoint, agents=agents, about=about)
-    source = Source(
-        facts_of(folder, policy.about),
-        f"its environment is code that {owner.name} or others have named" if code else "",
-    )
-    return export_policy(policy, to, source, licence=licence, overwrite=overwrite)
+    with one_thread():
+        policy = load_policy_file(found.checkpoint, agents=agents, about=about)
+        source = Source(
+            facts_of(folder, policy.about),
+            f"its environment is code that {owner.name} or others have named" if code else "",
+        )
+        return export_policy(policy, to, source, licence=licence, overwrite=overwrite)
 
 
 @door(policy=Any, folder=str, overwrite=bool, licence=str, trust=bool)
@@ -91,13 +92,15 @@ def export_policy(
         from hpcpod.deploy import export
         from hpcpod.pod.policy import Policy, load_policy_file
     why = ""
-    if not isinstance(policy, Policy):
-        path = Path(policy)
-        policy = load_policy_file(path, trust=trust)
-        if not trust and path.stat().st_uid not in (os.geteuid(), 0):
-            why = "another user has written it, and it names the environment: say trust=True"
-    source = export.Source(not_played=why)
-    return export.export_policy(policy, Path(folder), source, licence=licence, overwrite=overwrite)
+    with export.one_thread():
+        if not isinstance(policy, Policy):
+            path = Path(policy)
+            policy = load_policy_file(path, trust=trust)
+            if not trust and path.stat().st_uid not in (os.geteuid(), 0):
+                why = "another user has written it, and it names the environment: say trust=True"
+        source = export.Source(not_played=why)
+        to = Path(folder)
+        return export.export_policy(policy, to, source, licence=licence, overwrite=overwrite)
 
 
 def exported(

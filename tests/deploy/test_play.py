@@ -164,6 +164,30 @@ def test_patience_begins_with_the_first_act(
     )  # fmt: skip
     assert isinstance(found, Played) and found.returns == ()
     assert found.met["observation"].shape == (2, 4)  # of one act
+    monkeypatch.undo()
+    alone = played(
+        lambda inputs: np.zeros(len(inputs["observation"]), np.int64), policy.spec,
+        EnvConfig("CartPole-v1"), 2, 8, alone=-1.0,
+    )  # fmt: skip
+    assert isinstance(alone, Played) and alone.returns == ()
+
+
+def test_what_takes_one_process_too_long_is_played_by_several(
+    cartpole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[int | None] = []
+
+    def counted(*given: Any, env: EnvConfig, **more: Any) -> Played | str:
+        tries.append(env.processes)
+        return played(*given, env=env, **more)
+
+    monkeypatch.setattr("hpcpod.deploy.export.played", counted)
+    for seconds, processes in ((5.0, [1]), (-1.0, [1, None])):
+        monkeypatch.setattr("hpcpod.deploy.export.ALONE", seconds)
+        tries.clear()
+        card = hpcpod.export_policy(cartpole, tmp_path / str(seconds))
+        assert tries == processes
+        assert len(card["checks"]["played"]["returns"]) == 16
 
 
 def test_what_can_t_be_shown_is_one_sentence(

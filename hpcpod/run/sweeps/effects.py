@@ -253,6 +253,10 @@ def _design(terms: Sequence[tuple[_Coded, ...]], runs: int) -> Array:
     return np.hstack(columns)
 
 
+_DUST = 1e-12
+"""Share of the largest score: less than that is what arithmetic leaves of a zero."""
+
+
 @dataclass(frozen=True)
 class _Fit:
     """A model of the scores."""
@@ -288,6 +292,7 @@ def _fit(terms: Sequence[tuple[_Coded, ...]], scores: Array, *, pure: bool) -> _
     averages = (at == np.arange(len(places))[:, None]) / counts[:, None]  # [places, runs]
     solution = np.linalg.pinv(places) @ averages if pure else np.linalg.pinv(design)
     weights = solution @ scores
+    weights[np.abs(weights) < _DUST * np.abs(scores).max()] = 0.0
     fitted = (averages @ scores)[at] if pure else design @ weights
     freedom = len(scores) - (len(places) if pure else len(weights))
     if freedom < 1:
