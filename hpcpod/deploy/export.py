@@ -270,7 +270,7 @@ def _play(policy: Policy, exported: Exported, source: Source) -> Played | str:
     score = score_of(policy)
     if score.get("fresh_seeds"):  # such scores are of gymnasium's own environment
         found = reference(config)
-        # ``auto`` plays MuJoCo's tasks as gymnasium does, bit for bit, but on this process's threads
+        # MuJoCo's tasks are then played on this process's threads, as gymnasium has them bit by bit
         config = config if found is None else replace(found, backend="auto")
     episodes = min(EPISODES, max(2, score.get("episodes", EPISODES)))
     game = partial(played, exported, policy.spec, episodes=episodes, observations=OBSERVATIONS)

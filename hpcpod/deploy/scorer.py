@@ -138,7 +138,7 @@ def main(arguments: list[str] | None = None) -> int:
     """``python -m hpcpod.deploy.scorer FOLDER``."""
     parser = argparse.ArgumentParser(prog="python -m hpcpod.deploy.scorer", description=__doc__)
     parser.add_argument("folder", type=Path, help="the folder of scores")
-    parser.add_argument("--token", required=True, help="the work in it")
+    parser.add_argument("--token", help="the work in it; by default a line on standard input")
     parser.add_argument("--name", help="of this process (default: from Slurm's environment)")
     parser.add_argument("--parent", type=int, help="end when this process ends")
     options = parser.parse_args(arguments)
@@ -148,7 +148,11 @@ def main(arguments: list[str] | None = None) -> int:
         die_with_parent(options.parent)
     owner = options.name or identity(None, None, guest=False).slot
     folder = ScoreFolder(options.folder)
-    return exit_code(lambda: serve(folder, options.token, owner, stop), log.error)
+    # torch is imported by now, while whoever has started this looks for what is to be played
+    token = options.token or sys.stdin.readline().strip()
+    if not token:
+        return 0  # there is nothing to play
+    return exit_code(lambda: serve(folder, token, owner, stop), log.error)
 
 
 if __name__ == "__main__":

@@ -23,14 +23,19 @@ class Here:
 
     poll = 0.0
 
-    def __init__(self, folder: ScoreFolder, work: Work) -> None:
-        self._folder, self._work = folder, work
+    def __init__(self, folder: ScoreFolder) -> None:
+        self._folder = folder
+        self._work: Work | None = None
+
+    def begin(self, work: Work) -> None:
+        self._work = work
 
     def living(self) -> set[str]:
         return set()
 
     def start(self, count: int) -> None:
-        assert serve(self._folder, self._work.name, "here", StopFlag()) == 0
+        if self._work is not None:
+            assert serve(self._folder, self._work.name, "here", StopFlag()) == 0
 
     def started(self, owner: str) -> bool:
         return owner == "here"

@@ -13,6 +13,7 @@ from hpcpod.errors import UserError
 from hpcpod.run.evaluation.conditions import Condition
 from hpcpod.run.evaluation.evaluate import FIRST_SEED, LARGEST_SEED, evaluated
 from hpcpod.run.evaluation.policies import candidates
+from hpcpod.run.evaluation.pool import LocalPool
 from hpcpod.storage.os_errors import explain
 from hpcpod.tournament.continuous.drift import Sample
 from hpcpod.tournament.continuous.stream import Look, Part, Player, Score, Verdict, Windows
@@ -81,7 +82,7 @@ class FreshSeeds:
         scores = ScoreFolder(folder / "scores")
         scores.create()
         seeds = range(windows.seed, self._past(windows))
-        found = evaluated(scores, asked, seeds, None, None, lambda text: None)
+        found = evaluated(scores, asked, seeds, LocalPool(scores), None, lambda text: None)
         rows = {row.source: row for row in found.rows}
         ours = rows[str(challenger.policy)]
         level, words = self._ct.level, f"{len(seeds)} episodes on fresh seeds"

@@ -24,7 +24,7 @@ from hpcpod.run.evaluation.pool import LocalPool, Pool, Tell, Waiting
 from hpcpod.run.evaluation.slurm import ELEMENTS, SlurmPool, slurm_config
 from hpcpod.run.evaluation.table import Evaluation, EvaluationRow, Played, rows_of, seeds_said
 from hpcpod.run.progress_line import progress_text
-from hpcpod.run.run import Run
+from hpcpod.run.run import Run, runs_home
 from hpcpod.tournament.statistics import mean
 
 EPISODES = 64
@@ -89,20 +89,27 @@ def evaluate(  # noqa: PLR0913 (what one says of an evaluation, by name)
     sources = [policies] if isinstance(policies, (Run, str, Path)) else list(policies)
     asked = _conditions(envs, numbers(kwargs), numbers(wrappers))
     played_on = seeds_of(seeds, episodes)
-    found = candidates(sources, pods=pods, top=top, keep=keep, trust=trust)
-    if not envs:
-        check_same_task(found)
     config = slurm if isinstance(slurm, RunConfig) else None
     if config is None and slurm is not False:
         config = slurm_config(sources, slurm if isinstance(slurm, Mapping) else {})
-    plan = [(condition, policy) for condition in asked for policy in found]
-    with _scores(folder or (FOLDER if config else None)) as scores, progress_text(progress) as show:
-        return evaluated(scores, plan, played_on, config, cores, show)
+    with (
+        _scores(folder or (FOLDER if config else None)) as scores,
+        LocalPool(scores) as pool,
+        progress_text(progress) as show,
+    ):
+        if folder is None and config is None and all(map(_is_there, sources)):
+            # torch takes longer to import than policies to be read; each has a chunk at least
+            pool.start(min(cores or _cores(), len(sources) * len(asked)))
+        found = candidates(sources, pods=pods, top=top, keep=keep, trust=trust)
+        if not envs:
+            check_same_task(found)
+        plan = [(condition, policy) for condition in asked for policy in found]
+        return evaluated(scores, plan, played_on, config or pool, cores, show)
 
 
 def evaluated(
     scores: ScoreFolder, asked: Sequence[tuple[Condition, Candidate]], seeds: range,
-    config: RunConfig | None, cores: int | None, show: Tell,
+    by: RunConfig | LocalPool, cores: int | None, show: Tell,
 ) -> Evaluation:  # fmt: skip
     """Have policies played in their conditions, and read what came of it.
 
@@ -110,7 +117,7 @@ def evaluated(
         scores: keeps what is played.
         asked: each policy in each of its conditions, condition by condition.
         seeds: of the episodes.
-        config: of an array on Slurm; None: this machine plays.
+        by: the configuration of an array on Slurm, or processes of this machine.
         cores: processes at once; None: as ``evaluate`` has it.
         show: called again and again with how far it is.
     """
@@ -120,11 +127,27 @@ def evaluated(
     scores.add_work(work)
     there = scores.scored()
     earlier = sum(len(chunk.seeds) for chunk in work.chunks if chunk.name in there)
-    pool: Pool = SlurmPool(scores, work, config) if config else LocalPool(scores, work)
-    places = cores or (ELEMENTS if config else len(os.sched_getaffinity(0)))
+    pool: Pool
+    if isinstance(by, RunConfig):
+        pool, places = SlurmPool(scores, work, by), cores or ELEMENTS
+    else:
+        pool, places = by, cores or _cores()
+        by.begin(work)
     waiting = Waiting(scores, work, pool, lambda chunk: _name(*named[chunk.name], chunk))
     results = _collected(scores, work, waiting, places, show)
     return Evaluation(tuple(_rows(plan, results)), seeds, earlier)
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _is_there(source: Source) -> bool:
+    """True if a source is worth the start of processes: it may still be no policy."""
+    return isinstance(source, Run) or any(
+        path.exists() for path in (Path(source), runs_home() / source)
+    )
 
 
 def seeds_of(seeds: int | range | None, episodes: int | None) -> range:

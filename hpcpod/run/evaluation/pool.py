@@ -143,11 +143,26 @@ class LocalPool:
 
     poll = 0.05
 
-    def __init__(self, folder: ScoreFolder, work: Work) -> None:
-        self._folder, self._work = folder, work
+    def __init__(self, folder: ScoreFolder) -> None:
+        """They may be started before it is known what they are to play."""
+        self._folder = folder
+        self._work: Work | None = None
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._ended: dict[str, int] = {}
         self._started = 0
+
+    def begin(self, work: Work) -> None:
+        """Give them their work: those that are there, and those that are started from now on."""
+        self._work = work
+        for process in self._processes.values():
+            self._tell(process)
+
+    def _tell(self, process: subprocess.Popen[bytes]) -> None:
+        if self._work is not None and process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # it has died: that is seen later
+                process.stdin.write(f"{self._work.name}\n".encode())
+                process.stdin.close()
+            process.stdin = None
 
     def living(self) -> set[str]:
         """See ``Pool``."""
@@ -168,12 +183,13 @@ class LocalPool:
                 self._processes[name] = subprocess.Popen(
                     [
                         *PYTHON, "-m", "hpcpod.deploy.scorer", str(self._folder.path),
-                        "--token", self._work.name, "--name", name, "--parent", str(os.getpid()),
+                        "--name", name, "--parent", str(os.getpid()),
                     ],
-                    stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                    stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
                     env={**os.environ, **alone},
                     start_new_session=True,  # a Ctrl-C at the terminal is for this process alone
                 )  # fmt: skip
+            self._tell(self._processes[name])
 
     def started(self, owner: str) -> bool:
         """See ``Pool``."""
@@ -201,5 +217,8 @@ class LocalPool:
         for process in self._processes.values():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, 9)  # with what a simulator has started; scores stand whole
-        for process in self._processes.values():
-            process.wait()
+        for name, process in self._processes.items():
+            if process.stdin is not None:
+                process.stdin.close()
+            self._ended[name] = process.wait()
+        self._processes.clear()
