@@ -38,8 +38,9 @@ def trained(
 
 def panels(run: Run) -> list[float]:
     """Mean return of each round's panel, by round."""
-    reports = sorted((report.round, report.returns) for report, _ in run.folder.reports.all("p0001"))
-    return [mean(returns) for number, returns in reports if number > 0 and returns]
+    orders = {f"p0001-{n:05d}-1": n for n in range(1, run.board().rounds + 1)}
+    reports = {orders.get(r.order, 0): mean(r.returns) for r, _ in run.folder.reports.all("p0001")}
+    return [reports[number] for number in orders.values()]
 
 
 def delivered(run: Run) -> str:

@@ -82,7 +82,7 @@ def _bar(console: Console) -> Iterator[Callable[[Progress], None]]:
     from rich.progress import Progress as Bar
 
     columns = (BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-    bar = Bar(*columns, console=console, transient=True)
+    bar = Bar(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty())
     task = bar.add_task("training begins", total=None)
 
     def tell(progress: Progress) -> None:
@@ -101,7 +101,10 @@ def _drawn(console: Console) -> Iterator[Show]:
     from rich.live import Live
     from rich.text import Text
 
-    live = Live(console=console, transient=True, refresh_per_second=4)
+    # What is printed comes above the line; rich would print it there, too, if it went to a file.
+    live = Live(
+        console=console, transient=True, refresh_per_second=4, redirect_stdout=sys.stdout.isatty()
+    )
 
     def show(text: str) -> None:
         live.start()

@@ -17,11 +17,11 @@ from hpcpod._process import PYTHON
 from hpcpod.cli.parser import main
 from hpcpod.run.run import open_run
 from hpcpod.run.sweeps.cells import read_plan
-from hpcpod.run.sweeps.driver import Driver
 from hpcpod.run.sweeps.folder import Sweep
 from hpcpod.run.sweeps.launch import check, make
 from tests.docs.pages import fences, page
 from tests.docs.test_blocks import lines
+from tests.support.watched import watching
 
 PAGE = page("sweep.md")
 FILES = {"ablation.yaml"}
@@ -31,6 +31,9 @@ SMALL = [
     "agents.ppo.horizon=16", "agents.ppo.hidden=16",
 ]  # fmt: skip
 """Makes runs of a second of the page's."""
+
+PATIENCE = 300.0
+"""Seconds that three runs may take on a busy machine."""
 
 pytestmark = pytest.mark.long
 
@@ -49,9 +52,9 @@ def processes(sweep: Sweep) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def swept(home: Path) -> Sweep:
+def gone_on(home: Path) -> tuple[Sweep, str]:
     """The page's sweep, finished, whose first process was killed without a warning in its second
-    run."""
+    run, and all that a terminal got in which it was resumed."""
     plan = read_plan(home / "ablation.yaml", overrides=SMALL)
     assert plan is not None
     sweep = make(plan, check(plan, probe=False), home / "runs")
@@ -65,11 +68,29 @@ def swept(home: Path) -> Sweep:
     finally:
         first.send_signal(signal.SIGKILL)
         first.wait()
-    ended: list[str] = []
-    driver = Driver(sweep, 2, lambda: False, lambda cell, outcome: ended.append(cell.name))
-    assert driver.run() == 0
-    assert sorted(ended) == ["001-2", "002-1", "002-2"]
-    return sweep
+    with watching(["sweep", "resume", str(sweep.path)], size=(120, 30)) as screen:
+        assert screen.wait(PATIENCE) == 0, screen.sent
+    return sweep, screen.sent
+
+
+@pytest.fixture(scope="module")
+def swept(gone_on: tuple[Sweep, str]) -> Sweep:
+    return gone_on[0]
+
+
+def test_a_terminal_sees_how_far_it_is_each_run_that_ends_and_the_table(
+    gone_on: tuple[Sweep, str],
+) -> None:
+    said = gone_on[1].replace(" \r\n", " ")  # where a row of the terminal is full
+    shown, *drawn = said.split("\r\x1b[2K")  # each time the line is drawn anew
+    assert "ablation: 1 of 4 runs ended, " in shown
+    assert " at work (" in shown and "002-1" in shown
+    assert any(line.startswith("ablation: 3 of 4 runs ended, 1 at work (") for line in drawn)
+    lasting = [line for line in drawn if not line.startswith("ablation: ")]
+    for name in ("001-2", "002-1", "002-2"):
+        [told] = [line for line in lasting if line.startswith(f"{name} (agents.ppo.learning_rate=")]
+        assert ", finished (env_steps); " in told
+    assert "as CSV: hpcpod sweep results" in drawn[-1]
 
 
 def test_what_was_killed_goes_on_and_each_cell_is_run_once(swept: Sweep) -> None:

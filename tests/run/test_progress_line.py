@@ -105,3 +105,17 @@ def test_a_notebook_sees_how_far_it_is(tmp_path: Path) -> None:
             assert SHOWN[code] in shown[-1]
         else:
             assert shown == []
+
+
+def test_what_is_printed_meanwhile_goes_where_it_should_though_the_line_is_on_a_terminal(
+    tmp_path: Path,
+) -> None:
+    code = """
+from hpcpod.run.progress_line import progress_text
+with open("log.txt", "w") as sys.stdout, progress_text(None) as show:
+    show("a line")
+    print("a result")
+"""
+    [said] = seen_in_a_terminal("import sys" + code, tmp_path)
+    assert "a line" in said and "a result" not in said
+    assert (tmp_path / "log.txt").read_text() == "a result\n"

@@ -115,9 +115,9 @@ class Screen:
             assert time.monotonic() < end, f"not {what} on\n{self.text}"
             assert self.more(), f"it ended with {self.code}: {self.sent[-2000:]}"
 
-    def wait(self) -> int:
+    def wait(self, seconds: float = PATIENCE) -> int:
         """The exit code."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + seconds
         while self.more():
             assert time.monotonic() < end, "it does not end"
         assert self.code is not None
