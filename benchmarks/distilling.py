@@ -52,7 +52,7 @@ def delivered(run: Run) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--env", default="CartPole-v1")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--round", type=int, default=5_000, help="environment steps of a round")
     parser.add_argument("--rounds", type=int, default=6, help="of each DQN")
     parser.add_argument("--teacher-rounds", type=int, default=8, help="of the PPO")
@@ -61,9 +61,10 @@ def main() -> None:
     rounds = range(1, options.rounds + 1)
     heads = ["seed", "DQN", *(f"{n * options.round:,} steps" for n in rounds), "delivered"]
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
-    for seed in range(options.seeds):
-        with tempfile.TemporaryDirectory() as folder:
-            home = Path(folder)
+    # a run's coordinator may still be writing its last lines
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        home = Path(folder)
+        for seed in options.seeds:
             ppo = trained(home, "ppo", "ppo", seed, options.teacher_rounds, options)
             start = {"run": str(ppo.path), "distill": options.distill}
             rows = {

@@ -98,7 +98,8 @@ def _detailed(rows: Sequence[EvaluationRow]) -> Table:
 
     from hpcpod.run.tables import interval, number, plain_table, visible
 
-    table = plain_table(f"{rows[0].condition} ({visible(rows[0].env)})")
+    named, env = rows[0].condition, rows[0].env
+    table = plain_table(visible(env) if named == env else f"{named} ({visible(env)})")
     table.add_column("policy", overflow="fold")
     table.add_column("algorithm", overflow="fold")
     for column in ("round", "mean [95 %]", "sd", "IQM [95 %]", "P(> next) [95 %]"):

@@ -129,9 +129,10 @@ def schedule_lines(schedule: Schedule) -> Iterator[str]:
         values = ", ".join(f"{name}={_short(value)}" for name, value in named.items())
         how = "from scratch" if stretch.parent is None else f"from {stretch.parent}"
         how += ", weights shrunk and perturbed" if stretch.shrink else ""
+        first_last = f"rounds {rounds[0]} to {rounds[-1]}" if rounds[1:] else f"round {rounds[0]}"
         yield (
             f"{count(stretch.first_step):>7} to {count(stretch.last_step):<7} env steps,"
-            f" rounds {rounds[0]} to {rounds[-1]}: {stretch.pod} {how}"
+            f" {first_last}: {stretch.pod} {how}"
             + (f", {values}" if values else "" if stretch.parent is None else ", unchanged")
         )
     if len(schedule.stretches) == 1 and first:
