@@ -177,9 +177,9 @@ def test_what_takes_one_process_too_long_is_played_by_several(
 ) -> None:
     tries: list[int | None] = []
 
-    def counted(*given: Any, env: EnvConfig, **more: Any) -> Played | str:
+    def counted(act: Any, spec: Any, *, env: EnvConfig, **more: Any) -> Played | str:
         tries.append(env.processes)
-        return played(*given, env=env, **more)
+        return played(act, spec, env, **more)
 
     monkeypatch.setattr("hpcpod.deploy.export.played", counted)
     for seconds, processes in ((5.0, [1]), (-1.0, [1, None])):

@@ -19,6 +19,7 @@ from hpcpod.report.one import report_of
 from hpcpod.report.story import Story
 from hpcpod.report.sweep import sweep_page
 from hpcpod.run.sweeps.cells import read_plan
+from hpcpod.run.sweeps.folder import Sweep
 from hpcpod.run.sweeps.launch import check, make
 from hpcpod.run.sweeps.outcome import Outcome
 from tests.report.test_compare import several
@@ -150,19 +151,27 @@ def test_runs_side_by_side_are_drawn(story: Story, opened: Open, screenshots: Pa
         seen.page.screenshot(path=screenshots / f"compare-{name}.png", full_page=True)
 
 
-@pytest.mark.parametrize(("name", "size"), [("phone", PHONE), ("desk", DESK)])
-def test_a_sweep_s_effects_and_its_runs_are_drawn(
-    name: str, size: dict[str, int], home: Path, opened: Open, screenshots: Path
-) -> None:
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """A sweep over three fields, two runs of each combination; the first run has failed."""
+    home = tmp_path_factory.mktemp("sweep")
     (home / "swept.yaml").write_text(SWEPT)
     plan = read_plan(home / "swept.yaml")
     assert plan is not None
     sweep = make(plan, check(plan, probe=False), home / "runs")
-    for number, cell in enumerate(sweep.cells):
+    sweep.keep(sweep.cells[0], Outcome("failed", "<script>alert(1)</script>"))
+    for number, cell in enumerate(sweep.cells[1:], 1):
         score = 200.0 + 7 * (number % 5) + 50 * (cell.levels["agents.ppo.epochs"] == 4)
         ended = Outcome("finished", "env_steps", score, score - 9, score + 9, 4, True, "p0001")
-        sweep.keep(cell, ended if number else Outcome("failed", "<script>alert(1)</script>"))
-    seen = opened(sweep_page(sweep), viewport=size)
+        sweep.keep(cell, ended)
+    return sweep
+
+
+@pytest.mark.parametrize(("name", "size"), [("phone", PHONE), ("desk", DESK)])
+def test_a_sweep_s_effects_and_its_runs_are_drawn(
+    name: str, size: dict[str, int], swept: Sweep, opened: Open, screenshots: Path
+) -> None:
+    seen = opened(sweep_page(swept), viewport=size)
     assert seen.complaints == []
     assert (seen.page.evaluate(INVISIBLE), seen.page.evaluate(WIDER)) == (0, 0)
     assert seen.page.evaluate(LARGEST, ".tick") >= 11, "pixels of the figures' text"
