@@ -89,22 +89,27 @@ def evaluate(  # noqa: PLR0913 (what one says of an evaluation, by name)
     sources = [policies] if isinstance(policies, (Run, str, Path)) else list(policies)
     asked = _conditions(envs, numbers(kwargs), numbers(wrappers))
     played_on = seeds_of(seeds, episodes)
-    config = slurm if isinstance(slurm, RunConfig) else None
-    if config is None and slurm is not False:
-        config = slurm_config(sources, slurm if isinstance(slurm, Mapping) else {})
-    with (
-        _scores(folder or (FOLDER if config else None)) as scores,
-        LocalPool(scores) as pool,
-        progress_text(progress) as show,
-    ):
-        if folder is None and config is None and all(map(_is_there, sources)):
+    array = _array(slurm, sources)
+    with _scores(folder, array) as kept, LocalPool(kept) as pool, progress_text(progress) as show:
+        if folder is None and array is None and all(map(_is_there, sources)):
             # torch takes longer to import than policies to be read; each has a chunk at least
             pool.start(min(cores or _cores(), len(sources) * len(asked)))
         found = candidates(sources, pods=pods, top=top, keep=keep, trust=trust)
         if not envs:
             check_same_task(found)
         plan = [(condition, policy) for condition in asked for policy in found]
-        return evaluated(scores, plan, played_on, config or pool, cores, show)
+        return evaluated(kept, plan, played_on, array or pool, cores, show)
+
+
+def _array(
+    slurm: bool | Mapping[str, object] | RunConfig, sources: Sequence[Source]
+) -> RunConfig | None:
+    """The configuration of an array on Slurm; None: this machine plays."""
+    if isinstance(slurm, RunConfig):
+        return slurm
+    if slurm is False:
+        return None
+    return slurm_config(sources, slurm if isinstance(slurm, Mapping) else {})
 
 
 def evaluated(
@@ -184,8 +189,10 @@ def _conditions(envs: Sequence[str] | str, kwargs: Any, wrappers: Any) -> list[C
 
 
 @contextmanager
-def _scores(folder: str | Path | None) -> Iterator[ScoreFolder]:
-    """The folder of scores, made if it is not there; without one a temporary one."""
+def _scores(folder: str | Path | None, array: RunConfig | None) -> Iterator[ScoreFolder]:
+    """The folder of scores, made if it is not there; without one, and an array, a temporary one."""
+    if folder is None and array is not None:
+        folder = FOLDER
     if folder is not None:
         kept = ScoreFolder(Path(folder))
         if (kept.path / "config.json").exists():
