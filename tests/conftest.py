@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 import hpcpod
+from hpcpod._gpus import visible_gpus
 from hpcpod.pod.trial import supervisor
 from tests.support.command_line import GOOD
 from tests.support.slurm_cluster import Options, SlurmCluster, SlurmUnavailable
@@ -44,13 +45,25 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Long files come first, the longest of them before the others: a process that begins one of
     them last would go on alone for minutes."""
+    if not visible_gpus():
+        _leave_one_of_each_file(config, items)
     marked = (item for item in items if any(map(item.get_closest_marker, ("slurm", "slow"))))
     long = {item.path for item in marked}
     places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places) + (item.path not in long)))
+
+
+def _leave_one_of_each_file(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests that need a GPU, but for the first of each file, which says so."""
+    needy = [item for item in items if item.get_closest_marker("gpu")]
+    first = {item.path: item for item in reversed(needy)}
+    left = [item for item in needy if item is not first[item.path]]
+    config.hook.pytest_deselected(items=left)
+    gone = set(left)
+    items[:] = [item for item in items if item not in gone]
 
 
 @pytest.fixture(autouse=True)
