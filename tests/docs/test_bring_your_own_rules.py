@@ -19,6 +19,11 @@ PARTS = {
 """The class of each kind's page."""
 LONGEST = 60
 """Lines of code that fit on a screen."""
+SHORT = {
+    "round.env_steps": 1024, "stop.rounds": 2, "stop.env_steps": 8192, "stop.finalists": 1,
+    "stop.confirm_episodes": 4,
+}  # fmt: skip
+"""Makes a tournament of seconds, in which each pod has had the verdict of a rule."""
 
 
 @pytest.fixture(scope="module", params=PARTS)
@@ -52,6 +57,6 @@ def test_its_commands_run_a_tournament_by_it(home: Path, kind: str) -> None:
     ]  # fmt: skip
     _, validate, launch, leaderboard = commands
     assert f"{kind}: my_{kind}:{PARTS[kind]}" in said(home, *validate)
-    said(home, *launch, "--set", "round.env_steps=1024")
+    said(home, *launch, *(word for key in SHORT for word in ("--set", f"{key}={SHORT[key]}")))
     assert "ppo" in said(home, *leaderboard)
     assert open_run(home / "runs" / "mine").status().state == "finished"
