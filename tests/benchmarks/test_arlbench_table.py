@@ -100,7 +100,7 @@ def test_where_the_best_stand_still_fresh_draws_are_configurations_of_the_table(
 
 @pytest.mark.long
 def test_promise_of_replicates_they_deliver_more_than_random_search_and_claim_less() -> None:
-    draws = [Draw(made_up(), replicate) for replicate in range(12)]
+    draws = [Draw(made_up(), replicate) for replicate in range(6)]
     best = [replayed(draw, "replicates", 96, i) for i, draw in enumerate(draws)]
     plain = [random_search(draw) for draw in draws]
 

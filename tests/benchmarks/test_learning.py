@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import learning
@@ -21,6 +21,7 @@ from gates.table import OURS, PEER, Run
 from hpcpod.envs.vec_env import random_seeds
 
 BENCHMARK = Path(learning.__file__)
+Benchmark = Callable[..., tuple[str, str]]
 
 
 @pytest.mark.parametrize(
@@ -135,43 +136,57 @@ def test_a_row_trains_what_a_control_of_its_configuration_would() -> None:
     assert ROWS["hopper-sac"].threshold is None
 
 
-def benchmark(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(BENCHMARK), *arguments], cwd=folder, capture_output=True, text=True,
-        check=False, timeout=300, env=os.environ,
-    )  # fmt: skip
+@pytest.fixture
+def benchmark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Benchmark:
+    """The benchmark in this process, in a folder: what it prints, and says meanwhile."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", [str(BENCHMARK), *arguments])
+        capsys.readouterr()
+        learning.main()
+        return capsys.readouterr()
+
+    return run
 
 
 @pytest.mark.slow
-def test_an_interrupted_benchmark_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_an_interrupted_benchmark_goes_on_where_it_stopped(
+    tmp_path: Path, benchmark: Benchmark
+) -> None:
     words = ["--rows", "cartpole-ppo", "--libraries", OURS, "--quick", "--json", "out.jsonl"]
     words += ["--budget", "0.2"]  # 2000 steps
-    first = benchmark(*words, "--seeds", "1", folder=tmp_path)
+    first = subprocess.run(
+        [sys.executable, str(BENCHMARK), *words, "--seeds", "1"], cwd=tmp_path,
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
     assert first.returncode == 0, first.stderr
     assert "1/1 cartpole-ppo hpcpod seed 1" in first.stderr
     out = tmp_path / "out.jsonl"
     [kept] = out.read_text().splitlines()
     out.write_text(kept + "\n" + kept[:50])  # killed while it wrote
-    second = benchmark(*words, "--jobs", "2", folder=tmp_path)
-    assert "1/1 cartpole-ppo hpcpod seed 2" in second.stderr, second.stderr
+    second, said = benchmark(*words, "--jobs", "2")
+    assert "1/1 cartpole-ppo hpcpod seed 2" in said
     runs = [Run(**each) for each in running.lines(out)]
     assert [run.order["seed"] for run in runs] == [1, 2]
     assert all(len(run.curve) == 2 and math.isfinite(run.score) for run in runs)
-    report = benchmark(*words, "--report", folder=tmp_path)
-    assert report.stdout == second.stdout and "| cartpole-ppo | " in report.stdout
-    assert report.stderr == ""
+    report, said = benchmark(*words, "--report")
+    assert report == second and "| cartpole-ppo | " in report
+    assert said == ""
 
 
-def test_a_run_that_fails_is_reported_and_tried_again(tmp_path: Path) -> None:
+def test_a_run_that_fails_is_reported_and_tried_again(tmp_path: Path, benchmark: Benchmark) -> None:
     words = ["--rows", "cartpole-ppo", "--libraries", PEER, "--quick", "--seeds", "1"]
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')  # has no packages
     bare.chmod(0o755)
     words += ["--json", "out.jsonl", "--sb3-python", str(bare)]
     for _ in range(2):
-        failed = benchmark(*words, folder=tmp_path)
-        assert "exit 1: ModuleNotFoundError" in failed.stderr
-        assert "ModuleNotFoundError" in failed.stdout
+        table, said = benchmark(*words)
+        assert "exit 1: ModuleNotFoundError" in said
+        assert "ModuleNotFoundError" in table
     lines = (tmp_path / "out.jsonl").read_text().splitlines()
     assert [json.loads(line)["curve"] for line in lines] == [[], []]
 

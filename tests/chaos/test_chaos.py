@@ -33,7 +33,7 @@ from tests.support.slurm_cluster import SlurmCluster
 from tests.support.small_runs import create
 
 SHORT = (
-    replace(SCENES[1], stop="{rounds: 12, finalists: 2, confirm_episodes: 8}"),
+    replace(SCENES[1], stop="{rounds: 8, finalists: 2, confirm_episodes: 8}"),
     replace(SCENES[2], stop="{rounds: 8, finalists: 1, confirm_episodes: 8}"),
     replace(SCENES[3], stop="{rounds: 8, finalists: 2, confirm_episodes: 8}"),
 )

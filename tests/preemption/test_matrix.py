@@ -15,7 +15,7 @@ from tests.support.slurm_cluster import SBIN
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 CHOSEN = [replace(cell, ranks=min(cell.ranks, 2)) for cell in (*pairwise(EVERY), DEAF[0])]
-"""Two ranks lie on two nodes as four do; ``python -m tests.preemption`` plays all cells with four."""
+"""Two ranks lie on two nodes as four do. ``python -m tests.preemption`` plays all, with four."""
 
 
 @pytest.fixture(scope="module")
