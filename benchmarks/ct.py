@@ -194,7 +194,7 @@ def promoted_falsely(count: int, home: Path, judge: int = 16, level: float = 0.0
     good: each holds weights that were drawn at random."""
     year, promoted = Year(history=20, alpha=0.0), 0
     for seed in range(count):
-        file = home / f"bars-{seed}.parquet"  # tables are kept by the file's name
+        file = home / "bars.parquet"
         market = replace(year, seed=7000 + seed, sessions=judge).market()
         write_bars(market, file)
         kwargs = {

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hpcpod.program.session import session, sessions
     from hpcpod.report.write import write_report
     from hpcpod.run.compare import compare
+    from hpcpod.run.continuous.python import ct
     from hpcpod.run.evaluation.evaluate import evaluate
     from hpcpod.run.policy_folder import export_policy
     from hpcpod.run.run import Run, open_run
@@ -22,14 +23,13 @@ if TYPE_CHECKING:
     from hpcpod.run.sweeps.python import sweep
 
 __all__ = [
-    "Run", "compare", "ensemble", "evaluate", "export_policy", "launch", "load_policy", "make_env",
-    "open_run", "open_sweep", "session", "sessions", "sweep",
-    "train", "write_report",
+    "Run", "compare", "ct", "ensemble", "evaluate", "export_policy", "launch", "load_policy",
+    "make_env", "open_run", "open_sweep", "session", "sessions", "sweep", "train", "write_report",
 ]  # fmt: skip
 
 _HOMES = {
     "Run": "hpcpod.run.run", "open_run": "hpcpod.run.run", "compare": "hpcpod.run.compare",
-    "evaluate": "hpcpod.run.evaluation.evaluate",
+    "evaluate": "hpcpod.run.evaluation.evaluate", "ct": "hpcpod.run.continuous.python",
     "open_sweep": "hpcpod.run.sweeps.folder", "sweep": "hpcpod.run.sweeps.python",
     "export_policy": "hpcpod.run.policy_folder", "write_report": "hpcpod.report.write",
     "session": "hpcpod.program.session", "sessions": "hpcpod.program.session",

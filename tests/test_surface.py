@@ -40,6 +40,7 @@ def test_all_names_what_resolves() -> None:
     assert hpcpod.__all__ == [
         "Run",
         "compare",
+        "ct",
         "ensemble",
         "evaluate",
         "export_policy",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -48,6 +47,7 @@ from hpcpod.errors import UserError
 from hpcpod.pod.policy import Policy
 from hpcpod.records.codec import decode
 from hpcpod.storage.disk import TEMPORARY, explain, unique
+from hpcpod.storage.made_folders import require_replaceable
 
 OBSERVATIONS = 256
 """Observations in ``check.json``, and as many random ones."""
@@ -130,22 +130,9 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
     try:
         if not folder.parent.is_dir():
             raise UserError(f"can't write {folder}: there is no folder {folder.parent}")
-        if not os.path.lexists(folder):
-            return
-        if folder.is_symlink() or not folder.is_dir():
-            raise UserError(f"can't write {folder}: it is there already, and is no folder")
-        inside = {path.name for path in folder.iterdir()}
     except OSError as error:
         raise UserError(f"can't write {folder}: {explain(error)}") from error
-    if inside and not overwrite:
-        raise UserError(
-            f"can't write {folder}: it is there already; take another name, or say --overwrite"
-            " (overwrite=True in Python)"
-        )
-    if inside and _MARK not in inside:
-        raise UserError(
-            f"can't overwrite {folder}: it is no exported policy, for it has no {_MARK}"
-        )
+    inside = require_replaceable(folder, _MARK, "it is no exported policy", overwrite=overwrite)
     if own := sorted(inside - _FILES):
         raise UserError(
             f"can't overwrite {folder}: it has {', '.join(own[:3])}, which no export wrote; take it"

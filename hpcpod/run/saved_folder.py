@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
-from hpcpod.errors import StorageError, UserError
+from hpcpod.errors import StorageError
 from hpcpod.run.best_policy import chosen
 from hpcpod.storage.disk import explained
+from hpcpod.storage.made_folders import require_replaceable
 from hpcpod.storage.run_folder import RunFolder
 
 MARK = ".hpcpod-export.json"
@@ -34,7 +34,7 @@ def write_saved(
     from hpcpod.storage.saved_folders import replace_folder  # h5py: 0.3 s
 
     path = Path(to).absolute()
-    _check(path, overwrite=overwrite)
+    require_replaceable(path, MARK, "no export has made it", overwrite=overwrite)
     core = _core(folder, pod)
     with explained("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,23 +42,6 @@ def write_saved(
         more = {MARK: mark.encode()}
         replace_folder(folder.disk, folder.blobs, core, path, folder.owner, more)
     return path
-
-
-def _check(path: Path, *, overwrite: bool) -> None:
-    """See that a folder may be made, or be replaced: only one that an export has made."""
-    with explained("look at", path):
-        if not os.path.lexists(path):
-            return
-        if path.is_symlink() or not path.is_dir():
-            raise UserError(f"can't write {path}: it is there already, and is no folder")
-        inside = {entry.name for entry in path.iterdir()}
-    if inside and not overwrite:
-        raise UserError(f"{path} is there already: say --overwrite, or name another folder")
-    if inside and MARK not in inside:
-        raise UserError(
-            f"can't overwrite {path}: no export has made it, for it has no {MARK}; name another"
-            " folder"
-        )
 
 
 def _core(folder: RunFolder, pod: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -48,6 +49,21 @@ def markets(given: Mapping[str, Any]) -> list[MarketPanel]:
     if since is not None:
         found = [each.between(since, each.dates[-1] + 1) for each in found]
     return found if below is None else [each.below(below) for each in found]
+
+
+def stamp(given: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
+    """Marks of the files of a market, by which a rewritten one is told from what it was.
+
+    Args:
+        given: as of ``markets``. A file that is not there has no mark: reading it will tell.
+    """
+    marks, source = [], str(given.get("source", ""))
+    for named in (source if source.endswith(FILES) else None, given.get("universe")):
+        if isinstance(named, (str, Path)):
+            with contextlib.suppress(OSError):
+                seen = Path(named).stat()
+                marks.append((seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns))
+    return tuple(marks)
 
 
 def _without(panel: MarketPanel, index: str) -> MarketPanel:

@@ -17,7 +17,7 @@ from hpcpod.trading.features import truncated
 from hpcpod.trading.panel import MarketPanel, day_of
 from hpcpod.trading.rules import Rules, rules_of
 from hpcpod.trading.shuffle import shuffled
-from hpcpod.trading.sources import markets
+from hpcpod.trading.sources import markets, stamp
 from hpcpod.trading.splits import split
 from hpcpod.trading.tables import Tables, joined, tables
 
@@ -145,10 +145,10 @@ class Task:
 
 
 class _Key:
-    """A task as the key of a cache: two that read the same are equal."""
+    """A task as the key of a cache: two that read the same, of the same files, are equal."""
 
     def __init__(self, task: Task) -> None:
-        self.task, self._text = task, repr(task)
+        self.task, self._text = task, f"{task!r} {stamp(task.market)}"
 
     def __hash__(self) -> int:
         return hash(self._text)

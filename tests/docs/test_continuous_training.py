@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -27,7 +28,7 @@ def told_or_refused(home: Path, words: list[str]) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_it_walks_from_a_file_to_a_promoted_policy(tmp_path: Path) -> None:
     for name, text in files_of(PAGE).items():
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -55,5 +56,8 @@ def test_it_walks_from_a_file_to_a_promoted_policy(tmp_path: Path) -> None:
         assert kinds[2:] == ["rolled back"] and "rolled back from v0002 to v0001" in back
     else:
         assert kinds == ["promoted", "kept"] and "v0001 is deployed already" in back
-    [code] = blocks(PAGE, "python")
-    assert run_script(code, tmp_path).startswith("ppo")
+    out = run_script("".join(blocks(PAGE, "python")), tmp_path).splitlines()
+    assert out[0].startswith("ppo")
+    assert out[1].startswith("not due - 0 of 12 new sessions")
+    assert out[2].startswith("1 ") and out[2].endswith("policy.h5")
+    assert len(ast.literal_eval(out[3])) == len(ledger) and "ahead" in out[4]

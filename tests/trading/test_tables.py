@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 from hpcpod.errors import UserError
 from hpcpod.trading.account import opened, traded, wanted
 from hpcpod.trading.backtest import Moment, backtest, hold
+from hpcpod.trading.files import write_bars
 from hpcpod.trading.panel import MarketPanel
 from hpcpod.trading.rules import Rules
 from hpcpod.trading.tables import Tables, tables
@@ -118,6 +120,19 @@ def test_a_user_s_feature_that_looks_ahead_never_reaches_training() -> None:
              "features": ["tests.trading.test_features:tomorrow"]}  # fmt: skip
     with pytest.raises(UserError, match="looks ahead"):
         task_of("trading", given).windows()
+
+
+def test_a_file_that_was_rewritten_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "bars.parquet"
+    panel = daily(np.linspace(10.0, 20.0, 60)[:, None])
+    write_bars(panel, file)
+    market = {"source": str(file), "calendar": None}
+    task = task_of("trading", {"market": market, "features": ["return_1"], "embargo": 0})
+    before = task.windows()
+    assert task.windows() is before
+    double = {name: 2 * getattr(panel, name) for name in ("open", "high", "low", "close")}
+    write_bars(replace(panel, **double), file)
+    assert torch.equal(task.windows().tables.mark, 2 * before.tables.mark)
 
 
 def test_a_moment_knows_the_past_alone() -> None:

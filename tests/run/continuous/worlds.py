@@ -5,12 +5,17 @@ from __future__ import annotations
 import hashlib
 import time
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from hpcpod.agents.ppo import PPO
+from hpcpod.agents.ppo_config import PPOConfig
 from hpcpod.config.loader import from_mapping, to_mapping
 from hpcpod.config.schema import RunConfig
+from hpcpod.envs.vec_env import EnvSpec
 from hpcpod.pod.__main__ import prepare
 from hpcpod.pod.round import Watch
 from hpcpod.run.continuous.entries import Outcome, Plan, Version
@@ -36,6 +41,33 @@ class Generous(TradingStream):
     ) -> Verdict:
         verdict = super().judge(windows, challenger, incumbent, folder)
         return verdict if incumbent is None else replace(verdict, low=1.0)
+
+
+@dataclass(frozen=True)
+class ByHandConfig(PPOConfig):
+    """Of ``ByHand``."""
+
+    gain: float = 1.0
+    """Above 0: what the signal favours is bought."""
+
+
+class ByHand(PPO):
+    """Weights by hand: each stock's order follows its signal, or goes against it."""
+
+    Config = ByHandConfig
+    name = "by_hand"
+
+    def __init__(self, spec: EnvSpec, config: ByHandConfig, seed: int, device: str = "cpu") -> None:
+        """Stocks have two features, of which the signal is the first."""
+        super().__init__(spec, config, seed, device)
+        with torch.no_grad():
+            for name, weights in self._network.named_parameters():
+                if "value" not in name and "log_std" not in name:
+                    weights.zero_()
+            for stock in range(2):
+                for layer, place in enumerate((2 * stock, stock)):
+                    self._network.hidden.weights[layer][0, place, stock] = 4.0
+                self._network.policy.weight[stock, stock] = config.gain
 
 
 def bars(days: int = 90) -> MarketPanel:
