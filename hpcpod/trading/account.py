@@ -17,6 +17,9 @@ _BPS = 1e-4
 _SAFE = 1 - 1e-12
 """Times the share of buys that can be paid, so that rounding never spends more than there is."""
 
+BLOCK = 1024
+"""Portfolios that are computed at once on the CPU."""
+
 
 class Account(NamedTuple):
     """N accounts."""
@@ -130,7 +133,19 @@ def marked(account: Account, mark: Tensor) -> Account:
 
 def observed(account: Account, tables: Tables, at: Tensor) -> Tensor:
     """Observations of decisions [N]: the market's row, the weight of each stock and of cash."""
-    seen = tables.features.index_select(0, at)
-    held = account.shares * tables.mark.index_select(0, at) / account.value.unsqueeze(1)
-    cash = (account.cash / account.value).unsqueeze(1)
-    return torch.cat([seen, held.float(), cash.float()], dim=1)
+    stocks, width = tables.mark.shape[1], tables.features.shape[1]
+    obs = tables.features.new_empty(len(at), width + stocks + 1)
+    torch.index_select(tables.features, 0, at, out=obs[:, :width])  # cat copies it once more
+    for rows in in_blocks(at):
+        held = account.shares[rows] * tables.mark.index_select(0, at[rows])
+        obs[rows, width:-1] = held / account.value[rows].unsqueeze(1)
+    obs[:, -1] = account.cash / account.value
+    return obs
+
+
+def in_blocks(at: Tensor) -> list[slice]:
+    """Portfolios [N] in blocks, of which one after another is computed on the CPU: what that takes
+    on the way stays in its cache, and does not grow with N. Elsewhere all are one."""
+    count = len(at)
+    size = BLOCK if at.device.type == "cpu" else max(1, count)
+    return [slice(first, min(first + size, count)) for first in range(0, count, size)]

@@ -23,7 +23,7 @@ from hpcpod.envs.vec_env import (
     given_seeds,
 )
 from hpcpod.errors import Diverged, UserError
-from hpcpod.trading.account import Account, marked, observed, opened, traded, wanted
+from hpcpod.trading.account import Account, in_blocks, marked, observed, opened, traded, wanted
 from hpcpod.trading.task import Task, task_of
 
 PERCENT = 100.0
@@ -112,16 +112,10 @@ class TradingVecEnv(TensorBackend):
         assert self._batch is not None
         if self._on_cpu and not math.isfinite(action.sum().item()):
             raise Diverged(f"{self.spec.id}: an action is not finite")
-        tables, rules, before = self._tables, self._task.rules, self._batch
-        fill = tables.fill.index_select(0, before.at)
-        off = tables.off.index_select(0, before.at)
-        mark = tables.mark.index_select(0, before.at)
-        change = wanted(action, before.account, mark, off, rules)
-        buyable = tables.buyable.index_select(0, before.at)
-        sellable = tables.sellable.index_select(0, before.at)
-        account, _ = traded(before.account, change, fill, buyable, sellable, rules)
+        tables, before = self._tables, self._batch
         at, left = before.at + 1, before.left - 1
-        account = marked(account, tables.mark.index_select(0, at))
+        moved = [self._moved(before, action, rows) for rows in in_blocks(at)]
+        account = Account(*map(torch.cat, zip(*moved, strict=True)))
         reward = (PERCENT * (account.value / before.value).log()).float()
         next_obs = observed(account, tables, at)
         truncated = left <= 0
@@ -129,6 +123,17 @@ class TradingVecEnv(TensorBackend):
         obs = self._begun(truncated, next_obs)
         never = torch.zeros_like(truncated)
         return Step(obs, reward, never, truncated, next_obs, torch.ones_like(truncated))
+
+    def _moved(self, before: Batch, action: Tensor, rows: slice) -> Account:
+        """The accounts of some portfolios at the next decision."""
+        tables, rules, at = self._tables, self._task.rules, before.at[rows]
+        held = Account(*(each[rows] for each in before.account))
+        mark, off = tables.mark.index_select(0, at), tables.off.index_select(0, at)
+        change = wanted(action[rows], held, mark, off, rules)
+        fill = tables.fill.index_select(0, at)
+        limits = tables.buyable.index_select(0, at), tables.sellable.index_select(0, at)
+        account, _ = traded(held, change, fill, *limits, rules)
+        return marked(account, tables.mark.index_select(0, at + 1))
 
     def _begun(self, over: Tensor, next_obs: Tensor) -> Tensor:
         """Begin anew where an episode is over; the observations to act on."""

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+
+from hpcpod.cli.parser import main
 
 _FILE = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -78,6 +83,21 @@ def said(home: Path, *words: str) -> str:
     )  # fmt: skip
     assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
     return done.stdout
+
+
+def said_here(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    """What a verb says in this process, whose working directory is that of the page. A process of
+    its own would load pandas or torch again."""
+    capsys.readouterr()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR2)}
+    try:
+        ended = main(list(words[1:]))
+    finally:
+        for number, handler in before.items():  # a verb may set its own
+            signal.signal(number, handler)
+    told = capsys.readouterr()
+    assert (words[0], ended) == ("hpcpod", code), f"{words}\n{told.out}{told.err}"
+    return told.out + (told.err if code else "")
 
 
 def run_script(code: str, home: Path) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from hpcpod.trading.features import truncated
 from hpcpod.trading.sources import markets
-from tests.docs.pages import blocks, files_of, page, run_script, said
+from tests.docs.pages import blocks, files_of, page, run_script, said_here
 
 PAGE = page("trading.md")
 SMALL = [
@@ -16,7 +18,10 @@ SMALL = [
 ]  # fmt: skip
 
 
-def test_it_walks_from_a_file_to_a_judged_policy(tmp_path: Path) -> None:
+def test_it_walks_from_a_file_to_a_judged_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for name, text in files_of(PAGE).items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     commands = [
@@ -26,7 +31,7 @@ def test_it_walks_from_a_file_to_a_judged_policy(tmp_path: Path) -> None:
     for words in commands:
         small = [each for change in SMALL for each in ("--set", change)]
         more = small if words[1] == "launch" else ["--json"] if words[1] == "evaluate" else []
-        told.append(said(tmp_path, *words, *more))
+        told.append(said_here(capsys, *words, *more))
     assert "4 stocks" in told[0]
     assert "nothing is odd" in told[1]
     verdict = json.loads(told[-1])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hpcpod.config.loader import dump_yaml
-from hpcpod.run.continuous.registry import open_registry
+from hpcpod.run.continuous.registry import CURRENT, open_registry
 from tests.slurm.runs import Shell
 from tests.support.slurm_cluster import Options, SlurmCluster
 
@@ -46,8 +46,9 @@ def test_what_is_retrained_by_jobs_is_ahead_of_what_is_not_after_a_change(
             registry = open_registry(tmp_path / "runs" / "year.ct")
         ended += 1
         shell.cluster.wait(
-            f"the end of cycle {ended}", lambda: len(registry.decisions()) >= ended, 300
-        )
+            f"the end of cycle {ended}",
+            lambda: len(registry.decisions()) >= ended and (registry.path / CURRENT).exists(), 300,
+        )  # fmt: skip
 
     class Late:
         """The registry, which the first job makes."""

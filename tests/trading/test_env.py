@@ -12,6 +12,7 @@ from torch import Tensor
 from hpcpod.envs.vec_env import VecEnv
 from hpcpod.errors import Diverged, UserError
 from hpcpod.testing import EnvContract
+from hpcpod.trading import account
 from hpcpod.trading.env import PERCENT, TradingVecEnv
 from hpcpod.trading.tables import decisions
 from hpcpod.trading.task import task_of
@@ -114,6 +115,22 @@ def test_training_sees_no_row_of_selection_or_holdout() -> None:
     assert lengths["fit"] < lengths["selection"] < lengths["holdout"]
     assert lengths["fit to"] < 36 <= lengths["selection from"] - whole.embargo
     assert lengths["selection to"] < 48 <= lengths["holdout from"] - whole.embargo
+
+
+def test_portfolios_that_are_computed_in_blocks_end_in_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def played() -> list[Tensor]:
+        made, draw = env(7), torch.Generator().manual_seed(1)
+        seen = [made.reset(seeds(7))]
+        for _ in range(30):  # episodes end on the way
+            step = made.step(torch.rand(7, 3, generator=draw) * 2 - 1)
+            seen += [step.obs, step.next_obs, step.reward]
+        return seen
+
+    whole = played()
+    monkeypatch.setattr(account, "BLOCK", 3)
+    assert all(torch.equal(one, other) for one, other in zip(played(), whole, strict=True))
 
 
 def test_nobody_trains_or_plays_in_the_holdout() -> None:
