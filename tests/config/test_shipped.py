@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from hpcpod.cli.parser import main
+from hpcpod.config.loader import load_file
+from hpcpod.run.continuous.cycle import stream_of
 from hpcpod.run.run import open_run
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -40,6 +44,24 @@ def test_a_configuration_is_valid(
     said = capsys.readouterr()
     assert code == 0, said.err
     assert ("# ablation: 16 runs" if name.startswith("sweep_") else "# births: ") in said.out
+
+
+def test_a_configuration_that_is_retrained_has_a_stream_with_a_first_cycle() -> None:
+    texts = {name: (CONFIGS / name).read_text() for name in FILES}
+    assert [name for name, text in texts.items() if "\nct:" in text] == ["trading.yaml"]
+    config = load_file(CONFIGS / "trading.yaml")
+    stream = stream_of(config)
+    look = stream.look(None, 1)
+    assert look.due and look.remarks == () and look.windows is not None
+    end = look.windows.end
+    # The date of its comment uncovers enough sessions for a second cycle.
+    [date] = re.findall(r"market\.below=(\S+)`", texts["trading.yaml"])
+    kwargs = dict(config.env.kwargs)
+    kwargs["market"] = {**kwargs["market"], "below": date}  # type: ignore[dict-item]
+    early = replace(config, env=replace(config.env, kwargs=kwargs))
+    first = stream_of(early).look(None, 1).windows
+    assert first is not None and first.end <= date < end
+    assert stream.look(first, 2).due
 
 
 @pytest.mark.parametrize("name", ["ant_ppo", "humanoid_ppo"])
