@@ -127,7 +127,7 @@ def test_it_trains_by_what_was_measured_and_a_resumed_run_keeps_it(
 ) -> None:
     monkeypatch.setattr(auto, "SECONDS", 0.3)
     short = ["--set", "stop.confirm_episodes=2", "--set", "stop.finalists=1"]
-    assert main(["launch", "--env", "CartPole-v1", "--minutes", "0.2", *short]) == 0
+    assert main(["launch", "--env", "CartPole-v1", "--minutes", "0.5", *short]) == 0
     said = capfd.readouterr()
     assert "measuring how fast" in said.err and "# because " in said.out
     run = open_run("cartpole-v1")

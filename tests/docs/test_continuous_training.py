@@ -27,7 +27,7 @@ def test_it_walks_from_a_file_to_a_promoted_policy(
     typed = [
         line.partition("#")[0] for block in blocks(PAGE, "bash") for line in block.splitlines()
     ]
-    told = []
+    told: list[str] = []
     for line in typed:
         words = line.partition("||")[0].split()
         if "rollback" in words:  # refused where the gate has kept v0002 out
