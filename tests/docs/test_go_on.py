@@ -5,22 +5,27 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
 from hpcpod.run.run import open_run
-from tests.docs.pages import block, commands_of, files_of, page, run_script, said
+from tests.docs.pages import block, commands_of, files_of, page, run_script, said_here
 from tests.run.test_extend import everything
 
 PAGE = page("go-on.md")
 
 
-def test_its_commands_train_extend_and_start_another_run(tmp_path: Path) -> None:
+def test_its_commands_train_extend_and_start_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for name, text in files_of(PAGE).items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     launch, extend, launch_from = commands_of(PAGE)
-    said(tmp_path, *launch)
+    said_here(capsys, *launch)
     mine = tmp_path / "runs" / "mine"
     before, first = everything(mine), open_run(mine).best()
     assert first is not None and first.fresh
-    assert "stop.rounds 2 -> 3" in said(tmp_path, *extend)
+    assert "stop.rounds 2 -> 3" in said_here(capsys, *extend)
     after, run = everything(mine), open_run(mine)
     assert {name: after[name] for name in before} == before  # to the byte
     board = run.board()
@@ -28,7 +33,7 @@ def test_its_commands_train_extend_and_start_another_run(tmp_path: Path) -> None
     assert {pod.history[-1].round for pod in board.living} == {3}
     ended = run.best()
     assert ended is not None and ended.fresh and (mine / "best.h5").is_file()
-    said(tmp_path, *launch_from)
+    said_here(capsys, *launch_from)
     shutil.move(mine, tmp_path / "elsewhere")
     heir = open_run(tmp_path / "runs" / "harder")
     pods = heir.board().pods
