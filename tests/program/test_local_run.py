@@ -15,6 +15,7 @@ from hpcpod.errors import UserError
 from hpcpod.run.run import Run
 from hpcpod.run.saved_folder import MARK
 from tests.program.programs import ADDS, mapping
+from tests.support.small_runs import wait_for
 
 # A copy of a pod with another width would start from a weight that is none of its own.
 FAMILIES = ADDS.replace(
@@ -44,6 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     )  # fmt: skip
     run = hpcpod.launch(whole, runs=home / "runs")
     assert run.wait(timeout=300).state == "finished"
+    wait_for("the last slots to go", lambda: not run.status().slots)  # a copy missed their files
     return run
 
 
