@@ -23,7 +23,7 @@ from hpcpod.storage.restarts import RestartRecord
 from hpcpod.storage.slots import SlotStatus
 from hpcpod.tournament.merge import BoardReader, require_there
 
-LOOK = 1.0, 0.003
+LOOK = 1.0, 0.0025
 BOARD = 1.0, 0.0015
 STATUS = 20.0, 0.001
 RECORDS = 600.0, 0.0005
