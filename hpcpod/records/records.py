@@ -350,8 +350,10 @@ class Board:
             for section, rows in sections.items()
         }
         board: Board = decode(cls, {**document["run"], **new})
-        changed = {name: {**getattr(board, name), **rows} for name, rows in kept.items() if rows}
-        return replace(board, **changed) if changed else board
+        whole: dict[str, Any] = {
+            name: {**getattr(board, name), **rows} for name, rows in kept.items() if rows
+        }
+        return replace(board, **whole) if whole else board
 
 
 def seed_of(*parts: int | str) -> int:
