@@ -57,6 +57,6 @@ clean: ## Remove what make made; runs/ stays
 	@sh .ci/setup.sh python
 	@touch $@
 
-.venv/.test: pyproject.toml hpcpod/_version.py constraints.txt .ci/setup.sh
+.venv/.test: pyproject.toml hpcpod/_version.py constraints.txt .ci/setup.sh .ci/loggers.txt
 	@sh .ci/setup.sh python test
 	@touch $@ .venv/.demo

@@ -106,10 +106,13 @@ python() {
         .venv/bin/python -m pip install --disable-pip-version-check ${1:+--no-compile} \
         --constraint constraints.txt --editable ".$what"
     [ -n "$what" ] || return 0
-    # Panels of real stocks that tests read: the files alone, not what their packages need.
-    quiet "installing two packages of market data into .venv" \
+    # Panels of real stocks that tests read, and loggers: the files alone, not all that they need.
+    set -- skfolio universal-portfolios
+    ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+        set -- "$@" --requirement .ci/loggers.txt
+    quiet "installing packages of market data and of loggers into .venv" \
         .venv/bin/python -m pip install --disable-pip-version-check --no-compile --no-deps \
-        --constraint constraints.txt skfolio universal-portfolios
+        --constraint constraints.txt "$@"
 }
 
 verb="${1:-}"

@@ -155,6 +155,7 @@ def watched(run: Path, seconds: float) -> tuple[float, int, int]:
     """The share of a core, the bytes of memory and those sent to the terminal."""
     pid, terminal = started([sys.executable, "-m", "hpcpod", "watch", str(run)])
     try:
+        select.select([terminal], [], [])  # the first look is over: it takes seconds of 2,000 pods
         drained(terminal, WARM_UP_SECONDS)
         process = psutil.Process(pid)
         before, since = sum(process.cpu_times()[:2]), time.monotonic()

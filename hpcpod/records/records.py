@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from hpcpod.records.barrier import Barrier
 from hpcpod.records.checkpoints import Checkpoint as Checkpoint
@@ -336,17 +336,24 @@ class Board:
 
         Args:
             document: sections of rows.
-            before: an earlier document and its board. The pods whose rows are the very same objects
-                in both are taken from it: they are most of the work.
+            before: an earlier document and its board. The rows that are the very same objects in
+                both are not decoded again: pods and decisions are most of the work.
         """
         sections = {name: document.get(name, {}) for name in _SECTIONS}
-        rows, kept = sections["pods"], {}
+        kept: dict[str, dict[str, Any]] = {name: {} for name in _SECTIONS}
         if before is not None:
-            known = before[0].get("pods", {})
-            kept = {name: before[1].pods[name] for name in rows if known.get(name) is rows[name]}
-        sections["pods"] = {name: row for name, row in rows.items() if name not in kept}
-        board: Board = decode(cls, {**document["run"], **sections})
-        return replace(board, pods={**board.pods, **kept}) if kept else board
+            for section, rows in sections.items():
+                known, own = before[0].get(section, {}), getattr(before[1], section)
+                kept[section] = {name: own[name] for name in rows if known.get(name) is rows[name]}
+        new = {
+            section: {name: row for name, row in rows.items() if name not in kept[section]}
+            for section, rows in sections.items()
+        }
+        board: Board = decode(cls, {**document["run"], **new})
+        whole: dict[str, Any] = {
+            name: {**getattr(board, name), **rows} for name, rows in kept.items() if rows
+        }
+        return replace(board, **whole) if whole else board
 
 
 def seed_of(*parts: int | str) -> int:

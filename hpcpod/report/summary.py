@@ -222,11 +222,16 @@ def on_which_seeds(story: Story) -> list[str]:
 
 
 def _confirming(story: Story, best: Best) -> str:
-    """The attempt at the target that the winner's score is of; empty if it is of finals."""
-    tries = [each for each in story.board.confirmed if each.purpose == "confirm"]
-    for place, each in enumerate(tries, start=1):
+    """The attempt at the target that the winner's score is of; empty if it is of finals.
+
+    An attempt is of one checkpoint, on as many sets of fresh seeds as it takes.
+    """
+    scores = [each for each in story.board.confirmed if each.purpose == "confirm"]
+    tried = list(dict.fromkeys((each.pod, each.round) for each in scores))
+    for each in scores:
         if each.passed and (each.pod, each.round, each.mean) == (best.pod, best.round, best.mean):
-            return f"attempt {place} of {max(story.board.attempts, len(tries))}"
+            place = 1 + tried.index((each.pod, each.round))
+            return f"attempt {place} of {max(story.board.attempts, len(tried))}"
     return ""
 
 

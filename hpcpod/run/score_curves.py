@@ -29,6 +29,8 @@ class Curves:
         self._points: dict[str, dict[int, float]] = {}
         self._pods: dict[str, PodState] = {}
         self._living: list[str] = []
+        self.rounds = 0
+        """The furthest round of a living pod; 0 before the first."""
         self._drawn: dict[int, tuple[Values, Values]] = {}
 
     def add(self, board: Board) -> None:
@@ -41,6 +43,7 @@ class Curves:
             for name, pod in self._pods.items()
         }
         self._living = [pod.id for pod in board.living]
+        self.rounds = max((max(self._points[each], default=0) for each in self._living), default=0)
         self._drawn.clear()
 
     def _of(self, pod: PodState, before: dict[str, dict[int, float]]) -> dict[int, float]:
@@ -63,11 +66,6 @@ class Curves:
     def pod(self, name: str, most: int) -> list[float]:
         """The last means of a pod, its ancestors' included, oldest first."""
         return [value for _, value in sorted(self._points.get(name, {}).items())][-most:]
-
-    @property
-    def rounds(self) -> int:
-        """The furthest round of a living pod; 0 before the first."""
-        return max((max(self._points[name], default=0) for name in self._living), default=0)
 
     def population(self, columns: int) -> tuple[Values, Values]:
         """The best and the median of the living pods, by each pod's last mean up to a round.

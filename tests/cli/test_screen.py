@@ -58,6 +58,24 @@ def at_work(folder: RunFolder) -> None:
     folder.slots.write("7_2", SlotStatus(state="idle", host="node1", pid=1))
 
 
+def test_a_run_on_slurm_without_a_slot_may_be_queued_or_gone_and_watch_says_so(
+    tmp_path: Path,
+) -> None:
+    app, watcher = opened(made(tmp_path, cluster={"launcher": "slurm"}))
+    assert watcher.scene.slots == {}
+    assert " waiting (queued, or gone: `hpcpod status` asks) | " in shown(app).splitlines()[0]
+
+
+def test_the_time_of_a_run_that_stops_between_two_statuses_does_not_go_back(tmp_path: Path) -> None:
+    _, watcher = opened(made(tmp_path))
+    scene = replace(watcher.scene, now=36_090.0)
+    assert scene.minutes == 2.5  # a status of 1 minute, 90 s ago
+    began = scene.board.began
+    assert began is not None
+    board = replace(scene.board, phase="finals", stopped=began + 153.0)
+    assert replace(scene, board=board).minutes == 2.55
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
 def test_screens_are_as_they_were_recorded(
     size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

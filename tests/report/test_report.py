@@ -65,18 +65,20 @@ def test_fresh_seeds_of_a_trading_run_are_no_fresh_days(story: Story) -> None:
 
 
 def won_by_target(story: Story, **pod: object) -> Story:
-    """The story as if the winner's score were that of a second attempt at the target, with other
-    fields of the founder of its lineage."""
+    """The story as if the winner's score were that of the second set of fresh seeds of a second
+    attempt at the target, with other fields of the founder of its lineage."""
     board, best, founder = story.board, story.best, story.lineage[0]
     assert best is not None
     score = next(each for each in reversed(board.confirmed) if each.pod == best.pod)
     passed = replace(score, purpose="confirm", passed=True)
+    before = replace(passed, passed=False, mean=passed.mean - 9)
+    another = replace(before, round=passed.round - 1)
     changed: PodState = replace(founder, **pod)  # type: ignore[arg-type]
     return replace(
         story, lineage=(changed, *story.lineage[1:]),
         board=replace(
             board, stop_reason="target", attempts=2, pods={**board.pods, changed.id: changed},
-            confirmed=(replace(passed, passed=False, mean=passed.mean - 9), passed),
+            confirmed=(another, before, passed),
             finals=Finals(),
         ),
     )  # fmt: skip

@@ -83,13 +83,15 @@ def test_of_many_rounds_every_other_one_is_dropped(tmp_path: Path) -> None:
     assert kept == sorted(kept)
 
 
-def test_a_board_that_is_read_again_has_the_pods_that_did_not_change(tmp_path: Path) -> None:
+def test_a_board_that_is_read_again_has_the_rows_that_did_not_change(tmp_path: Path) -> None:
     folder = made(tmp_path, pods=4, rounds=2, copies=True)
     reader = BoardReader(RunFolder.open(folder.path))
     first = reader.read()
     again = reader.read()
     assert again == first
     assert all(again.pods[name] is pod for name, pod in first.pods.items())
+    assert first.decisions
+    assert all(again.decisions[name] is kept for name, kept in first.decisions.items())
     played(folder)
     after = reader.read()
     assert after == read_board(RunFolder.open(folder.path))

@@ -61,7 +61,9 @@ def header(scene: Scene, pane: int, columns: int, rows: int) -> list[Text]:
 
 def _state(scene: Scene) -> Text:
     status = scene.status
-    reason = scene.board.stop_reason
+    reason = scene.board.stop_reason or ""
+    if scene.state == "waiting" and not scene.seen.local:  # files do not tell the one of the other
+        reason = "queued, or gone: `hpcpod status` asks"
     parts: list[Part] = [
         " ", (status.run, "bold"), " ", (scene.state, _STATES.get(scene.state, "bold")),
         f" ({reason})" if reason else "", f" | {duration(60 * scene.minutes)} so far",

@@ -23,7 +23,7 @@ from hpcpod.storage.restarts import RestartRecord
 from hpcpod.storage.slots import SlotStatus
 from hpcpod.tournament.merge import BoardReader, require_there
 
-LOOK = 1.0, 0.003
+LOOK = 1.0, 0.0025
 BOARD = 1.0, 0.0015
 STATUS = 20.0, 0.001
 RECORDS = 600.0, 0.0005
@@ -96,7 +96,9 @@ class Scene:
     @property
     def minutes(self) -> float:
         """Wall time since the first slot began to work."""
-        goes_on = self.board.began is not None and self.board.stopped is None
+        if self.board.stopped is not None:  # perhaps after the status, which then says less
+            return max(0.0, self.board.elapsed(self.board.stopped)) / 60
+        goes_on = self.board.began is not None
         return self.status.minutes + (self.now - self.status_at) / 60 * goes_on
 
 

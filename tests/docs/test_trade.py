@@ -1,0 +1,39 @@
+"""The tutorial on trading: its file and its commands, on a market of seconds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hpcpod.cli.parser import main
+from tests.docs.pages import blocks, files_of, page
+
+PAGE = page("trade.md")
+SMALL = [
+    "round.env_steps=512", "round.episodes=4", "stop.rounds=1", "stop.minutes=null",
+    "stop.confirm_episodes=4", "env.num_envs=8", "population.pods.max=3", "cluster.slots=1",
+]  # fmt: skip
+
+
+def test_it_walks_from_a_file_to_a_judged_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in files_of(PAGE).items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    commands = [
+        line.partition("#")[0].split() for line in "".join(blocks(PAGE, "bash")).splitlines()
+    ]
+    told = []
+    for words in commands:
+        small = [each for change in SMALL for each in ("--set", change)]
+        more = small if words[1] == "launch" else ["--json"] if words[1] == "evaluate" else []
+        assert main([*words[1:], *more]) == 0
+        told.append(capsys.readouterr().out)
+    assert "4 stocks" in told[0]
+    assert "nothing is odd" in told[1]
+    verdict = json.loads(told[-1])
+    assert [row["name"] for row in verdict["rows"]][:3] == ["policy", "cash", "hold"]
+    assert len(verdict["openings"]) == len(list((tmp_path / "runs/holdouts").rglob("*.json"))) == 1
