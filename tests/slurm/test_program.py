@@ -102,15 +102,15 @@ def test_stable_baselines3_wins_though_it_is_preempted_cancelled_and_left_withou
     shell = Shell(slurm_cluster, tmp_path)
     told = {
         "program.command": json.dumps([sys.executable, str(PROGRAMS / "sb3.py")]),
-        "population": "{pods: {min: 1, max: 3}}", "round": "{env_steps: 1024, episodes: 16}",
-        "stop": "{target: 100, minutes: 10, confirm_episodes: 64, finalists: 1}",
+        "program.defaults.n_steps": "32", "population": "{pods: {min: 1, max: 3}}",
+        "round": "{env_steps: 1024, episodes: 16}",
+        "stop": "{target: 195, minutes: 10, confirm_episodes: 64, finalists: 1}",
         "cluster": "{launcher: slurm, partition: low, minutes: 30, tick_seconds: 1, slots: 2}",
     }  # fmt: skip
     words = [word for name, value in told.items() for word in ("--set", f"{name}={value}")]
     shell.hpcpod("launch", str(PROGRAMS / "sb3.yaml"), *words)
     run, cluster = shell.run("sb3-cartpole"), shell.cluster
     observer = Observer(run.path)
-
     cluster.wait("a round of each", lambda: run.board().reports >= 3, 120)
     cluster.wait("two slots at work", lambda: len(run.status().slots) == 2, 60)
     (killed,), (requeued, cancelled) = shell.coordinators("R"), list(run.status().slots)
@@ -126,7 +126,7 @@ def test_stable_baselines3_wins_though_it_is_preempted_cancelled_and_left_withou
     assert not [pod.failure for pod in board.pods.values() if pod.failure]
     assert board.env_steps == sum(pod.trained_steps for pod in board.pods.values())
     assert audit(observer.past).violations == []
-    assert best is not None and best.fresh and best.mean >= 100
+    assert best is not None and best.fresh and best.mean > 195
     assert {path.name for path in (run.path / "best").iterdir()} >= {"model.zip", "normalizer.pkl"}
 
 
