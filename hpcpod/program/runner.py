@@ -248,7 +248,7 @@ class Program:
     ) -> Checkpoint:  # fmt: skip
         if not answer.saved:
             raise ProgramFailed("the program reported without a save", "raised")
-        saved = session.path("save")
+        saved = session.note_save()
         return with_retries(
             lambda: self._put(birth, stood, saved, steps, seconds), watch.should_stop
         )
@@ -331,10 +331,9 @@ class Program:
             session: of the task.
             core: sha256 of the core of what it has saved.
         """
+        session.clear(core)
         if session.alive and session.keeps:
-            session.clear(core)
             return
-        session.clear()
         session.dismiss()
         self._leaves_at = time.monotonic() + self._program.stop_seconds
 
@@ -352,7 +351,8 @@ class Program:
             )
         elif session.process is not None and session.process.ending not in (0, None):
             log.warning("the program has reported, and then ended by %s", session.process.ending)
-        self._drop_session()
+        session.renew()
+        self._leaves_at = None
 
     def _drop_session(self) -> None:
         if self._session is not None:
