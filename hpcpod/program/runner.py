@@ -99,8 +99,8 @@ class Program:
         if order.members:
             raise ProgramFailed("policies of a program can't be joined", "raised")
         names, episodes = fresh_seeds(order, self._config)
-        returns = self._scored(order, order.checkpoint, names, episodes, watch)
-        return replace(self._bare(order, slot), returns=returns)
+        returns, metrics = self._scored(order, order.checkpoint, names, episodes, watch)
+        return replace(self._bare(order, slot), returns=returns, metrics=metrics)
 
     def _scored(
         self,
@@ -109,8 +109,8 @@ class Program:
         names: tuple[int | str, ...],
         episodes: int,
         watch: Watch,
-    ) -> tuple[float, ...]:
-        """The returns of a checkpoint on a set of seeds, without training."""
+    ) -> tuple[tuple[float, ...], Mapping[str, float]]:
+        """The returns of a checkpoint on a set of seeds, and its metrics, without training."""
         began = time.monotonic()
         seeds = tuple(seed_of(*names, i) for i in range(episodes))
         # The seed is the set's: what it decides is the same for a parent and its copy.
@@ -124,7 +124,7 @@ class Program:
         answer = self._answer(report, seeds)
         self._release(session)
         self._evaluated += time.monotonic() - began
-        return answer.panel(episodes, *names, checkpoint.core)
+        return answer.panel(episodes, *names, checkpoint.core), answer.metrics
 
     # training
 
@@ -134,7 +134,7 @@ class Program:
             assert birth.checkpoint is not None
             seed, number = birth.parents_panel(self._config.seed)
             panel = (seed, "panel", number)
-            stood.inherited = self._scored(
+            stood.inherited, _ = self._scored(
                 birth, birth.checkpoint, panel, self._config.round.episodes, watch
             )
         if birth.shrink:
