@@ -108,6 +108,7 @@ FAKES = {
         class OnPolicyRunner:
             def __init__(self, env, train_cfg, log_dir, device):
                 self.weight = torch.nn.Parameter(torch.zeros(()))
+                assert train_cfg["policy"].pop("class_name") == "ActorCritic"  # as rsl_rl 3 does
                 rate = train_cfg["algorithm"]["learning_rate"]
                 self.alg = type("PPO", (), {})()
                 self.alg.optimizer = torch.optim.SGD([self.weight], lr=rate)
@@ -154,7 +155,8 @@ FAKES = {
 
         class Config:
             def to_dict(self):
-                return {"algorithm": {"gamma": 0.99, "learning_rate": 9.0, "entropy_coef": 9.0}}
+                algorithm = {"gamma": 0.99, "learning_rate": 9.0, "entropy_coef": 9.0}
+                return {"algorithm": algorithm, "policy": {"class_name": "ActorCritic"}}
 
         def load_cfg_from_registry(task, entry_point):
             assert entry_point == "rsl_rl_cfg_entry_point"
