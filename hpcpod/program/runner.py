@@ -299,7 +299,7 @@ class Program:
         """Give the program a task, in the process that is kept or in a new one."""
         if self._leaves_at is not None:
             self._see_off(self._leaves_at, watch)
-        elif self._session is not None and not self._session.alive:
+        elif self._session is not None and not self._session.usable:
             self._drop_session()
         try:
             if self._session is None:
@@ -351,8 +351,12 @@ class Program:
             )
         elif session.process is not None and session.process.ending not in (0, None):
             log.warning("the program has reported, and then ended by %s", session.process.ending)
-        session.renew()
-        self._leaves_at = None
+        try:
+            session.renew()
+            self._leaves_at = None
+        except OSError as error:  # the program has done something to its folder
+            log.warning("the session's folder can't be used again: %s", error)
+            self._drop_session()
 
     def _drop_session(self) -> None:
         if self._session is not None:

@@ -119,6 +119,11 @@ class Session:
         """True while the program's process goes on."""
         return self.process is not None and not self.process.look()
 
+    @property
+    def usable(self) -> bool:
+        """True if the process can be given a task: it goes on, and has left its folder alone."""
+        return self.alive and self.folder.is_dir()
+
     def path(self, kind: str) -> Path:
         """A place of the present task: ``load``, ``save`` or ``report.json``, by its number."""
         stem, dot, suffix = kind.partition(".")
