@@ -1,4 +1,4 @@
-"""What a program is compared by beside its returns: a second aim, and a score of its own."""
+"""Comparisons of programs by more than returns: by a second aim, and by a score of their own."""
 
 from __future__ import annotations
 
