@@ -46,7 +46,7 @@ report(steps=4, returns=returns, metrics={"energy": energy})
                     "cost": "energy", "warmup_rounds": 1},
     )  # fmt: skip
     pods = play(folder).pods
-    powers = {name: pod.hyperparameters["rate"] for name, pod in pods.items()}
+    powers = {name: float(pod.hyperparameters["rate"]) for name, pod in pods.items()}
     copies = [pod for pod in pods.values() if pod.cause == "copy"]
     assert copies
     for copy in copies:
