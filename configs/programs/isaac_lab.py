@@ -1,10 +1,12 @@
 """rsl_rl on a task of Isaac Lab as a program of a run: copy this file, and change it.
 
-Written from the interfaces of rsl_rl's `OnPolicyRunner` and Isaac Lab's wrapper, and tested over
-fakes of them only. For mjlab, whose runner is rsl_rl's, change `make`. A step is an iteration of
-the runner. Episodes can't be seeded one by one, so a score and its error are reported.
+Written from the interfaces of Isaac Lab's wrapper, without a simulator: its tests have fakes. All
+but `make` was run with rsl_rl 5.5.1. For mjlab, whose runner is rsl_rl's, change `make`. A step is
+an iteration of the runner. Episodes can't be seeded one by one, so a score and its error are
+reported.
 """
 
+import copy
 import sys
 
 import torch
@@ -55,10 +57,9 @@ def evaluate(env, policy):
 
 def play(pod, env, config):
     torch.manual_seed(pod.seed)
-    algorithm = {**config["algorithm"], **pod.hyperparameters}
-    runner = OnPolicyRunner(
-        env, {**config, "algorithm": algorithm}, log_dir=None, device=env.device
-    )
+    config = copy.deepcopy(config)  # older runners take words out of it
+    algorithm = config["algorithm"] | pod.hyperparameters
+    runner = OnPolicyRunner(env, config | {"algorithm": algorithm}, None, env.device)
     if pod.checkpoint:
         runner.load(str(pod.checkpoint / "model.pt"))
         for group in runner.alg.optimizer.param_groups:  # the load brings the parent's

@@ -22,7 +22,7 @@ from hpcpod.run.run import ENDED, Run, open_run, runs_here, runs_home
 from hpcpod.run.status import Status
 from hpcpod.run.sweeps.folder import is_sweep, open_sweep
 from hpcpod.run.tables import visible
-from hpcpod.run.text import duration, size, times
+from hpcpod.run.text import duration, interval, many, size, times
 from hpcpod.run.usage import used
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def say_outcome(now: Status) -> None:
     if best is None:
         return
     say(
-        f"best: {best.title}: {best.mean:.1f} [{best.low:.1f}, {best.high:.1f}] on"
-        f" {best.episodes} episodes of {best.seeds_words}"
+        f"best: {best.title}: {interval(best.mean, best.low, best.high, best.episodes)} on"
+        f" {many(best.episodes, 'episode')} of {best.seeds_words}"
         + (f", the best of {best.candidates}" if best.candidates > 1 else "")
     )
     say(f"policy: {best.checkpoint}")

@@ -17,8 +17,12 @@ from hpcpod.program.session import SessionError
 
 def main(arguments: list[str]) -> int:
     """Run a script to learn its search space; the exit code."""
-    if not arguments or not Path(arguments[0]).is_file():
-        print("usage: python -m hpcpod.compat SCRIPT.py [ARGUMENT ...]", file=sys.stderr)  # noqa: T201
+    usage = "usage: python -m hpcpod.compat SCRIPT.py [ARGUMENT ...]"
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print((__doc__ or "") + usage, file=sys.stderr)  # noqa: T201
+        return 0 if arguments else 2
+    if not Path(arguments[0]).is_file():
+        print(f"there is no script {arguments[0]}; {usage}", file=sys.stderr)  # noqa: T201
         return 2
     rounds.recording = True
     sys.argv = arguments

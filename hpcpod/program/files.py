@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 MOST_BYTES = 64 * 2**20
 """Bytes of a report: 128 returns take 3 kB."""
@@ -35,19 +36,34 @@ def read(path: Path) -> dict[str, Any] | None:
         Unreadable: it is no JSON mapping, no regular file, or too large.
     """
     try:
-        descriptor = os.open(path, _OPEN)
+        with _regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MOST_BYTES:
+                raise Unreadable(f"has {size:,} bytes, more than {MOST_BYTES:,}")
+            data = file.read(MOST_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise Unreadable(f"can't be read: {error.strerror}") from error
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise Unreadable("is no regular file")
-        if status.st_size > MOST_BYTES:
-            raise Unreadable(f"has {status.st_size:,} bytes, more than {MOST_BYTES:,}")
-        data = file.read(MOST_BYTES)
     return _mapping(data)
+
+
+@contextlib.contextmanager
+def _regular(path: Path) -> Iterator[BinaryIO]:
+    """A regular file, opened for reading.
+
+    Raises:
+        Unreadable: it is something else.
+        OSError: it can't be opened.
+    """
+    descriptor = os.open(path, _OPEN)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise Unreadable("is no regular file")
+        with open(descriptor, "rb", closefd=False) as file:  # of a folder it would leave it open
+            yield file
+    finally:
+        os.close(descriptor)
 
 
 def _mapping(data: bytes) -> dict[str, Any]:
@@ -78,12 +94,10 @@ class Lines:
         try:
             if self._path.stat().st_size <= self._at:
                 return
-            with os.fdopen(os.open(self._path, _OPEN), "rb") as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    return
+            with _regular(self._path) as file:
                 file.seek(self._at)
                 data = file.read(_GRANULE)
-        except OSError:
+        except (OSError, Unreadable):
             return
         self._at += len(data)
         *lines, self._begun = (self._begun + data).split(b"\n")

@@ -99,8 +99,8 @@ class Program:
         if order.members:
             raise ProgramFailed("policies of a program can't be joined", "raised")
         names, episodes = fresh_seeds(order, self._config)
-        returns = self._scored(order, order.checkpoint, names, episodes, watch)
-        return replace(self._bare(order, slot), returns=returns)
+        returns, metrics = self._scored(order, order.checkpoint, names, episodes, watch)
+        return replace(self._bare(order, slot), returns=returns, metrics=metrics)
 
     def _scored(
         self,
@@ -109,8 +109,8 @@ class Program:
         names: tuple[int | str, ...],
         episodes: int,
         watch: Watch,
-    ) -> tuple[float, ...]:
-        """The returns of a checkpoint on a set of seeds, without training."""
+    ) -> tuple[tuple[float, ...], Mapping[str, float]]:
+        """The returns of a checkpoint on a set of seeds, and its metrics, without training."""
         began = time.monotonic()
         seeds = tuple(seed_of(*names, i) for i in range(episodes))
         # The seed is the set's: what it decides is the same for a parent and its copy.
@@ -124,7 +124,7 @@ class Program:
         answer = self._answer(report, seeds)
         self._release(session)
         self._evaluated += time.monotonic() - began
-        return answer.panel(episodes, *names, checkpoint.core)
+        return answer.panel(episodes, *names, checkpoint.core), answer.metrics
 
     # training
 
@@ -134,7 +134,7 @@ class Program:
             assert birth.checkpoint is not None
             seed, number = birth.parents_panel(self._config.seed)
             panel = (seed, "panel", number)
-            stood.inherited = self._scored(
+            stood.inherited, _ = self._scored(
                 birth, birth.checkpoint, panel, self._config.round.episodes, watch
             )
         if birth.shrink:
@@ -248,7 +248,7 @@ class Program:
     ) -> Checkpoint:  # fmt: skip
         if not answer.saved:
             raise ProgramFailed("the program reported without a save", "raised")
-        saved = session.path("save")
+        saved = session.note_save()
         return with_retries(
             lambda: self._put(birth, stood, saved, steps, seconds), watch.should_stop
         )
@@ -299,7 +299,7 @@ class Program:
         """Give the program a task, in the process that is kept or in a new one."""
         if self._leaves_at is not None:
             self._see_off(self._leaves_at, watch)
-        elif self._session is not None and not self._session.alive:
+        elif self._session is not None and not self._session.usable:
             self._drop_session()
         try:
             if self._session is None:
@@ -331,10 +331,9 @@ class Program:
             session: of the task.
             core: sha256 of the core of what it has saved.
         """
+        session.clear(core)
         if session.alive and session.keeps:
-            session.clear(core)
             return
-        session.clear()
         session.dismiss()
         self._leaves_at = time.monotonic() + self._program.stop_seconds
 
@@ -352,7 +351,12 @@ class Program:
             )
         elif session.process is not None and session.process.ending not in (0, None):
             log.warning("the program has reported, and then ended by %s", session.process.ending)
-        self._drop_session()
+        try:
+            session.renew()
+            self._leaves_at = None
+        except OSError as error:  # the program has done something to its folder
+            log.warning("the session's folder can't be used again: %s", error)
+            self._drop_session()
 
     def _drop_session(self) -> None:
         if self._session is not None:

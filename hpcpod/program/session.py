@@ -335,7 +335,7 @@ def _waits() -> Iterator[None]:
     while True:
         yield
         time.sleep(wait)
-        wait = min(LONGEST_WAIT, wait * 1.1)
+        wait = min(LONGEST_WAIT, wait * 1.03)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""A session: a program's process, and the folder by which hpcpod and it speak."""
+"""A session: a program's process, and the folder by which hpcpod and it speak.
+
+The folder may outlive the process: what pods have saved there is loaded by the next one.
+"""
 
 from __future__ import annotations
 
@@ -63,11 +66,11 @@ class Task:
     """Seconds of it that are left."""
 
 
-def _bytes_in(folder: Path) -> int:
-    """Bytes of a folder's files."""
-    return sum(
-        os.lstat(Path(above, name)).st_size for above, _, names in os.walk(folder) for name in names
-    )
+def _state(folder: Path) -> tuple[int, int]:
+    """Bytes of a folder's files, and the time of the latest change of one in nanoseconds."""
+    files = (os.lstat(Path(above, name)) for above, _, names in os.walk(folder) for name in names)
+    found = [(file.st_size, file.st_mtime_ns) for file in files]
+    return sum(size for size, _ in found), max((time for _, time in found), default=0)
 
 
 def _shown(line: bytes) -> str:
@@ -76,7 +79,7 @@ def _shown(line: bytes) -> str:
 
 
 class Session:
-    """One process of a program, from its start to its end."""
+    """One process of a program after another, each from its start to its end."""
 
     def __init__(self, program: ProgramConfig, cpus: int, home: Path | None = None) -> None:
         """Make the folder; the first task starts the process.
@@ -90,9 +93,12 @@ class Session:
         self._program, self._cpus = program, cpus
         self.folder = Path(tempfile.mkdtemp(prefix="hpcpod-session-", dir=home))  # mode 0700
         self.number = -1
+        """Of the present process's task, from 0."""
         self.process: Guarded | None = None
-        self._kept = dict[str, tuple[Path, int]]()
-        """The folder of each core that was saved here, and its bytes; the latest last."""
+        self._kept = dict[str, tuple[Path, tuple[int, int]]]()
+        """The folder of each core that was saved here, as it was taken; the latest last."""
+        self._saves = 0
+        self._taken = 0, 0
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self._line = b""
         self.heard = time.monotonic()
@@ -112,6 +118,11 @@ class Session:
     def alive(self) -> bool:
         """True while the program's process goes on."""
         return self.process is not None and not self.process.look()
+
+    @property
+    def usable(self) -> bool:
+        """True if the process can be given a task: it goes on, and has left its folder alone."""
+        return self.alive and self.folder.is_dir()
 
     def path(self, kind: str) -> Path:
         """A place of the present task: ``load``, ``save`` or ``report.json``, by its number."""
@@ -228,22 +239,29 @@ class Session:
             self.listen(0.005)
         return not self.alive
 
+    def note_save(self) -> Path:
+        """The folder of the present task's save, which is to be taken as it is now."""
+        self._taken = _state(self.path("save"))
+        return self.path("save")
+
     def clear(self, core: str | None = None) -> None:
         """Remove the places of the present task.
 
         Args:
-            core: sha256 of the core that holds what was saved: that stays, to be loaded by a
-                later task that goes on from there. It is not read again. The oldest gives way.
+            core: sha256 of the core that holds what was saved, see ``note_save``: that stays, to
+                be loaded by a later task that goes on from there. The oldest gives way.
         """
         shutil.rmtree(self.path("load"), ignore_errors=True)
         if core is not None:
             self._forget(core)
-            kept = self.folder / f"kept-{self.number}"
-            self.path("save").rename(kept)
-            self._kept[core] = kept, _bytes_in(kept)
+            self._saves += 1
+            kept = self.folder / f"kept-{self._saves}"
+            with contextlib.suppress(OSError):  # the program has removed it, as it may
+                self.path("save").rename(kept)
+                self._kept[core] = kept, self._taken
             while len(self._kept) > 1 and (
                 len(self._kept) > MOST_KEPT
-                or sum(size for _, size in self._kept.values()) > MOST_KEPT_BYTES
+                or sum(size for _, (size, _) in self._kept.values()) > MOST_KEPT_BYTES
             ):
                 self._forget(next(iter(self._kept)))
         shutil.rmtree(self.path("save"), ignore_errors=True)
@@ -253,20 +271,40 @@ class Session:
         here."""
         if core not in self._kept:
             return False
-        self._kept.pop(core)[0].rename(self.path("load"))
-        return True
+        kept, taken = self._kept.pop(core)
+        with contextlib.suppress(OSError):
+            if _state(kept) == taken:  # else its process wrote on after its report
+                kept.rename(self.path("load"))
+                return True
+        shutil.rmtree(kept, ignore_errors=True)
+        return False
 
     def _forget(self, core: str) -> None:
         if core in self._kept:
             shutil.rmtree(self._kept.pop(core)[0], ignore_errors=True)
 
+    def renew(self) -> None:
+        """End the process and all that it has started: the next task is another one's first, and
+        finds nothing in the folder but what was kept to be loaded."""
+        self._end_process(kindly=False)
+        kept = {folder for folder, _ in self._kept.values()}
+        for path in [path for path in self.folder.iterdir() if path not in kept]:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        self.number = -1
+
     def close(self, *, kindly: bool = False) -> None:
         """End the process and all that it has started, and remove the folder."""
+        self._end_process(kindly=kindly)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _end_process(self, *, kindly: bool) -> None:
         if self.process is not None:
             self.process.close(kindly=kindly)
             os.close(self.process.output)
             self.process = None
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def dismiss(self) -> None:
         """Tell a process that waits for its next task that there is none."""

@@ -72,6 +72,8 @@ class Finals:
     """Returns of each finalist on the select set, in the order of the seeds, by pod."""
     played: Mapping[str, int] = field(default_factory=dict)
     """Batches that these are of, by pod."""
+    told: Mapping[str, int] = field(default_factory=dict)
+    """Episodes of the scores that a program gives, where they are others than these, by pod."""
     engine: str = ""
     """The simulator that played the select set, and its version."""
     given_up: Mapping[str, str] = field(default_factory=dict)

@@ -27,6 +27,7 @@ from hpcpod.pod.ipc.messages import (
 )
 from hpcpod.records.records import Birth, Board, Order, Owner, Report, Rescore
 from hpcpod.slot.executor import Executor
+from hpcpod.slot.preparation import prepare_end
 from hpcpod.slot.restarts import OwnRestarts
 from hpcpod.slot.stop_requests import StopRequests
 from hpcpod.storage.freshness import refresh_requests
@@ -282,12 +283,12 @@ class Slot:
         board = with_retries(partial(read_board, self._folder), self._requests.leaving)
         if board.phase == "finished":
             return 0
-        found = False
+        found: Order | None = None
         for _ in self._executors:
             order = with_retries(partial(self.claim, board), self._requests.leaving)
             if order is None:
                 break
-            found = True
+            found = order
             if self._folder.reports.exists(order.id):  # it was killed before its merge
                 with_retries(partial(merge, self._folder, self._rules), self._requests.leaving)
                 return None
@@ -295,14 +296,14 @@ class Slot:
                 began = partial(merge, self._folder, self._rules, at_work=True)
                 with_retries(began, self._requests.leaving)
             self.execute(order)
-        if not found and with_retries(
-            partial(overdue, self._folder, board), self._requests.leaving
-        ):
+        if found is not None:
+            prepare_end(self._folder, found, board)
+        elif with_retries(partial(overdue, self._folder, board), self._requests.leaving):
             with_retries(partial(merge, self._folder, self._rules), self._requests.leaving)
             return None
-        if not found and self._trains_nothing():
+        if found is None and self._trains_nothing():
             self._speculate(board)
-        self._wait(found)
+        self._wait(found is not None)
         return None
 
     def _wait(self, found: bool) -> None:

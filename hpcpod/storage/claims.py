@@ -15,9 +15,12 @@ class Claims(Store):
     def take(self, order: str, owner: Owner) -> bool:
         """Take an order. True for one owner only, and for it again after a requeue.
 
-        The same slot of the same job is the same owner, whatever its host and process.
+        The same slot of the same job is the same owner, whatever its host and process. A crash of
+        the machine may lose or tear a claim: whoever had made it is gone with it, or works on
+        beside another, and one report of an order counts.
         """
-        holder = self._first(Owner, self._path(order), owner)  # 0.7 ms on ext4
+        # Durable it took 15 % of the time between two rounds of a program.
+        holder = self._first(Owner, self._path(order), owner, durable=False)
         return holder is not None and (holder.slot, holder.job) == (owner.slot, owner.job)
 
     def owner(self, order: str) -> Owner | None:

@@ -1,9 +1,8 @@
 """The disk: the one way in which hpcpod changes the shared filesystem.
 
-Everything that hpcpod writes into a run folder goes through a ``Disk``: first its
-*operations*, each one change of the filesystem, which a test may override to fail or to
-die; then the three ways of writing that are built from them, each of which leaves either
-nothing or the complete content under the final name, wherever it is killed.
+Everything that hpcpod writes into a run folder goes through a ``Disk``: first its *operations*,
+each one change of the filesystem, which a test may override to fail or to die; then three ways of
+writing, each of which leaves nothing or the complete content under the final name, when killed.
 
 ========================  =============================================================
 ``publish(path, data)``   compare-and-swap: create this name, once and for all
@@ -53,9 +52,8 @@ def unique() -> str:
 class Disk:
     """Reads and writes of whole files on a filesystem shared by processes that may die.
 
-    Safe for any number of processes on any number of hosts; below ``root`` no symbolic link is
-    followed (see ``safe_paths``). What a method has returned survives a crash of the machine,
-    unless it says ``durable=False``.
+    Safe for any number of processes on any number of hosts; below ``root`` no link is followed (see
+    ``safe_paths``). What is done survives a crash of the machine, unless ``durable`` is false.
     """
 
     def __init__(self, scheme: Scheme = "link") -> None:
@@ -161,13 +159,12 @@ class Disk:
 
     # Writing.
 
-    def publish(self, path: Path, data: bytes) -> bool:
+    def publish(self, path: Path, data: bytes, *, durable: bool = True) -> bool:
         """Create this name with this complete content, unless the name exists.
 
-        Of any number of processes that publish under one name exactly one gets True,
-        unless their contents are equal: then a True may be a success whose reply the
-        network lost, which looks like a loss to link(2). It can't be told from an equal
-        content by another process, so a writer that must know has its id in the content.
+        Of any number of processes that publish under one name exactly one gets True, unless their
+        contents are equal: then a True may be a success whose reply the network lost, which looks
+        like a loss to link(2). A writer that must know which it was has its id in the content.
 
         Raises:
             StorageError: the filesystem refuses; nothing is visible under the name.
@@ -175,7 +172,7 @@ class Disk:
 
         def attempt() -> bool:
             try:
-                self._publish_once(path, data)
+                self._publish_once(path, data, durable)
             except OSError:
                 # What is there decides, not the errno: NFS may answer EEXIST, ENOENT or
                 # EIO to a retransmitted request that had succeeded the first time.
@@ -184,7 +181,8 @@ class Disk:
                     raise
                 if not same:
                     return False
-            self.sync(path.parent)
+            if durable:
+                self.sync(path.parent)
             return True
 
         return self._persist("publish", path, attempt)
@@ -243,16 +241,17 @@ class Disk:
     def _at(self, path: Path) -> AbstractContextManager[tuple[str | Path, int | None]]:
         return safe_paths.at(self.root, path)
 
-    def _publish_once(self, path: Path, data: bytes) -> None:
+    def _publish_once(self, path: Path, data: bytes, durable: bool) -> None:
         if self.scheme == "link":
-            with self._beside(path.parent, data, durable=True) as temporary:
+            with self._beside(path.parent, data, durable) as temporary:
                 self.link(temporary, path)
             return
         temporary = path.parent / (TEMPORARY + unique())
         try:
-            self._in_folder(path.parent, lambda: self.mkdir(temporary))
-            self.write_new(temporary / CONTENT, data)
-            self.sync(temporary)
+            self._in_folder(path.parent, lambda: self.mkdir(temporary), durable)
+            self.write_new(temporary / CONTENT, data, durable=durable)
+            if durable:
+                self.sync(temporary)
             self.rename(temporary, path)
         except OSError:
             with contextlib.suppress(OSError):
@@ -262,31 +261,32 @@ class Disk:
     @contextlib.contextmanager
     def _beside(self, folder: Path, data: bytes, durable: bool) -> Iterator[Path]:
         """A temporary file with this content; it is gone afterwards."""
-        temporary = folder / (TEMPORARY + unique())
+        made = folder / (TEMPORARY + unique())
         try:
-            self._in_folder(folder, lambda: self.write_new(temporary, data, durable=durable))
-            yield temporary
+            self._in_folder(folder, lambda: self.write_new(made, data, durable=durable), durable)
+            yield made
         finally:
-            if os.path.lexists(temporary):
+            if os.path.lexists(made):
                 with contextlib.suppress(OSError):
-                    self.unlink(temporary)
+                    self.unlink(made)
 
-    def _in_folder(self, folder: Path, create: Callable[[], None]) -> None:
+    def _in_folder(self, folder: Path, create: Callable[[], None], durable: bool) -> None:
         try:
             create()
         except FileNotFoundError:
-            self._make_folder(folder)
+            self._make_folder(folder, durable)
             create()
 
-    def _make_folder(self, path: Path) -> None:
+    def _make_folder(self, path: Path, durable: bool = True) -> None:
         if path.is_dir():
             return
         if path == self.root:
             raise RunNotFound(f"the run folder {path} is gone")
-        self._make_folder(path.parent)
+        self._make_folder(path.parent, durable)
         with contextlib.suppress(FileExistsError):
             self.mkdir(path)
-        self.sync(path.parent)
+        if durable:
+            self.sync(path.parent)
 
     def _discard(self, temporary: Path) -> None:
         if temporary.is_dir() and not temporary.is_symlink():

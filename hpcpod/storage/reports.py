@@ -24,6 +24,10 @@ class Reports(Store):
         """
         return self._disk.publish(self._path(report.order), pack(encode(report)))
 
+    def expect(self, order: str) -> None:
+        """Make the folder of an order's report, so that nobody waits for that when it is done."""
+        self._disk.make_folder(self._path(order).parent)
+
     def read(self, order: str) -> Report | None:
         """The report of an order; None if there is none yet.
 

@@ -22,13 +22,13 @@ class Store:
         self._folder = folder
         self._quarantine = quarantine
 
-    def _first(self, kind: type[_T], path: Path, record: _T) -> _T | None:
+    def _first(self, kind: type[_T], path: Path, record: _T, *, durable: bool = True) -> _T | None:
         """The first record that was published under a name: this one, if there was none.
 
         None if a damaged one was there, and another again.
         """
         for _ in range(2):  # a damaged one is moved to quarantine, and its name is free again
-            if self._disk.publish(path, pack(encode(record))):
+            if self._disk.publish(path, pack(encode(record)), durable=durable):
                 return record
             found = self._quarantine.sound(kind, path)
             if found is not None:

@@ -37,7 +37,7 @@ from hpcpod.records.records import (
 )
 from hpcpod.tournament.seed_sets import unused_set
 from hpcpod.tournament.selection import best_first, next_batches
-from hpcpod.tournament.statistics import GATE, chosen_interval, difference, interval, mean
+from hpcpod.tournament.statistics import GATE, chosen_interval, difference, interval, mean, played
 
 Returns = tuple[float, ...]
 
@@ -80,6 +80,7 @@ def received(board: Board, order: Rescore, report: Report, returns: Returns, why
         whole = (*finals.returns.get(order.pod, ()), *returns)
         return replace(
             finals, returns={**finals.returns, order.pod: whole}, engine=report.engine,
+            told={**finals.told, **_told(order.pod, returns, report)},
             played={**finals.played, order.pod: finals.played.get(order.pod, 0) + 1},
         )  # fmt: skip
     if order.purpose == "final":
@@ -130,12 +131,13 @@ def fresh_row(
 ) -> Confirmed:
     """The row of a candidate, or of what is delivered; without returns, the record of that."""
     rivals = len(board.finals.candidates) if order.purpose == "candidate" else 1
-    centre, low, high = _interval(returns, rivals, worst)
+    episodes = played(returns, report)
+    centre, low, high = _interval(returns, episodes, rivals, worst)
     assert order.purpose != "snapshot"
     assert order.purpose != "look"
     made = report.checkpoint if order.members and order.purpose == "candidate" else None
     return Confirmed(
-        order.pod, order.round, order.purpose, order.number, centre, low, high, len(returns),
+        order.pod, order.round, order.purpose, order.number, centre, low, high, episodes,
         passed=False, checkpoint=made or order.checkpoint, engine=report.engine,
         rule=report.rule or order.rule, members=tuple(member.pod for member in order.members),
     )  # fmt: skip
@@ -297,16 +299,26 @@ def _order(purpose: FreshPurpose, number: int, candidate: Candidate) -> Rescore:
 def _select_row(board: Board, member: Member) -> Confirmed:
     finals = board.finals
     returns = () if member.pod in finals.given_up else finals.returns[member.pod]
-    centre, low, high = _interval(returns, len(finals.finalists), board.worst)
+    episodes = finals.told.get(member.pod, len(returns)) if returns else 0
+    centre, low, high = _interval(returns, episodes, len(finals.finalists), board.worst)
     return Confirmed(
-        member.pod, member.round, "final", 0, centre, low, high, len(returns), passed=False,
+        member.pod, member.round, "final", 0, centre, low, high, episodes, passed=False,
         checkpoint=member.checkpoint, engine=finals.engine,
     )  # fmt: skip
 
 
-def _interval(returns: Returns, rivals: int, worst: float | None) -> tuple[float, float, float]:
+def _told(pod: str, returns: Returns, report: Report) -> dict[str, int]:
+    """The episodes of a program's score by its pod, if they are others than the returns are."""
+    episodes = played(returns, report)
+    return {} if episodes == len(returns) else {pod: episodes}
+
+
+def _interval(
+    returns: Returns, episodes: int, rivals: int, worst: float | None
+) -> tuple[float, float, float]:
     """Mean and 95 % interval of a score that is the best of several."""
     if not returns:
         return 0.0, 0.0, 0.0
     centre = mean(returns)
-    return centre, *chosen_interval(centre, interval(returns)[0], len(returns), rivals, worst)
+    plain = interval(returns, episodes=episodes)[0]
+    return centre, *chosen_interval(centre, plain, episodes, rivals, worst)

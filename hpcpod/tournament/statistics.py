@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from hpcpod._student_t import t_quantile as t_quantile
 from hpcpod.records.evaluations import SCORE_EPISODES, SCORE_ERROR
+from hpcpod.records.records import Report
 
 GATE = 0.05
 """Level of the one-sided test that a difference exceeds 0, over all leaders it is tried with."""
@@ -34,9 +35,18 @@ def sd(returns: Returns) -> float:
     return math.dist(returns, centre) / math.sqrt(len(returns) - 1)
 
 
-def interval(returns: Returns, confidence: float = 0.95) -> tuple[float, float]:
-    """The two-sided confidence interval of the mean; at least two returns."""
-    half = t_quantile((1 + confidence) / 2, len(returns) - 1) * standard_error(returns)
+def interval(
+    returns: Returns, confidence: float = 0.95, episodes: int | None = None
+) -> tuple[float, float]:
+    """The two-sided confidence interval of the mean; at least two returns.
+
+    Args:
+        returns: of episodes, or drawn to have a score's mean and standard error.
+        confidence: of the interval.
+        episodes: that such a score is of, 2 or more; None: as many as there are returns.
+    """
+    freedom = (episodes or len(returns)) - 1
+    half = t_quantile((1 + confidence) / 2, freedom) * standard_error(returns)
     centre = mean(returns)
     return centre - half, centre + half
 
@@ -57,6 +67,18 @@ def measured(returns: Returns, metrics: Mapping[str, float]) -> tuple[float, flo
     centre, episodes = mean(returns), int(told)
     half = 0.0 if episodes < 2 else t_quantile(0.975, episodes - 1) * error
     return centre - half, centre + half, episodes
+
+
+def played(returns: Returns, report: Report) -> int:
+    """Episodes of a score on fresh seeds: of a program's as many as it tells.
+
+    Args:
+        returns: of all sets of seeds of the attempt.
+        report: answers the last of them.
+    """
+    told = report.metrics.get(SCORE_EPISODES, 0.0)
+    sets = len(returns) // max(1, len(report.returns))
+    return int(told) * sets if 2 <= told < 2**53 else len(returns)
 
 
 def chosen_interval(

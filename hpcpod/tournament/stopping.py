@@ -45,7 +45,7 @@ from hpcpod.tournament.finals import (
 )
 from hpcpod.tournament.policy_snapshots import being_scored, scored, to_score
 from hpcpod.tournament.settle import failure, lowest, strike
-from hpcpod.tournament.statistics import chosen_interval, interval, mean
+from hpcpod.tournament.statistics import chosen_interval, interval, mean, played
 
 FINALS_FIRST = "finals first"
 """For ``fold``'s ``stop``: a user ends the run, once its finalists are scored on fresh seeds."""
@@ -90,7 +90,7 @@ def settle_rescores(
             if order.purpose != "final":
                 confirmed.append(fresh_row(board, order, report, returns, worst))
             continue
-        score = _scored(order, returns, worst, report.engine, config)
+        score = _scored(order, returns, worst, report, config)
         confirmed.append(score)
         if board.phase == "running" and goes_on(order, score, returns, worst, config.stop):
             sets += 1
@@ -239,18 +239,22 @@ def _open_finals(board: Board, config: RunConfig, now: float) -> Board:
 
 
 def _scored(
-    order: Rescore, returns: tuple[float, ...], worst: float | None, engine: str, config: RunConfig
+    order: Rescore,
+    returns: tuple[float, ...],
+    worst: float | None,
+    report: Report,
+    config: RunConfig,
 ) -> Confirmed:
     """A rescore's result; without returns, the record that it could not be scored."""
     assert order.purpose != "snapshot"
     assert order.purpose != "look"
     centre = low = high = 0.0
-    passed = False
+    passed, episodes = False, played(returns, report)
     if returns:
         centre = mean(returns)
-        plain, _ = interval(returns)
+        plain, _ = interval(returns, episodes=episodes)
         rivals = config.stop.finalists if order.purpose == "final" else 1
-        low, high = chosen_interval(centre, plain, len(returns), rivals, worst)
+        low, high = chosen_interval(centre, plain, episodes, rivals, worst)
         if order.purpose == "confirm":
             low, passed = shown(order, returns, worst, config.stop)
     return Confirmed(
@@ -261,10 +265,10 @@ def _scored(
         centre,
         low,
         high,
-        len(returns),
+        episodes,
         passed,
         order.checkpoint,
-        engine,
+        report.engine,
     )
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 
 def give(folder: Path, **changes: Any) -> dict[str, Any]:
@@ -83,6 +88,55 @@ def play(command: Sequence[str], folder: Path, *tasks: Mapping[str, Any]) -> lis
         _, said = process.communicate(timeout=60)
         assert process.returncode == 0, said
     return reports
+
+
+def play_here(
+    patch: pytest.MonkeyPatch, script: Path, folder: Path, *tasks: Mapping[str, Any],
+    words: Sequence[str] = (),
+) -> list[dict[str, Any]]:  # fmt: skip
+    """As ``play``, but in this process, where torch is loaded already: it takes two seconds less.
+
+    The marks of its saves are taken, and their names are in the last report, as ``marks``.
+    """
+    reports = [folder / f"report-{number}.json" for number in range(len(tasks))]
+    marks, over, given, done = list[str](), threading.Event(), threading.Semaphore(0), 0
+
+    def task(number: int) -> dict[str, Any]:
+        if number == len(tasks):
+            return give(folder, number=number, end=True)
+        part = {"number": number, "save_to": str(folder / f"save-{number}"), **tasks[number]}
+        if isinstance(part.get("checkpoint"), int):
+            part["checkpoint"] = str(folder / f"save-{part['checkpoint']}")
+        return give(folder, **part)
+
+    def take() -> None:
+        """Hpcpod's side."""
+        for number, report in enumerate(reports):
+            while not report.exists() and not over.wait(0.002):
+                for mark in folder.glob("saved-*.json"):
+                    marks.append(mark.name)
+                    mark.unlink()
+            task(number + 1)
+            given.release()
+
+    for name, value in variables(folder, task(0)).items():
+        patch.setenv(name, value)
+    patch.setattr(sys, "argv", [str(script), *words])
+    hpcpod = threading.Thread(target=take)
+    hpcpod.start()
+    try:
+        while done < len(tasks):
+            runpy.run_path(str(script), run_name="__main__")
+            reported = sum(report.exists() for report in reports)
+            assert reported > done, "it left without a report"
+            for _ in range(reported - done):
+                given.acquire()
+            done = reported
+    finally:
+        over.set()
+        hpcpod.join()
+    found = [read(report) for report in reports]
+    return [*found[:-1], {**found[-1], "marks": marks}]
 
 
 def _until_reported(

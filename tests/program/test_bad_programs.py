@@ -59,6 +59,13 @@ BAD: dict[str, tuple[str, str, str]] = {
     "a linked report": (
         SAVE + 'os.symlink("/etc/passwd", task["report_to"])', "raised", "report can't be read",
     ),
+    "a report that is a folder": (
+        SAVE + 'os.mkdir(task["report_to"])\ntime.sleep(60)', "raised", "is no regular file",
+    ),
+    "no folder of its own": (
+        'import shutil\nshutil.rmtree(session)\ntime.sleep(60)', "raised",
+        "the program has removed the session's folder, and printed nothing",
+    ),
     "no save": (RETURNS, "raised", "save can't be taken: there is no file in"),
     "no save, and says so": (
         SAVE + "report(returns=[1.0] * 8, saved=False)", "raised", "reported without a save",

@@ -85,6 +85,57 @@ while not Path({str(tmp_path / "go")!r}).exists():
         assert int(saved(folder, second, tmp_path / "two")["pid"]) != pid
 
 
+def test_a_later_process_loads_what_an_earlier_one_saved_unless_that_wrote_on(
+    tmp_path: Path,
+) -> None:
+    script = (
+        READ
+        + """
+before = Path(task["checkpoint"], "x").read_text() if task["checkpoint"] else ""
+file = (save / "x").open("w")
+print(before + "1", end="", file=file, flush=True)
+report(steps=4, returns=[1.0] * 8)
+while task["pod"] == "p0002" and save.exists():
+    time.sleep(0.002)
+print("?", file=file if task["pod"] == "p0002" else sys.stdout)
+"""
+    )
+    folder = create(script, tmp_path, program={"stop_seconds": 20.0})
+    birth = birth_of(folder)
+    with running(folder) as program:
+        first = program.execute(birth, "here", Watch()).checkpoint
+        assert first is not None
+        folder.blobs.path(first.core).unlink()  # so that no disk has it
+        order = replace(birth, pod="p0002", round=2, checkpoint=first)
+        second = program.execute(order, "here", Watch())
+        third = program.execute(
+            replace(birth, round=3, checkpoint=second.checkpoint), "here", Watch()
+        )
+    assert saved(folder, second, tmp_path / "second")["x"] == b"11"
+    assert saved(folder, third, tmp_path / "third")["x"] == b"111"
+
+
+def test_a_program_that_removes_its_own_folder_costs_the_next_one_nothing(tmp_path: Path) -> None:
+    script = (
+        READ
+        + """
+import shutil
+(save / "x").write_text("x")
+report(steps=4, returns=[1.0] * 8)
+while save.exists():
+    time.sleep(0.002)
+shutil.rmtree(session)
+"""
+    )
+    folder = create(script, tmp_path, program={"stop_seconds": 20.0})
+    birth = birth_of(folder)
+    with running(folder) as program:
+        first = program.execute(birth, "here", Watch())
+        order = replace(birth, pod="p0002", round=2, checkpoint=first.checkpoint)
+        second = program.execute(order, "here", Watch())
+    assert saved(folder, second, tmp_path / "second")["x"] == b"x"
+
+
 def test_a_stop_is_heard_while_a_program_that_has_reported_goes_on(tmp_path: Path) -> None:
     script = READ + '(save / "x").write_text("x")\nreport(returns=[1.0] * 8)\ntime.sleep(600)\n'
     folder = create(script, tmp_path, program={"stop_seconds": 600.0})

@@ -337,6 +337,7 @@ def test_only_so_much_of_what_pods_have_saved_is_kept_on_the_node(
         session.next()
         session.path("save").mkdir()
         (session.path("save") / "x").write_bytes(b"x" * 100)
+        session.note_save()
         session.clear(f"core{number}")
     session.next()
     assert [session.hand_on(f"core{n}") for n in (0, 1)] == [False, True]

@@ -76,6 +76,11 @@ class Shell:
         """Array elements and jobs in the queue."""
         return self.cluster.run("squeue", "-h", "-r", "-o", "%i", *options).split()
 
+    def coordinators(self, state: str) -> list[str]:
+        """Jobs of coordinators in a state such as ``R``."""
+        listing = self.cluster.run("squeue", "-h", "-t", state, "-o", "%i %j").splitlines()
+        return [line.split()[0] for line in listing if "coordinator" in line]
+
     def logs(self, name: str, kind: str = "slot") -> str:
         """All logs of the slots, or of the coordinator."""
         folder = self.home / "runs" / name / "logs"

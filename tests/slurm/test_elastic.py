@@ -95,10 +95,7 @@ def test_what_waits_is_held_back_by_the_throttle_and_let_go_again(shell: Shell) 
 
 def test_a_coordinator_that_dies_is_followed_by_the_one_that_waits(shell: Shell) -> None:
     shell.hpcpod("launch", str(shell.endless("succeeded")))
-
-    def coordinators(state: str) -> list[str]:
-        listing = shell.cluster.run("squeue", "-h", "-t", state, "-o", "%i %j").splitlines()
-        return [line.split()[0] for line in listing if "coordinator" in line]
+    coordinators = shell.coordinators
 
     def one_and_the_next() -> bool:
         return len(coordinators("R")) == len(coordinators("PD")) == 1

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.chaos.accounting import audit
+from tests.chaos.observer import Observer
+from tests.docs.pages import ROOT
 from tests.program.programs import PYTHON, READ, gone
 from tests.slurm.runs import Shell
 from tests.support.slurm_cluster import Options, SlurmCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+
+PROGRAMS = ROOT / "configs" / "programs"
 
 PACED = (
     READ
@@ -90,21 +96,38 @@ def test_a_preempted_program_comes_back_and_goes_on_from_its_last_save(
     assert all(gone(int(pid)) for pid in re.findall(r"pid (\d+)", log))
 
 
-def test_a_tournament_of_programs_survives_cancelled_jobs(
+def test_stable_baselines3_wins_though_it_is_preempted_cancelled_and_left_without_a_coordinator(
     slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
     shell = Shell(slurm_cluster, tmp_path)
-    path = config(shell, "programs", pods=3, steps=200, rounds=4)
-    shell.hpcpod("launch", str(path), "--set", "cluster.max_restarts=100")
-    run = shell.run("programs")
-    shell.cluster.wait("a report", lambda: run.board().reports > 0, 120)
-    shell.cluster.run("scancel", *list(run.status().slots)[:2], check=False)
-    status = shell.finished("programs", 300)
-    assert (status["state"], status["stop_reason"]) == ("finished", "rounds")
-    board = run.board()
-    assert all(pod.fate in ("alive", "replaced") for pod in board.pods.values())
+    told = {
+        "program.command": json.dumps([sys.executable, str(PROGRAMS / "sb3.py")]),
+        "program.defaults.n_steps": "32", "population": "{pods: {min: 1, max: 3}}",
+        "round": "{env_steps: 1024, episodes: 16}",
+        "stop": "{target: 195, minutes: 10, confirm_episodes: 64, finalists: 1}",
+        "cluster": "{launcher: slurm, partition: low, minutes: 30, tick_seconds: 1, slots: 2}",
+    }  # fmt: skip
+    words = [word for name, value in told.items() for word in ("--set", f"{name}={value}")]
+    shell.hpcpod("launch", str(PROGRAMS / "sb3.yaml"), *words)
+    run, cluster = shell.run("sb3-cartpole"), shell.cluster
+    observer = Observer(run.path)
+    cluster.wait("a round of each", lambda: run.board().reports >= 3, 120)
+    cluster.wait("two slots at work", lambda: len(run.status().slots) == 2, 60)
+    (killed,), (requeued, cancelled) = shell.coordinators("R"), list(run.status().slots)
+    cluster.run("scancel", "--signal=KILL", "--full", killed)
+    cluster.run("scontrol", "requeue", requeued)
+    cluster.run("scancel", cancelled)
+    cluster.wait("another", lambda: shell.coordinators("R") not in ([killed], []), 120)
+    status = shell.finished("sb3-cartpole", 300)
+    observer.close()
+    assert (status["state"], status["stop_reason"]) == ("finished", "target")
+    assert "Restarts=1" in cluster.run("scontrol", "show", "job", requeued)
+    board, best = run.board(), run.best()
+    assert not [pod.failure for pod in board.pods.values() if pod.failure]
     assert board.env_steps == sum(pod.trained_steps for pod in board.pods.values())
-    assert (run.path / "best" / "at").exists()
+    assert audit(observer.past).violations == []
+    assert best is not None and best.fresh and best.mean > 195
+    assert {path.name for path in (run.path / "best").iterdir()} >= {"model.zip", "normalizer.pkl"}
 
 
 RANKS = (

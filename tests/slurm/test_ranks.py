@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.program.programs import PYTHON, READ
 from tests.slurm.runs import CONFIGS, Shell
 from tests.support.slurm_cluster import Options, SlurmCluster
 
@@ -184,14 +186,42 @@ def test_nodes_follow_from_the_cluster_s_shape(start: Callable[[Options], Shell]
     assert "#SBATCH --ntasks-per-node=8" in said
 
 
-def test_slots_that_share_a_gpu_are_one_element_of_the_array(
+SHARES = (
+    READ
+    + """
+mine = Path.cwd() / ("gpu of " + task["pod"])
+mine.write_text(os.environ["CUDA_VISIBLE_DEVICES"])
+(save / "x").write_text("x")
+end = time.monotonic() + 60
+while len(list(Path.cwd().glob("gpu of *"))) < 2 and time.monotonic() < end:
+    time.sleep(0.02)
+report(steps=1, returns=[1.0] * 8)
+"""
+)
+"""Waits for the other pod, which is on the same GPU."""
+
+
+def test_slots_that_share_a_gpu_are_one_element_of_the_array_and_so_are_their_programs(
     start: Callable[[Options], Shell],
 ) -> None:
     shell = start(Options())
-    path = shell.small("shared", pods=2, rounds=1)
-    share = ("--set", "resources.gpus_per_pod=1", "--set", "resources.pods_per_gpu=2")
-    shell.hpcpod("launch", str(path), *share)
+    (shell.home / "train.py").write_text(SHARES)
+    path = shell.home / "shared.yaml"
+    path.write_text(
+        f"""\
+name: shared
+program: {{command: {json.dumps([*PYTHON, "train.py"])}}}
+population: {{pods: {{min: 1, max: 2}}}}
+round: {{env_steps: 1, episodes: 8}}
+resources: {{gpus_per_pod: 1, pods_per_gpu: 2}}
+stop: {{rounds: 1, minutes: 10}}
+cluster: {{launcher: slurm, partition: low, minutes: 30, tick_seconds: 1}}
+"""
+    )
+    shell.hpcpod("launch", str(path))
     assert shell.finished("shared")["stop_reason"] == "rounds"
+    gpus = [each.read_text() for each in sorted(shell.home.glob("gpu of *"))]
+    assert len(gpus) == 2 and gpus[0] == gpus[1] and gpus[0].isdigit()
     logs = shell.logs("shared")
     names = set(re.findall(r"slot (\d+_\d+\+\d) of job", logs))
     assert {name[-4:] for name in names} == {"_0+0", "_0+1"}, logs
