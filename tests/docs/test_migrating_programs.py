@@ -48,7 +48,8 @@ def test_the_scripts_of_the_other_page_are_programs_by_their_import_lines(tmp_pa
             [sys.executable, str(tmp_path / script)], tmp_path / script.removesuffix(".py"),
             task, {**task, "checkpoint": 0},
         )  # fmt: skip
-        assert first["score"] > 8 and second["steps"] == 1 and second["score"] > 8
+        # no episode of CartPole is shorter than 8 steps
+        assert first["score"] >= 8 and second["steps"] == 1 and second["score"] >= 8
     saved = tmp_path / "ray_train" / "save-1"
     assert {path.name for path in saved.iterdir()} == {"model.zip", "hpcpod-rounds.json"}
 
