@@ -221,7 +221,7 @@ def main() -> None:
     parser.add_argument("--gate", type=int, metavar="N", help="false promotions alone")
     options = parser.parse_args()
     if options.gate:
-        with tempfile.TemporaryDirectory() as home:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
             share = promoted_falsely(options.gate, Path(home))
         print(f"promoted on {share:.1%} of {options.gate} markets without an edge, level 5 %")
         return
@@ -232,7 +232,7 @@ def main() -> None:
         return
     for seed in range(1, options.seeds + 1):
         print(f"year {seed}", flush=True)
-        with tempfile.TemporaryDirectory() as home:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
             lived = simulated(Year(seed=seed), Path(home))
         for after in (False, True):
             mean, low, high = lived.ahead(after)

@@ -86,17 +86,19 @@ def finals(story: Story) -> Markup:
         " interval of 95 %. The report set was played by what is delivered alone, and decided"
         " nothing. The confirm set decided whether an ensemble is delivered, the select set which"
         " finalist is best: these intervals are for all of their set at once, and the mean of the"
-        " best one flatters. Of an attempt at the target the lower end is the bound at the"
-        " error level that the attempt spends."
+        " best one flatters. Of an attempt at the target, with its n episodes so far, the lower"
+        " end is the bound at the error level that the attempt spends."
     )
     return figure("Scores on fresh seeds, episode by episode", plot.markup(), caption,
                   numbers("The numbers", _table(story, scores)), wide=True)  # fmt: skip
 
 
 def _name(score: Confirmed) -> str:
-    """The set of seeds and the policy, in twelve characters if the pod's name has five."""
+    """The set of seeds and the policy, in twelve characters if the pod's name has five; of an
+    attempt at the target the policy and its episodes so far."""
     who = f"{score.rule[:4]}*{len(score.members)}" if score.rule else score.pod
-    return f"{seed_set(score).replace('confirm', 'conf.')} {who}"
+    seeds = seed_set(score).replace("confirm", "conf.")
+    return f"{who} n={score.episodes}" if seeds == "target" else f"{seeds} {who}"
 
 
 def _spread(returns: Sequence[float], row: float) -> list[tuple[float, float]]:
