@@ -114,6 +114,7 @@ def library(name: str) -> Any:
     return pytest.importorskip(name, reason=f"pip install 'hpcpod[{name}]'")
 
 
+@pytest.mark.long
 def test_wandb_itself_keeps_the_rows_offline(
     logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +126,7 @@ def test_wandb_itself_keeps_the_rows_offline(
     assert b"training_return" in file.read_bytes()
 
 
+@pytest.mark.long
 def test_trackio_itself_has_the_rows_in_its_database(
     logged: Logged, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -138,6 +140,7 @@ def test_trackio_itself_has_the_rows_in_its_database(
     assert [row[2]["training_return"] for row in rows] == [1.5, -2.0]
 
 
+@pytest.mark.long
 def test_mlflow_itself_has_the_rows_in_files(
     logged: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:

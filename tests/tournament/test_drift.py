@@ -57,6 +57,7 @@ def test_one_column_that_has_shifted_is_found_among_others_that_have_not() -> No
     assert all(each.p is not None and each.p > 0.05 for each in found[1:])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("phi", [0.5, 0.9])
 def test_without_a_drift_it_is_told_in_about_a_twentieth_of_cases(phi: float) -> None:
     count, alarms = 100, 0
@@ -67,6 +68,7 @@ def test_without_a_drift_it_is_told_in_about_a_twentieth_of_cases(phi: float) ->
     assert alarms <= 12  # of 100 at 5 % more than 12 come in one case of 700
 
 
+@pytest.mark.long
 def test_independent_blocks_are_dealt_anew() -> None:
     alarms = 0
     for seed in range(40):
