@@ -68,6 +68,12 @@ def files_of(page: Path) -> dict[str, str]:
     return dict(_FILE.findall(page.read_text(encoding="utf-8")))
 
 
+def write_files(page: Path, home: Path) -> None:
+    """Make each file of a page in a folder, as its reader does."""
+    for name, text in files_of(page).items():
+        (home / name).write_text(text, encoding="utf-8")
+
+
 def commands_of(page: Path) -> list[list[str]]:
     """The words of each line of the one block of commands."""
     [one] = blocks(page, "bash")
@@ -86,8 +92,8 @@ def said(home: Path, *words: str) -> str:
 
 
 def said_here(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
-    """What a verb says in this process, whose working directory is that of the page. A process of
-    its own would load pandas or torch again."""
+    """The output of a verb in this process, whose working directory is that of the page. A process
+    of its own would load pandas or torch again."""
     capsys.readouterr()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR2)}
     try:

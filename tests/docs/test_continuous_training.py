@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import blocks, files_of, page, run_script, said_here
+from tests.docs.pages import blocks, page, run_script, said_here, write_files
 
 PAGE = page("continuous-training.md")
 SMALL = [
@@ -22,8 +22,7 @@ def test_it_walks_from_a_file_to_a_promoted_policy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, text in files_of(PAGE).items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
+    write_files(PAGE, tmp_path)
     typed = [
         line.partition("#")[0] for block in blocks(PAGE, "bash") for line in block.splitlines()
     ]

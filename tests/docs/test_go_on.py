@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcpod.run.run import open_run
-from tests.docs.pages import block, commands_of, files_of, page, run_script, said_here
+from tests.docs.pages import block, commands_of, page, run_script, said_here, write_files
 from tests.run.test_extend import everything
 
 PAGE = page("go-on.md")
@@ -18,8 +18,7 @@ def test_its_commands_train_extend_and_start_another_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, text in files_of(PAGE).items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
+    write_files(PAGE, tmp_path)
     launch, extend, launch_from = commands_of(PAGE)
     said_here(capsys, *launch)
     mine = tmp_path / "runs" / "mine"

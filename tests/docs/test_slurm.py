@@ -23,7 +23,7 @@ from hpcpod.launchers.identity import admitted
 from hpcpod.orchestrator.backoff import FAILED_STARTS, Backoff
 from hpcpod.records.records import Owner
 from hpcpod.storage.run_folder import RunFolder
-from tests.docs.pages import blocks, files_of, page
+from tests.docs.pages import blocks, page, write_files
 from tests.doctor.test_judge_nodes import DONE, MET, SPACE, asked
 from tests.pod.ranks.gang import Gang
 from tests.slurm.runs import Shell
@@ -52,8 +52,7 @@ def verbs() -> set[str]:
 @pytest.fixture
 def shell(start_slurm: Callable[[Options], SlurmCluster], tmp_path: Path) -> Shell:
     """The reader's, with the files of the page."""
-    for name, text in files_of(PAGE).items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
+    write_files(PAGE, tmp_path)
     return Shell(start_slurm(CLUSTER), tmp_path)
 
 
@@ -117,8 +116,7 @@ def test_the_messages_among_its_symptoms_are_said_by_hpcpod(tmp_path: Path) -> N
 
 
 def test_the_first_run_needs_no_gpu_over_a_site_that_has_them(tmp_path: Path) -> None:
-    for name, text in files_of(PAGE).items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
+    write_files(PAGE, tmp_path)
     config = load_file(tmp_path / "first.yaml", (), tmp_path / "site.yaml")
     assert (config.resources.gpus_per_pod, config.resources.gpu_type) == (0, None)
     assert read_site(tmp_path / "site.yaml").resources.gpus_per_pod == 1

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcpod.cli.parser import main
-from tests.docs.pages import blocks, files_of, page
+from tests.docs.pages import blocks, page, said_here, write_files
 
 PAGE = page("trade.md")
 SMALL = [
@@ -21,8 +20,7 @@ def test_it_walks_from_a_file_to_a_judged_policy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, text in files_of(PAGE).items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
+    write_files(PAGE, tmp_path)
     commands = [
         line.partition("#")[0].split() for line in "".join(blocks(PAGE, "bash")).splitlines()
     ]
@@ -30,8 +28,7 @@ def test_it_walks_from_a_file_to_a_judged_policy(
     for words in commands:
         small = [each for change in SMALL for each in ("--set", change)]
         more = small if words[1] == "launch" else ["--json"] if words[1] == "evaluate" else []
-        assert main([*words[1:], *more]) == 0
-        told.append(capsys.readouterr().out)
+        told.append(said_here(capsys, *words, *more))
     assert "4 stocks" in told[0]
     assert "nothing is odd" in told[1]
     verdict = json.loads(told[-1])
