@@ -16,7 +16,6 @@ from typing import Any
 
 import hpcpod
 from hpcpod.run.run import Run
-from hpcpod.tournament.statistics import mean
 
 
 def trained(
@@ -38,9 +37,8 @@ def trained(
 
 def panels(run: Run) -> list[float]:
     """Mean return of each round's panel, by round."""
-    orders = {f"p0001-{n:05d}-1": n for n in range(1, run.board().rounds + 1)}
-    reports = {orders.get(r.order, 0): mean(r.returns) for r, _ in run.folder.reports.all("p0001")}
-    return [reports[number] for number in orders.values()]
+    rounds = run.rounds()
+    return list(rounds[rounds["purpose"] == "round"].sort_values("round")["mean"])
 
 
 def delivered(run: Run) -> str:
