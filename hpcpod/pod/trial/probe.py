@@ -32,7 +32,7 @@ from hpcpod.errors import (
     out_of_memory,
     raised_at,
 )
-from hpcpod.pod.evaluator import Evaluator
+from hpcpod.pod.evaluator import Evaluator, scored_in
 from hpcpod.pod.factory import EnvFactory, make_agent
 from hpcpod.pod.learner import Learner
 from hpcpod.pod.trial.fit import Footprint, Look, Tell
@@ -115,6 +115,8 @@ def probe(
         tell("making the evaluator", "pod.evaluator")
         try:
             plugins.make(Evaluator, "evaluators", config.pod.evaluator, factory)
+            if (scored := scored_in(config)) != config.env:
+                replace(factory, env=replace(scored, processes=1))(1).close()
         except Exception as error:
             problems.append(f"pod.evaluator: {complaint('it', error, free)}")
         tell(f"making {config.env.num_envs} of it", "env.id")
