@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -23,13 +24,22 @@ from hpcpod.envs.threads import set_env_threads
 from hpcpod.envs.vec_env import Discrete, EnvSpec, MultiDiscrete, Space, VecEnv
 from hpcpod.errors import HpcpodError, UserError, exit_code
 from hpcpod.launchers.identity import identity
-from hpcpod.pod.evaluator import Blocked, Stopped, play
+from hpcpod.pod.evaluator import Stopped, play
 from hpcpod.pod.finals import equal_spaces, final_env
 from hpcpod.pod.policy import Policy, load_policy_file
 from hpcpod.records.codec import encode
 from hpcpod.storage.disk import Disk
 
 log = logging.getLogger("hpcpod.deploy.scorer")
+
+
+@runtime_checkable
+class Blocked(Protocol):
+    """An environment whose episodes are stretches of recorded data."""
+
+    def blocks(self, seeds: torch.Tensor) -> tuple[int, ...]:
+        """The stretch of each seed's first episode."""
+        ...
 
 
 class Player:

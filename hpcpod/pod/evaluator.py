@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -16,7 +16,6 @@ from hpcpod.errors import EndlessEpisode
 from hpcpod.pod.factory import EnvFactory
 from hpcpod.pod.watch import Stopped as Stopped
 from hpcpod.pod.watch import never as never
-from hpcpod.records.evaluations import by_stretch
 
 _LOOK_STEPS = 16
 """Steps between two questions whether all episodes have ended, on a GPU."""
@@ -32,8 +31,7 @@ class Evaluator(Protocol):
         episodes: int,
         should_stop: Callable[[], bool] = never,
     ) -> tuple[float, ...]:
-        """Undiscounted return of each episode, in the order of the panel's seeds; of episodes on
-        recorded data see ``by_stretch``.
+        """Undiscounted return of each episode, in the order of the panel's seeds.
 
         Raises:
             Stopped: ``should_stop``, which is asked at every step, became true.
@@ -43,15 +41,6 @@ class Evaluator(Protocol):
 
     def close(self) -> None:
         """Close its environments."""
-        ...
-
-
-@runtime_checkable
-class Blocked(Protocol):
-    """An environment whose episodes are stretches of recorded data."""
-
-    def blocks(self, seeds: Tensor) -> tuple[int, ...]:
-        """The stretch of each seed's first episode."""
         ...
 
 
@@ -87,11 +76,10 @@ class PanelEvaluator:
         should_stop: Callable[[], bool] = never,
     ) -> tuple[float, ...]:
         """Score ``episodes`` episodes whose seeds are a hash of ``panel``."""
-        seeds, env = random_seeds(*panel, count=episodes), self.env(episodes)
-        returns = play(env, agent, seeds, longest=self._longest, should_stop=should_stop)
-        blocks = env.blocks(seeds) if isinstance(env, Blocked) else ()
-        # of a single stretch there is no interval: its episodes stay
-        return by_stretch(returns, blocks if len(set(blocks)) > 1 else ())
+        seeds = random_seeds(*panel, count=episodes)
+        return play(
+            self.env(episodes), agent, seeds, longest=self._longest, should_stop=should_stop
+        )
 
     def env(self, episodes: int) -> VecEnv:
         """The environments of a panel, made when they are first asked for."""

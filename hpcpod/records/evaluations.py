@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hpcpod.records.checkpoints import Checkpoint
@@ -52,18 +51,3 @@ class Evaluation:
     estimate: float | None = None
     """Its mean return, shrunk towards the means of the rounds before and after it: what it ranks
     by. None of a board from before there was one."""
-
-
-def by_stretch(returns: Sequence[float], blocks: Sequence[int]) -> tuple[float, ...]:
-    """The mean return of each stretch of recorded data, in the order of the stretches: one that was
-    played again is no new sample, and an interval over episodes would be too narrow.
-
-    Args:
-        returns: of episodes.
-        blocks: the stretch of each; empty: none is of recorded data, and the returns stay.
-    """
-    found: dict[int, list[float]] = {}
-    for block, each in zip(blocks, returns, strict=bool(blocks)):
-        found.setdefault(block, []).append(each)
-    means = (math.fsum(found[block]) / len(found[block]) for block in sorted(found))
-    return tuple(means) if blocks else tuple(returns)

@@ -17,17 +17,17 @@ def has_holdout(story: Story) -> bool:
 
 def holdout(story: Story) -> Markup:
     """The verdict, its table, and what the other intervals of the page are of."""
-    others = tag(
+    narrow = tag(
         "p",
-        "All other intervals of this page are of windows of the selection part, each counted once."
-        " The policy was chosen on these very days, so they promise too much for others.",
+        "All other intervals of this page are of episodes whose windows lie on the same days, again"
+        " and again: they tell policies apart on these days, and are too narrow for others.",
     )
     found = verdicts(home_of(story.folder) / LEDGERS, story.name)
     if not found:
         never = (
             f"It was not opened yet: hpcpod evaluate {story.name} --holdout does, and counts it."
         )
-        return joined([tag("p", never, class_="none"), others])
+        return joined([tag("p", never, class_="none"), narrow])
     last = found[-1]
     words = [f"{last.words[0].upper()}{last.words[1:]}."]
     words += [] if last.trials is None else [last.trials.words]
@@ -36,5 +36,5 @@ def holdout(story: Story) -> Markup:
         tag("p", " ".join(words)),
         table(list(HEADS), rows, f"{last.first} to {last.last}, with equal fills and costs for all;"
               " intervals of 95 %, by a stationary bootstrap of the same days"),
-        others,
+        narrow,
     ])  # fmt: skip

@@ -161,7 +161,7 @@ def _after_select(board: Board, config: RunConfig, *, over: bool) -> Board:
     stop, finals = config.stop, board.finals
     returns = {pod: r for pod, r in finals.returns.items() if pod not in finals.given_up}
     left = stop.select_episodes // stop.batch - sum(finals.played.values())
-    further = not over and not _said_it_all(board, config)
+    further = not over and not _gives_scores(board)
     pods = next_batches(returns, stop.batch, left) if further else []
     if pods:
         return _with_batches(board, config, pods)
@@ -182,16 +182,12 @@ def _after_select(board: Board, config: RunConfig, *, over: bool) -> Board:
     return replace(board, rescores={f"{o.pod}-candidate{o.number}": o for o in orders})
 
 
-def _said_it_all(board: Board, config: RunConfig) -> bool:
-    """True if more batches add nothing: a finalist's program gives scores with their errors, and
-    nothing says that two are of different episodes; or episodes are of recorded data, of which a
-    batch has played the same stretches again and again."""
-    finals = board.finals
-    pods = [board.pods[member.pod] for member in finals.finalists]
+def _gives_scores(board: Board) -> bool:
+    """True if a finalist's program gives scores with their errors: it plays one batch, for nothing
+    says that the scores of two are of different episodes."""
+    pods = [board.pods[member.pod] for member in board.finals.finalists]
     seen = [each for pod in pods for each in (*pod.history, pod.best) if each is not None]
-    scored = any(SCORE_ERROR in each.metrics for each in seen)
-    batch = config.stop.batch
-    return scored or any(len(r) < batch * finals.played[pod] for pod, r in finals.returns.items())
+    return any(SCORE_ERROR in each.metrics for each in seen)
 
 
 def _ensembles(ranking: list[Member], config: RunConfig) -> Iterator[Candidate]:

@@ -185,13 +185,7 @@ def _windows(key: _Key, device: str) -> Windows:
         starts.append(_starts(begin, past - steps, steps if task.apart else 1) + offset)
         parts.append(Market(offset, offset + begin, offset + past, *told))
         offset += len(table.mark)
-    places = torch.cat(starts).to(device)
-    if task.apart and len(places) < 2:
-        raise UserError(
-            f"part {task.part} has room for a single episode of {steps} decisions, and a score's"
-            " error takes two: take a longer panel, or fewer sessions"
-        )
-    return Windows(joined(made), places, steps, tuple(parts))
+    return Windows(joined(made), torch.cat(starts).to(device), steps, tuple(parts))
 
 
 def _starts(first: int, last: int, apart: int) -> Tensor:

@@ -86,19 +86,19 @@ def test_batches_go_to_those_in_doubt_until_the_budget_is_spent() -> None:
     assert board.finals.batches == tuple(range(board.finals.sets["final"]))
 
 
-@pytest.mark.parametrize(("metrics", "of"), [({"score_error": 0.5}, 8), ({}, 3)])
-def test_a_second_batch_that_adds_nothing_is_not_played(metrics: dict[str, float], of: int) -> None:
-    # A program's score may be of the same data each time; 8 episodes of 3 stretches of data are.
+def test_a_program_that_gives_scores_plays_one_batch() -> None:
+    # Its score may be of the same data each time: a second one adds nothing.
     single = EnsemblesConfig(rules=())
     stop = StopConfig(rounds=1, finalists=3, confirm_episodes=32, ensembles=single)
     game = rules(4, stop=stop)
     board = first_board(game, 0.0)
-    scores = [report(o, flat(by_number(o)), metrics=metrics) for o in orders(board)]
+    error = {"score_error": 0.5}
+    scores = [report(o, flat(by_number(o)), metrics=error) for o in orders(board)]
     board = fold(board, scores, game, now=1.0)
     assert len(rescores(board)) == 3 and board.finals.stage == "select"
     unclear = {"p0004": 4.0, "p0003": 4.01, "p0002": 1.0}
     random = Random(2)
-    returns = {pod: [random.gauss(at, 5.0) for _ in range(of)] for pod, at in unclear.items()}
+    returns = {pod: [random.gauss(at, 5.0) for _ in range(8)] for pod, at in unclear.items()}
     best = max(returns, key=lambda pod: mean(returns[pod]))
     board = fold(board, [report(o, returns[o.pod]) for o in rescores(board)], game, now=2.0)
     assert [(o.id, o.purpose) for o in rescores(board)] == [(f"{best}-report0-1", "report")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,13 @@ from hpcpod.config.loader import from_mapping, from_plain
 from hpcpod.config.schema import EnvConfig, RunConfig
 from hpcpod.deploy.score_folder import Chunk, ScoreFolder
 from hpcpod.deploy.scorer import Player
-from hpcpod.envs.make import configured
-from hpcpod.envs.vec_env import random_seeds
 from hpcpod.errors import ConfigError, UserError
-from hpcpod.pod.evaluator import Blocked, play, scored_in
-from hpcpod.pod.factory import EnvFactory
+from hpcpod.pod.evaluator import scored_in
 from hpcpod.pod.policy import Policy, load_policy_file, policy_meta
 from hpcpod.records.codec import encode
-from hpcpod.records.evaluations import by_stretch
 from hpcpod.run.evaluation.evaluate import _returns
 from hpcpod.run.evaluation.policies import candidates
 from hpcpod.run.preflight import check
-from hpcpod.trading.evaluator import SelectionEvaluator
 from tests.support.untrained import untrained
 
 KWARGS: dict[str, Any] = {
@@ -85,43 +79,9 @@ def test_episodes_on_equal_days_count_once(policy: Path, tmp_path: Path) -> None
     player.close()
 
 
-def test_a_panel_counts_each_window_once(policy: Path) -> None:
-    """Of 40 episodes in 4 windows the score is 4 numbers, in the order of the windows."""
-    agent = load_policy_file(policy).agent
-    with closing(SelectionEvaluator(EnvFactory(config().env, "cpu"))) as evaluator:
-        told = evaluator.evaluate(agent, 0, "panel", 1, episodes=40)
-        again = evaluator.evaluate(agent, 0, "panel", 2, episodes=40)
-        env = evaluator.env(40)
-        assert isinstance(env, Blocked)
-        seeds = random_seeds(0, "panel", 1, count=40)
-        played, blocks = play(env, agent, seeds, longest=100), env.blocks(seeds)
-        single = evaluator.evaluate(agent, 0, "panel", 1, episodes=1)
-    assert len(set(blocks)) == 4
-    assert list(told) == pytest.approx([
-        played[blocks.index(block)] for block in sorted(set(blocks))
-    ])  # fmt: skip
-    assert again == pytest.approx(told), "other seeds draw the same days"
-    assert single == (played[0],)
-
-
-def test_a_selection_part_with_a_single_window_is_refused() -> None:
-    env = scored_in(config())
-    long = replace(env, kwargs={**env.kwargs, "sessions": 0})
-    with pytest.raises(UserError, match="part selection has room for a single episode of 29 "):
-        configured(long, 1, "cpu")
-
-
-def test_a_launch_refuses_a_selection_part_that_can_not_be_scored() -> None:
-    for kwargs, said in (
-        ({"sessions": 0}, "a single episode of 29 decisions"),
-        ({"sessions": 12}, "29 decisions, an episode of 12 sessions takes 36"),
-    ):
-        task = config()
-        task = replace(task, env=replace(task.env, kwargs={**KWARGS, **kwargs}))
-        with pytest.raises(ConfigError, match=f"pod.evaluator: part selection has .*{said}"):
-            check(task)
-
-
-def test_stretches_have_their_mean() -> None:
-    assert by_stretch((1.0, 4.0, 2.0, 6.0), (7, 3, 7, 3)) == (5.0, 1.5)
-    assert by_stretch((1.0, 4.0), ()) == (1.0, 4.0)
+def test_a_launch_refuses_a_selection_part_without_room_for_an_episode() -> None:
+    task = config()
+    long = replace(task, env=replace(task.env, kwargs={**KWARGS, "sessions": 12}))
+    said = "pod.evaluator: part selection has 29 decisions, an episode of 12 sessions takes 36"
+    with pytest.raises(ConfigError, match=said):
+        check(long)

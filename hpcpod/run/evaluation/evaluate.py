@@ -17,7 +17,6 @@ from hpcpod.config.limits import Count
 from hpcpod.config.schema import EnvConfig, RunConfig, Wrapper
 from hpcpod.deploy.score_folder import Chunk, Score, ScoreFolder, Work, chunks_of
 from hpcpod.errors import ConfigError, UserError
-from hpcpod.records.evaluations import by_stretch
 from hpcpod.records.records import Keep
 from hpcpod.run.evaluation.conditions import OWN, Condition, check_same_task, conditions
 from hpcpod.run.evaluation.policies import Candidate, Source, candidates
@@ -26,6 +25,7 @@ from hpcpod.run.evaluation.slurm import ELEMENTS, SlurmPool, slurm_config
 from hpcpod.run.evaluation.table import Evaluation, EvaluationRow, Played, rows_of, seeds_said
 from hpcpod.run.progress_line import progress_text
 from hpcpod.run.run import Run, runs_home
+from hpcpod.tournament.statistics import mean
 
 EPISODES = 64
 """Episodes of a policy in a condition, if nobody says how many."""
@@ -239,13 +239,19 @@ def _collected(
 
 
 def _returns(results: Mapping[str, Score], chunks: Sequence[Chunk]) -> tuple[float, ...]:
-    """A policy's returns in the order of the seeds; of recorded data see ``by_stretch``."""
+    """A policy's returns in the order of the seeds; of episodes on one stretch of recorded data
+    their mean, in the order of the stretches: an interval over episodes would be too narrow."""
     scores = [results[chunk.name] for chunk in chunks]
     returns = [each for score in scores for each in score.returns]
     blocks = [each for score in scores for each in score.blocks]
-    if blocks and len(set(blocks)) < 2:
+    if not blocks:
+        return tuple(returns)
+    stretches: dict[int, list[float]] = {}
+    for block, each in zip(blocks, returns, strict=True):
+        stretches.setdefault(block, []).append(each)
+    if len(stretches) < 2:
         raise UserError("all episodes are of one stretch of data: an interval takes two")
-    return by_stretch(returns, blocks)
+    return tuple(mean(stretches[block]) for block in sorted(stretches))
 
 
 def _rows(
