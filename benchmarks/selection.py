@@ -71,8 +71,9 @@ def measured(options: argparse.Namespace, generator: str | None = None) -> list[
     """Every scenario that was asked for, by the hpcpod that this Python imports."""
     print(f"rules of {Path(hpcpod.__file__).parent}", file=sys.stderr)
     settings = Settings(
-        options.replicates, options.updater, options.seed, generator, options.second_looks
-    )
+        options.replicates, options.updater, options.seed, generator, options.second_looks,
+        options.allocator, options.world,
+    )  # fmt: skip
     rows = []
     for name in options.scenario:
         begun = time.monotonic()
@@ -93,6 +94,8 @@ def elsewhere(options: argparse.Namespace) -> list[Row]:
             [
                 sys.executable, __file__, "--json", str(result), "--seed", str(options.seed),
                 "--replicates", str(options.replicates), "--scenario", *options.scenario,
+                *(["--allocator", *options.allocator] if options.allocator else []),
+                *(["--world", *options.world] if options.world else []),
             ],
             env={**os.environ, "PYTHONPATH": str(options.against.resolve())},
             stdout=subprocess.DEVNULL,
@@ -127,6 +130,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="NAME",
         help="names or paths, each a line of its own; budget is then played by fair alone",
     )
+    add("--allocator", nargs="+", default=(), choices=budget.ALLOCATORS, metavar="NAME",
+        help="of budget: these alone")  # fmt: skip
+    worlds = [*budget.WORLDS, *budget.UNSEEN]
+    add("--world", nargs="+", default=(), choices=worlds, metavar="NAME",
+        help=f"of budget: these alone of {', '.join(worlds)}")  # fmt: skip
     add("--second-looks", type=float, default=0.0, metavar="SHARE", help="as in population")
     add("--seed", type=int, default=0)
     add("--json", type=Path, help="write the rows there, after every scenario")

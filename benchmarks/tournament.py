@@ -34,7 +34,7 @@ from peers import names_of
 HERE = Path(__file__).parent
 QUICK = 1 / 16
 """Share of each budget that ``--quick`` spends."""
-PLAIN = [name for name in ARMS if name != "ray_pbt_async"]
+PLAIN = [name for name, arm in ARMS.items() if not arm.asked]
 
 
 def main() -> None:

@@ -17,6 +17,8 @@ POPULATIONS: Mapping[str, Mapping[str, Any]] = {
     "generational": {"scheme": "generational"},
     "halving": {"allocator": "halving", "pods": MANY},
     "replicates": {"allocator": "replicates", "pods": MANY},
+    "pods_8": {"pods": {"min": 1, "max": 8}},
+    "pods_32": {"pods": MANY},
     "no_evolution": {"warmup_rounds": NEVER},
 }
 """Differences in ``population``."""

@@ -18,6 +18,8 @@ class Arm:
     """Its description, for the table."""
     venv: str = OURS
     """Of ``contenders/requirements``; ``OURS``: the Python that runs the benchmark."""
+    asked: bool = False
+    """Played only where ``--arms`` names it."""
 
 
 ARMS: Mapping[str, Arm] = {
@@ -25,10 +27,12 @@ ARMS: Mapping[str, Arm] = {
     "generational": Arm("hpcpod_run", "hpcpod: `scheme: generational`"),
     "halving": Arm("hpcpod_run", "hpcpod: 32 pods, `allocator: halving`"),
     "replicates": Arm("hpcpod_run", "hpcpod: 32 pods, `allocator: replicates`"),
+    "pods_8": Arm("hpcpod_run", "hpcpod: 8 pods", asked=True),
+    "pods_32": Arm("hpcpod_run", "hpcpod: 32 pods", asked=True),
     "no_evolution": Arm("hpcpod_run", "hpcpod: 16 pods, no copies"),
     "random_search": Arm("random_search", "random search, 32 full trainings"),
     "ray_pbt": Arm("ray_tune", "Ray Tune PBT, 8 trials, `synch`", "raytune"),
-    "ray_pbt_async": Arm("ray_tune", "Ray Tune PBT, 8 trials", "raytune"),
+    "ray_pbt_async": Arm("ray_tune", "Ray Tune PBT, 8 trials", "raytune", asked=True),
     "ray_asha": Arm("ray_tune", "Ray Tune ASHA", "raytune"),
     "smac": Arm("smac_forest", "SMAC3, random forest", "smac"),
     "tpe": Arm("optuna_tpe", "Optuna TPE, median pruner", "optuna"),

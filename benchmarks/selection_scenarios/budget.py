@@ -160,9 +160,11 @@ def place(birth: Birth) -> float:
 
 
 def rows(settings: Settings) -> Iterator[Row]:
-    for name, world in {**WORLDS, **UNSEEN}.items():
+    every = {**WORLDS, **UNSEEN}
+    allocators = settings.allocators or (ALLOCATORS if settings.generator is None else ("fair",))
+    for name, world in ((name, every[name]) for name in settings.worlds or every):
         for never in (True, False) if settings.generator is None else (False,):
-            for allocator in ALLOCATORS if settings.generator is None else ("fair",):
+            for allocator in allocators:
                 case = f"{name}, {'no copies' if never else 'copies'}, {allocator}"
                 yield Row("budget", case, outcome(world, allocator, never, settings))
 

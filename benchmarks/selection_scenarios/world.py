@@ -59,6 +59,10 @@ class Settings:
     """Null: the configuration's default."""
     second_looks: float = 0.0
     """``population.second_looks``."""
+    allocators: Sequence[str] = ()
+    """Of the scenario ``budget``; empty: all."""
+    worlds: Sequence[str] = ()
+    """Of the scenario ``budget``; empty: all."""
 
 
 @dataclass(frozen=True)
